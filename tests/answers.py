@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Collection
 
-COLLECTIONS = {
-    each.plural: each for each in vars(paths).values() if isinstance(each, paths.Collection)
-}
+COLLECTIONS = {var.plural: var for var in vars(paths).values() if isinstance(var, Collection)}
 
 
 def kind_at(path: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import Bind, CycleResult, Pipeline
 from vscheduler.mirror.decode import quantities
 
 GROUP = "scheduling.k8s.io/group-name"
@@ -90,7 +90,7 @@ def count(documents: Iterable[Document]) -> Census:
 
 def problems(
     documents: Iterable[Document],
-    result: decisions.CycleResult,
+    result: CycleResult,
     *,
     gangs: bool = True,
     lending: bool = True,
@@ -111,11 +111,11 @@ def problems(
     return found
 
 
-def _placed(result: decisions.CycleResult) -> list[decisions.Bind | decisions.Pipeline]:
+def _placed(result: CycleResult) -> list[Bind | Pipeline]:
     return [*result.binds, *result.pipelined]
 
 
-def _wrong_pods(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+def _wrong_pods(census: Census, result: CycleResult) -> Iterable[str]:
     decided = _placed(result)
     for name, times in Counter(each.task.key for each in decided).items():
         if times > 1:
@@ -128,7 +128,7 @@ def _wrong_pods(census: Census, result: decisions.CycleResult) -> Iterable[str]:
             yield f"{each.task.key} isn't waiting for a node"
 
 
-def _full_nodes(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+def _full_nodes(census: Census, result: CycleResult) -> Iterable[str]:
     freed = {name: Counter(amounts) for name, amounts in census.releasing.items()}
     for evict in result.evicts:
         freed.setdefault(evict.node, Counter()).update(request(census.pods[evict.task.key]))
@@ -146,16 +146,14 @@ def _full_nodes(census: Census, result: decisions.CycleResult) -> Iterable[str]:
                     yield f"{name} has {room} {resource} {when}, and is given {amount}"
 
 
-def _split_gangs(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+def _split_gangs(census: Census, result: CycleResult) -> Iterable[str]:
     for group, bound in Counter[str](bind.task.job for bind in result.binds).items():
         minimum = census.groups[group]["spec"]["minMember"]
         if census.members[group] + bound < minimum:
             yield f"{group} has {census.members[group]} and is given {bound}, of {minimum}"
 
 
-def _queues_over_limit(
-    census: Census, result: decisions.CycleResult, *, lending: bool
-) -> Iterable[str]:
+def _queues_over_limit(census: Census, result: CycleResult, *, lending: bool) -> Iterable[str]:
     """Queues that get something stay within capability and deserved, or what they can ever have.
 
     Pod slots are limited only where capability names them (Volcano: AllocatableFn).
@@ -185,9 +183,9 @@ def _queues_over_limit(
                 yield f"queue {name} has {total} {resource}, of {limit} at most"
 
 
-def _wrong_victims(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+def _wrong_victims(census: Census, result: CycleResult) -> Iterable[str]:
     """Who may go: pods that run, stay so far, and don't say no."""
-    for name, times in Counter(each.task.key for each in result.evicts).items():
+    for name, times in Counter(evict.task.key for evict in result.evicts).items():
         if times > 1:
             yield f"{name} is evicted {times} times"
     for evict in result.evicts:
@@ -202,24 +200,24 @@ def _wrong_victims(census: Census, result: decisions.CycleResult) -> Iterable[st
             yield f"{evict.task.key} is evicted for its own job by {evict.action}"
 
 
-def _torn_gangs(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+def _torn_gangs(census: Census, result: CycleResult) -> Iterable[str]:
     """A gang loses what it has above its minimum, or all of its pods."""
     for group, lost in Counter(
-        group_of(census.pods[each.task.key]) for each in result.evicts
+        group_of(census.pods[evict.task.key]) for evict in result.evicts
     ).items():
         had, minimum = census.members[group], census.groups[group]["spec"]["minMember"]
         if had >= minimum and 0 < had - lost < minimum:
             yield f"{group} has {had} pods, of which {lost} are evicted, and needs {minimum}"
 
 
-def _broken_budgets(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+def _broken_budgets(census: Census, result: CycleResult) -> Iterable[str]:
     """Budgets of plain labels, as pictures have them."""
     for budget in census.budgets:
         wanted = budget["spec"]["selector"]["matchLabels"].items()
         evicted = [
-            each.task.key
-            for each in result.evicts
-            if wanted <= census.pods[each.task.key]["metadata"].get("labels", {}).items()
+            evict.task.key
+            for evict in result.evicts
+            if wanted <= census.pods[evict.task.key]["metadata"].get("labels", {}).items()
         ]
         allowed = budget["status"]["disruptionsAllowed"]
         if len(evicted) > allowed:

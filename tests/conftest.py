@@ -16,9 +16,11 @@ from tests import lanes
 from tests.integration import permissions
 from tests.properties import clusters
 from tests.virtual_time import running_on
-from vscheduler import containment
-from vscheduler.mirror import statuses
+from vscheduler.containment import Failures
+from vscheduler.mirror.statuses import ObjectReference
 from vscheduler.sandbox import control_plane, progress_report
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.progress_report import PlainLines
 
 pytest.register_assert_rewrite("tests.checks", "tests.running", "tests.scenarios.deciding")
 
@@ -122,13 +124,13 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def plane(pytestconfig: pytest.Config, audit_log: Path) -> Iterator[control_plane.ControlPlane]:
+def plane(pytestconfig: pytest.Config, audit_log: Path) -> Iterator[ControlPlane]:
     """The sandbox that all tests share; when it cannot be started, the tests fail.
 
     In the end nothing may have been refused to schedulers for want of a right.
     """
     terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
-    progress = progress_report.PlainLines(terminal) if terminal else progress_report.silent
+    progress = PlainLines(terminal) if terminal else progress_report.silent
     with control_plane.start(
         progress=progress, audit_log=audit_log, api_server_flags=UNFAIR
     ) as running:
@@ -145,19 +147,19 @@ def nothing_is_contained(
         yield
         return
     found: list[str] = []
-    real = containment.Failures.failed
+    real = Failures.failed
 
     def note(
-        failures: containment.Failures,
+        failures: Failures,
         area: str,
         key: str,
         error: Exception,
-        subject: statuses.ObjectReference | None = None,
+        subject: ObjectReference | None = None,
     ) -> None:
         found.append(f"{area}: {key}: {error!r}")
         real(failures, area, key, error, subject)
 
-    monkeypatch.setattr(containment.Failures, "failed", note)
+    monkeypatch.setattr(Failures, "failed", note)
     yield
     assert found == []
 
@@ -173,7 +175,10 @@ async def virtual_time() -> AsyncIterator[None]:
 def restored_process() -> Iterator[None]:
     """What the command line sets up for the whole process is put back."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-    handlers, interval = {each: signal.getsignal(each) for each in numbers}, sys.getswitchinterval()
+    handlers, interval = (
+        {number: signal.getsignal(number) for number in numbers},
+        sys.getswitchinterval(),
+    )
     yield
     sys.setswitchinterval(interval)
     for number, handler in handlers.items():
@@ -188,7 +193,7 @@ def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    levels = {each: each.level for each in _loggers()}
+    levels = {logger: logger.level for logger in _loggers()}
     configure = structlog.configure
 
     def uncached(**given: Any) -> None:
@@ -200,8 +205,8 @@ def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     structlog.reset_defaults()
     root.handlers[:] = handlers
     root.setLevel(level)
-    for each in _loggers():
-        each.setLevel(levels.get(each, logging.NOTSET))
+    for logger in _loggers():
+        logger.setLevel(levels.get(logger, logging.NOTSET))
 
 
 def _loggers() -> list[logging.Logger]:

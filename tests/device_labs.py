@@ -8,9 +8,13 @@ import msgspec
 
 from tests import pictures, running, volume_labs
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, device_decisions, snapshot
-from vscheduler.mirror import device_requests, extended_claims, state
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.mirror import device_requests, extended_claims
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.device_requests import Change
+from vscheduler.mirror.state import Mirror, Options
 
 API = "resource.k8s.io/v1"
 DRIVER = "gpu.example.com"
@@ -113,9 +117,9 @@ class Lab:
 
     def restart(self) -> None:
         """Forget all but what is stored."""
-        self.carried = snapshot.FRESH
+        self.carried = FRESH
 
-    def cycle(self, seconds: float = 1.0, *, write: int = 99) -> decisions.CycleResult:
+    def cycle(self, seconds: float = 1.0, *, write: int = 99) -> CycleResult:
         """One cycle after some seconds. So many of its writes and all its binds are stored."""
         self.now += seconds
         mirror = self.mirror()
@@ -130,9 +134,9 @@ class Lab:
             self.put(pod)
         return result
 
-    def mirror(self) -> state.Mirror:
+    def mirror(self) -> Mirror:
         """What a scheduler sees of the stored objects."""
-        mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+        mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
         for document in self.stored.values():
             kind = events.kind_of(document)
             assert kind is not None, document["kind"]
@@ -140,10 +144,10 @@ class Lab:
         assert not mirror.rejections
         return mirror
 
-    def write(self, mirror: state.Mirror, result: decisions.CycleResult, most: int) -> None:
+    def write(self, mirror: Mirror, result: CycleResult, most: int) -> None:
         """Store the first changes of claims that a cycle has decided."""
-        changes: list[device_requests.Change] = list(result.deallocations)
-        changes += (each for decided in result.allocations for each in decided.claims)
+        changes: list[Change] = list(result.deallocations)
+        changes += (claim for decided in result.allocations for claim in decided.claims)
         for change in changes[:most]:
             target = mirror.allocations.target(change)
             assert target is not None, change
@@ -157,11 +161,11 @@ class Lab:
                 found = volume_labs.merged(found, patch)
             self.put(found)
 
-    def claim_of(self, change: device_requests.Change) -> Document:
+    def claim_of(self, change: Change) -> Document:
         """The claim of a change, which is made first if it is for extended resources."""
         if ("ResourceClaim", change.name) in self.stored:
             return self.get("ResourceClaim", change.name)
-        assert isinstance(change, device_decisions.ClaimAllocation)
+        assert isinstance(change, ClaimAllocation)
         made = extended_claims.creation(change)
         made["metadata"]["uid"] = f"uid-{change.name}"
         pod = self.get("Pod", change.reserved_for[0].name)
@@ -190,5 +194,5 @@ def use(document: Document, uses: Mapping[str, Sequence[str]]) -> None:
     """Give a pod its claims."""
     if document["kind"] == "Pod" and (names := uses.get(document["metadata"]["name"])):
         document["spec"]["resourceClaims"] = [
-            {"name": each, "resourceClaimName": each} for each in names
+            {"name": name, "resourceClaimName": name} for name in names
         ]

@@ -191,7 +191,7 @@ def _claim(features: Features, chance: random.Random, name: str, owner: str) -> 
     requests = [_request(features, chance, f"r{at}") for at in range(chance.randint(1, 2))]
     devices: Document = {"requests": requests}
     if features.constraints and chance.random() < 0.5:
-        named = [each["name"] for each in requests][: chance.randint(0, 2)]
+        named = [request["name"] for request in requests][: chance.randint(0, 2)]
         attribute = f"{DRIVERS[0]}/{chance.choice(('model', 'numa'))}"
         devices["constraints"] = [{"matchAttribute": attribute, "requests": named}]
     metadata: Document = {"name": name, "namespace": NAMESPACE, "uid": name}

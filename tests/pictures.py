@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests import pod_terms, statements
+from tests.statements import ImpossibleError, Statement, Word
 from vscheduler.mirror.decode import quantities
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -90,10 +91,10 @@ def documents(picture: str) -> list[Document]:
     return drawing.documents
 
 
-def _draw_node(drawing: Drawing, statement: statements.Statement) -> None:
+def _draw_node(drawing: Drawing, statement: Statement) -> None:
     name = statement.name
     if name in drawing.rooms:
-        raise statements.ImpossibleError(f"node {name}: drawn twice")
+        raise ImpossibleError(f"node {name}: drawn twice")
     amounts = {"pods": "110"} | statement.amounts(NODE_SETTINGS)
     drawing.rooms[name] = {key: quantities.parse(key, amount) for key, amount in amounts.items()}
     spec: Document = {"taints": [_taint(taint) for taint in statement.many("taint")]}
@@ -121,18 +122,20 @@ def _taint(text: str) -> Document:
     return {"key": key, "value": value, "effect": effect}
 
 
-def _check_new(drawing: Drawing, statement: statements.Statement, kind: str) -> None:
-    drawn = {each["metadata"]["name"] for each in drawing.documents if each["kind"] == kind}
+def _check_new(drawing: Drawing, statement: Statement, kind: str) -> None:
+    drawn = {
+        document["metadata"]["name"] for document in drawing.documents if document["kind"] == kind
+    }
     if statement.name in drawn:
-        raise statements.ImpossibleError(f"{statement.keyword} {statement.name}: drawn twice")
+        raise ImpossibleError(f"{statement.keyword} {statement.name}: drawn twice")
 
 
-def _draw_queue(drawing: Drawing, statement: statements.Statement) -> None:
+def _draw_queue(drawing: Drawing, statement: Statement) -> None:
     name = statement.name
     _check_new(drawing, statement, "Queue")
     unknown = set(statement.settings) - QUEUE_SETTINGS
     if unknown:
-        raise statements.ImpossibleError(f"queue {name}: no setting {', '.join(sorted(unknown))}")
+        raise ImpossibleError(f"queue {name}: no setting {', '.join(sorted(unknown))}")
     drawing.queues.add(name)
     spec: Document = {"weight": int(statement.one("weight", "1"))}
     spec |= {key: statements.amounts_of(statement.one(key)) for key in ("capability", "deserved")}
@@ -163,11 +166,11 @@ def _node_groups(text: str) -> Document:
     return affinity
 
 
-def _draw_budget(drawing: Drawing, statement: statements.Statement) -> None:
+def _draw_budget(drawing: Drawing, statement: Statement) -> None:
     _check_new(drawing, statement, "PodDisruptionBudget")
     if unknown := set(statement.settings) - {"select", "allowed"}:
         names = ", ".join(sorted(unknown))
-        raise statements.ImpossibleError(f"budget {statement.name}: no setting {names}")
+        raise ImpossibleError(f"budget {statement.name}: no setting {names}")
     drawing.documents.append(
         {
             "apiVersion": "policy/v1",
@@ -179,7 +182,7 @@ def _draw_budget(drawing: Drawing, statement: statements.Statement) -> None:
     )
 
 
-def _draw_quota(drawing: Drawing, statement: statements.Statement) -> None:
+def _draw_quota(drawing: Drawing, statement: Statement) -> None:
     _check_new(drawing, statement, "ResourceQuota")
     hard = statement.amounts({"used"})
     drawing.documents.append(
@@ -193,29 +196,25 @@ def _draw_quota(drawing: Drawing, statement: statements.Statement) -> None:
     )
 
 
-def _draw_job(drawing: Drawing, statement: statements.Statement) -> None:
+def _draw_job(drawing: Drawing, statement: Statement) -> None:
     queue, _, name = statement.name.partition("/")
     if not name:
-        raise statements.ImpossibleError(f"job {statement.name}: is written queue/name")
+        raise ImpossibleError(f"job {statement.name}: is written queue/name")
     if name in drawing.jobs:
-        raise statements.ImpossibleError(f"job {name}: drawn twice")
+        raise ImpossibleError(f"job {name}: drawn twice")
     if queue not in drawing.queues and not queue.startswith("missing"):
-        raise statements.ImpossibleError(
-            f"job {name}: no queue {queue} (call it missing… to mean it)"
-        )
+        raise ImpossibleError(f"job {name}: no queue {queue} (call it missing… to mean it)")
     drawing.jobs.add(name)
     drawing.documents.append(_pod_group(drawing, statement, queue, name))
     request = {"cpu": "1"} | statement.amounts(JOB_SETTINGS)
     for index, text in enumerate(statement.pods):
-        word = statements.Word.read(f"{name}-{index}", text, request)
+        word = Word.read(f"{name}-{index}", text, request)
         if word.node:
             _take_room(drawing, word)
         drawing.documents.append(_pod(statement, word))
 
 
-def _pod_group(
-    drawing: Drawing, statement: statements.Statement, queue: str, name: str
-) -> Document:
+def _pod_group(drawing: Drawing, statement: Statement, queue: str, name: str) -> Document:
     spec: Document = {"queue": queue, "minMember": int(statement.one("min", "1"))}
     if roles := statements.amounts_of(statement.one("roles")):
         spec["minTaskMember"] = {role: int(count) for role, count in roles.items()}
@@ -246,7 +245,7 @@ def _pod_group(
     }
 
 
-def _pod(statement: statements.Statement, word: statements.Word) -> Document:
+def _pod(statement: Statement, word: Word) -> Document:
     group, _, index = word.name.rpartition("-")
     metadata = _metadata(word.name, namespace=NAMESPACE, age=statement.one("age", "0"))
     # The last tie-break among a job's pods is the UID, compared as text: 2 is to come before 10.
@@ -272,7 +271,7 @@ def _pod(statement: statements.Statement, word: statements.Word) -> Document:
     }
 
 
-def _scheduled(statement: statements.Statement, word: statements.Word) -> Document:
+def _scheduled(statement: Statement, word: Word) -> Document:
     seconds = statement.one("scheduled")
     if not (seconds and word.node):
         return {}
@@ -281,12 +280,12 @@ def _scheduled(statement: statements.Statement, word: statements.Word) -> Docume
     return {"conditions": [condition]}
 
 
-def _nominated(statement: statements.Statement, word: statements.Word) -> Document:
+def _nominated(statement: Statement, word: Word) -> Document:
     node = statement.one("nominated")
     return {"nominatedNodeName": node} if node and not word.node else {}
 
 
-def _pod_spec(statement: statements.Statement, word: statements.Word) -> Document:
+def _pod_spec(statement: Statement, word: Word) -> Document:
     requests = {resource: amount for resource, amount in word.request.items() if amount}
     ports = [{"containerPort": 1, "hostPort": int(port)} for port in statement.many("port")]
     spec: Document = {
@@ -330,14 +329,14 @@ def _toleration(text: str) -> Document:
     return toleration | ({"effect": effect} if effect else {})
 
 
-def _take_room(drawing: Drawing, word: statements.Word) -> None:
+def _take_room(drawing: Drawing, word: Word) -> None:
     room = drawing.rooms.get(word.node)
     if room is None:
-        raise statements.ImpossibleError(f"pod {word.name}: there is no node {word.node!r}")
+        raise ImpossibleError(f"pod {word.name}: there is no node {word.node!r}")
     for name, amount in {"pods": "1", **word.request}.items():
         left = room.get(name, 0) - quantities.parse(name, amount)
         if left < 0:
-            raise statements.ImpossibleError(
+            raise ImpossibleError(
                 f"node {word.node}: no room for pod {word.name}, {name} is {-left} short"
             )
         room[name] = left

@@ -9,7 +9,7 @@
 
 from typing import Any
 
-from tests import statements
+from tests.statements import Statement
 
 Document = dict[str, Any]
 
@@ -19,7 +19,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def affinity(statement: statements.Statement) -> Document:
+def affinity(statement: Statement) -> Document:
     """spec.affinity as far as it is about pods."""
     found = {}
     for kind, must, may in (
@@ -33,7 +33,7 @@ def affinity(statement: statements.Statement) -> Document:
     return found
 
 
-def spreads(statement: statements.Statement) -> list[Document]:
+def spreads(statement: Statement) -> list[Document]:
     """spec.topologySpreadConstraints."""
     return [
         _spread(text, action)

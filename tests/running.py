@@ -9,10 +9,12 @@ import msgspec
 from tests import pictures
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.core.session import session
-from vscheduler.mirror import state
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot
+from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.state import Mirror, Options
 
 Document = pictures.Document
 Tree = Mapping[str, Any]
@@ -45,7 +47,7 @@ TREE = {"actions": "allocate", "tiers": tiers(STANDARD)}
 """A configuration with all that allocate can be told."""
 
 
-def policy_of(tree: Mapping[str, Any]) -> policy.Policy:
+def policy_of(tree: Mapping[str, Any]) -> Policy:
     """The policy of a configuration that has no problems."""
     parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert parsed.policy is not None, parsed.problems
@@ -54,22 +56,22 @@ def policy_of(tree: Mapping[str, Any]) -> policy.Policy:
 
 def snapshot_of(
     documents: Iterable[Document],
-    carried: snapshot.Carried = snapshot.FRESH,
+    carried: Carried = FRESH,
     *,
     claim_unowned: bool = False,
     node_selector: tuple[tuple[str, str], ...] = (),
     now: float = pictures.NOW.timestamp(),
-) -> snapshot.Snapshot:
+) -> Snapshot:
     """The snapshot that a mirror takes after it was shown these manifests in this order.
 
     As bytes, as a daemon reads them: that costs a fifth of what reading them as objects does.
     """
-    options = state.Options(
+    options = Options(
         scheduler_names=(pictures.SCHEDULER,),
         claim_unowned=claim_unowned,
         node_selector=node_selector,
     )
-    mirror = state.Mirror(options)
+    mirror = Mirror(options)
     for document in documents:
         kind = events.kind_of(document)
         assert kind is not None, document["kind"]
@@ -83,8 +85,8 @@ def run(
     tree: Mapping[str, Any],
     *,
     budget: int | None = None,
-    carried: snapshot.Carried = snapshot.FRESH,
-) -> decisions.CycleResult:
+    carried: Carried = FRESH,
+) -> CycleResult:
     """One cycle on these manifests."""
     return decide(snapshot_of(documents, carried), tree, budget)
 
@@ -92,8 +94,8 @@ def run(
 def run_claimed(
     documents: Iterable[Document],
     tree: Mapping[str, Any],
-    carried: snapshot.Carried = snapshot.FRESH,
-) -> decisions.CycleResult:
+    carried: Carried = FRESH,
+) -> CycleResult:
     """One cycle for which groups without pods count as well."""
     return decide(snapshot_of(documents, carried, claim_unowned=True), tree)
 
@@ -102,38 +104,36 @@ def run_at(
     documents: Iterable[Document],
     tree: Mapping[str, Any],
     now: float,
-    carried: snapshot.Carried = snapshot.FRESH,
-) -> decisions.CycleResult:
+    carried: Carried = FRESH,
+) -> CycleResult:
     """One cycle on these manifests at another instant than that of pictures."""
     return decide(snapshot_of(documents, carried, now=now), tree)
 
 
-def decide(
-    taken: snapshot.Snapshot, tree: Mapping[str, Any], budget: int | None = None
-) -> decisions.CycleResult:
+def decide(taken: Snapshot, tree: Mapping[str, Any], budget: int | None = None) -> CycleResult:
     """One cycle on a snapshot, by the only door there is."""
     result = cycle.run_cycle(taken, policy_of(tree), budget)
     assert result.faults == ()
     return result
 
 
-def digest(result: decisions.CycleResult) -> str:
+def digest(result: CycleResult) -> str:
     """All of a result as text: equal for equal results, task classes by what they hold."""
     carried = dataclasses.replace(forgetful(result.carried), seen=None, unschedulable=None)
     return repr(msgspec.structs.replace(result, carried=carried))
 
 
-def forgetful(carried: snapshot.Carried) -> snapshot.Carried:
+def forgetful(carried: Carried) -> Carried:
     """The same without what is kept of jobs and nodes to save work, which changes no decision."""
     return dataclasses.replace(carried, parked=None, settled=None, lasting=None, evictable=None)
 
 
-def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> session.Session:
+def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> Session:
     """A session in which nothing is decided yet."""
     return cycle.open_session(snapshot_of(documents), policy_of(tree))
 
 
-def obey(documents: Sequence[Document], result: decisions.CycleResult) -> list[Document]:
+def obey(documents: Sequence[Document], result: CycleResult) -> list[Document]:
     """The manifests after the binds: bound pods run, phases are written, all else stays."""
     nodes = {bind.task.key: bind.node for bind in result.binds}
     phases: dict[str, str] = {status.job: str(status.phase) for status in result.groups}

@@ -6,9 +6,12 @@ from typing import Any
 
 from tests import pictures, running
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.mirror import claim_requests, state
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.mirror import claim_requests
+from vscheduler.mirror.claim_requests import Change
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.state import Mirror, Options
 
 TIERS = "priority gang | predicates"
 TREE = {"actions": "allocate, backfill", "tiers": running.tiers(TIERS)}
@@ -54,7 +57,7 @@ def volume(name: str, *nodes: str, of_class: str = "local", size: str = "1Gi") -
     }
     if nodes:
         fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]
-        terms = [{"matchFields": [each]} for each in fields]
+        terms = [{"matchFields": [field]} for field in fields]
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
     return {
         "apiVersion": "v1",
@@ -91,7 +94,7 @@ class Lab:
     def _use(document: Document, uses: Mapping[str, Sequence[str]]) -> None:
         if document["kind"] == "Pod" and (names := uses.get(document["metadata"]["name"])):
             document["spec"]["volumes"] = [
-                {"name": each, "persistentVolumeClaim": {"claimName": each}} for each in names
+                {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names
             ]
 
     def put(self, document: Document) -> None:
@@ -106,14 +109,14 @@ class Lab:
 
     def restart(self) -> None:
         """Forget all but what is stored."""
-        self.carried = snapshot.FRESH
+        self.carried = FRESH
 
     def delete(self, kind: str, *names: str) -> None:
         """Delete objects."""
         for name in names:
             del self.stored[kind, name]
 
-    def cycle(self, seconds: float = 1.0, *, write: bool = True) -> decisions.CycleResult:
+    def cycle(self, seconds: float = 1.0, *, write: bool = True) -> CycleResult:
         """One cycle after some seconds. With `write`, its requests and binds are stored."""
         self.now += seconds
         mirror = self.mirror()
@@ -129,9 +132,9 @@ class Lab:
             self.put(pod)
         return result
 
-    def mirror(self) -> state.Mirror:
+    def mirror(self) -> Mirror:
         """What a scheduler sees of the stored objects."""
-        mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+        mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
         for document in self.stored.values():
             kind = events.kind_of(document)
             assert kind is not None, document["kind"]
@@ -139,10 +142,10 @@ class Lab:
         assert not mirror.rejections
         return mirror
 
-    def write(self, mirror: state.Mirror, result: decisions.CycleResult, most: int = 99) -> None:
+    def write(self, mirror: Mirror, result: CycleResult, most: int = 99) -> None:
         """Store the first requests and withdrawals of a cycle."""
-        changes: list[claim_requests.Change] = list(result.releases)
-        changes += (each for prepared in result.claims for each in prepared.bindings)
+        changes: list[Change] = list(result.releases)
+        changes += (binding for prepared in result.claims for binding in prepared.bindings)
         for change in changes[:most]:
             target = mirror.requests.target(change)
             assert target is not None, change
@@ -217,11 +220,11 @@ def merged(stored: Document, patch: Document) -> Document:
     return stored
 
 
-def binds(result: decisions.CycleResult) -> dict[str, str]:
+def binds(result: CycleResult) -> dict[str, str]:
     """The binds of a cycle, by pod."""
     return {bind.task.name: bind.node for bind in result.binds}
 
 
-def waits(result: decisions.CycleResult) -> dict[str, str]:
+def waits(result: CycleResult) -> dict[str, str]:
     """The pods that wait on nodes, by name."""
     return {each.task.name: each.node for each in result.pipelined}

@@ -16,8 +16,10 @@ from typing import Self
 import msgspec
 import structlog
 
-from vscheduler import backoff, tracebacks
+from vscheduler import tracebacks
+from vscheduler.backoff import Growth
 from vscheduler.mirror import statuses
+from vscheduler.mirror.statuses import EventNotice, ObjectReference
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +59,7 @@ class Failures:
     def __init__(
         self,
         observe: Callable[[str], None] = _ignore,
-        notify: Callable[[statuses.EventNotice], None] = _ignore,
+        notify: Callable[[EventNotice], None] = _ignore,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -74,7 +76,7 @@ class Failures:
         self._lines = 0
 
     def failed(
-        self, area: str, key: str, error: Exception, subject: statuses.ObjectReference | None = None
+        self, area: str, key: str, error: Exception, subject: ObjectReference | None = None
     ) -> None:
         """Count a failure; log the first failure of a work item, and repeated ones less and less
         often.
@@ -97,9 +99,7 @@ class Failures:
         if subject is not None:
             self._notify(statuses.failure_notice(subject, area))
 
-    def contained(
-        self, area: str, key: str, subject: statuses.ObjectReference | None = None
-    ) -> "Contained":
+    def contained(self, area: str, key: str, subject: ObjectReference | None = None) -> "Contained":
         """Return a context that contains an Exception; the code after the block continues."""
         return Contained(self, area, key, subject)
 
@@ -116,7 +116,7 @@ class Failures:
         Work that lasted longer than the longest pause starts over with the shortest pause. After
         `attempts_max` failures in a row (0: never) the last error is raised.
         """
-        growth = backoff.Growth(first_seconds=RETRY_SECONDS, longest_seconds=longest_seconds)
+        growth = Growth(first_seconds=RETRY_SECONDS, longest_seconds=longest_seconds)
         attempts = 0
         while True:
             began = self._clock()
@@ -164,7 +164,7 @@ class Contained:
     __slots__ = ("_area", "_failures", "_key", "_subject", "failed")
 
     def __init__(
-        self, failures: Failures, area: str, key: str, subject: statuses.ObjectReference | None
+        self, failures: Failures, area: str, key: str, subject: ObjectReference | None
     ) -> None:
         self._failures = failures
         self._area = area

@@ -62,7 +62,7 @@ def place(error: BaseException) -> tuple[str, int]:
 def _origins(error: BaseException) -> Iterator[tuple[str, BaseException]]:
     """Iterate over the members and causes of an error."""
     if isinstance(error, BaseExceptionGroup):
-        yield from (("One of them:", each) for each in error.exceptions)
+        yield from (("One of them:", exception) for exception in error.exceptions)
     if error.__cause__ is not None:
         yield "Caused by:", error.__cause__
     elif error.__context__ is not None and not error.__suppress_context__:

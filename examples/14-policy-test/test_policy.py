@@ -7,6 +7,7 @@ import yaml
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 CONFIGURATION = Path(__file__).parent / "scheduler.conf"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
@@ -65,9 +66,9 @@ def after(*jobs, cycles=3):
     parsed = policy.parse(yaml.safe_load(text), plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert not parsed.problems
     manifests = [*CLUSTER, *(each for job in jobs for each in job)]
-    outcome = run.simulate(manifests, parsed.policy, run.Options(cycles=cycles))
+    outcome = run.simulate(manifests, parsed.policy, Options(cycles=cycles))
     assert not outcome.problems
-    reasons = {each.job: str(each.reason.code) for each in outcome.last.groups if each.reason}
+    reasons = {group.job: str(group.reason.code) for group in outcome.last.groups if group.reason}
     return (
         sorted(bind.task.name for bind in outcome.binds),
         sorted(evict.task.name for evict in outcome.evicts),

@@ -50,7 +50,7 @@ class Ledger:
                 )
                 running[meta["namespace"]] += pod["status"].get("phase") == "Running"
         # A pod that started and was evicted between two lists has only an event.
-        told = {each["regarding"]["uid"] for each in events if _is_eviction(each)}
+        told = {event["regarding"]["uid"] for event in events if _is_eviction(event)}
         for uid in (self._bound - bound) | told:
             self.evicted.setdefault(uid, now)
         self._bound |= bound
@@ -119,15 +119,15 @@ def table(results: Sequence[Result]) -> str:
     titles = ("variant", "before", "after", "seconds", "evicted", "least", "next minute")
     rows = [
         (
-            each.variant,
-            cpu(each.before),
-            cpu(each.after),
-            "-" if each.seconds is None else f"{each.seconds:.1f}",
-            str(each.evicted),
-            str(each.least),
-            "-" if each.seconds is None else str(each.later),
+            result.variant,
+            cpu(result.before),
+            cpu(result.after),
+            "-" if result.seconds is None else f"{result.seconds:.1f}",
+            str(result.evicted),
+            str(result.least),
+            "-" if result.seconds is None else str(result.later),
         )
-        for each in results
+        for result in results
     ]
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     return "\n".join(_line(row, widths) for row in (titles, *rows))

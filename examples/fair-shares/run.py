@@ -16,7 +16,10 @@ import click
 import figures
 import tenants
 
-from vscheduler.sandbox import binaries, control_plane, errors, processes, progress_report
+from vscheduler.sandbox import binaries, control_plane, progress_report
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import SandboxError
+from vscheduler.sandbox.processes import Supervisor
 
 POLL_SECONDS = 0.2
 QUIET_POLL_SECONDS = 1.0
@@ -58,8 +61,8 @@ class Stage:
     """A variant with its control plane and its scheduler."""
 
     variant: tenants.Variant
-    plane: control_plane.ControlPlane
-    daemon: processes.Supervisor
+    plane: ControlPlane
+    daemon: Supervisor
     shared: Shared
     ledger: figures.Ledger = field(default_factory=figures.Ledger)
 
@@ -88,7 +91,9 @@ class Stage:
         """Return the explanation of the last tenant's share in its queue, or an empty text."""
         queue = self.plane.api.get(f"{tenants.QUEUES}/{tenants.TENANTS[-1]}")
         conditions = queue.get("status", {}).get("conditions", [])
-        return next((each["message"] for each in conditions if each["type"] == CONDITION), "")
+        return next(
+            (condition["message"] for condition in conditions if condition["type"] == CONDITION), ""
+        )
 
     def tell(self, text: str) -> None:
         """Print progress to stderr."""
@@ -120,14 +125,16 @@ def main(names: Sequence[str], slowdown: float) -> None:
         with progress_report.on_stderr() as progress:
             binaries.find_or_build(binaries.REQUIRED, progress=progress)
         results = play_all(chosen, slowdown)
-    except errors.SandboxError as error:
+    except SandboxError as error:
         raise click.ClickException(str(error)) from error
     click.echo(figures.table(results))
-    for each in results:
-        if each.says:
-            click.echo(f"{each.variant}: queue {tenants.TENANTS[-1]} says: {each.says}")
+    for result in results:
+        if result.says:
+            click.echo(f"{result.variant}: queue {tenants.TENANTS[-1]} says: {result.says}")
     wrong = [
-        f"{each.variant}: {problem}" for each in results for problem in each.problems(slowdown)
+        f"{result.variant}: {problem}"
+        for result in results
+        for problem in result.problems(slowdown)
     ]
     for problem in wrong:
         click.echo(f"not as promised: {problem}", err=True)
@@ -190,7 +197,7 @@ def _stage(variant: tenants.Variant, shared: Shared) -> Iterator[Stage]:
         tenants.furnish(plane)
         directory = plane.directory / "daemon"
         directory.mkdir()
-        daemon = processes.Supervisor(directory)
+        daemon = Supervisor(directory)
         stack.callback(daemon.end)
         command = [sys.executable, "-m", "vscheduler", "run", f"--kubeconfig={plane.kubeconfig}"]
         daemon.start(DAEMON, [*command, "--leader-elect=false", *variant.flags])

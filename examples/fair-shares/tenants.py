@@ -5,7 +5,8 @@ Each tenant requests 40 of the 75 CPU of the workers. The other 14.5 CPU are on 
 
 from dataclasses import dataclass
 
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
 
 TENANTS = ("a", "b", "c")
 """Names of namespaces, and of queues of weight 1; c arrives last."""
@@ -51,7 +52,7 @@ class Variant:
             f"--node-selector={key}={value}" for key, value in POOL.items() if self.selector
         )
 
-    def arrive(self, api: client.Client, tenant: str) -> None:
+    def arrive(self, api: Client, tenant: str) -> None:
         """Create the tenant's queue, PodGroups, and Deployment or ReplicaSets."""
         api.create(QUEUES, queue(tenant))
         jobs = ("service",) if self.elastic else tuple(f"job-{n:02}" for n in range(PODS))
@@ -69,7 +70,7 @@ VARIANTS = tuple(
 )
 
 
-def furnish(plane: control_plane.ControlPlane) -> None:
+def furnish(plane: ControlPlane) -> None:
     """Create the nodes and the namespaces."""
     plane.create_nodes(count=WORKERS, prefix="worker", cpu=str(WORKER_CPU), labels=POOL)
     plane.create_nodes(
@@ -82,7 +83,7 @@ def furnish(plane: control_plane.ControlPlane) -> None:
         plane.create_namespace(tenant)
 
 
-def queue(tenant: str) -> client.Object:
+def queue(tenant: str) -> Object:
     """Return the tenant's queue; all tenants have the same weight."""
     return {
         "apiVersion": VOLCANO,
@@ -92,7 +93,7 @@ def queue(tenant: str) -> client.Object:
     }
 
 
-def pod_group(tenant: str, job: str) -> client.Object:
+def pod_group(tenant: str, job: str) -> Object:
     """Return the PodGroup of a job that can run with a single pod."""
     return {
         "apiVersion": VOLCANO,
@@ -102,7 +103,7 @@ def pod_group(tenant: str, job: str) -> client.Object:
     }
 
 
-def workload(kind: str, job: str, replicas: int) -> client.Object:
+def workload(kind: str, job: str, replicas: int) -> Object:
     """Return a Deployment or ReplicaSet: Kubernetes creates the pods, and replaces evicted ones."""
     container = {"name": "work", "image": IMAGE, "resources": {"requests": {"cpu": "1"}}}
     return {

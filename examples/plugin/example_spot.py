@@ -1,12 +1,12 @@
 """Spot nodes can disappear at any time: only listed queues may use them, and prefer them."""
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import Argument, FilterResult, Plugin
 
-LABEL = contracts.Argument(str, "example.com/spot")
-QUEUES = contracts.Argument(str, "")
+LABEL = Argument(str, "example.com/spot")
+QUEUES = Argument(str, "")
 
 
-class Spot(contracts.Plugin):
+class Spot(Plugin):
     name = "spot"
     arguments = {"spot.label": LABEL, "spot.queues": QUEUES}
 
@@ -21,9 +21,7 @@ class Spot(contracts.Plugin):
     def filter_nodes(self, task, nodes):
         if self.job_states[task.job].job.queue in self.welcome:
             return []
-        return [
-            contracts.FilterResult("node(s) were spot nodes", ~nodes.of(self._spot(nodes.layout)))
-        ]
+        return [FilterResult("node(s) were spot nodes", ~nodes.of(self._spot(nodes.layout)))]
 
     def score_nodes(self, task, nodes):
         return 100.0 * nodes.of(self._spot(nodes.layout))

@@ -6,6 +6,7 @@ import yaml
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 CONFIGURATION = """
 actions: allocate
@@ -51,7 +52,7 @@ def places(*jobs, configuration=CONFIGURATION):
     assert not parsed.problems
     texts = [CLUSTER, *(JOB.replace("QUEUE", queue).replace("CPU", cpu) for queue, cpu in jobs)]
     manifests = [document for text in texts for document in yaml.safe_load_all(text)]
-    outcome = run.simulate(manifests, parsed.policy, run.Options())
+    outcome = run.simulate(manifests, parsed.policy, Options())
     assert not outcome.problems
     assert not outcome.last.faults
     return {bind.task.name: bind.node for bind in outcome.binds}

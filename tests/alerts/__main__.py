@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 
 from tests.alerts import monitoring
-from vscheduler.sandbox import binaries, errors, progress_report
+from vscheduler.sandbox import binaries, progress_report
+from vscheduler.sandbox.errors import SandboxError
 
 QUERIES = "dashboard-queries.yaml"
 TIMEOUT_SECONDS = 300
@@ -19,7 +20,7 @@ def main() -> int:
     """Check that all parses, then run the rules' unit tests; gives the worst exit status."""
     try:
         promtool = find()
-    except errors.SandboxError as error:
+    except SandboxError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     with tempfile.TemporaryDirectory(prefix="vscheduler-alerts-") as folder:

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import competitors, contest, running, shapes, starving, steady, tables
+from tests.benchmarks import competitors, contest, shapes, starving, steady, tables
+from tests.benchmarks.competitors import Competitor
+from tests.benchmarks.contest import Conditions, Run
+from tests.benchmarks.running import FailedError
+from tests.benchmarks.shapes import Shape
+from tests.benchmarks.starving import Starved
+from tests.benchmarks.steady import Rest, Restart
 
 JSON = Path("build/bench.json")
 RUNS = 5
@@ -29,7 +35,7 @@ def main() -> int:
     special = given.rest or given.restart or given.starved
     wanted = given.shapes or (() if special else shapes.ALL)
     all_of_it = not (given.shapes or special)
-    conditions = contest.Conditions(kubelets=given.kubelets, crds=given.crds)
+    conditions = Conditions(kubelets=given.kubelets, crds=given.crds)
     competing = chosen(given)
     planned = {shape: list(plan(competing, shape, given.runs)) for shape in wanted}
     idle = resting(competing) if given.rest or all_of_it else []
@@ -73,12 +79,12 @@ class Results:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.failed = 0
-        self.runs: list[contest.Run] = []
-        self.rests: list[steady.Rest] = []
-        self.restarted: list[steady.Restart] = []
-        self.starved: list[starving.Starved] = []
+        self.runs: list[Run] = []
+        self.rests: list[Rest] = []
+        self.restarted: list[Restart] = []
+        self.starved: list[Starved] = []
 
-    def keep(self, part: str, found: contest.Run | steady.Rest | steady.Restart | object) -> None:
+    def keep(self, part: str, found: Run | Rest | Restart | object) -> None:
         """Add a result, and write all of them."""
         parts: dict[str, list[Any]] = {
             "runs": self.runs,
@@ -97,19 +103,19 @@ class Results:
 
 
 def _measure(
-    shape: shapes.Shape,
-    order: Sequence[competitors.Competitor],
-    conditions: contest.Conditions,
+    shape: Shape,
+    order: Sequence[Competitor],
+    conditions: Conditions,
     results: Results,
 ) -> None:
     """All runs of a shape, and then its tables, also where an interruption cuts it short."""
-    runs: list[contest.Run] = []
+    runs: list[Run] = []
     try:
         for number, competitor in enumerate(order, start=1):
             say(f"{shape} {number}/{len(order)} {competitor.name}")
             try:
                 found = contest.run(competitor, shape, conditions)
-            except running.FailedError as error:
+            except FailedError as error:
                 results.failed += 1
                 say(f"doesn't count: {error}")
                 continue
@@ -129,7 +135,7 @@ def arguments() -> argparse.ArgumentParser:
         description="Schedulers side by side on the sandbox; docs/benchmarks.md explains it.",
     )
     add = parser.add_argument
-    add("shapes", nargs="*", type=shapes.Shape.read, help="NODESxGANGSxSIZE[@RATE|+DEVICES]")
+    add("shapes", nargs="*", type=Shape.read, help="NODESxGANGSxSIZE[@RATE|+DEVICES]")
     add("--runs", type=int, default=RUNS, help=f"of each competitor; default {RUNS}")
     add("--only", action="append", help="part of a competitor's name; repeatable")
     add("--peer", help="a command that takes --kubeconfig: another scheduler")
@@ -141,7 +147,7 @@ def arguments() -> argparse.ArgumentParser:
     add(
         "--restart",
         nargs="?",
-        type=shapes.Shape.read,
+        type=Shape.read,
         const=steady.RESTARTED,
         metavar="NODESxGANGSxSIZE",
         help=f"how soon there is a bind after a restart; default {steady.RESTARTED}",
@@ -151,7 +157,7 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def chosen(given: argparse.Namespace) -> list[competitors.Competitor]:
+def chosen(given: argparse.Namespace) -> list[Competitor]:
     """The competitors that were asked for."""
     found = [
         competitors.limit(),
@@ -166,7 +172,7 @@ def chosen(given: argparse.Namespace) -> list[competitors.Competitor]:
     ]
 
 
-def resting(competing: Sequence[competitors.Competitor]) -> list[competitors.Competitor]:
+def resting(competing: Sequence[Competitor]) -> list[Competitor]:
     """Those that can be at rest; vscheduler stands for election there, as it does by default."""
     return [
         competitors.vscheduler() if each.name == competitors.VSCHEDULER else each
@@ -175,9 +181,7 @@ def resting(competing: Sequence[competitors.Competitor]) -> list[competitors.Com
     ]
 
 
-def plan(
-    competing: Sequence[competitors.Competitor], shape: shapes.Shape, runs: int
-) -> Iterator[competitors.Competitor]:
+def plan(competing: Sequence[Competitor], shape: Shape, runs: int) -> Iterator[Competitor]:
     """In each round everybody once, and each time somebody else first."""
     able = [each for each in competing if each.schedules or not (shape.rate or shape.devices)]
     for turn in range(runs):
@@ -185,7 +189,7 @@ def plan(
         yield from (*able[first:], *able[:first])
 
 
-def _restarts(conditions: contest.Conditions, shape: shapes.Shape) -> Iterator[steady.Restart]:
+def _restarts(conditions: Conditions, shape: Shape) -> Iterator[Restart]:
     both = competitors.vscheduler(ELECTED)
     election = competitors.vscheduler(name="vscheduler with leader election")
     half = competitors.vscheduler(ELECTED, "--only=scheduler", name="vscheduler --only scheduler")

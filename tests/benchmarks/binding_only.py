@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 import uvloop
 
-from vscheduler.cluster.http import connection
+from vscheduler.cluster.http.connection import Access, Connection
 
 NAME = "binding-only"
 WORKERS = 32
@@ -34,7 +34,7 @@ async def bind_all(kubeconfig: str, workers: int) -> None:
     """Bind, then wait for SIGTERM, as the others do."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    link = await connection.Connection.open(connection.Access(kubeconfig=kubeconfig))
+    link = await Connection.open(Access(kubeconfig=kubeconfig))
     try:
         nodes = itertools.cycle([node["metadata"]["name"] for node in await _items(link, "nodes")])
         waiting = quote(f"spec.schedulerName={NAME},spec.nodeName=")
@@ -52,12 +52,12 @@ async def bind_all(kubeconfig: str, workers: int) -> None:
         await link.close()
 
 
-async def _bind(link: connection.Connection, bindings: Iterator[tuple[str, bytes]]) -> None:
+async def _bind(link: Connection, bindings: Iterator[tuple[str, bytes]]) -> None:
     for path, body in bindings:  # one iterator for all workers
         await link.call("POST", path, body)
 
 
-async def _items(link: connection.Connection, path: str) -> list[dict[str, Any]]:
+async def _items(link: Connection, path: str) -> list[dict[str, Any]]:
     found: dict[str, Any] = msgspec.json.decode(await link.call("GET", f"/api/v1/{path}"))
     return list(found["items"])
 

@@ -5,8 +5,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.benchmarks import binding_only, loading
-from vscheduler.sandbox import binaries, control_plane, free_ports, progress_report
+from tests.benchmarks import binding_only
+from tests.benchmarks.loading import Customer
+from vscheduler.sandbox import binaries, free_ports, progress_report
+from vscheduler.sandbox.control_plane import ControlPlane
 
 LOOPBACK = "127.0.0.1"
 VSCHEDULER = "vscheduler"
@@ -29,8 +31,8 @@ class Competitor:
     """A scheduler, or the limit of all schedulers."""
 
     name: str
-    customer: loading.Customer
-    command: Callable[[control_plane.ControlPlane], Command]
+    customer: Customer
+    command: Callable[[ControlPlane], Command]
     schedules: bool = True
     """Whether it sees pods that come later, and leaves those alone that don't fit."""
 
@@ -38,18 +40,18 @@ class Competitor:
 def limit() -> Competitor:
     """Binds, and nothing else."""
 
-    def command(plane: control_plane.ControlPlane) -> Command:
+    def command(plane: ControlPlane) -> Command:
         module = [sys.executable, "-m", "tests.benchmarks.binding_only"]
         return Command(words=[*module, f"--kubeconfig={plane.kubeconfig}"])
 
-    customer = loading.Customer(scheduler=binding_only.NAME)
+    customer = Customer(scheduler=binding_only.NAME)
     return Competitor(name=LIMIT, customer=customer, command=command, schedules=False)
 
 
 def kube_scheduler() -> Competitor:
     """Kubernetes' own, its client's limits out of the way; gangs are pods to it."""
 
-    def command(plane: control_plane.ControlPlane) -> Command:
+    def command(plane: ControlPlane) -> Command:
         program = binaries.find_or_build([binaries.SCHEDULER], progress=progress_report.silent)
         config = plane.directory / "competitor.yaml"
         config.write_text(
@@ -61,14 +63,14 @@ def kube_scheduler() -> Competitor:
         path = str(program[binaries.SCHEDULER])
         return Command(words=[path, f"--config={config}", "--secure-port=0"])
 
-    customer = loading.Customer(scheduler="default-scheduler", grouped=False)
+    customer = Customer(scheduler="default-scheduler", grouped=False)
     return Competitor(name=KUBE_SCHEDULER, customer=customer, command=command)
 
 
 def vscheduler(*flags: str, name: str = VSCHEDULER) -> Competitor:
     """Ours, as it is installed, but for these flags."""
 
-    def command(plane: control_plane.ControlPlane) -> Command:
+    def command(plane: ControlPlane) -> Command:
         (port,) = free_ports.choose(1)
         address = f"{LOOPBACK}:{port}"
         words = [sys.executable, "-m", "vscheduler", "run", *flags]
@@ -76,15 +78,15 @@ def vscheduler(*flags: str, name: str = VSCHEDULER) -> Competitor:
         words += [f"--kubeconfig={plane.kubeconfig}"]
         return Command(words=words, metrics=f"http://{address}/metrics")
 
-    customer = loading.Customer(scheduler="vscheduler")
+    customer = Customer(scheduler="vscheduler")
     return Competitor(name=name, customer=customer, command=command)
 
 
 def peer(line: str, scheduler: str, *, grouped: bool) -> Competitor:
     """Whatever is started by a command line that takes --kubeconfig."""
 
-    def command(plane: control_plane.ControlPlane) -> Command:
+    def command(plane: ControlPlane) -> Command:
         return Command(words=[*shlex.split(line), f"--kubeconfig={plane.kubeconfig}"])
 
-    customer = loading.Customer(scheduler=scheduler, grouped=grouped)
+    customer = Customer(scheduler=scheduler, grouped=grouped)
     return Competitor(name=f"{PEER} ({scheduler})", customer=customer, command=command)

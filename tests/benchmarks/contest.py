@@ -8,15 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks import (
-    competitors,
-    figures,
-    loading,
-    observing,
-    processes,
-    running,
-    shapes,
-)
+from tests.benchmarks import figures, loading, processes, running
+from tests.benchmarks.competitors import Competitor
+from tests.benchmarks.loading import Loader
+from tests.benchmarks.observing import Observer
+from tests.benchmarks.running import FailedError, Running
+from tests.benchmarks.shapes import Shape
 from vscheduler.sandbox import control_plane
 
 GREETING = "greeting"
@@ -88,10 +85,10 @@ class Run:
         return (self.pods - 1) / max(self.makespan - self.first_bind, 1e-9)
 
 
-def run(competitor: competitors.Competitor, shape: shapes.Shape, conditions: Conditions) -> Run:
+def run(competitor: Competitor, shape: Shape, conditions: Conditions) -> Run:
     """Start a control plane, make the load, and watch. Raises running.FailedError."""
     with control_plane.start(crds=conditions.crds) as plane, ExitStack() as stack:
-        loader = loading.Loader(plane, competitor.customer)
+        loader = Loader(plane, competitor.customer)
         nodes = loader.add_nodes(shape.nodes)
         if shape.devices:
             loader.add_devices(nodes, shape.devices)
@@ -101,7 +98,7 @@ def run(competitor: competitors.Competitor, shape: shapes.Shape, conditions: Con
             stack.enter_context(processes.paused(running.bystander_ids(plane)))
         if not (shape.rate or shape.devices):
             loader.add_gangs(shape)
-        observer = observing.Observer(plane.api)
+        observer = Observer(plane.api)
         stack.callback(observer.stop)
         before = running.asked(plane)
         server_cpu = processes.cpu_seconds(running.server_ids(plane))
@@ -138,22 +135,20 @@ def run(competitor: competitors.Competitor, shape: shapes.Shape, conditions: Con
         )
 
 
-def _wait_for_binds(
-    scheduler: running.Running, observer: observing.Observer, pods: int, shape: shapes.Shape
-) -> None:
+def _wait_for_binds(scheduler: Running, observer: Observer, pods: int, shape: Shape) -> None:
     """Wait until all pods are bound. Raises running.FailedError, with how many were."""
     seconds = LIMIT_SECONDS + shape.pods / (SLOWEST_WITH_DEVICES if shape.devices else SLOWEST)
     try:
         scheduler.wait(lambda: len(observer.bound) >= pods, seconds)
-    except running.FailedError as error:
-        raise running.FailedError(f"{len(observer.bound)} of {pods} pods bound, {error}") from error
+    except FailedError as error:
+        raise FailedError(f"{len(observer.bound)} of {pods} pods bound, {error}") from error
 
 
 def _greet(
-    competitor: competitors.Competitor,
-    loader: loading.Loader,
-    observer: observing.Observer,
-    scheduler: running.Running,
+    competitor: Competitor,
+    loader: Loader,
+    observer: Observer,
+    scheduler: Running,
 ) -> None:
     """Have it bind one pod, so that it is known to be up; then give it a moment to be idle."""
     loader.add_groups([GREETING], 1)
@@ -166,10 +161,10 @@ def audit(found: Counter[tuple[str, str]], pods: int) -> None:
     """Each pod was bound once. Raises running.FailedError."""
     binds = found["POST pods/binding", "201"]
     if binds != pods:
-        raise running.FailedError(f"{pods} pods are bound by {binds} binds")
+        raise FailedError(f"{pods} pods are bound by {binds} binds")
 
 
-def per_pod(found: Counter[tuple[str, str]], shape: shapes.Shape) -> dict[str, float]:
+def per_pod(found: Counter[tuple[str, str]], shape: Shape) -> dict[str, float]:
     """The scheduler's writes for each pod; those that made the load are left out."""
     made = {"POST pods", "POST podgroups"} if shape.rate else set()
     return {

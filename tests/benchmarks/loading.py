@@ -5,10 +5,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks import shapes
+from tests.benchmarks.shapes import Shape
 from tests.integration import devices
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane, errors
+from vscheduler.sandbox import client
+from vscheduler.sandbox.client import Object
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import TimedOut
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -36,7 +39,7 @@ class Customer:
 class Loader:
     """Creates objects over several connections."""
 
-    def __init__(self, plane: control_plane.ControlPlane, customer: Customer) -> None:
+    def __init__(self, plane: ControlPlane, customer: Customer) -> None:
         self._plane = plane
         self._customer = customer
         self._lock = threading.Lock()
@@ -60,7 +63,7 @@ class Loader:
         for name, (count, memory) in TEMPLATES.items():
             devices.a_template(self._plane.api, name, devices.asked(count, memory))
 
-    def add_gangs(self, shape: shapes.Shape) -> None:
+    def add_gangs(self, shape: Shape) -> None:
         """All PodGroups, then all pods, at the shape's rate where it has one."""
         names = [f"gang-{number}" for number in range(shape.gangs)]
         self.add_groups(names, shape.size)
@@ -80,7 +83,7 @@ class Loader:
         deadline = time.monotonic() + CLAIMS_SECONDS
         while self._without_claim():
             if time.monotonic() > deadline:
-                raise errors.TimedOut(f"pods have no claims after {CLAIMS_SECONDS:.0f} s")
+                raise TimedOut(f"pods have no claims after {CLAIMS_SECONDS:.0f} s")
             time.sleep(CLAIMS_POLL_SECONDS)
 
     def _without_claim(self) -> bool:
@@ -90,7 +93,7 @@ class Loader:
         if len(first["items"] or ()) + rest < len(self.created):
             return True
         pods = self._plane.api.list(PODS)
-        return any("resourceClaimStatuses" not in each["status"] for each in pods)
+        return any("resourceClaimStatuses" not in pod["status"] for pod in pods)
 
     def add_queue(self, name: str) -> None:
         """A queue of weight 1."""
@@ -102,11 +105,11 @@ class Loader:
         if self._customer.grouped:
             self._plane.api.create_all(GROUPS, [group(name, minimum, queue) for name in names])
 
-    def add_pods(self, pods: Iterable[client.Object]) -> None:
+    def add_pods(self, pods: Iterable[Object]) -> None:
         """Pods, in any order; when each was created is noted."""
         client.in_parallel(self._create, pods)
 
-    def _create(self, body: client.Object) -> None:
+    def _create(self, body: Object) -> None:
         self._plane.api.create(PODS, body)
         with self._lock:
             self.created[body["metadata"]["name"]] = time.monotonic()
@@ -115,7 +118,7 @@ class Loader:
 _VOLCANO = {"apiVersion": "scheduling.volcano.sh/v1beta1"}
 
 
-def group(name: str, minimum: int, queue: str = "default") -> client.Object:
+def group(name: str, minimum: int, queue: str = "default") -> Object:
     """A PodGroup."""
     return {
         **_VOLCANO,
@@ -133,16 +136,16 @@ def pod(
     requests: Mapping[str, str] = REQUESTS,
     node: str = "",
     template: str = "",
-) -> client.Object:
+) -> Object:
     """One pod of a gang; with a node it is bound from the start. A template is that of its claim
     for devices.
     """
-    metadata: client.Object = {"name": f"{gang}-{number}"}
+    metadata: Object = {"name": f"{gang}-{number}"}
     if customer.grouped:
         metadata["annotations"] = {GROUP_ANNOTATION: gang}
-    resources: client.Object = {"requests": dict(requests)}
+    resources: Object = {"requests": dict(requests)}
     container = {"name": "main", "image": "none", "resources": resources}
-    spec: client.Object = {"schedulerName": customer.scheduler, "containers": [container]}
+    spec: Object = {"schedulerName": customer.scheduler, "containers": [container]}
     if node:
         spec["nodeName"] = node
     if template:
@@ -151,7 +154,7 @@ def pod(
     return {"metadata": metadata, "spec": spec}
 
 
-def paced(pods: Iterable[client.Object], rate: int) -> Iterator[client.Object]:
+def paced(pods: Iterable[Object], rate: int) -> Iterator[Object]:
     """Each at its time, so many a second from now on; late ones aren't waited for."""
     started = time.monotonic()
     for number, each in enumerate(pods):

@@ -8,7 +8,7 @@ import msgspec
 import urllib3
 
 from tests.benchmarks import loading
-from vscheduler.sandbox import client
+from vscheduler.sandbox.client import Client
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 WATCH_SECONDS = 3600
@@ -34,7 +34,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 class Observer:
     """Notes when a watch of bound pods shows each of them for the first time."""
 
-    def __init__(self, api: client.Client) -> None:
+    def __init__(self, api: Client) -> None:
         self._api = api
         self.bound: dict[str, float] = {}
         """time.monotonic() by pod."""

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import urllib3
 
-from tests.benchmarks import competitors, figures, processes
-from vscheduler.sandbox import control_plane
+from tests.benchmarks import figures, processes
+from tests.benchmarks.competitors import Command, Competitor
+from vscheduler.sandbox.control_plane import ControlPlane
 
 SERVERS = ("kube-apiserver", "etcd")
 BYSTANDERS = ("kwok", "kube-controller-manager")
@@ -35,8 +36,8 @@ class FailedError(Exception):
 class Running:
     """A competitor that was started."""
 
-    plane: control_plane.ControlPlane
-    command: competitors.Command
+    plane: ControlPlane
+    command: Command
     process: subprocess.Popen[bytes]
     log: Path
     started: float
@@ -82,9 +83,7 @@ class Running:
 
 
 @contextmanager
-def running(
-    plane: control_plane.ControlPlane, competitor: competitors.Competitor
-) -> Iterator[Running]:
+def running(plane: ControlPlane, competitor: Competitor) -> Iterator[Running]:
     """Run it for the time of the block, with all that it starts itself."""
     command = competitor.command(plane)
     log = plane.log_directory / "competitor.log"
@@ -108,7 +107,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(END_SECONDS)
 
 
-def asked(plane: control_plane.ControlPlane) -> Counter[tuple[str, str]]:
+def asked(plane: ControlPlane) -> Counter[tuple[str, str]]:
     """What the API server has been asked so far, by everybody."""
     return figures.calls(plane.api.ask("GET", "/metrics").text)
 
@@ -118,11 +117,11 @@ def writes(found: Counter[tuple[str, str]]) -> int:
     return sum(number for (call, _), number in found.items() if figures.is_write(call))
 
 
-def server_ids(plane: control_plane.ControlPlane) -> list[int]:
+def server_ids(plane: ControlPlane) -> list[int]:
     """The processes of the API server and its store."""
     return [plane.process_ids[name] for name in SERVERS]
 
 
-def bystander_ids(plane: control_plane.ControlPlane) -> list[int]:
+def bystander_ids(plane: ControlPlane) -> list[int]:
     """Those that are paused."""
     return [plane.process_ids[name] for name in BYSTANDERS]

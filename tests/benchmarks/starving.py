@@ -4,7 +4,11 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.benchmarks import competitors, contest, figures, loading, observing, running
+from tests.benchmarks import figures, loading, running
+from tests.benchmarks.competitors import Competitor
+from tests.benchmarks.contest import Conditions
+from tests.benchmarks.loading import Loader
+from tests.benchmarks.observing import Observer
 from vscheduler.sandbox import control_plane
 
 LENDERS = 4
@@ -34,8 +38,8 @@ class Starved:
 
 
 def starved(
-    competitor: competitors.Competitor,
-    conditions: contest.Conditions,
+    competitor: Competitor,
+    conditions: Conditions,
     *,
     nodes: int = 1000,
     gangs: int = 20,
@@ -46,7 +50,7 @@ def starved(
     """
     customer = competitor.customer
     with control_plane.start(crds=conditions.crds) as plane:
-        loader = loading.Loader(plane, customer)
+        loader = Loader(plane, customer)
         places = itertools.cycle(loader.add_nodes(nodes))
         pods = nodes * PER_NODE
         for lender in range(LENDERS):
@@ -66,7 +70,7 @@ def starved(
             for name in waiting
             for number in range(GANG)
         )
-        observer = observing.Observer(plane.api)
+        observer = Observer(plane.api)
         before = running.asked(plane)
         try:
             with running.running(plane, competitor) as scheduler:

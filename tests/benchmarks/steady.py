@@ -8,18 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.benchmarks import (
-    competitors,
-    contest,
-    figures,
-    loading,
-    observing,
-    processes,
-    running,
-    shapes,
-)
+from tests.benchmarks import figures, loading, processes, running
+from tests.benchmarks.competitors import Competitor
+from tests.benchmarks.contest import Conditions
+from tests.benchmarks.loading import Loader
+from tests.benchmarks.observing import Observer
+from tests.benchmarks.shapes import Shape
 from vscheduler.mirror import paths
 from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 HEARTBEAT_SECONDS = 300
 """A kubelet writes its node's status so often where nothing in it changes."""
@@ -30,7 +27,7 @@ TOO_MUCH: Mapping[str, str] = {"cpu": "64", "memory": "1Gi"}
 """Twice what a node has."""
 FRESH_PODS = 10
 FIRST_SECONDS = 600.0
-RESTARTED = shapes.Shape(nodes=1000, gangs=10_000, size=2)
+RESTARTED = Shape(nodes=1000, gangs=10_000, size=2)
 """What runs before a restart."""
 
 
@@ -69,15 +66,15 @@ class Restart:
 
 
 def rest(
-    competitor: competitors.Competitor,
-    conditions: contest.Conditions,
+    competitor: Competitor,
+    conditions: Conditions,
     *,
     nodes: int = 5000,
     pods: int = 500,
 ) -> Rest:
     """Let pods wait that never fit, let heartbeats tick, and look for a minute."""
     with control_plane.start(crds=conditions.crds) as plane:
-        loader = loading.Loader(plane, competitor.customer)
+        loader = Loader(plane, competitor.customer)
         names = loader.add_nodes(nodes)
         groups = [f"waiting-{number}" for number in range(pods)]
         loader.add_groups(groups, 1)
@@ -106,7 +103,7 @@ def rest(
                 )
 
 
-def _writes(plane: control_plane.ControlPlane, beats: Sequence[float]) -> dict[str, float]:
+def _writes(plane: ControlPlane, beats: Sequence[float]) -> dict[str, float]:
     """What is written in a minute, by call, without the heartbeats."""
     asked, begun, beaten = running.asked(plane), time.monotonic(), len(beats)
     time.sleep(REST_SECONDS)
@@ -121,7 +118,7 @@ def _writes(plane: control_plane.ControlPlane, beats: Sequence[float]) -> dict[s
 
 
 @contextmanager
-def heartbeats(plane: control_plane.ControlPlane, names: Sequence[str]) -> Iterator[list[float]]:
+def heartbeats(plane: ControlPlane, names: Sequence[str]) -> Iterator[list[float]]:
     """Each node's status is written once in five minutes, evenly spread; gives when they were."""
     beaten: list[float] = []
     stopped = threading.Event()
@@ -145,9 +142,9 @@ def heartbeats(plane: control_plane.ControlPlane, names: Sequence[str]) -> Itera
 
 
 def restarts(
-    found: Sequence[competitors.Competitor],
-    conditions: contest.Conditions,
-    shape: shapes.Shape,
+    found: Sequence[Competitor],
+    conditions: Conditions,
+    shape: Shape,
 ) -> Iterator[Restart]:
     """Run these gangs, let the first competitor write what it has to, then start each anew.
 
@@ -157,7 +154,7 @@ def restarts(
     assert {each.customer for each in found} == {customer}
     groups = [f"running-{number}" for number in range(shape.gangs)]
     with control_plane.start(crds=conditions.crds) as plane:
-        loader = loading.Loader(plane, customer)
+        loader = Loader(plane, customer)
         places = itertools.cycle(loader.add_nodes(shape.nodes))
         loader.add_groups(groups, shape.size)
         loader.add_pods(
@@ -176,11 +173,11 @@ def restarts(
 
 
 def _restart(
-    plane: control_plane.ControlPlane,
-    competitor: competitors.Competitor,
-    shape: shapes.Shape,
+    plane: ControlPlane,
+    competitor: Competitor,
+    shape: Shape,
 ) -> Restart:
-    observer = observing.Observer(plane.api)
+    observer = Observer(plane.api)
     try:
         with running.running(plane, competitor) as scheduler:
             scheduler.wait(lambda: len(observer.bound) >= FRESH_PODS, FIRST_SECONDS)

@@ -5,10 +5,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks import competitors, contest, figures, starving, steady
+from tests.benchmarks import competitors, figures
+from tests.benchmarks.contest import Run
+from tests.benchmarks.starving import Starved
+from tests.benchmarks.steady import Rest, Restart
 
-Runs = Sequence[contest.Run]
-Figure = Callable[[contest.Run], float | None]
+Runs = Sequence[Run]
+Figure = Callable[[Run], float | None]
 
 RESULT_COLUMNS = (
     *("competitor", "pods/s (lowest-highest)", "of the limit", "pods/s from the start"),
@@ -54,7 +57,7 @@ def _rows(found: Runs) -> Iterator[list[str]]:
             "" if share is None else f"{share:.0%}",
             f"{_median(runs, lambda run: run.pods_per_second):,.0f}",
             _text(_median(runs, lambda run: run.makespan)),
-            " / ".join(_text(each.median) for each in waits if each is not None),
+            " / ".join(_text(wait.median) for wait in waits if wait is not None),
             " / ".join(map(_text, cpu)),
             _text(_median(runs, lambda run: run.server_cpu)),
             f"{_median(runs, lambda run: run.peak_mib):,.0f}",
@@ -91,11 +94,13 @@ def cycles(runs: Runs) -> Iterator[str]:
         means = [figures.spread([each.parts_ms[part] for each in told]) for part in parts]
         number = figures.spread([float(each.number) for each in told])
         columns = [number, *means, lags]
-        rows.append([shape, *("" if each is None else _text(each.median) for each in columns)])
+        rows.append(
+            [shape, *("" if column is None else _text(column.median) for column in columns)]
+        )
     return _table(CYCLE_COLUMNS, rows)
 
 
-def rests(found: Iterable[steady.Rest]) -> Iterator[str]:
+def rests(found: Iterable[Rest]) -> Iterator[str]:
     """What is used at rest."""
     columns = (
         *("competitor", "nodes", "pods that wait", "writes a minute", "before its start"),
@@ -115,7 +120,7 @@ def rests(found: Iterable[steady.Rest]) -> Iterator[str]:
     return _table(columns, rows)
 
 
-def restarts(found: Iterable[steady.Restart]) -> Iterator[str]:
+def restarts(found: Iterable[Restart]) -> Iterator[str]:
     """How soon there is a bind after a start."""
     columns = (
         *("competitor", "nodes", "pods", "PodGroups", "first bind s", "whole gang s"),
@@ -133,7 +138,7 @@ def restarts(found: Iterable[steady.Restart]) -> Iterator[str]:
     return _table(columns, rows)
 
 
-def starved(found: Iterable[starving.Starved]) -> Iterator[str]:
+def starved(found: Iterable[Starved]) -> Iterator[str]:
     """How soon starved gangs start."""
     columns = (
         *("competitor", "nodes", "running pods", "starved gangs", "first bind s", "last bind s"),
@@ -155,9 +160,9 @@ def _told(writes: Mapping[str, float]) -> str:
     return ", ".join(f"{call} {number:.0f}" for call, number in writes.items()) or "0"
 
 
-def by(runs: Iterable[contest.Run], key: Callable[[contest.Run], str]) -> dict[str, Runs]:
+def by(runs: Iterable[Run], key: Callable[[Run], str]) -> dict[str, Runs]:
     """Runs in groups, each group where its first one was."""
-    groups: dict[str, list[contest.Run]] = {}
+    groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)
     return dict(groups)
@@ -170,7 +175,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
         yield f"| {' | '.join(row)} |"
 
 
-def _median(runs: Runs, figure: Callable[[contest.Run], float]) -> float:
+def _median(runs: Runs, figure: Callable[[Run], float]) -> float:
     found = figures.spread([figure(run) for run in runs])
     assert found is not None
     return found.median

@@ -2,7 +2,8 @@
 
 import sys
 
-from vscheduler.sandbox import binaries, errors, progress_report
+from vscheduler.sandbox import binaries, progress_report
+from vscheduler.sandbox.errors import SandboxError
 
 
 def main() -> int:
@@ -10,7 +11,7 @@ def main() -> int:
     try:
         with progress_report.on_stderr() as progress:
             found = binaries.find_or_build((binaries.HELM,), progress=progress)
-    except errors.SandboxError as error:
+    except SandboxError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(f"{binaries.HELM}\t{found[binaries.HELM]}\n")

@@ -58,7 +58,7 @@ def template(helm: Path, values: object, namespace: str) -> subprocess.Completed
 def by_name(text: str) -> Objects:
     """Objects by kind and name; no two have the same."""
     documents = [each for each in yaml.safe_load_all(text) if each]
-    found = {(each["kind"], each["metadata"]["name"]): each for each in documents}
+    found = {(document["kind"], document["metadata"]["name"]): document for document in documents}
     assert len(found) == len(documents)
     return found
 
@@ -183,7 +183,7 @@ def test_reviews_of_tokens_are_allowed_only_where_the_page_is(helm: Path) -> Non
         }
         assert served == ({"one", "vscheduler"} if page else set())
     subjects = objects["ClusterRoleBinding", "vscheduler-page"]["subjects"]
-    assert {each["name"] for each in subjects} == {"one", "vscheduler"}
+    assert {subject["name"] for subject in subjects} == {"one", "vscheduler"}
     (role,) = [
         each
         for each in objects.values()

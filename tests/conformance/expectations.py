@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror.decode import quantities
 
 TOLERANCE = 1e-6
 """Relative; Volcano computes deserved in floats."""
 
 
-def failures(expect: Mapping[str, Any], result: decisions.CycleResult) -> list[str]:
+def failures(expect: Mapping[str, Any], result: CycleResult) -> list[str]:
     """One sentence per key that doesn't hold."""
     found = []
     for key, expected in expect.items():
@@ -34,7 +34,7 @@ def expects_nothing(expect: Mapping[str, Any]) -> bool:
     return bool(said) and not any(said.values())
 
 
-def binds(result: decisions.CycleResult) -> dict[str, str]:
+def binds(result: CycleResult) -> dict[str, str]:
     """Pod to node."""
     return {bind.task.key: bind.node for bind in result.binds}
 
@@ -43,47 +43,47 @@ def _differs(expected: object, found: object) -> str:
     return "" if expected == found else f"expected {expected}, found {found}"
 
 
-def _binds(expected: Mapping[str, str], result: decisions.CycleResult) -> str:
+def _binds(expected: Mapping[str, str], result: CycleResult) -> str:
     return _differs(expected, binds(result))
 
 
-def _binds_any_of(expected: list[Mapping[str, str]], result: decisions.CycleResult) -> str:
+def _binds_any_of(expected: list[Mapping[str, str]], result: CycleResult) -> str:
     found = binds(result)
     return "" if found in expected else f"expected one of {expected}, found {found}"
 
 
-def _bind_count(expected: int, result: decisions.CycleResult) -> str:
+def _bind_count(expected: int, result: CycleResult) -> str:
     return _differs(expected, len(result.binds))
 
 
-def _bind_count_by_group(expected: Mapping[str, int], result: decisions.CycleResult) -> str:
+def _bind_count_by_group(expected: Mapping[str, int], result: CycleResult) -> str:
     found = Counter[str](bind.task.job for bind in result.binds)
     return _differs(expected, {group: found[group] for group in expected})
 
 
-def _pipelined(expected: Mapping[str, str], result: decisions.CycleResult) -> str:
+def _pipelined(expected: Mapping[str, str], result: CycleResult) -> str:
     return _differs(expected, {each.task.key: each.node for each in result.pipelined})
 
 
-def _evicts(expected: list[str], result: decisions.CycleResult) -> str:
+def _evicts(expected: list[str], result: CycleResult) -> str:
     return _differs(sorted(expected), sorted(evict.task.key for evict in result.evicts))
 
 
-def _evict_count(expected: int, result: decisions.CycleResult) -> str:
+def _evict_count(expected: int, result: CycleResult) -> str:
     return _differs(expected, len(result.evicts))
 
 
-def _evicts_among(expected: list[str], result: decisions.CycleResult) -> str:
+def _evicts_among(expected: list[str], result: CycleResult) -> str:
     strangers = sorted({evict.task.key for evict in result.evicts} - set(expected))
     return f"{strangers} are not among {expected}" if strangers else ""
 
 
-def _phases(expected: Mapping[str, str], result: decisions.CycleResult) -> str:
+def _phases(expected: Mapping[str, str], result: CycleResult) -> str:
     found: dict[str, str] = {group.job: str(group.phase) for group in result.groups}
     return _differs(expected, {group: found.get(group) for group in expected})
 
 
-def _queues(expected: Mapping[str, Mapping[str, Any]], result: decisions.CycleResult) -> str:
+def _queues(expected: Mapping[str, Mapping[str, Any]], result: CycleResult) -> str:
     entitlements = {queue.name: queue.entitlement for queue in result.queues}
     wrong = []
     for name, figures in expected.items():
@@ -98,11 +98,11 @@ def _queues(expected: Mapping[str, Mapping[str, Any]], result: decisions.CycleRe
     return "; ".join(wrong)
 
 
-def _notes(_: str, __: decisions.CycleResult) -> str:
+def _notes(_: str, __: CycleResult) -> str:
     return ""
 
 
-CHECKS: Mapping[str, Callable[[Any, decisions.CycleResult], str]] = {
+CHECKS: Mapping[str, Callable[[Any, CycleResult], str]] = {
     "binds": _binds,
     "bindsAnyOf": _binds_any_of,
     "bindCount": _bind_count,

@@ -13,6 +13,7 @@ from tests.conformance import expectations
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy as policies
 from vscheduler.simulator import run as simulator
+from vscheduler.simulator.run import Options
 
 FOLDER = Path(__file__).parent / "scenarios"
 DIFFERENCES = Path(__file__).parent / "differences.yaml"
@@ -86,9 +87,7 @@ def run(scenario: Scenario, *, as_volcano: bool = True) -> list[str]:
     parsed = policies.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     if parsed.policy is None:
         return [str(problem) for problem in parsed.problems]
-    options = simulator.Options(
-        scheduler_names=("volcano",), claim_unowned=True, now=NOW.timestamp()
-    )
+    options = Options(scheduler_names=("volcano",), claim_unowned=True, now=NOW.timestamp())
     outcome = simulator.simulate(scenario.objects, parsed.policy, options)
     problems = [str(problem) for problem in outcome.problems]
     return problems + expectations.failures(scenario.expect, outcome.last)

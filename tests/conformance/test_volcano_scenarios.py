@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import suite
+from tests.conformance.suite import Scenario
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "volcano.md").read_text()
 
@@ -26,7 +27,7 @@ def _mark(missing: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.parametrize("scenario", parameters())
-def test_a_cycle_decides_as_volcano_does(scenario: suite.Scenario) -> None:
+def test_a_cycle_decides_as_volcano_does(scenario: Scenario) -> None:
     """What a real vc-scheduler decided; see scenarios/README.md."""
     problems = suite.run(scenario)
     if problems:
@@ -34,7 +35,7 @@ def test_a_cycle_decides_as_volcano_does(scenario: suite.Scenario) -> None:
 
 
 @pytest.mark.parametrize("scenario", suite.scenarios(), ids=lambda each: each.path)
-def test_without_compatibility_only_what_is_listed_differs(scenario: suite.Scenario) -> None:
+def test_without_compatibility_only_what_is_listed_differs(scenario: Scenario) -> None:
     """Each difference has its reason, and each listed one is there; the docs tell of all."""
     problems = suite.run(scenario, as_volcano=False)
     reason = suite.differences().get(scenario.path)

@@ -7,23 +7,24 @@ from pathlib import Path
 import pytest
 
 from tests.examples import lessons
+from tests.examples.lessons import Lesson, Stage, Step
 
 LESSONS = lessons.all_lessons()
 OFFLINE = [lesson for lesson in LESSONS if not lesson.needs_a_cluster]
 
 
 @pytest.fixture
-def lesson(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> lessons.Lesson:
+def lesson(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Lesson:
     """One of them, in whose folder commands are run."""
-    found: lessons.Lesson = request.param
+    found: Lesson = request.param
     monkeypatch.chdir(found.folder)
     return found
 
 
 @pytest.mark.parametrize("lesson", OFFLINE, ids=lambda each: each.name, indirect=True)
-def test_a_lesson_is_as_its_readme_says(lesson: lessons.Lesson, tmp_path: Path) -> None:
+def test_a_lesson_is_as_its_readme_says(lesson: Lesson, tmp_path: Path) -> None:
     """Each command prints what stands below it, and decides what expected.yaml says."""
-    stage = lessons.Stage(lesson, tmp_path / "site")
+    stage = Stage(lesson, tmp_path / "site")
     for step in lesson.steps:
         output = stage.run(step.command)
         assert step.shows(output), output
@@ -34,7 +35,7 @@ def test_a_lesson_is_as_its_readme_says(lesson: lessons.Lesson, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda each: each.name)
-def test_a_lesson_is_complete(lesson: lessons.Lesson) -> None:
+def test_a_lesson_is_complete(lesson: Lesson) -> None:
     """Each command has its outcome; each manifest and configuration has a command that uses it."""
     assert lesson.steps
     assert any(step.expected.keys() > {"command"} for step in lesson.steps)
@@ -73,7 +74,7 @@ def test_the_policy_test_fails_for_a_policy_that_breaks_the_promise(tmp_path: Pa
     whole = configuration.read_text()
     configuration.write_text(whole.replace(", reclaim", ""))
     assert configuration.read_text() != whole
-    stage = lessons.Stage(lessons.Lesson(folder), tmp_path / "site")
+    stage = Stage(Lesson(folder), tmp_path / "site")
     with pytest.raises(AssertionError, match="1 failed, 2 passed") as failure:
         stage.run("pytest test_policy.py -p no:randomly -p no:cacheprovider")
     assert "FAILED test_policy.py::test_a_tenant_gets_its_half_back" in str(failure.value)
@@ -81,7 +82,7 @@ def test_the_policy_test_fails_for_a_policy_that_breaks_the_promise(tmp_path: Pa
 
 def test_readmes_are_compared_line_by_line() -> None:
     """The comparison itself: trailing spaces don't count, all else does, … is anything."""
-    step = lessons.Step(command="", shown="A  B\n…\nx … z\n", expected={})
+    step = Step(command="", shown="A  B\n…\nx … z\n", expected={})
     assert step.shows("A  B  \n1\n2\nx y z\n")
     assert step.shows("A  B\nx  z")
     assert not step.shows("A B\nx y z\n")

@@ -96,35 +96,37 @@ def parse(event: dict[str, Any]) -> Iterable[Entry]:
 
 def attempts(entries: Iterable[Entry]) -> list[Entry]:
     """Requests to bind a pod, whatever came of them."""
-    return [each for each in entries if each.resource == "pods/binding" and each.verb == "create"]
+    return [
+        entry for entry in entries if entry.resource == "pods/binding" and entry.verb == "create"
+    ]
 
 
 def changes(entries: Iterable[Entry]) -> list[Entry]:
     """Requests to write anything but a Lease, whatever came of them: events, too."""
-    return [each for each in entries if each.verb in CHANGES and each.resource != "leases"]
+    return [entry for entry in entries if entry.verb in CHANGES and entry.resource != "leases"]
 
 
 def binds(entries: Iterable[Entry]) -> list[Entry]:
     """Pods that were bound."""
-    return [each for each in attempts(entries) if each.code == CREATED]
+    return [attempt for attempt in attempts(entries) if attempt.code == CREATED]
 
 
 def bound_twice(entries: Iterable[Entry]) -> list[str]:
     """Pods that were bound more than once; one of the same name that was made anew is another."""
-    times = Counter((each.namespace, each.name, each.uid) for each in binds(entries))
+    times = Counter((bind.namespace, bind.name, bind.uid) for bind in binds(entries))
     return sorted(f"{space}/{name}" for (space, name, _), count in times.items() if count > 1)
 
 
 def lease_writes(entries: Iterable[Entry], lease: str, users: Collection[str]) -> list[Entry]:
     """What these users wrote to a Lease, by name, and the server took."""
     return [
-        each
-        for each in entries
-        if each.resource == "leases"
-        and each.verb in WRITES
-        and each.done
-        and each.user in users
-        and each.name == lease
+        entry
+        for entry in entries
+        if entry.resource == "leases"
+        and entry.verb in WRITES
+        and entry.done
+        and entry.user in users
+        and entry.name == lease
     ]
 
 
@@ -134,11 +136,11 @@ def reigns(entries: Iterable[Entry], lease: str, users: Collection[str]) -> list
     Only its holder writes to a Lease, so that a write by another is a takeover.
     """
     found: list[Reign] = []
-    for each in sorted(lease_writes(entries, lease, users), key=lambda entry: entry.answered):
-        began = each.answered
-        if found and found[-1].user == each.user:
+    for write in sorted(lease_writes(entries, lease, users), key=lambda entry: entry.answered):
+        began = write.answered
+        if found and found[-1].user == write.user:
             began = found.pop().began
-        found.append(Reign(user=each.user, began=began, renewed=each.received))
+        found.append(Reign(user=write.user, began=began, renewed=write.received))
     return found
 
 
@@ -148,18 +150,18 @@ def out_of_turn(
     """Attempts to bind pods of a namespace that came in while another user held the Lease."""
     held = reigns(entries, lease, users)
     wrong = []
-    for each in attempts(entries):
-        before = [reign for reign in held if reign.began < each.received]
+    for attempt in attempts(entries):
+        before = [reign for reign in held if reign.began < attempt.received]
         turn = before[-1].user if before else None
-        if each.namespace == namespace and each.user in users and each.user != turn:
-            wrong.append(each)
+        if attempt.namespace == namespace and attempt.user in users and attempt.user != turn:
+            wrong.append(attempt)
     return wrong
 
 
 def first(entries: Iterable[Entry], user: str, after: float) -> Entry | None:
     """The first of these by a user that was answered after a moment."""
     return min(
-        (each for each in entries if each.user == user and each.answered > after),
+        (entry for entry in entries if entry.user == user and entry.answered > after),
         key=lambda entry: entry.answered,
         default=None,
     )

@@ -4,13 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from tests import checks
+from tests.checks import Document
 
 ENDED = ("Succeeded", "Failed")
 
 
-def split_gangs(
-    groups: Iterable[checks.Document], pods: Iterable[checks.Document]
-) -> dict[str, str]:
+def split_gangs(groups: Iterable[Document], pods: Iterable[Document]) -> dict[str, str]:
     """PodGroups of which some pods have a node, but fewer than minMember: `bound of minimum`."""
     bound = Counter(
         checks.group_of(pod)
@@ -25,9 +24,7 @@ def split_gangs(
     return found
 
 
-def overfull_nodes(
-    nodes: Iterable[checks.Document], pods: Iterable[checks.Document]
-) -> dict[str, str]:
+def overfull_nodes(nodes: Iterable[Document], pods: Iterable[Document]) -> dict[str, str]:
     """Nodes whose live pods ask for more than is allocatable: `cpu 5 of 4`."""
     used: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:

@@ -25,7 +25,18 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from tests.faults import plans
+from tests.faults.plans import (
+    Delay,
+    Duplicate,
+    Fault,
+    Freeze,
+    LoseAnswer,
+    LoseRequest,
+    Plan,
+    Refuse,
+    Reorder,
+    Struck,
+)
 
 LOOPBACK = "127.0.0.1"
 CALL_SECONDS = 60.0
@@ -65,7 +76,7 @@ class Note:
     what: What
     line: str
     """`METHOD /path?query`."""
-    fault: plans.Fault | None
+    fault: Fault | None
     status: int = 0
     """Of ANSWERED and REFUSED; 0 else."""
     at_seconds: float
@@ -90,7 +101,7 @@ class _Message:
     target: str
     headers: dict[str, str]
     body: bytes
-    fault: plans.Fault | None
+    fault: Fault | None
 
     @property
     def line(self) -> str:
@@ -104,9 +115,7 @@ class _Message:
 class Proxy:
     """Passes on what it is sent, as its plan says. All of it lives in one event loop."""
 
-    def __init__(
-        self, upstream: Upstream, plan: plans.Plan, session: aiohttp.ClientSession
-    ) -> None:
+    def __init__(self, upstream: Upstream, plan: Plan, session: aiohttp.ClientSession) -> None:
         self._upstream = upstream
         self._plan = plan
         self._session = session
@@ -126,7 +135,7 @@ class Proxy:
         """Whether anything but watches is under way, or is still to be sent."""
         return self._open > 0 or bool(self._late)
 
-    def follow(self, plan: plans.Plan) -> None:
+    def follow(self, plan: Plan) -> None:
         """From now on another plan. Any thread may ask."""
         self._plan = plan
 
@@ -182,26 +191,26 @@ class Proxy:
         await asyncio.gather(*self._late, return_exceptions=True)
 
     async def _meet(
-        self, request: web.BaseRequest, message: _Message, struck: plans.Struck | None
+        self, request: web.BaseRequest, message: _Message, struck: Struck | None
     ) -> web.StreamResponse:
         """What the fault does before the request is sent on, or instead of that."""
         match message.fault:
-            case plans.LoseRequest():
+            case LoseRequest():
                 return self._lose(request, message)
-            case plans.Refuse(status=status, retry_after_seconds=seconds):
+            case Refuse(status=status, retry_after_seconds=seconds):
                 self._note(message, What.REFUSED, status)
                 return _refusal(status, seconds)
-            case plans.Delay(seconds=seconds):
+            case Delay(seconds=seconds):
                 await asyncio.sleep(seconds)
-            case plans.Reorder(at_most_seconds=seconds):
+            case Reorder(at_most_seconds=seconds):
                 assert struck is not None
                 assert struck.later is not None
                 await self._wait_for_later(struck.later, seconds)
-            case plans.Duplicate(after_seconds=seconds):
+            case Duplicate(after_seconds=seconds):
                 task = asyncio.create_task(self._send_again(message, seconds))
                 self._late.add(task)
                 task.add_done_callback(self._late.discard)
-            case None | plans.LoseAnswer() | plans.Freeze():
+            case None | LoseAnswer() | Freeze():
                 pass
             case _:
                 assert_never(message.fault)
@@ -210,10 +219,10 @@ class Proxy:
     async def _pass_on(self, request: web.BaseRequest, message: _Message) -> web.StreamResponse:
         """Send it on, and give back what is answered as it comes."""
         async with self._send(message) as answer:
-            if isinstance(message.fault, plans.LoseAnswer):
+            if isinstance(message.fault, LoseAnswer):
                 await answer.read()
                 return self._lose(request, message)
-            if isinstance(message.fault, plans.Freeze):
+            if isinstance(message.fault, Freeze):
                 await asyncio.sleep(message.fault.seconds)
             response = web.StreamResponse(
                 status=answer.status, reason=answer.reason, headers=_end_to_end(answer.headers)
@@ -308,7 +317,7 @@ async def connecting(upstream: Upstream) -> AsyncIterator[aiohttp.ClientSession]
 
 
 @asynccontextmanager
-async def serving(upstream: Upstream, plan: plans.Plan) -> AsyncIterator[Proxy]:
+async def serving(upstream: Upstream, plan: Plan) -> AsyncIterator[Proxy]:
     """A proxy for the time of the block; then no socket and no task of it is left.
 
     Tests that wait in the ordinary way run it in a thread of its own, by anyio's portal:

@@ -7,8 +7,11 @@ from typing import Any
 
 import urllib3
 
-from tests.integration import background, daemons
-from vscheduler.sandbox import client, errors
+from tests.integration import daemons
+from tests.integration.background import Background
+from vscheduler.sandbox import client
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.errors import ApiError, TimedOut
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 PODS = "/api/v1/namespaces/{}/pods"
@@ -17,13 +20,13 @@ AGAIN_SECONDS = 0.1
 AGAIN_MAX = 600
 
 
-class Arrivals(background.Background):
+class Arrivals(Background):
     """Makes one gang after another, in turn for each of these schedulers.
 
     The pods of a scheduler are in a namespace that is called like it.
     """
 
-    def __init__(self, api: client.Client, schedulers: Sequence[str], *, pause: float) -> None:
+    def __init__(self, api: Client, schedulers: Sequence[str], *, pause: float) -> None:
         super().__init__(self._launch, pause=pause)
         self._api = api
         self._schedulers = schedulers
@@ -35,7 +38,7 @@ class Arrivals(background.Background):
             launch(self._api, scheduler, f"gang-{number}")
 
 
-def launch(api: client.Client, scheduler: str, name: str, size: int = GANG_SIZE) -> None:
+def launch(api: Client, scheduler: str, name: str, size: int = GANG_SIZE) -> None:
     """A PodGroup that needs all its pods, and its pods, however often the server fails."""
     group = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -59,14 +62,14 @@ def a_pod(name: str, scheduler: str, cpu: str = "10m", **annotations: str) -> di
     }
 
 
-def insist(api: client.Client, path: str, body: client.Object) -> None:
+def insist(api: Client, path: str, body: Object) -> None:
     """Try to create something until it is there."""
     for _ in range(AGAIN_MAX):
         try:
             api.create(path, body)
         except urllib3.exceptions.HTTPError:
             time.sleep(AGAIN_SECONDS)
-        except errors.ApiError as error:
+        except ApiError as error:
             if error.status == 409:
                 return
             if error.status not in {403, 429, 500, 503, 504}:  # 403: a server that just starts
@@ -74,4 +77,4 @@ def insist(api: client.Client, path: str, body: client.Object) -> None:
             time.sleep(AGAIN_SECONDS)
         else:
             return
-    raise errors.TimedOut("the API server didn't come back")
+    raise TimedOut("the API server didn't come back")

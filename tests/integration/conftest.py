@@ -5,16 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import audits
+from tests.faults.audits import Log
 from tests.integration import daemons, installations, permissions, takeovers
+from tests.integration.daemons import Daemon, Start
+from tests.integration.installations import Installed
+from tests.integration.takeovers import Contest, Timing
 from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 SCHEDULERS = ("vscheduler", "contested", "other", "volcano-offline", "volcano-online")
 """Whom tests run as that account."""
 
 
 @pytest.fixture
-def cluster(plane: control_plane.ControlPlane) -> control_plane.ControlPlane:
+def cluster(plane: ControlPlane) -> ControlPlane:
     """The shared sandbox with nothing left in it of earlier tests, and Leases that are free."""
     plane.clean()
     daemons.free_leases(plane)
@@ -22,7 +26,7 @@ def cluster(plane: control_plane.ControlPlane) -> control_plane.ControlPlane:
 
 
 @pytest.fixture(scope="session")
-def kubeconfig(plane: control_plane.ControlPlane) -> Path:
+def kubeconfig(plane: ControlPlane) -> Path:
     """Of a service account with the shipped roles of both halves, and nothing else."""
     return permissions.permit_account(plane, permissions.TESTED, *SCHEDULERS)
 
@@ -30,16 +34,16 @@ def kubeconfig(plane: control_plane.ControlPlane) -> Path:
 @pytest.fixture
 def start(
     request: pytest.FixtureRequest,
-    cluster: control_plane.ControlPlane,
+    cluster: ControlPlane,
     kubeconfig: Path,
     tmp_path: Path,
-) -> Iterator[daemons.Start]:
+) -> Iterator[Start]:
     """Start schedulers; none outlives the test."""
     del cluster  # only that it is clean
-    started: list[daemons.Daemon] = []
+    started: list[Daemon] = []
 
-    def begin(*flags: str) -> daemons.Daemon:
-        started.append(daemons.Daemon(kubeconfig, tmp_path / f"{len(started)}.log", *flags))
+    def begin(*flags: str) -> Daemon:
+        started.append(Daemon(kubeconfig, tmp_path / f"{len(started)}.log", *flags))
         return started[-1]
 
     yield begin
@@ -53,27 +57,27 @@ def start(
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[installations.Installed]:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """A control plane where nothing was, and then `kubectl apply -k manifests`."""
     log = tmp_path_factory.mktemp("audit") / "audit.log"
     with control_plane.start(audit_log=log) as running:
         installations.install(running)
-        yield installations.Installed(running, log)
+        yield Installed(running, log)
 
 
 @pytest.fixture
-def timing(pytestconfig: pytest.Config) -> takeovers.Timing:
+def timing(pytestconfig: pytest.Config) -> Timing:
     """How patient instances are that compete for a Lease."""
     return takeovers.TIMINGS[pytestconfig.getoption("--lease-timing")]
 
 
 @pytest.fixture
 def contest(
-    plane: control_plane.ControlPlane, audit_log: Path, timing: takeovers.Timing, tmp_path: Path
-) -> Iterator[takeovers.Contest]:
+    plane: ControlPlane, audit_log: Path, timing: Timing, tmp_path: Path
+) -> Iterator[Contest]:
     """Schedulers that compete, on nodes with room for all that comes; none outlives the test."""
     plane.clean()
     plane.create_nodes(count=4, cpu="1000", memory="4Ti", pods=5000)
-    running = takeovers.Contest(plane, audits.Log(audit_log), timing, tmp_path)
+    running = Contest(plane, Log(audit_log), timing, tmp_path)
     yield running
     running.close()

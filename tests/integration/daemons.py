@@ -12,7 +12,8 @@ from typing import Any
 
 from tests import patience
 from tests.integration import forking
-from vscheduler.sandbox import control_plane
+from tests.integration.forking import Forked
+from vscheduler.sandbox.control_plane import ControlPlane
 
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
@@ -42,9 +43,9 @@ class Daemon:
         """`program` is run in place of ours, or a module in place of our command line's."""
         self._log = log
         words = ["run", "--log-format=json", f"--kubeconfig={kubeconfig}", *flags]
-        self.process: forking.Forked | subprocess.Popen[bytes]
+        self.process: Forked | subprocess.Popen[bytes]
         if not program:
-            self.process = forking.Forked(words, log, environment, module=module)
+            self.process = Forked(words, log, environment, module=module)
             return
         with log.open("wb") as output:
             self.process = subprocess.Popen(  # noqa: S603 - the test's own command
@@ -90,7 +91,7 @@ def asked(port: int, path: str) -> tuple[int, str]:
         return 0, ""
 
 
-def free_leases(cluster: control_plane.ControlPlane) -> None:
+def free_leases(cluster: ControlPlane) -> None:
     """Leases that were given back, so that a daemon leads at once.
 
     Who makes one that it never saw waits with acting on it.
@@ -101,7 +102,7 @@ def free_leases(cluster: control_plane.ControlPlane) -> None:
 
 
 def a_gang(
-    cluster: control_plane.ControlPlane,
+    cluster: ControlPlane,
     name: str,
     size: int,
     cpu: str = "1",
@@ -148,7 +149,7 @@ def a_gang(
     )
 
 
-def a_queue(cluster: control_plane.ControlPlane, name: str) -> None:
+def a_queue(cluster: ControlPlane, name: str) -> None:
     """A queue like any other."""
     cluster.api.create(
         QUEUES,
@@ -161,7 +162,7 @@ def a_queue(cluster: control_plane.ControlPlane, name: str) -> None:
     )
 
 
-def nodes_of(cluster: control_plane.ControlPlane) -> dict[str, str]:
+def nodes_of(cluster: ControlPlane) -> dict[str, str]:
     """Bound pods and their nodes."""
     return {
         pod["metadata"]["name"]: pod["spec"]["nodeName"]
@@ -180,12 +181,12 @@ def until_at_rest(seen: Callable[[], object], daemon: Daemon, seconds: float) ->
     patience.wait_until_at_rest(seen, seconds, check=daemon.check)
 
 
-def phase(cluster: control_plane.ControlPlane, group: str) -> str:
+def phase(cluster: ControlPlane, group: str) -> str:
     """A PodGroup's phase."""
     return str(cluster.api.get(f"{GROUPS}/{group}").get("status", {}).get("phase", ""))
 
 
-def conditions(cluster: control_plane.ControlPlane, group: str) -> dict[str, dict[str, str]]:
+def conditions(cluster: ControlPlane, group: str) -> dict[str, dict[str, str]]:
     """A PodGroup's conditions by type."""
     status = cluster.api.get(f"{GROUPS}/{group}").get("status", {})
     return {each["type"]: each for each in status.get("conditions", [])}

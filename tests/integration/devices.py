@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.integration import daemons
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
 
 DRIVER = "gpu.tests"
 CLASS = "gpu.tests"
@@ -22,7 +23,7 @@ Device = tuple[str, str, str]
 """Driver, pool and name."""
 
 
-def publish(api: client.Client, nodes: Sequence[str], each: int, memory: str = "80Gi") -> None:
+def publish(api: Client, nodes: Sequence[str], each: int, memory: str = "80Gi") -> None:
     """A class, and so many devices on each node."""
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     spec = {"selectors": [selector], "extendedResourceName": EXTENDED}
@@ -31,7 +32,7 @@ def publish(api: client.Client, nodes: Sequence[str], each: int, memory: str = "
     publish_slices(api, nodes, each, memory)
 
 
-def publish_slices(api: client.Client, nodes: Sequence[str], each: int, memory: str) -> None:
+def publish_slices(api: Client, nodes: Sequence[str], each: int, memory: str) -> None:
     """So many devices on each node, of a class that is there."""
     slices = [a_slice(node, each, memory) for node in nodes]
     api.create_all(paths.RESOURCE_SLICES.everywhere, slices)
@@ -67,18 +68,18 @@ def asked(count: int, memory: str = "") -> dict[str, Any]:
     return {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
 
 
-def a_template(api: client.Client, name: str, spec: Mapping[str, Any]) -> None:
+def a_template(api: Client, name: str, spec: Mapping[str, Any]) -> None:
     """A template of claims."""
     api.create(TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": dict(spec)}})
 
 
-def a_claim(api: client.Client, name: str, spec: Mapping[str, Any]) -> None:
+def a_claim(api: Client, name: str, spec: Mapping[str, Any]) -> None:
     """A claim that pods share."""
     api.create(CLAIMS, {"metadata": {"name": name}, "spec": dict(spec)})
 
 
 def a_gang(
-    cluster: control_plane.ControlPlane, name: str, size: int, *uses: Mapping[str, str], **spec: Any
+    cluster: ControlPlane, name: str, size: int, *uses: Mapping[str, str], **spec: Any
 ) -> None:
     """A gang that needs all its pods; `uses` are the entries of spec.resourceClaims but for their
     names, `spec` is more of the pods.
@@ -93,7 +94,7 @@ def a_gang(
 def a_pod(name: str, group: str, *uses: Mapping[str, str], **spec: Any) -> dict[str, Any]:
     """A pod of a gang."""
     names = [f"claim-{number}" for number in range(len(uses))]
-    resources = {"requests": {"cpu": "1"}, "claims": [{"name": each} for each in names]}
+    resources = {"requests": {"cpu": "1"}, "claims": [{"name": name} for name in names]}
     metadata = {"name": name, "annotations": {daemons.GROUP_NAME: group}, "labels": {"app": group}}
     return {
         "metadata": metadata,
@@ -116,21 +117,21 @@ def asking(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def allocated(claim: client.Object) -> list[Device]:
+def allocated(claim: Object) -> list[Device]:
     """The devices of a claim."""
     found = (claim.get("status", {}).get("allocation") or {}).get("devices", {})
     return [(each["driver"], each["pool"], each["device"]) for each in found.get("results") or ()]
 
 
-def reserved(claim: client.Object) -> set[str]:
+def reserved(claim: Object) -> set[str]:
     """UIDs of the pods that a claim is reserved for."""
     return {each["uid"] for each in claim.get("status", {}).get("reservedFor") or ()}
 
 
-def wrong(api: client.Client) -> list[str]:
+def wrong(api: Client) -> list[str]:
     """Devices that two claims have, and pods on nodes without the devices of their claims."""
     claims = {each["metadata"]["name"]: each for each in api.list(CLAIMS)}
-    counts = Counter(device for each in claims.values() for device in allocated(each))
+    counts = Counter(device for claim in claims.values() for device in allocated(claim))
     found = [
         f"{device} is allocated {count} times" for device, count in counts.items() if count > 1
     ]
@@ -145,7 +146,7 @@ def wrong(api: client.Client) -> list[str]:
     return found
 
 
-def _claim_of(pod: client.Object, use: Mapping[str, str]) -> str:
+def _claim_of(pod: Object, use: Mapping[str, str]) -> str:
     made = {
         each["name"]: each.get("resourceClaimName", "")
         for each in pod.get("status", {}).get("resourceClaimStatuses") or ()
@@ -153,7 +154,7 @@ def _claim_of(pod: client.Object, use: Mapping[str, str]) -> str:
     return use.get("resourceClaimName") or made.get(use["name"], "")
 
 
-def leftovers(api: client.Client) -> list[str]:
+def leftovers(api: Client) -> list[str]:
     """Claims that are allocated, although none of their pods has a node."""
     placed = {
         pod["metadata"]["uid"] for pod in api.list(daemons.PODS) if pod["spec"].get("nodeName")
@@ -165,7 +166,7 @@ def leftovers(api: client.Client) -> list[str]:
     ]
 
 
-def by_node(api: client.Client) -> dict[str, int]:
+def by_node(api: Client) -> dict[str, int]:
     """How many devices of each node are allocated."""
     found: defaultdict[str, int] = defaultdict(int)
     for claim in api.list(CLAIMS):

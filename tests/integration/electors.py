@@ -11,16 +11,18 @@ from typing import Any
 from tests import patience
 from tests.integration import daemons
 from vscheduler.cluster import leases
-from vscheduler.cluster.http import connection
-from vscheduler.daemon.leader_election import api, election_settings, elector, thread
-from vscheduler.sandbox import binaries, control_plane
+from vscheduler.cluster.http.connection import Access
+from vscheduler.daemon.leader_election.api import LeaseStatus, Token
+from vscheduler.daemon.leader_election.election_settings import Timing
+from vscheduler.daemon.leader_election.elector import Terms
+from vscheduler.daemon.leader_election.thread import ElectionThread, Outlets
+from vscheduler.sandbox import binaries
+from vscheduler.sandbox.control_plane import ControlPlane
 
 NAMESPACE = "volcano-system"
 LEASE = "contested"
 PATH = f"{daemons.LEASES}/{LEASE}"
-SHORT = election_settings.Timing(
-    duration_seconds=3.0, renew_deadline_seconds=2.0, retry_period_seconds=0.5
-)
+SHORT = Timing(duration_seconds=3.0, renew_deadline_seconds=2.0, retry_period_seconds=0.5)
 
 
 class Ours:
@@ -28,23 +30,23 @@ class Ours:
 
     def __init__(
         self,
-        access: connection.Access,
+        access: Access,
         identity: str,
         *,
-        timing: election_settings.Timing = SHORT,
+        timing: Timing = SHORT,
         namespace: str = NAMESPACE,
     ) -> None:
         self.identity = identity
         self.renewals: list[str] = []
-        self.changes: list[api.LeaseStatus] = []
+        self.changes: list[LeaseStatus] = []
         opened = functools.partial(
             leases.opened, access, namespace, call_seconds=timing.call_seconds
         )
-        self.elected = thread.ElectionThread(
+        self.elected = ElectionThread(
             [LEASE],
-            elector.Terms(identity=identity, namespace=namespace, timing=timing),
+            Terms(identity=identity, namespace=namespace, timing=timing),
             opened,
-            thread.Outlets(
+            Outlets(
                 on_change=lambda *lease_statuses: self.changes.append(lease_statuses[-1]),
                 observe_renewal=lambda *renewal: self.renewals.append(renewal[-1]),
             ),
@@ -52,17 +54,17 @@ class Ours:
         self._task = asyncio.create_task(self.elected.run())
 
     @property
-    def token(self) -> api.Token | None:
+    def token(self) -> Token | None:
         """While it holds the Lease."""
         return self.elected.held([LEASE]).get(LEASE)
 
     @property
-    def standing(self) -> api.LeaseStatus:
+    def standing(self) -> LeaseStatus:
         """How it stands with the Lease."""
         (standing,) = self.elected.lease_statuses()
         return standing
 
-    async def gain(self) -> api.Token:
+    async def gain(self) -> Token:
         """Its token, once it has the Lease."""
         await until(lambda: self.token)
         assert self.token is not None
@@ -82,9 +84,7 @@ class Ours:
 class KubeScheduler:
     """Kubernetes' own scheduler, in it for the Lease, or with pods of its own in mind."""
 
-    def __init__(
-        self, cluster: control_plane.ControlPlane, output: Path, *, elect: bool = True
-    ) -> None:
+    def __init__(self, cluster: ControlPlane, output: Path, *, elect: bool = True) -> None:
         (program,) = binaries.find_or_build((binaries.SCHEDULER,)).values()
         flags = {
             **dict.fromkeys(
@@ -112,7 +112,7 @@ class KubeScheduler:
         self.process.wait(patience.PROCESSES_SECONDS)
 
 
-def spec(cluster: control_plane.ControlPlane) -> dict[str, Any]:
+def spec(cluster: ControlPlane) -> dict[str, Any]:
     """What the Lease says; empty where there is none."""
     found = cluster.api.find(PATH)
     return {} if found is None else dict(found.get("spec") or {})

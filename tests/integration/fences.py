@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 
 from vscheduler.cluster.writes import binder
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import Answer, Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
 
 FOLDER = Path(__file__).parents[2] / "manifests" / "fencing"
 NAMESPACE = "volcano-system"
@@ -39,13 +40,13 @@ def documents(file: str, name: str = NAME) -> list[dict[str, Any]]:
 class Fence:
     """A control plane of its own, as what policies do there isn't undone."""
 
-    plane: control_plane.ControlPlane
+    plane: ControlPlane
 
     def install(self, file: str, name: str = NAME) -> None:
         """Apply a manifest."""
-        for each in documents(file, name):
-            path = f"{COLLECTIONS[each['kind']]}/{each['metadata']['name']}"
-            self.plane.api.apply(path, each)
+        for document in documents(file, name):
+            path = f"{COLLECTIONS[document['kind']]}/{document['metadata']['name']}"
+            self.plane.api.apply(path, document)
 
     def switch(self, name: str, actions: Sequence[str], **reference: str) -> None:
         """Say what becomes of what a name's binding judges; the rest changes its paramRef."""
@@ -65,7 +66,7 @@ class Fence:
         }
         self.plane.api.apply(f"{LEASES}/{name}", lease)
 
-    def account(self, name: str) -> client.Client:
+    def account(self, name: str) -> Client:
         """A service account that may do all; the caller closes it."""
         self.grant(name)
         return self.plane.client_for_service_account(NAMESPACE, name)
@@ -92,16 +93,14 @@ class Fence:
         )
 
 
-def make_pod(api: client.Client, name: str) -> client.Object:
+def make_pod(api: Client, name: str) -> Object:
     """A pod that nobody but the test places."""
     containers = [{"name": "main", "image": "none"}]
     spec = {"schedulerName": "by-hand", "containers": containers}
     return api.create(PODS, {"metadata": {"name": name}, "spec": spec})
 
 
-def bind(
-    sender: client.Client, pod: str, holder: str | None, *, keep: bool = False
-) -> client.Answer:
+def bind(sender: Client, pod: str, holder: str | None, *, keep: bool = False) -> Answer:
     """The answer to a bind; without `keep` nothing stays of it."""
     metadata: dict[str, Any] = {"name": pod}
     if holder is not None:

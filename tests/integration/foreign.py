@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vscheduler.mirror import paths
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 
 @contextmanager
-def kind(plane: control_plane.ControlPlane, group: str, version: str, name: str) -> Iterator[None]:
+def kind(plane: ControlPlane, group: str, version: str, name: str) -> Iterator[None]:
     """A namespaced kind for the time of the block: `Command` has the plural commands."""
     singular = name.lower()
     path = f"{paths.DEFINITIONS.everywhere}/{singular}s.{group}"

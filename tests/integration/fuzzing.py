@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Collection
 from vscheduler.mirror.translate import group_names
 
 Document = dict[str, Any]
@@ -125,7 +126,7 @@ class Maker:
         self._chance = random.Random(seed)
         self._number = 0
 
-    def one(self) -> tuple[paths.Collection, Document]:
+    def one(self) -> tuple[Collection, Document]:
         """The next object, and where it goes."""
         self._number += 1
         makers = (self._pod, self._pod, self._pod, self._group, self._queue)
@@ -227,7 +228,7 @@ class Maker:
             found["ports"] = ports
         return found
 
-    def _pod(self) -> tuple[paths.Collection, Document]:
+    def _pod(self) -> tuple[Collection, Document]:
         spec: Document = {
             "schedulerName": "vscheduler",
             "containers": [self._container(f"c{n}") for n in range(self._chance.randrange(1, 4))],
@@ -281,7 +282,7 @@ class Maker:
             "spec": spec,
         }
 
-    def _group(self) -> tuple[paths.Collection, Document]:
+    def _group(self) -> tuple[Collection, Document]:
         metadata = self._metadata("g")
         if self._chance.random() < 0.5:
             name = group_names.short("web", self._uid())
@@ -311,7 +312,7 @@ class Maker:
             body["status"] = {"phase": self._of(("Running", "Unknown", "Completed")), "running": 5}
         return paths.POD_GROUPS, body
 
-    def _queue(self) -> tuple[paths.Collection, Document]:
+    def _queue(self) -> tuple[Collection, Document]:
         spec: Document = {"weight": self._of((1, 2, 1000))}
         extras: dict[str, Callable[[], Any]] = {
             "capability": self._amounts,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import Plugin
 
 FAULT = "FAULT"
 DISTRIBUTION = "hanging-1.0.dist-info"
@@ -40,7 +40,7 @@ def word() -> str:
     return path.read_text() if path.exists() else ""
 
 
-class Hanging(contracts.Plugin):
+class Hanging(Plugin):
     """A plugin of somebody else's."""
 
     name = "hanging"

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from tests.faults import proxying
+from tests.faults.proxying import Upstream
 from tests.integration import daemons
 
 PODS = "/api/v1/pods"
@@ -119,7 +120,7 @@ def judge(seen: Iterable[Seen]) -> Verdict:
 
 
 @asynccontextmanager
-async def following(upstream: proxying.Upstream) -> AsyncIterator[History]:
+async def following(upstream: Upstream) -> AsyncIterator[History]:
     """Follow both kinds for the time of the block; a version that is lost is an error."""
     history = History()
     async with proxying.connecting(upstream) as session, asyncio.TaskGroup() as group:

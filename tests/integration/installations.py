@@ -8,8 +8,10 @@ from typing import Any
 import yaml
 
 from tests.integration import daemons, permissions
+from tests.integration.daemons import Daemon
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import Object
+from vscheduler.sandbox.control_plane import ControlPlane
 
 Document = dict[str, Any]
 
@@ -28,17 +30,17 @@ ANY_PORT = ("--listen-address=127.0.0.1:0", "--healthz-address=127.0.0.1:0")
 INSTANCE = "app.kubernetes.io/instance"
 
 
-def rendered(plane: control_plane.ControlPlane, root: Path) -> list[Document]:
+def rendered(plane: ControlPlane, root: Path) -> list[Document]:
     """All that an apply of this folder would send."""
     return list(yaml.safe_load_all(plane.run_kubectl("kustomize", str(root))))
 
 
 def of_kind(documents: list[Document], kind: str) -> list[Document]:
     """Those of this kind."""
-    return [each for each in documents if each["kind"] == kind]
+    return [document for document in documents if document["kind"] == kind]
 
 
-def install(plane: control_plane.ControlPlane) -> str:
+def install(plane: ControlPlane) -> str:
     """Take away what the sandbox has of it, and apply all in one go; what kubectl says."""
     taken = [f"{paths.DEFINITIONS.everywhere}/{name}.scheduling.volcano.sh" for name in KINDS]
     for path in (*taken, NAMESPACE):
@@ -65,16 +67,14 @@ def container(deployment: Document) -> Document:
 class Installed:
     """A control plane with the manifests applied, and its audit log."""
 
-    plane: control_plane.ControlPlane
+    plane: ControlPlane
     log: Path
 
-    def pods(self, name: str) -> list[client.Object]:
+    def pods(self, name: str) -> list[Object]:
         """The pods that a Deployment of this name has come to."""
         return self.plane.api.list(PODS, labelSelector=f"{INSTANCE}={name}")
 
-    def start(
-        self, name: str, log: Path, *flags: str, through: Path | None = None
-    ) -> daemons.Daemon:
+    def start(self, name: str, log: Path, *flags: str, through: Path | None = None) -> Daemon:
         """Run what the pods of a Deployment would, under their account; flags come last.
 
         `through` is a kubeconfig other than the account's.
@@ -82,7 +82,7 @@ class Installed:
         found = container(self.plane.api.get(f"{DEPLOYMENTS}/{name}"))
         _, *shipped = found["args"]
         account = self.plane.kubeconfig_for_service_account(permissions.NAMESPACE, name)
-        return daemons.Daemon(
+        return Daemon(
             through or account,
             log,
             *shipped,

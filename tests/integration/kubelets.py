@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.integration import daemons
 from vscheduler.mirror.decode import quantities
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 UNTOUCHED = {"vscheduler.sandbox/unmanaged": "true"}
 """Annotation of pods that kwok leaves to these."""
@@ -33,7 +33,7 @@ def by_room(asked: int, free: int) -> bool:
 class Kubelets:
     """Of all nodes of a cluster."""
 
-    def __init__(self, cluster: control_plane.ControlPlane, admit: Admit) -> None:
+    def __init__(self, cluster: ControlPlane, admit: Admit) -> None:
         self._cluster = cluster
         self._admit = admit
         self.refused: list[float] = []
@@ -77,7 +77,7 @@ class Kubelets:
 
 
 @contextmanager
-def running(cluster: control_plane.ControlPlane, admit: Admit = by_room) -> Iterator[Kubelets]:
+def running(cluster: ControlPlane, admit: Admit = by_room) -> Iterator[Kubelets]:
     """Kubelets at work on the nodes that are there; a mistake of theirs fails the test."""
     kubelets = Kubelets(cluster, admit)
     mistakes: list[BaseException] = []
@@ -99,7 +99,7 @@ def running(cluster: control_plane.ControlPlane, admit: Admit = by_room) -> Iter
         raise mistakes[0]
 
 
-def room(cluster: control_plane.ControlPlane) -> dict[str, int]:
+def room(cluster: ControlPlane) -> dict[str, int]:
     """Milli-cpu by node, full or empty."""
     return {
         node["metadata"]["name"]: quantities.parse("cpu", node["status"]["allocatable"]["cpu"])

@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
-from vscheduler.daemon import settings
 from vscheduler.daemon.leader_election import election_settings
-from vscheduler.sandbox import client, control_plane
+from vscheduler.daemon.settings import PARTS
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.control_plane import ControlPlane
 
 Document = dict[str, Any]
 
@@ -40,13 +41,13 @@ CLAIMS = "resourceclaims"
 ALLOCATES = Right("resource.k8s.io", f"{CLAIMS}/binding", "patch")
 
 
-def permit(plane: control_plane.ControlPlane, user: str, *schedulers: str) -> Path:
+def permit(plane: ControlPlane, user: str, *schedulers: str) -> Path:
     """Let a user run whole instances of these schedulers; returns a kubeconfig of the user."""
     _bind(plane.api, user, {"kind": "User", "name": user, "apiGroup": GROUP}, schedulers)
     return plane.kubeconfig_for(user)
 
 
-def permit_account(plane: control_plane.ControlPlane, name: str, *schedulers: str) -> Path:
+def permit_account(plane: ControlPlane, name: str, *schedulers: str) -> Path:
     """Let a service account do so; returns a kubeconfig with a token of the account."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
     plane.api.apply(f"{ACCOUNTS}/{name}", account)
@@ -63,16 +64,18 @@ def account(name: str) -> str:
 def cluster_role(half: str) -> Document:
     """What is shipped for this half to do in all namespaces."""
     (found,) = (
-        each
-        for each in _documents("cluster/roles.yaml")
-        if each["metadata"]["name"] == f"vscheduler-{half}"
+        document
+        for document in _documents("cluster/roles.yaml")
+        if document["metadata"]["name"] == f"vscheduler-{half}"
     )
     return found
 
 
 def lease_rules(half: str) -> list[Document]:
     """What is shipped for this half to do with Leases."""
-    (found,) = (each for each in _documents(f"{half}/account.yaml") if each["kind"] == "Role")
+    (found,) = (
+        document for document in _documents(f"{half}/account.yaml") if document["kind"] == "Role"
+    )
     return list(found["rules"])
 
 
@@ -155,15 +158,15 @@ def _documents(file: str) -> list[Document]:
     return list(yaml.safe_load_all((MANIFESTS / file).read_text()))
 
 
-def _bind(api: client.Client, name: str, subject: Document, schedulers: Sequence[str]) -> None:
+def _bind(api: Client, name: str, subject: Document, schedulers: Sequence[str]) -> None:
     """Give the subject the roles of both halves, with the Leases that these schedulers have."""
-    rules = [rule for half in settings.PARTS for rule in lease_rules(half)]
+    rules = [rule for half in PARTS for rule in lease_rules(half)]
     leases = Document(kind="Role", apiVersion=f"{GROUP}/v1", metadata={"name": name})
     leases["rules"] = [_renamed(rule, schedulers or ("vscheduler",)) for rule in rules]
     here = f"{RBAC}/namespaces/{NAMESPACE}"
     api.apply(f"{here}/roles/{name}", leases)
     api.apply(f"{here}/rolebindings/{name}", _binding("RoleBinding", name, leases, subject))
-    for half in settings.PARTS:
+    for half in PARTS:
         role = cluster_role(half)
         called = role["metadata"]["name"]
         api.apply(f"{RBAC}/clusterroles/{called}", role)

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.integration import background, daemons
+from tests.integration import daemons
+from tests.integration.background import Background
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane, errors
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import ApiError
 
 DRIVER = "csi.tests"
 SLOW = "tests-waits"
@@ -39,10 +42,10 @@ class Behaviour:
     """Claims and nodes that were handed back: `claim node`."""
 
 
-class Provisioner(background.Background):
+class Provisioner(Background):
     """Makes a volume for each claim whose node is selected."""
 
-    def __init__(self, api: client.Client, behaviour: Behaviour) -> None:
+    def __init__(self, api: Client, behaviour: Behaviour) -> None:
         super().__init__(self._look_at_all, pause=POLL_SECONDS)
         self._api = api
         self._behaviour = behaviour
@@ -51,7 +54,7 @@ class Provisioner(background.Background):
         for claim in self._api.list(paths.CLAIMS.within(NAMESPACE)):
             self._look(claim)
 
-    def _look(self, claim: client.Object) -> None:
+    def _look(self, claim: Object) -> None:
         metadata, known = claim["metadata"], claim["metadata"].get("annotations", {})
         node = known.get(SELECTED, "")
         waits = claim["spec"].get("storageClassName") == SLOW
@@ -69,18 +72,18 @@ class Provisioner(background.Background):
                 self._hand_back(claim, node)
             else:
                 self._api.create(paths.VOLUMES.everywhere, provisioned(claim, node))
-        except errors.ApiError as error:
+        except ApiError as error:
             if error.status not in (404, 409):  # somebody changed the claim meanwhile
                 raise
 
-    def _hand_back(self, claim: client.Object, node: str) -> None:
+    def _hand_back(self, claim: Object, node: str) -> None:
         name, version = claim["metadata"]["name"], claim["metadata"]["resourceVersion"]
         metadata = {"annotations": {SELECTED: None}, "resourceVersion": version}
         self._api.patch(paths.CLAIMS.at(name, NAMESPACE), {"metadata": metadata})
         self._behaviour.handed_back.append(f"{name} {node}")
 
 
-def provisioned(claim: client.Object, node: str) -> dict[str, Any]:
+def provisioned(claim: Object, node: str) -> dict[str, Any]:
     """The volume that is made for a claim, reached from one node unless that is empty."""
     metadata = claim["metadata"]
     reference = {key: metadata[key] for key in ("namespace", "name", "uid")}
@@ -114,7 +117,7 @@ def on(node: str) -> dict[str, Any]:
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
 
-def create_classes(api: client.Client) -> None:
+def create_classes(api: Client) -> None:
     """The three classes, and their driver."""
     for name, driver, mode in (
         (SLOW, DRIVER, "WaitForFirstConsumer"),
@@ -126,7 +129,7 @@ def create_classes(api: client.Client) -> None:
         api.create(paths.STORAGE_CLASSES.everywhere, {**body, **more})
 
 
-def create_disks(api: client.Client, nodes: Sequence[str], each: int) -> None:
+def create_disks(api: Client, nodes: Sequence[str], each: int) -> None:
     """So many local volumes on each node."""
     for node in nodes:
         for number in range(each):
@@ -136,7 +139,7 @@ def create_disks(api: client.Client, nodes: Sequence[str], each: int) -> None:
 
 
 @contextmanager
-def provisioning(api: client.Client) -> Iterator[Behaviour]:
+def provisioning(api: Client) -> Iterator[Behaviour]:
     """Classes, and a provisioner for the time of the block."""
     create_classes(api)
     behaviour = Behaviour()
@@ -162,9 +165,7 @@ def a_claim(name: str, storage_class: str) -> dict[str, Any]:
     }
 
 
-def a_gang(
-    cluster: control_plane.ControlPlane, name: str, classes: Sequence[str], cpu: str = "1"
-) -> None:
+def a_gang(cluster: ControlPlane, name: str, classes: Sequence[str], cpu: str = "1") -> None:
     """A gang that needs all its pods, one for each class named, each with a claim of that class;
     no claim where the name is empty.
     """
@@ -196,17 +197,17 @@ def a_pod(name: str, group: str, claim: str, cpu: str = "1") -> dict[str, Any]:
     }
 
 
-def claims(api: client.Client) -> dict[str, client.Object]:
+def claims(api: Client) -> dict[str, Object]:
     """All claims by name."""
     return {each["metadata"]["name"]: each for each in api.list(paths.CLAIMS.within(NAMESPACE))}
 
 
-def bound(api: client.Client) -> set[str]:
+def bound(api: Client) -> set[str]:
     """Names of the claims that are bound."""
     return {name for name, each in claims(api).items() if each["status"]["phase"] == "Bound"}
 
 
-def misplaced(api: client.Client) -> list[str]:
+def misplaced(api: Client) -> list[str]:
     """Pods on nodes that have a claim which isn't bound, or a volume on another node."""
     held = claims(api)
     volumes = {each["metadata"]["name"]: each for each in api.list(paths.VOLUMES.everywhere)}
@@ -227,7 +228,7 @@ def misplaced(api: client.Client) -> list[str]:
     return found
 
 
-def leftovers(api: client.Client) -> list[str]:
+def leftovers(api: Client) -> list[str]:
     """Volumes that are reserved, and claims with a node, for which no pod waits."""
     waiting = {
         each["persistentVolumeClaim"]["claimName"]

@@ -12,10 +12,13 @@ from typing import Any
 import urllib3
 
 from tests import patience
-from tests.faults import plans, proxying
+from tests.faults.plans import Delay, Duplicate, Fault, LoseAnswer, Reorder, Rule
+from tests.faults.proxying import Proxy
 from tests.integration import daemons, histories
 from vscheduler.mirror.translate import group_names
-from vscheduler.sandbox import client, control_plane, errors
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import ApiError
 
 APPS = "/apis/apps/v1/namespaces/{}"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
@@ -36,11 +39,11 @@ SENT_SECONDS = 30.0
 """No longer is waited for a delete."""
 POLL_SECONDS = 0.1
 
-WAYS: dict[str, plans.Fault] = {
-    "delayed": plans.Delay(seconds=LATE_SECONDS),
-    "doubled": plans.Duplicate(after_seconds=LATE_SECONDS),
-    "overtaken": plans.Reorder(later=r"^PATCH .*/podgroups/\1(\?|$)", at_most_seconds=LATE_SECONDS),
-    "answer-lost": plans.LoseAnswer(),
+WAYS: dict[str, Fault] = {
+    "delayed": Delay(seconds=LATE_SECONDS),
+    "doubled": Duplicate(after_seconds=LATE_SECONDS),
+    "overtaken": Reorder(later=r"^PATCH .*/podgroups/\1(\?|$)", at_most_seconds=LATE_SECONDS),
+    "answer-lost": LoseAnswer(),
 }
 """What becomes of every delete of a PodGroup, in a namespace for each."""
 
@@ -50,14 +53,14 @@ def deletes(way: str) -> str:
     return f"^DELETE {GROUPS.format(way)}/([^/?]+)"
 
 
-RULES = [plans.Rule(requests=deletes(way), fault=fault) for way, fault in WAYS.items()]
+RULES = [Rule(requests=deletes(way), fault=fault) for way, fault in WAYS.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """Some Deployments of one pod each, whose PodGroups' deletes come to grief in one way."""
 
-    api: client.Client
+    api: Client
     way: str
     names: Sequence[str]
 
@@ -71,9 +74,7 @@ class Fleet:
         path = f"{APPS.format(self.way)}/deployments/{name}"
         self.api.patch(path, {"spec": {"replicas": replicas}})
 
-    def go_round(
-        self, name: str, proxy: proxying.Proxy, chance: Random, up_again_seconds: float
-    ) -> None:
+    def go_round(self, name: str, proxy: Proxy, chance: Random, up_again_seconds: float) -> None:
         """1→0→1, mostly while a delete of its PodGroup is under way."""
         owned = {"labelSelector": f"app={name}"}
         (owner,) = self.api.list(f"{APPS.format(self.way)}/replicasets", **owned)
@@ -115,7 +116,7 @@ class Fleet:
 @contextmanager
 def racing(
     fleets: Sequence[Fleet],
-    proxy: proxying.Proxy,
+    proxy: Proxy,
     seed: str,
     *,
     up_again_seconds: float = UP_AGAIN_SECONDS,
@@ -132,7 +133,7 @@ def racing(
         each.result()
 
 
-def versions(api: client.Client) -> dict[str, int]:
+def versions(api: Client) -> dict[str, int]:
     """Of all pods and PodGroups that are there, by name."""
     return {
         item["metadata"]["name"]: int(item["metadata"]["resourceVersion"])
@@ -166,7 +167,7 @@ def until_none(problems: Callable[[], Collection[object]]) -> None:
     patience.wait_until(lambda: not problems(), told=lambda: list(problems())[:10])
 
 
-def until_quiet(proxy: proxying.Proxy) -> None:
+def until_quiet(proxy: Proxy) -> None:
     """Wait until nothing late is still to come."""
     patience.wait_until(lambda: not proxy.busy)
 
@@ -178,8 +179,8 @@ class NaiveKeeper:
     Its deletes carry no precondition, and one without an answer is sent again. Runs in a thread.
     """
 
-    plane: control_plane.ControlPlane
-    link: client.Client
+    plane: ControlPlane
+    link: Client
     """Through the proxy; what it looks at, it takes from the API server."""
     ended: Event = field(default_factory=Event)
     _empty: set[str] = field(default_factory=set)
@@ -210,7 +211,7 @@ class NaiveKeeper:
                 patch = {"metadata": {"annotations": {daemons.GROUP_NAME: name}}}
                 try:
                     self.link.patch(path, patch)
-                except errors.ApiError as error:
+                except ApiError as error:
                     if error.status != 404:
                         raise
 

@@ -14,8 +14,12 @@ import urllib3
 
 from tests import patience
 from tests.faults import audits, end_states
-from tests.integration import arrivals, daemons, permissions
-from vscheduler.sandbox import client, control_plane
+from tests.faults.audits import Entry, Log
+from tests.integration import permissions
+from tests.integration.arrivals import Arrivals
+from tests.integration.daemons import Daemon
+from vscheduler.sandbox.client import Object
+from vscheduler.sandbox.control_plane import ControlPlane
 
 NAMESPACE = "volcano-system"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -90,33 +94,31 @@ class Row:
 class Contest:
     """Instances on one control plane, and the work that they compete for."""
 
-    def __init__(
-        self, plane: control_plane.ControlPlane, log: audits.Log, timing: Timing, folder: Path
-    ) -> None:
+    def __init__(self, plane: ControlPlane, log: Log, timing: Timing, folder: Path) -> None:
         self.plane = plane
         self.timing = timing
         self._log = log
         self._folder = folder
-        self._running: dict[str, daemons.Daemon] = {}
+        self._running: dict[str, Daemon] = {}
         self._users: dict[str, list[str]] = {}
         """Who stands for the Lease of each scheduler name."""
-        self._work: arrivals.Arrivals | None = None
+        self._work: Arrivals | None = None
 
     def feed(self, *schedulers: str, pause: float = 0.2) -> None:
         """From now on gangs for these come in."""
         for name in schedulers:
             self.plane.create_namespace(name)
-        self._work = arrivals.Arrivals(self.plane.api, schedulers, pause=pause)
+        self._work = Arrivals(self.plane.api, schedulers, pause=pause)
         self._work.start()
 
     def enter(
         self, user: str, *schedulers: str, flags: Sequence[str] = (), through: Path | None = None
-    ) -> daemons.Daemon:
+    ) -> Daemon:
         """Start an instance for these names; `through` is a kubeconfig other than its own."""
         path = permissions.permit(self.plane, user, *schedulers)
         names = [f"--scheduler-name={name}" for name in schedulers]
         log = self._folder / f"{user}.log"
-        daemon = daemons.Daemon(through or path, log, *names, *self.timing.flags, *flags)
+        daemon = Daemon(through or path, log, *names, *self.timing.flags, *flags)
         self._running[user] = daemon
         for name in schedulers:
             self._users.setdefault(name, []).append(user)
@@ -137,7 +139,7 @@ class Contest:
         assert status == (0 if number is signal.SIGTERM else -number)
         return moment
 
-    def entries(self) -> Sequence[audits.Entry]:
+    def entries(self) -> Sequence[Entry]:
         """What the audit log says so far."""
         return self._log.entries()
 
@@ -150,11 +152,11 @@ class Contest:
 
         patience.wait_until(done, check=check, longest_seconds=POLL_SECONDS)
 
-    def until_binds(self, user: str, namespace: str, *, after: float = 0.0) -> audits.Entry:
+    def until_binds(self, user: str, namespace: str, *, after: float = 0.0) -> Entry:
         """Wait until an instance has bound a pod there; gives the first after a moment."""
 
-        def found() -> audits.Entry | None:
-            there = [each for each in audits.binds(self.entries()) if each.namespace == namespace]
+        def found() -> Entry | None:
+            there = [bind for bind in audits.binds(self.entries()) if bind.namespace == namespace]
             return audits.first(there, user, after)
 
         self.until(found)
@@ -166,7 +168,7 @@ class Contest:
         """Wait until an instance knows the cluster, and has looked at the Lease."""
 
         def warm() -> bool:
-            own = [each for each in self.entries() if each.user == user]
+            own = [entry for entry in self.entries() if entry.user == user]
             watches = any(each.verb == "watch" and each.resource == "pods" for each in own)
             looked = any(each.verb == "get" and each.name == lease and each.done for each in own)
             return watches and looked
@@ -199,7 +201,7 @@ class Contest:
         if successor:
             users = self._users[lease]
             writes = audits.lease_writes(seen, lease, users)
-            own = [each for each in audits.binds(seen) if each.namespace == lease]
+            own = [bind for bind in audits.binds(seen) if bind.namespace == lease]
             written = audits.first(writes, successor, fault)
             bound = audits.first(own, successor, written.answered) if written else None
         row = Row(
@@ -215,7 +217,7 @@ class Contest:
         row.tell(self.timing.name)
         return row
 
-    def pods(self) -> list[client.Object]:
+    def pods(self) -> list[Object]:
         """All pods."""
         return self.plane.api.list(ALL_PODS)
 
@@ -227,7 +229,7 @@ class Contest:
             daemon.process.kill()
             daemon.process.wait()
 
-    def _out_of_turn(self, seen: Sequence[audits.Entry]) -> list[str]:
+    def _out_of_turn(self, seen: Sequence[Entry]) -> list[str]:
         return [
             f"{each.user}: {each.namespace}/{each.name}"
             for name, users in self._users.items()
@@ -235,7 +237,7 @@ class Contest:
         ]
 
 
-def restart_api_server(plane: control_plane.ControlPlane) -> subprocess.Popen[bytes]:
+def restart_api_server(plane: ControlPlane) -> subprocess.Popen[bytes]:
     """Kill it, and start it anew after a while; it is the caller's then."""
     number = plane.process_ids["kube-apiserver"]
     command = Path(f"/proc/{number}/cmdline").read_bytes().decode().split("\0")[:-1]
@@ -251,7 +253,7 @@ def restart_api_server(plane: control_plane.ControlPlane) -> subprocess.Popen[by
     return server
 
 
-def _ready(plane: control_plane.ControlPlane) -> bool:
+def _ready(plane: ControlPlane) -> bool:
     try:
         return plane.api.ask("GET", "/readyz").status == 200
     except urllib3.exceptions.HTTPError:

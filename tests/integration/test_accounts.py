@@ -11,11 +11,15 @@ import yaml
 
 from tests import patience
 from tests.integration import daemons, installations, permissions
+from tests.integration.installations import Installed
 from vscheduler.cluster.writes import binder
 from vscheduler.controllers.podgroups import auto_groups
-from vscheduler.core.model import decisions, jobs
+from vscheduler.controllers.podgroups.auto_groups import Member
+from vscheduler.core.model import decisions
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskStatus
 from vscheduler.mirror.translate import group_names, pods
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import PATCH_TYPES, Answer, Client
+from vscheduler.sandbox.control_plane import ControlPlane
 
 FILE = permissions.MANIFESTS / "cluster" / "pod-policies.yaml"
 SHIPPED = list(yaml.safe_load_all(FILE.read_text()))
@@ -28,7 +32,7 @@ DEVICES = ["accounts-allocate-devices.vscheduler.io", "accounts-make-claims.vsch
 VOLUMES = ["accounts-ask-for-volumes.vscheduler.io", "accounts-give-volumes.vscheduler.io"]
 GROUP, OTHER_GROUP = pods.GROUPS
 OWN = group_names.short("train", "6d5f5a2e")
-JSON, MERGE, STRATEGIC = (client.PATCH_TYPES[each] for each in ("json", "merge", "strategic"))
+JSON, MERGE, STRATEGIC = (PATCH_TYPES[each] for each in ("json", "merge", "strategic"))
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 DEBUGGER = {"name": "debug", "image": "busybox", "targetContainerName": "main"}
 SCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
@@ -51,7 +55,7 @@ class Attempt:
     pod: str = "alone"
     subresource: str = ""
 
-    def made(self, api: client.Client) -> client.Answer:
+    def made(self, api: Client) -> Answer:
         """The answer, of which nothing is kept."""
         path = f"{daemons.PODS}/{self.pod}{self.subresource}"
         headers = {"content-type": JSON if isinstance(self.body, list) else STRATEGIC}
@@ -178,7 +182,7 @@ class Bind:
     says: str = ""
     """What the refusal names; empty where it is let through."""
 
-    def made(self, api: client.Client) -> client.Answer:
+    def made(self, api: Client) -> Answer:
         """The answer, of which nothing is kept."""
         path, body = f"{daemons.PODS}/{self.pod}/binding", self.body()
         return api.ask("POST", path, body, query={"dryRun": "All"})
@@ -236,7 +240,7 @@ PODS = (
 
 
 @pytest.fixture(scope="module")
-def plane(installed: installations.Installed) -> Iterator[control_plane.ControlPlane]:
+def plane(installed: Installed) -> Iterator[ControlPlane]:
     """The shipped manifests, in force, and some pods that wait."""
     plane = installed.plane
     plane.clean()
@@ -253,12 +257,12 @@ def plane(installed: installations.Installed) -> Iterator[control_plane.ControlP
     plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))  # Deployments, for others
 
 
-def account(plane: control_plane.ControlPlane, name: str) -> client.Client:
+def account(plane: ControlPlane, name: str) -> Client:
     """Somebody with the account's token."""
     return plane.client_for_service_account(permissions.NAMESPACE, name)
 
 
-def until_judged(plane: control_plane.ControlPlane, *, holds: bool) -> None:
+def until_judged(plane: ControlPlane, *, holds: bool) -> None:
     """Wait until both policies refuse what they should, or let it through."""
     for name, attempt in (
         ("vscheduler-controllers", ANNOTATING["image"]),
@@ -269,12 +273,12 @@ def until_judged(plane: control_plane.ControlPlane, *, holds: bool) -> None:
         patience.wait_until(partial(refuses, api, attempt, holds=holds))
 
 
-def refuses(api: client.Client, attempt: Attempt | Bind, *, holds: bool) -> bool:
+def refuses(api: Client, attempt: Attempt | Bind, *, holds: bool) -> bool:
     """Whether the attempt is refused, or let through, as it should be."""
     return (attempt.made(api).status >= 400) is holds
 
 
-def check(attempt: Attempt, answer: client.Answer, policy: str, user: str) -> None:
+def check(attempt: Attempt, answer: Answer, policy: str, user: str) -> None:
     """It is let through, or the policy says what was wrong, and to whom."""
     if not attempt.says:
         assert answer.status == 200, answer.text
@@ -287,7 +291,7 @@ def check(attempt: Attempt, answer: client.Answer, policy: str, user: str) -> No
 
 @pytest.mark.parametrize("name", ANNOTATING)
 def test_controllers_put_pods_into_groups_and_change_nothing_else(
-    plane: control_plane.ControlPlane, name: str
+    plane: ControlPlane, name: str
 ) -> None:
     """With the token of the controllers' account."""
     user, attempt = "vscheduler-controllers", ANNOTATING[name]
@@ -295,18 +299,14 @@ def test_controllers_put_pods_into_groups_and_change_nothing_else(
 
 
 @pytest.mark.parametrize("name", REPORTING)
-def test_schedulers_write_their_conditions_and_nothing_else(
-    plane: control_plane.ControlPlane, name: str
-) -> None:
+def test_schedulers_write_their_conditions_and_nothing_else(plane: ControlPlane, name: str) -> None:
     """With the token of the scheduler's account."""
     user, attempt = "vscheduler", REPORTING[name]
     check(attempt, attempt.made(account(plane, user)), REPORTS, user)
 
 
 @pytest.mark.parametrize("name", BINDING)
-def test_a_bind_changes_nothing_of_a_pod_but_its_node(
-    plane: control_plane.ControlPlane, name: str
-) -> None:
+def test_a_bind_changes_nothing_of_a_pod_but_its_node(plane: ControlPlane, name: str) -> None:
     """With the token of the scheduler's account; the API server would copy whatever it sends."""
     bind = BINDING[name]
     answer = bind.made(account(plane, "vscheduler"))
@@ -320,18 +320,16 @@ def test_a_bind_changes_nothing_of_a_pod_but_its_node(
 
 
 @pytest.mark.parametrize("holder", ["", "host_1-2-3"])
-def test_what_the_binder_sends_is_let_through(
-    plane: control_plane.ControlPlane, holder: str
-) -> None:
+def test_what_the_binder_sends_is_let_through(plane: ControlPlane, holder: str) -> None:
     """The Binding as its own code makes it, with and without leader election."""
     uid = plane.api.get(f"{daemons.PODS}/alone")["metadata"]["uid"]
-    task = jobs.Task(
+    task = Task(
         uid=uid,
         namespace="default",
         name="alone",
-        job=jobs.JobId("default/alone"),
-        pod_class=jobs.PodClass(request={}),
-        status=jobs.TaskStatus.PENDING,
+        job=JobId("default/alone"),
+        pod_class=PodClass(request={}),
+        status=TaskStatus.PENDING,
         created=0.0,
     )
     bind = decisions.Bind(task=task, node="zoned-0")
@@ -343,9 +341,7 @@ def test_what_the_binder_sends_is_let_through(
 
 @pytest.mark.parametrize("user", ["vscheduler-controllers", "vscheduler"])
 @pytest.mark.parametrize("name", BEYOND_ITS_ROLE)
-def test_neither_has_a_right_to_more_of_pods(
-    plane: control_plane.ControlPlane, user: str, name: str
-) -> None:
+def test_neither_has_a_right_to_more_of_pods(plane: ControlPlane, user: str, name: str) -> None:
     """RBAC refuses it, but for the scheduler's status; whole pods and commands in them, too."""
     answer = BEYOND_ITS_ROLE[name].made(account(plane, user))
     assert answer.status == 403
@@ -367,7 +363,7 @@ def test_neither_has_a_right_to_more_of_pods(
 
 
 @pytest.fixture
-def generous(plane: control_plane.ControlPlane) -> Iterator[control_plane.ControlPlane]:
+def generous(plane: ControlPlane) -> Iterator[ControlPlane]:
     """Somebody has made all accounts of the namespace administrators."""
     path = f"{permissions.RBAC}/clusterrolebindings/generous"
     subject = {"kind": "Group", "name": f"system:serviceaccounts:{permissions.NAMESPACE}"}
@@ -383,7 +379,7 @@ def generous(plane: control_plane.ControlPlane) -> Iterator[control_plane.Contro
     patience.wait_until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 403)
 
 
-def test_policies_hold_whatever_rbac_grants(generous: control_plane.ControlPlane) -> None:
+def test_policies_hold_whatever_rbac_grants(generous: ControlPlane) -> None:
     """For each account, in whatever namespace it is, and for nobody else."""
     extra = "/api/v1/namespaces/default/serviceaccounts"
     for name in ("vscheduler", "bystander"):
@@ -416,7 +412,7 @@ def test_policies_hold_whatever_rbac_grants(generous: control_plane.ControlPlane
         assert answer.status == status, answer.text
 
 
-def test_without_the_policies_rbac_grants_all_of_it(plane: control_plane.ControlPlane) -> None:
+def test_without_the_policies_rbac_grants_all_of_it(plane: ControlPlane) -> None:
     """So that it is the policies that refuse it, each what it is there for."""
     kept = [each for each in SHIPPED if each["kind"].endswith("Binding")]
     try:
@@ -435,9 +431,7 @@ def test_without_the_policies_rbac_grants_all_of_it(plane: control_plane.Control
 
 
 @pytest.mark.parametrize("way", installations.ROOTS)
-def test_every_account_that_is_shipped_is_one_of_them(
-    installed: installations.Installed, way: str
-) -> None:
+def test_every_account_that_is_shipped_is_one_of_them(installed: Installed, way: str) -> None:
     """By its name, in each way of installing it; each policy comes once, with its binding."""
     documents = installations.rendered(installed.plane, installations.ROOTS[way])
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
@@ -454,12 +448,10 @@ def test_every_account_that_is_shipped_is_one_of_them(
 
 
 @pytest.mark.parametrize("scheduler", ["vscheduler", "volcano"])
-def test_what_the_controllers_send_is_let_through(
-    plane: control_plane.ControlPlane, scheduler: str
-) -> None:
+def test_what_the_controllers_send_is_let_through(plane: ControlPlane, scheduler: str) -> None:
     """The patch as their own code makes it."""
     uid = plane.api.get(f"{daemons.PODS}/alone")["metadata"]["uid"]
-    member = auto_groups.Member(
+    member = Member(
         namespace="default",
         name="alone",
         uid=uid,

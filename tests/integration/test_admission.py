@@ -16,7 +16,9 @@ import yaml
 
 from tests import patience
 from tests.integration import permissions
-from vscheduler.sandbox import client, control_plane, errors
+from vscheduler.sandbox.client import PATCH_TYPES, Answer, Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import SandboxError
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "manifests" / "admission").rglob("*.yaml"))
@@ -46,10 +48,10 @@ OURS = ("deserved", "request", "realCapability", "share", "conditions")
 class World:
     """Queues and PodGroups of all sorts, and the policies that are in force around them."""
 
-    plane: control_plane.ControlPlane
+    plane: ControlPlane
     schema_judges: bool
     """Whether the CRDs have rules on amounts of their own."""
-    users: dict[str, client.Client] = field(default_factory=dict)
+    users: dict[str, Client] = field(default_factory=dict)
     installed: set[str] = field(default_factory=set)
 
     def have(self, wanted: Iterable[str]) -> None:
@@ -70,7 +72,7 @@ class World:
         )
         self.installed = wanted
 
-    def tries(self, case: dict[str, Any]) -> client.Answer:
+    def tries(self, case: dict[str, Any]) -> Answer:
         """The answer to what a case does, of which nothing stays."""
         (verb,) = case.keys() & {"create", "patch", "delete"}
         plural, _, rest = case[verb].partition("/")
@@ -78,7 +80,7 @@ class World:
         method = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}[verb]
         new = verb == "create" and not rest  # else something that is made of another, as a binding
         body = thing(plural, "me", case["body"]) if new else case.get("body")
-        merge = {"content-type": client.PATCH_TYPES["merge"]} if verb == "patch" else None
+        merge = {"content-type": PATCH_TYPES["merge"]} if verb == "patch" else None
         path = f"{path}/{rest}" if rest else path
         api = self.users[case["as"]] if "as" in case else self.plane.api
         return api.ask(method, path, body, query={"dryRun": "All"}, headers=merge)
@@ -97,7 +99,7 @@ def where(plural: str, namespace: str = "default") -> str:
     return f"{GROUP}/{'' if plural == 'queues' else f'namespaces/{namespace}/'}{plural}"
 
 
-def thing(plural: str, name: str, parts: dict[str, Any]) -> client.Object:
+def thing(plural: str, name: str, parts: dict[str, Any]) -> Object:
     """A Queue, PodGroup or pod with these parts."""
     metadata = {**parts.get("metadata", {}), "name": name}
     if plural == "pods":
@@ -107,9 +109,9 @@ def thing(plural: str, name: str, parts: dict[str, Any]) -> client.Object:
     return {**head, **parts, "metadata": metadata}
 
 
-def lax(definition: client.Object) -> list[client.Object]:
+def lax(definition: Object) -> list[Object]:
     """The versions of a CRD with no rules, and no status fields but Volcano's."""
-    versions: list[client.Object] = copy.deepcopy(definition["spec"]["versions"])
+    versions: list[Object] = copy.deepcopy(definition["spec"]["versions"])
     for version in versions:
         schema = version["schema"]["openAPIV3Schema"]
         drop_rules(schema)
@@ -129,7 +131,7 @@ def drop_rules(node: Any) -> None:
 
 
 @pytest.fixture(scope="module", params=["our CRDs", "Volcano's CRDs"])
-def world(request: pytest.FixtureRequest, plane: control_plane.ControlPlane) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[World]:
     """The sandbox with the queues and PodGroups that the cases are about, and no policies yet."""
     ours = request.param == "our CRDs"
     plane.clean()
@@ -171,13 +173,13 @@ def world(request: pytest.FixtureRequest, plane: control_plane.ControlPlane) -> 
         plane.clean()
 
 
-def priority_class(name: str, value: int) -> client.Object:
+def priority_class(name: str, value: int) -> Object:
     """A PriorityClass."""
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     return {**head, "metadata": {"name": name}, "value": value}
 
 
-def a_user(plane: control_plane.ControlPlane, name: str) -> client.Client:
+def a_user(plane: ControlPlane, name: str) -> Client:
     """Somebody with a role in all namespaces, once the API server knows of it."""
     groups, role = USERS[name]
     body = {
@@ -193,7 +195,7 @@ def a_user(plane: control_plane.ControlPlane, name: str) -> client.Client:
     return api
 
 
-def define(plane: control_plane.ControlPlane, versions: dict[str, list[client.Object]]) -> None:
+def define(plane: ControlPlane, versions: dict[str, list[Object]]) -> None:
     """Give both CRDs these versions."""
     for plural, each in versions.items():
         plane.api.patch(
@@ -287,7 +289,7 @@ def test_kubectl_shows_the_message(world: World) -> None:
     """With the policy that it comes from, so that people know what to look up."""
     world.have(POLICIES)
     group = yaml.safe_dump(thing("podgroups", "mine", {"spec": {"queue": "closed"}}))
-    with pytest.raises(errors.SandboxError) as refused:
+    with pytest.raises(SandboxError) as refused:
         world.plane.run_kubectl("create", "--filename=-", text=group)
     assert re.search(
         r"ValidatingAdmissionPolicy 'queue-takes-jobs\.vscheduler\.io' .* denied request: "
@@ -295,7 +297,7 @@ def test_kubectl_shows_the_message(world: World) -> None:
         r"open it, or name another queue$",
         str(refused.value),
     )
-    with pytest.raises(errors.SandboxError, match="Queue default can't be deleted: PodGroups that"):
+    with pytest.raises(SandboxError, match="Queue default can't be deleted: PodGroups that"):
         world.plane.run_kubectl("delete", "queue", "default")
 
 

@@ -5,8 +5,9 @@ from functools import partial
 from typing import Any
 
 from tests.integration import daemons
+from tests.integration.daemons import Start
 from vscheduler.mirror.translate import group_names
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 APPS = "/apis/apps/v1/namespaces/default"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -28,7 +29,7 @@ def template(name: str, *, scheduler: str = "vscheduler", **more: Any) -> Docume
 
 
 def a_pod(
-    cluster: control_plane.ControlPlane,
+    cluster: ControlPlane,
     name: str,
     *,
     scheduler: str = "vscheduler",
@@ -42,7 +43,7 @@ def a_pod(
 
 
 def a_set(
-    cluster: control_plane.ControlPlane,
+    cluster: ControlPlane,
     kind: str,
     name: str,
     replicas: int,
@@ -65,9 +66,7 @@ def a_set(
     return cluster.api.create(f"{APPS}/{kind.lower()}s", body)
 
 
-def a_job(
-    cluster: control_plane.ControlPlane, name: str, parallelism: int, **annotations: str
-) -> Document:
+def a_job(cluster: ControlPlane, name: str, parallelism: int, **annotations: str) -> Document:
     """A Job; as it is stored."""
     made = template(name, restartPolicy="Never")
     body = {
@@ -79,17 +78,17 @@ def a_job(
     return cluster.api.create(JOBS, body)
 
 
-def scale(cluster: control_plane.ControlPlane, name: str, replicas: int) -> None:
+def scale(cluster: ControlPlane, name: str, replicas: int) -> None:
     """Scale a Deployment."""
     cluster.api.patch(f"{APPS}/deployments/{name}", {"spec": {"replicas": replicas}})
 
 
-def groups(cluster: control_plane.ControlPlane) -> dict[str, Document]:
+def groups(cluster: ControlPlane) -> dict[str, Document]:
     """PodGroups by name."""
     return {each["metadata"]["name"]: each for each in cluster.api.list(daemons.GROUPS)}
 
 
-def pods_of(cluster: control_plane.ControlPlane, name: str) -> list[Document]:
+def pods_of(cluster: ControlPlane, name: str) -> list[Document]:
     """The live pods with this label."""
     return [
         pod
@@ -99,7 +98,7 @@ def pods_of(cluster: control_plane.ControlPlane, name: str) -> list[Document]:
     ]
 
 
-def run(cluster: control_plane.ControlPlane, name: str, count: int, group: str = "") -> bool:
+def run(cluster: ControlPlane, name: str, count: int, group: str = "") -> bool:
     """Whether so many pods run, all of the same group that is there."""
     found = pods_of(cluster, name)
     named = {pod["metadata"].get("annotations", {}).get(daemons.GROUP_NAME) for pod in found}
@@ -117,9 +116,7 @@ def group_of(owner: Document) -> str:
     return group_names.short(owner["metadata"]["name"], owner["metadata"]["uid"])
 
 
-def test_pods_of_every_owner_get_a_group_and_run(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_pods_of_every_owner_get_a_group_and_run(cluster: ControlPlane, start: Start) -> None:
     """Bare, of a ReplicaSet, a StatefulSet, a Job, and of an owner of whatever kind."""
     cluster.create_nodes(count=2, cpu="16")
     daemon = start()
@@ -161,9 +158,7 @@ def test_pods_of_every_owner_get_a_group_and_run(
     assert daemon.stop() == 0
 
 
-def test_a_group_follows_its_owner(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_group_follows_its_owner(cluster: ControlPlane, start: Start) -> None:
     """Its minMember is what is asked for, as far as there are pods; what a user edits stays."""
     cluster.create_nodes(count=1, cpu="16")
     daemon = start()
@@ -188,7 +183,7 @@ def test_a_group_follows_its_owner(
 
 
 def test_a_group_is_used_again_within_its_grace_and_made_anew_after(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """A Deployment goes 1→0→1, quickly and slowly; its pod always runs in a group that is there."""
     cluster.create_nodes(count=1, cpu="16")
@@ -216,9 +211,7 @@ def test_a_group_is_used_again_within_its_grace_and_made_anew_after(
     assert daemon.stop() == 0
 
 
-def test_groups_of_others_are_never_deleted(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_groups_of_others_are_never_deleted(cluster: ControlPlane, start: Start) -> None:
     """One that a user made under such a name, and one of another scheduler, stay; pods use them."""
     cluster.create_nodes(count=1, cpu="16")
     owners = {name: a_set(cluster, "ReplicaSet", name, 0) for name in ("ours", "theirs", "other")}
@@ -253,9 +246,7 @@ def test_groups_of_others_are_never_deleted(
     assert daemon.stop() == 0
 
 
-def test_a_group_that_is_lost_is_made_anew(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_group_that_is_lost_is_made_anew(cluster: ControlPlane, start: Start) -> None:
     """Somebody deletes the PodGroup of a running pod, while the daemon is there and while not."""
     cluster.create_nodes(count=1, cpu="16")
     daemon = start()
@@ -275,9 +266,7 @@ def test_a_group_that_is_lost_is_made_anew(
     assert second.stop() == 0
 
 
-def test_two_daemons_keep_to_their_own(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_two_daemons_keep_to_their_own(cluster: ControlPlane, start: Start) -> None:
     """Each is restarted in turn; bare pods of both get groups, nobody touches the other's."""
     cluster.create_nodes(count=1, cpu="32")
     names = ("volcano-online", "volcano-offline")
@@ -305,9 +294,7 @@ def test_two_daemons_keep_to_their_own(
     assert [running[name].stop() for name in names] == [0, 0]
 
 
-def test_pods_that_wait_for_their_group_to_be_admitted(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_pods_that_wait_for_their_group_to_be_admitted(cluster: ControlPlane, start: Start) -> None:
     """As Volcano's job controller does: the PodGroup first, its pods once it is Inqueue."""
     cluster.create_nodes(count=1, cpu="4")
     daemon = start()
@@ -327,7 +314,7 @@ def test_pods_that_wait_for_their_group_to_be_admitted(
     assert daemon.stop() == 0
 
 
-def test_each_half_runs_alone(cluster: control_plane.ControlPlane, start: daemons.Start) -> None:
+def test_each_half_runs_alone(cluster: ControlPlane, start: Start) -> None:
     """Controllers make groups and place nothing, a scheduler places and makes none; then rest."""
     cluster.create_nodes(count=1, cpu="16")
     scheduler = start("--only=scheduler")
@@ -355,7 +342,7 @@ def test_each_half_runs_alone(cluster: control_plane.ControlPlane, start: daemon
     assert [second.stop(), controllers.stop()] == [0, 0]
 
 
-def versions(cluster: control_plane.ControlPlane) -> dict[str, str]:
+def versions(cluster: ControlPlane) -> dict[str, str]:
     """The version of everything that controllers may write to."""
     return {
         each["metadata"]["uid"]: each["metadata"]["resourceVersion"]
@@ -365,7 +352,7 @@ def versions(cluster: control_plane.ControlPlane) -> dict[str, str]:
 
 
 def test_a_pod_is_told_of_the_quota_that_refuses_its_group(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """In an event, once; when there is room for the group, the pod runs."""
     cluster.create_nodes(count=1, cpu="4")

@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 
 from tests import patience
-from tests.integration import devices, installations, permissions
-from vscheduler.core.model import claim_decisions, storage
+from tests.integration import devices, permissions
+from tests.integration.installations import Installed
+from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseVolume
+from vscheduler.core.model.storage import Claim, ClaimReference, Volume
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.decode import kinds
-from vscheduler.sandbox import client, control_plane
+from vscheduler.mirror.claim_requests import Change, Target, Wanted
+from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.sandbox.client import PATCH_TYPES, Answer, Client
+from vscheduler.sandbox.control_plane import ControlPlane
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
-MERGE = client.PATCH_TYPES["merge"]
+MERGE = PATCH_TYPES["merge"]
 USER = "vscheduler"
 SELECTED = "volume.kubernetes.io/selected-node"
 BOUND_BY = "pv.kubernetes.io/bound-by-controller"
@@ -32,7 +36,7 @@ class Attempt:
     says: str = ""
     """What the refusal says; empty where it is let through."""
 
-    def made(self, api: client.Client) -> client.Answer:
+    def made(self, api: Client) -> Answer:
         """The answer, of which nothing is kept."""
         query, headers = {"dryRun": "All"}, {"content-type": MERGE}
         return api.ask("PATCH", self.path, self.body, query=query, headers=headers)
@@ -61,26 +65,22 @@ def of_volume(name: str, body: dict[str, Any], says: str = "") -> Attempt:
 
 def asked(volume: str | None, *, reserved: bool = False) -> dict[str, Any]:
     """What the scheduler writes."""
-    binding = claim_decisions.ClaimBinding(
-        namespace="default", name="waits", uid="u", volume=volume, node="n1"
-    )
-    value = storage.Claim(namespace="default", name="waits", uid="u")
-    of = storage.ClaimReference(namespace="default", name="waits") if reserved else None
-    return sent(binding, storage.Volume(name=volume, claim=of) if volume else value)
+    binding = ClaimBinding(namespace="default", name="waits", uid="u", volume=volume, node="n1")
+    value = Claim(namespace="default", name="waits", uid="u")
+    of = ClaimReference(namespace="default", name="waits") if reserved else None
+    return sent(binding, Volume(name=volume, claim=of) if volume else value)
 
 
 def taken_back(*, reserved: bool = False) -> dict[str, Any]:
     """What the scheduler writes when it takes a volume back."""
-    release = claim_decisions.ReleaseVolume(
-        name="given", uid="u", claim="default/waits", reserved=reserved
-    )
-    return sent(release, storage.Volume(name="given"))
+    release = ReleaseVolume(name="given", uid="u", claim="default/waits", reserved=reserved)
+    return sent(release, Volume(name="given"))
 
 
-def sent(change: claim_requests.Change, value: claim_requests.Wanted) -> dict[str, Any]:
+def sent(change: Change, value: Wanted) -> dict[str, Any]:
     """The patch of a change, without its preconditions."""
-    target = claim_requests.Target(
-        kind=kinds.Kind.VOLUME if isinstance(value, storage.Volume) else kinds.Kind.CLAIM,
+    target = Target(
+        kind=Kind.VOLUME if isinstance(value, Volume) else Kind.CLAIM,
         key="",
         uid="",
         version="",
@@ -211,20 +211,20 @@ LARGE = {"requests": {"storage": "5Gi"}}
 """More than any volume has, so that nobody gives the claim one."""
 
 
-def given_to(plane: control_plane.ControlPlane, name: str) -> dict[str, str]:
+def given_to(plane: ControlPlane, name: str) -> dict[str, str]:
     """A reference to a claim."""
     uid = plane.api.get(f"{CLAIMS}/{name}")["metadata"]["uid"]
     return {"namespace": "default", "name": name, "uid": uid}
 
 
-def phases(plane: control_plane.ControlPlane) -> dict[str, str]:
+def phases(plane: ControlPlane) -> dict[str, str]:
     """The phase of each volume."""
     items = plane.api.get(VOLUMES)["items"]
     return {each["metadata"]["name"]: each["status"].get("phase", "") for each in items}
 
 
 @pytest.fixture(scope="module")
-def plane(installed: installations.Installed) -> Iterator[control_plane.ControlPlane]:
+def plane(installed: Installed) -> Iterator[ControlPlane]:
     """The shipped manifests, in force, some claims and some volumes, as their controller sees them.
 
     It doesn't say what it thinks of a volume that is given to a claim, and too small.
@@ -274,25 +274,25 @@ def plane(installed: installations.Installed) -> Iterator[control_plane.ControlP
     plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))  # Deployments, for others
 
 
-def account(plane: control_plane.ControlPlane) -> client.Client:
+def account(plane: ControlPlane) -> Client:
     """Somebody with the account's token."""
     return plane.client_for_service_account(permissions.NAMESPACE, USER)
 
 
-def until_judged(plane: control_plane.ControlPlane) -> None:
+def until_judged(plane: ControlPlane) -> None:
     """Wait until the policies refuse what they should."""
     api = account(plane)
     for name in ("label of a claim", "label of a volume", "label of a claim for devices"):
         patience.wait_until(partial(_refuses, api, ATTEMPTS[name]))
 
 
-def _refuses(api: client.Client, attempt: Attempt) -> bool:
+def _refuses(api: Client, attempt: Attempt) -> bool:
     return attempt.made(api).status >= 400
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_the_scheduler_asks_for_volumes_and_devices_and_changes_nothing_else(
-    plane: control_plane.ControlPlane, name: str
+    plane: ControlPlane, name: str
 ) -> None:
     """Nobody's data can be given away, and no volume be deleted by its policy."""
     attempt = ATTEMPTS[name]
@@ -317,7 +317,7 @@ FOR_POD = {
     ("lacks", "refused"), [("", False), ("annotations", True), ("ownerReferences", True)]
 )
 def test_the_scheduler_makes_claims_for_extended_resources_of_a_pod_only(
-    plane: control_plane.ControlPlane, *, lacks: str, refused: bool
+    plane: ControlPlane, *, lacks: str, refused: bool
 ) -> None:
     """Such a claim says so, and belongs to its pod."""
     metadata = {"name": "made", **{key: each for key, each in FOR_POD.items() if key != lacks}}

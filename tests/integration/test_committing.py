@@ -4,18 +4,21 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from vscheduler.cluster.http import connection, objects
-from vscheduler.cluster.writes import binder, write_queue
-from vscheduler.core.model import decisions, jobs
-from vscheduler.sandbox import control_plane
+from vscheduler.cluster.http import objects
+from vscheduler.cluster.http.connection import Access, Connection
+from vscheduler.cluster.writes.binder import Binder, BindResult, Outcome
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.decisions import Bind
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.sandbox.control_plane import ControlPlane
 
 PODS = "/api/v1/namespaces/default/pods"
 QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/some-tenant"
-KIND = jobs.PodClass(request={"pods": 1})
-Verdict = binder.BindResult
+KIND = PodClass(request={"pods": 1})
+Verdict = BindResult
 
 
-def a_pod(cluster: control_plane.ControlPlane, name: str, **spec: Any) -> dict[str, Any]:
+def a_pod(cluster: ControlPlane, name: str, **spec: Any) -> dict[str, Any]:
     """A pod that waits for us."""
     containers = [{"name": "main", "image": "none"}]
     body = {
@@ -25,37 +28,35 @@ def a_pod(cluster: control_plane.ControlPlane, name: str, **spec: Any) -> dict[s
     return cluster.api.create(PODS, body)
 
 
-def a_bind(name: str, uid: str, node: str) -> decisions.Bind:
+def a_bind(name: str, uid: str, node: str) -> Bind:
     """A decision about a pod."""
-    task = jobs.Task(
-        uid=jobs.TaskId(uid),
+    task = Task(
+        uid=TaskId(uid),
         namespace="default",
         name=name,
-        job=jobs.JobId("default/a"),
+        job=JobId("default/a"),
         pod_class=KIND,
-        status=jobs.TaskStatus.PENDING,
+        status=TaskStatus.PENDING,
         created=0.0,
     )
-    return decisions.Bind(task=task, node=node)
+    return Bind(task=task, node=node)
 
 
-async def commit(
-    cluster: control_plane.ControlPlane, binds: Iterable[decisions.Bind]
-) -> dict[str, binder.BindResult]:
+async def commit(cluster: ControlPlane, binds: Iterable[Bind]) -> dict[str, BindResult]:
     """Send binds, and give what came of each pod's."""
-    link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
-    queue = write_queue.WriteQueue(workers=4, waiting_max=10)
-    outcomes: list[binder.Outcome] = []
-    binder.Binder(link, queue, lambda: True).bind(binds, outcomes.append, lambda _: True)
+    link = await Connection.open(Access(kubeconfig=str(cluster.kubeconfig)))
+    queue = WriteQueue(workers=4, waiting_max=10)
+    outcomes: list[Outcome] = []
+    Binder(link, queue, lambda: True).bind(binds, outcomes.append, lambda _: True)
     task = asyncio.create_task(queue.run())
     await asyncio.wait_for(queue.wait_until_quiet(), 20)
     task.cancel()
     await asyncio.wait([task])
     await link.close()
-    return {each.bind.task.name: each.verdict for each in outcomes}
+    return {outcome.bind.task.name: outcome.verdict for outcome in outcomes}
 
 
-async def test_what_a_real_server_says_to_binds(cluster: control_plane.ControlPlane) -> None:
+async def test_what_a_real_server_says_to_binds(cluster: ControlPlane) -> None:
     """Bound; another pod of that name; no such pod; bound already; gated."""
     cluster.create_nodes(count=2)
     good, renewed, taken = (a_pod(cluster, name) for name in ("good", "renewed", "taken"))
@@ -86,9 +87,9 @@ async def test_what_a_real_server_says_to_binds(cluster: control_plane.ControlPl
     assert renewed["metadata"]["name"] == "renewed"
 
 
-async def test_a_queue_is_made_once(cluster: control_plane.ControlPlane) -> None:
+async def test_a_queue_is_made_once(cluster: ControlPlane) -> None:
     """Whoever comes second, or at the same time, takes the one there is."""
-    link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
+    link = await Connection.open(Access(kubeconfig=str(cluster.kubeconfig)))
     made = await asyncio.gather(*(objects.ensure_queue(link, "some-tenant") for _ in range(3)))
     assert sorted(made) == [False, False, True]
     assert not await objects.ensure_queue(link, "some-tenant")

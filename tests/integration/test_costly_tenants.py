@@ -11,8 +11,10 @@ import pytest
 
 from tests import attacks
 from tests.integration import daemons
+from tests.integration.daemons import Start
 from vscheduler.mirror.translate import bounds
-from vscheduler.sandbox import control_plane, free_ports
+from vscheduler.sandbox import free_ports
+from vscheduler.sandbox.control_plane import ControlPlane
 
 NODES = 20
 LIVEZ_SECONDS = 1.0
@@ -69,7 +71,7 @@ class Heartbeat(threading.Thread):
 class Tenants:
     """One that attacks, one whose gangs are timed, and the daemon that serves both."""
 
-    def __init__(self, cluster: control_plane.ControlPlane, start: daemons.Start) -> None:
+    def __init__(self, cluster: ControlPlane, start: Start) -> None:
         self.cluster = cluster
         cluster.create_nodes(count=NODES, cpu="32", memory="128Gi", pods=200)
         for name in ("qa", "qb"):
@@ -156,7 +158,7 @@ def measured(
     ],
 )
 def test_pods_with_thousands_of_conditions_hold_nobody_up(
-    attack: str, cluster: control_plane.ControlPlane, start: daemons.Start
+    attack: str, cluster: ControlPlane, start: Start
 ) -> None:
     """Thirty of them froze the scheduler; now they wait and say why, or run and cost little."""
     tenants = Tenants(cluster, start)
@@ -165,7 +167,7 @@ def test_pods_with_thousands_of_conditions_hold_nobody_up(
         daemons.until(lambda: told(cluster) == 30, tenants.daemon)
 
 
-def told(cluster: control_plane.ControlPlane) -> int:
+def told(cluster: ControlPlane) -> int:
     """How many of the attacker's pods name the bound in their condition."""
     said = f"3000 pod affinity terms; at most {MOST} are looked at (--max-pod-affinity-terms)"
     return sum(
@@ -176,9 +178,7 @@ def told(cluster: control_plane.ControlPlane) -> int:
     )
 
 
-def test_classes_without_room_hold_nobody_up(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_classes_without_room_hold_nobody_up(cluster: ControlPlane, start: Start) -> None:
     """Groups of which no two are alike, and none has a node."""
     measured(Tenants(cluster, start), ATTACKS["classes by selector"](200), print)
 
@@ -194,7 +194,7 @@ def test_classes_without_room_hold_nobody_up(
     ],
 )
 def test_gangs_and_health_are_on_time_in_large_attacks(
-    attack: str, size: int, cluster: control_plane.ControlPlane, start: daemons.Start
+    attack: str, size: int, cluster: ControlPlane, start: Start
 ) -> None:
     """Within twice their quiet time and a second, and within a second."""
     tenants = Tenants(cluster, start)

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from tests import crd_cases, patience
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import PATCH_TYPES, Answer, Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
 
 CRDS = Path(__file__).parents[2] / "crds"
 GROUP = "/apis/scheduling.volcano.sh/v1beta1"
@@ -22,7 +23,7 @@ GROUPS = f"{GROUP}/namespaces/default/podgroups"
 WHERE = {"queues": QUEUES, "podgroups": GROUPS}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-APPLY = {"content-type": client.PATCH_TYPES["apply"]}
+APPLY = {"content-type": PATCH_TYPES["apply"]}
 # What is too long to be written out: one more than each bound, which itself is taken.
 BOUNDS = [
     (lambda n: {"capability": {f"r{i}": 1 for i in range(n)}}, 64, "spec.capability"),
@@ -37,21 +38,21 @@ STORED_BEFORE = [
 ]
 
 Spec = dict[str, Any]
-Keep = Callable[..., client.Object]
+Keep = Callable[..., Object]
 
 
 @pytest.fixture
-def api(plane: control_plane.ControlPlane) -> client.Client:
+def api(plane: ControlPlane) -> Client:
     """The API server, which has this project's CRDs."""
     return plane.api
 
 
 @pytest.fixture
-def keep(api: client.Client) -> Iterator[Keep]:
+def keep(api: Client) -> Iterator[Keep]:
     """Create an object for the length of one test, and give it as stored."""
     paths = []
 
-    def create(plural: str, name: str, **parts: Any) -> client.Object:
+    def create(plural: str, name: str, **parts: Any) -> Object:
         paths.append(f"{WHERE[plural]}/{name}")
         return api.create(WHERE[plural], thing(plural, name, **parts))
 
@@ -60,14 +61,14 @@ def keep(api: client.Client) -> Iterator[Keep]:
         api.delete(path)
 
 
-def definition(plural: str) -> client.Object:
+def definition(plural: str) -> Object:
     """The CRD of this plural, as plain data."""
     text = (CRDS / f"scheduling.volcano.sh_{plural}.yaml").read_text()
-    found: client.Object = yaml.safe_load(text)
+    found: Object = yaml.safe_load(text)
     return found
 
 
-def thing(plural: str, name: str, **parts: Any) -> client.Object:
+def thing(plural: str, name: str, **parts: Any) -> Object:
     """A Queue or PodGroup of this name with the given spec, status or metadata."""
     metadata = {"name": name} | parts.pop("metadata", {})
     return (
@@ -77,17 +78,17 @@ def thing(plural: str, name: str, **parts: Any) -> client.Object:
     )
 
 
-def dry_run(api: client.Client, plural: str, **parts: Any) -> client.Answer:
+def dry_run(api: Client, plural: str, **parts: Any) -> Answer:
     """Create an object called `me` without keeping it."""
     return try_out(api, WHERE[plural], thing(plural, "me", **parts))
 
 
-def try_out(api: client.Client, path: str, body: client.Object) -> client.Answer:
+def try_out(api: Client, path: str, body: Object) -> Answer:
     """Create an object without keeping it; unknown fields are errors."""
     return api.ask("POST", f"{path}?dryRun=All&fieldValidation=Strict", body)
 
 
-def assert_refused(answer: client.Answer, says: dict[str, str]) -> None:
+def assert_refused(answer: Answer, says: dict[str, str]) -> None:
     """Assert a 422 whose causes are these fields, apart from notes without a field."""
     assert answer.status == 422, answer.text
     causes = {cause["field"]: cause["message"] for cause in answer.body["details"]["causes"]}
@@ -98,7 +99,7 @@ def assert_refused(answer: client.Answer, says: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("plural", WHERE)
-def test_definition_is_established_without_complaints(api: client.Client, plural: str) -> None:
+def test_definition_is_established_without_complaints(api: Client, plural: str) -> None:
     """The schema is structural, its rules compile within their budget, and its names are free."""
     stored = api.get(f"{DEFINITIONS}/{plural}.scheduling.volcano.sh")
     found = {condition["type"]: condition["status"] for condition in stored["status"]["conditions"]}
@@ -111,7 +112,7 @@ def test_definition_is_established_without_complaints(api: client.Client, plural
 
 
 @pytest.mark.parametrize(("plural", "spec"), crd_cases.TAKEN)
-def test_what_volcano_takes_is_taken(api: client.Client, plural: str, spec: Spec) -> None:
+def test_what_volcano_takes_is_taken(api: Client, plural: str, spec: Spec) -> None:
     """An object that works with Volcano needs no change."""
     answer = dry_run(api, plural, spec=spec)
     assert answer.status == 201, answer.text
@@ -119,7 +120,7 @@ def test_what_volcano_takes_is_taken(api: client.Client, plural: str, spec: Spec
 
 @pytest.mark.parametrize(("plural", "spec", "says"), crd_cases.REFUSED)
 def test_what_is_wrong_is_refused_with_advice(
-    api: client.Client, plural: str, spec: Spec, says: dict[str, str]
+    api: Client, plural: str, spec: Spec, says: dict[str, str]
 ) -> None:
     """A refusal names each wrong field and says what to write instead."""
     assert_refused(dry_run(api, plural, spec=spec), says)
@@ -127,14 +128,14 @@ def test_what_is_wrong_is_refused_with_advice(
 
 @pytest.mark.parametrize(("spec", "most", "field"), BOUNDS, ids=[field for *_, field in BOUNDS])
 def test_bound_is_where_it_is_said_to_be(
-    api: client.Client, spec: Callable[[int], Spec], most: int, field: str
+    api: Client, spec: Callable[[int], Spec], most: int, field: str
 ) -> None:
     """The longest map, quantity and name are taken, and one more is refused with the bound."""
     assert dry_run(api, "queues", spec=spec(most)).status == 201
     assert_refused(dry_run(api, "queues", spec=spec(most + 1)), {field: str(most)})
 
 
-def test_rules_have_budget_for_the_largest_objects(api: client.Client) -> None:
+def test_rules_have_budget_for_the_largest_objects(api: Client) -> None:
     """The API server stops rules that cost too much; the largest objects stay within that."""
     amounts = {f"example.com/{i:050}": "0" * 63 + "1" for i in range(64)}
     spec: Spec = {"guarantee": {"resource": amounts}, "deserved": amounts, "capability": amounts}
@@ -145,7 +146,7 @@ def test_rules_have_budget_for_the_largest_objects(api: client.Client) -> None:
     assert dry_run(api, "podgroups", spec=spec).status == 201
 
 
-def test_defaults_are_filled_in_even_without_a_spec(api: client.Client) -> None:
+def test_defaults_are_filled_in_even_without_a_spec(api: Client) -> None:
     """A Queue or PodGroup that says nothing gets what Volcano means by nothing."""
     made = dry_run(api, "queues").body
     assert made["spec"] == {"weight": 1, "reclaimable": True, "dequeueStrategy": "traverse"}
@@ -157,14 +158,14 @@ def test_defaults_are_filled_in_even_without_a_spec(api: client.Client) -> None:
 
 
 @pytest.mark.parametrize("plural", WHERE)
-def test_annotations_and_labels_are_the_users_own(api: client.Client, plural: str) -> None:
+def test_annotations_and_labels_are_the_users_own(api: Client, plural: str) -> None:
     """Annotations of Volcano's, or of nobody's, are no reason to refuse an object."""
     words = {"volcano.sh/hierarchy": "root/eng/dev", "volcano.sh/hierarchy-weights": "1/2/8"}
     metadata = {"annotations": words, "labels": {"team.example.com/x": "y"}}
     assert dry_run(api, plural, metadata=metadata).status == 201
 
 
-def test_tables_have_volcanos_columns(api: client.Client, keep: Keep) -> None:
+def test_tables_have_volcanos_columns(api: Client, keep: Keep) -> None:
     """First what `kubectl get` shows with Volcano's CRDs, so that scripts go on reading it."""
     keep("queues", "table", spec={"parent": "above"})
     keep("podgroups", "table", spec={"minMember": 2}, status={"phase": "Running", "running": 3})
@@ -186,7 +187,7 @@ def test_tables_have_volcanos_columns(api: client.Client, keep: Keep) -> None:
     assert (name, phase, least, running, queue) == ("table", "Running", 2, 3, "default")
 
 
-def test_tables_show_what_a_queue_has(api: client.Client, keep: Keep) -> None:
+def test_tables_show_what_a_queue_has(api: Client, keep: Keep) -> None:
     """State, weight, CPU of the CPU that it deserves, and what waits; the rest with `-o wide`."""
     keep("queues", "table", spec={"weight": 3})
     amounts = {"allocated": {"cpu": "20.5", "memory": "7Gi"}, "deserved": {"cpu": "25"}}
@@ -206,7 +207,7 @@ def test_tables_show_what_a_queue_has(api: client.Client, keep: Keep) -> None:
     assert shown(api, f"{QUEUES}/table", 1) == wide
 
 
-def test_tables_show_whose_a_podgroup_is_and_why_it_waits(api: client.Client, keep: Keep) -> None:
+def test_tables_show_whose_a_podgroup_is_and_why_it_waits(api: Client, keep: Keep) -> None:
     """In a word, and with `-o wide` with numbers."""
     there = api.get("/api/v1/namespaces/default")["metadata"]
     owner = {"apiVersion": "v1", "kind": "Namespace", "name": there["name"], "uid": there["uid"]}
@@ -223,7 +224,7 @@ def test_tables_show_whose_a_podgroup_is_and_why_it_waits(api: client.Client, ke
     assert shown(api, f"{GROUPS}/table", 1)["MESSAGE"] == "few"
 
 
-def shown(api: client.Client, path: str, priority: int) -> dict[str, Any]:
+def shown(api: Client, path: str, priority: int) -> dict[str, Any]:
     """The cells of the only row that have this priority, but for names and ages."""
     answer = api.ask("GET", path, headers=TABLE)
     assert answer.status == 200, answer.text
@@ -236,7 +237,7 @@ def shown(api: client.Client, path: str, priority: int) -> dict[str, Any]:
     }
 
 
-def test_discovery_has_volcanos_names(api: client.Client) -> None:
+def test_discovery_has_volcanos_names(api: Client) -> None:
     """Short names and scopes are Volcano's; only Queue has a status subresource."""
     resources = api.get(GROUP)["resources"]
     assert {r["name"]: (r["kind"], r["namespaced"], r.get("shortNames")) for r in resources} == {
@@ -246,7 +247,7 @@ def test_discovery_has_volcanos_names(api: client.Client) -> None:
     }
 
 
-def test_podgroup_status_is_written_by_a_plain_update(api: client.Client, keep: Keep) -> None:
+def test_podgroup_status_is_written_by_a_plain_update(api: Client, keep: Keep) -> None:
     """Volcano's clients write status with the whole object, with nulls for times unset."""
     group = keep("podgroups", "plain", spec={"minMember": 1})
     condition = {"type": "Scheduled", "status": "True", "transitionID": "7"}
@@ -263,7 +264,7 @@ def test_podgroup_status_is_written_by_a_plain_update(api: client.Client, keep: 
     )
 
 
-def test_podgroup_status_is_written_by_a_merge_patch(api: client.Client, keep: Keep) -> None:
+def test_podgroup_status_is_written_by_a_merge_patch(api: Client, keep: Keep) -> None:
     """A merge patch keeps the rest of status, replaces conditions whole, raises the generation."""
     first, second = ({"type": kind, "status": "True"} for kind in ("Unschedulable", "Scheduled"))
     group = keep("podgroups", "merge", status={"phase": "Pending", "conditions": [first]})
@@ -274,7 +275,7 @@ def test_podgroup_status_is_written_by_a_merge_patch(api: client.Client, keep: K
 
 @pytest.mark.parametrize("extra", [{}, {"allocated": None, "reservation": {}}], ids=str)
 def test_queue_status_needs_nothing_but_what_is_written(
-    api: client.Client, keep: Keep, extra: Spec
+    api: Client, keep: Keep, extra: Spec
 ) -> None:
     """A state alone is enough (Volcano once required allocated), and Go's nulls are passed over."""
     queue = keep("queues", "state", status={"state": "Closed"})
@@ -284,7 +285,7 @@ def test_queue_status_needs_nothing_but_what_is_written(
     assert stored["metadata"]["generation"] == queue["metadata"]["generation"]
 
 
-def test_queue_status_refuses_what_would_break_its_readers(api: client.Client, keep: Keep) -> None:
+def test_queue_status_refuses_what_would_break_its_readers(api: Client, keep: Keep) -> None:
     """One quantity that doesn't parse would fail every Go client's list of Queues."""
     keep("queues", "broken")
     counters = ("pending", "inqueue", "running", "unknown", "completed", "share")
@@ -301,14 +302,12 @@ def test_queue_status_refuses_what_would_break_its_readers(api: client.Client, k
         "status.conditions[0].status": 'supported values: "True", "False", "Unknown"',
         "status.conditions[0].observedGeneration": "should be greater than or equal to 0",
     }
-    headers = {"content-type": client.PATCH_TYPES["merge"]}
+    headers = {"content-type": PATCH_TYPES["merge"]}
     path = f"{QUEUES}/broken/status"
     assert_refused(api.ask("PATCH", path, {"status": status}, headers=headers), says)
 
 
-def test_two_schedulers_write_a_queues_conditions_side_by_side(
-    api: client.Client, keep: Keep
-) -> None:
+def test_two_schedulers_write_a_queues_conditions_side_by_side(api: Client, keep: Keep) -> None:
     """Server-side apply merges conditions by type: each writer changes its own."""
     keep("queues", "shared")
 
@@ -328,14 +327,14 @@ def test_two_schedulers_write_a_queues_conditions_side_by_side(
     assert apply("one") == {"Two": "True"}
 
 
-def test_figures_of_two_schedulers_never_mix(api: client.Client, keep: Keep) -> None:
+def test_figures_of_two_schedulers_never_mix(api: Client, keep: Keep) -> None:
     """A second scheduler's figures are a conflict, and replace the first's whole when forced."""
     keep("queues", "figures")
     path = f"{QUEUES}/figures/status"
     names = ("deserved", "request", "realCapability")
     first, second = ({"cpu": "2500m", "memory": 1}, {"cpu": "4"})
 
-    def apply(manager: str, amounts: Spec, *, force: bool) -> client.Answer:
+    def apply(manager: str, amounts: Spec, *, force: bool) -> Answer:
         body = thing("queues", "figures", status=dict.fromkeys(names, amounts) | {"share": 0.96})
         query = {"fieldManager": manager, "force": str(force).lower()}
         return api.ask("PATCH", path, body, query=query, headers=APPLY)
@@ -348,7 +347,7 @@ def test_figures_of_two_schedulers_never_mix(api: client.Client, keep: Keep) -> 
 
 @pytest.mark.parametrize(("case", "plural", "spec"), [(n, *c) for n, c in enumerate(STORED_BEFORE)])
 def test_object_stored_before_the_rules_can_still_be_worked_with(
-    api: client.Client, case: int, plural: str, spec: Spec
+    api: Client, case: int, plural: str, spec: Spec
 ) -> None:
     """Rules that come with an upgrade don't stop status or labels from being written."""
     group = f"upgrade{case}.example.com"

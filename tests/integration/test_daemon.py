@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.integration import daemons
-from vscheduler.sandbox import control_plane
+from tests.integration.daemons import Start
+from vscheduler.sandbox.control_plane import ControlPlane
 
 WATCHED = (daemons.PODS, daemons.GROUPS, daemons.EVENTS, daemons.QUEUES)
 
 
-def versions(cluster: control_plane.ControlPlane) -> dict[str, str]:
+def versions(cluster: ControlPlane) -> dict[str, str]:
     """The version of everything that the daemon may write to."""
     return {
         each["metadata"]["uid"]: each["metadata"]["resourceVersion"]
@@ -23,7 +24,7 @@ def versions(cluster: control_plane.ControlPlane) -> dict[str, str]:
 
 
 def test_a_gang_runs_whole_another_waits_with_a_reason_and_then_all_is_quiet(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """The seed case: all of one gang, nothing of the other, numbers, no writes at rest."""
     cluster.create_nodes(count=2, cpu="4")
@@ -45,7 +46,7 @@ def test_a_gang_runs_whole_another_waits_with_a_reason_and_then_all_is_quiet(
     assert daemon.said("stopped")
 
 
-def pod_conditions(cluster: control_plane.ControlPlane, group: str) -> list[tuple[str, str]]:
+def pod_conditions(cluster: ControlPlane, group: str) -> list[tuple[str, str]]:
     """Status and reason of condition PodScheduled of the group's pods that have it."""
     return [
         (each["status"], each.get("reason", ""))
@@ -56,9 +57,7 @@ def pod_conditions(cluster: control_plane.ControlPlane, group: str) -> list[tupl
     ]
 
 
-def test_room_that_comes_free_starts_what_waits(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_room_that_comes_free_starts_what_waits(cluster: ControlPlane, start: Start) -> None:
     """No polling: the deletion of pods, or a new node, is what makes the next cycle."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_gang(cluster, "first", 4)
@@ -78,7 +77,7 @@ def test_room_that_comes_free_starts_what_waits(
     "way", [pytest.param(signal.SIGTERM, marks=pytest.mark.at_length), signal.SIGKILL]
 )
 def test_an_end_in_the_middle_binds_nothing_twice(
-    cluster: control_plane.ControlPlane, start: daemons.Start, way: signal.Signals
+    cluster: ControlPlane, start: Start, way: signal.Signals
 ) -> None:
     """Stopped or killed while it binds; the next one binds the rest, and moves nothing."""
     cluster.create_nodes(count=10, cpu="32")
@@ -104,7 +103,7 @@ def test_an_end_in_the_middle_binds_nothing_twice(
 
 
 def test_a_group_says_what_it_is_from_its_first_day_to_its_last(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """Pending while it isn't let in; and again when its pods are gone, which its queue counts."""
     cluster.create_nodes(count=1, cpu="4")
@@ -122,15 +121,13 @@ def test_a_group_says_what_it_is_from_its_first_day_to_its_last(
     daemons.until(lambda: counted(cluster) == (2, 0), daemon)
 
 
-def counted(cluster: control_plane.ControlPlane) -> tuple[int, int]:
+def counted(cluster: ControlPlane) -> tuple[int, int]:
     """How many PodGroups the default queue says are pending, and running."""
     status = cluster.api.get(f"{daemons.QUEUES}/default").get("status", {})
     return status.get("pending", 0), status.get("running", 0)
 
 
-def test_what_cannot_start_says_why(
-    cluster: control_plane.ControlPlane, start: daemons.Start, tmp_path: Path
-) -> None:
+def test_what_cannot_start_says_why(cluster: ControlPlane, start: Start, tmp_path: Path) -> None:
     """A kubeconfig that isn't there; an address that is taken."""
     nowhere = start(f"--kubeconfig={tmp_path / 'none'}")
     assert nowhere.process.wait(daemons.PATIENCE_SECONDS) == 1

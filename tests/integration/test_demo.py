@@ -83,7 +83,7 @@ def seen_by_a_member(lines: list[str]) -> set[str]:
         summary = pool.request("GET", f"{url}api/v1/summary", headers=cookie).json()
         assert (summary["visitor"]["queues"], summary["visitor"]["nodes"]) == (True, False)
         jobs = pool.request("GET", f"{url}api/v1/jobs?state=all", headers=cookie).json()["jobs"]
-        return {each["namespace"] for each in jobs}
+        return {job["namespace"] for job in jobs}
 
 
 def visited(lines: list[str]) -> dict[str, Any]:

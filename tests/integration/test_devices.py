@@ -3,8 +3,9 @@
 import pytest
 
 from tests.integration import daemons, devices, provisioners
+from tests.integration.daemons import Daemon, Start
 from vscheduler.mirror import paths
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 NODES = ("node-0", "node-1", "node-2", "node-3")
 TEMPLATE = {"resourceClaimTemplateName": "two"}
@@ -12,23 +13,21 @@ ONE = {"resourceClaimTemplateName": "one"}
 
 
 @pytest.fixture(autouse=True)
-def published(cluster: control_plane.ControlPlane) -> None:
+def published(cluster: ControlPlane) -> None:
     """Four nodes with four devices each, and a template of claims for two."""
     cluster.create_nodes(count=len(NODES), cpu="4")
     devices.publish(cluster.api, NODES, 4)
     devices.a_template(cluster.api, "two", devices.asked(2, "40Gi"))
 
 
-def starts(cluster: control_plane.ControlPlane, daemon: daemons.Daemon, size: int) -> None:
+def starts(cluster: ControlPlane, daemon: Daemon, size: int) -> None:
     """Wait until so many pods have a node; all of them are where their devices are."""
     daemons.until(lambda: len(daemons.nodes_of(cluster)) == size, daemon)
     assert devices.wrong(cluster.api) == []
     assert devices.leftovers(cluster.api) == []
 
 
-def test_a_gang_with_two_devices_each_starts_whole(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_gang_with_two_devices_each_starts_whole(cluster: ControlPlane, start: Start) -> None:
     """Eight pods, which is all that there are devices for; the next gang waits for the end of this
     one.
     """
@@ -44,7 +43,7 @@ def test_a_gang_with_two_devices_each_starts_whole(
 
 
 def test_pods_share_a_claim_and_have_volumes_and_devices(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """One gang of two pods that share a device, and a pod with a local volume."""
     devices.a_template(cluster.api, "one", devices.asked(1))

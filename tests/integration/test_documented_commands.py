@@ -12,10 +12,11 @@ import yaml
 from tests import documented
 from tests.documented import Way
 from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 COMMAND_SECONDS = 200.0
-ON_CLUSTER = [each for each in documented.commands() if each.way is Way.CLUSTER]
-FOLLOWED = [each for each in documented.commands() if each.way is Way.FOLLOWED]
+ON_CLUSTER = [command for command in documented.commands() if command.way is Way.CLUSTER]
+FOLLOWED = [command for command in documented.commands() if command.way is Way.FOLLOWED]
 READY = ("make binaries", ". .venv/bin/activate")
 """What whoever runs tests has done already."""
 
@@ -25,7 +26,7 @@ CONFIG_MAPS = "/api/v1/namespaces/volcano-system/configmaps"
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[control_plane.ControlPlane]:
+def plane() -> Iterator[ControlPlane]:
     """A control plane of its own: policies and installations stay behind. With what docs name."""
     with control_plane.start(with_scheduler=True) as started:
         started.create_nodes(count=2)
@@ -40,7 +41,7 @@ def plane() -> Iterator[control_plane.ControlPlane]:
         yield started
 
 
-def _a_job(plane: control_plane.ControlPlane) -> None:
+def _a_job(plane: ControlPlane) -> None:
     """A Job with its PodGroup; nobody places its pods."""
     container = {"name": "main", "image": "none"}
     spec = {"schedulerName": "vscheduler", "restartPolicy": "Never", "containers": [container]}
@@ -67,7 +68,7 @@ def _head(kind: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory, plane: control_plane.ControlPlane) -> Path:
+def desk(tmp_path_factory: pytest.TempPathFactory, plane: ControlPlane) -> Path:
     """A folder that looks like the repository, with the programs that people have."""
     folder = tmp_path_factory.mktemp("desk")
     for name in ("crds", "examples", "manifests"):
@@ -104,7 +105,7 @@ def typed(text: str, desk: Path, **more: str) -> str:
 
 
 @pytest.mark.parametrize("page", sorted({each.page for each in ON_CLUSTER}))
-def test_commands_work(plane: control_plane.ControlPlane, desk: Path, page: str) -> None:
+def test_commands_work(plane: ControlPlane, desk: Path, page: str) -> None:
     """Those of each page, one after the other."""
     for each in ON_CLUSTER:
         if each.page == page:

@@ -19,7 +19,9 @@ import yaml
 
 from tests import patience
 from tests.integration import daemons
-from vscheduler.sandbox import control_plane, free_ports
+from tests.integration.daemons import Start
+from vscheduler.sandbox import free_ports
+from vscheduler.sandbox.control_plane import ControlPlane
 
 END_SECONDS = 90.0
 """Kubernetes kills after that."""
@@ -59,12 +61,12 @@ def until(done: Callable[[], object], process: "subprocess.Popen[bytes]") -> Non
     patience.wait_until(done, check=check)
 
 
-def holders(cluster: control_plane.ControlPlane) -> list[str]:
+def holders(cluster: ControlPlane) -> list[str]:
     """Who has the Leases."""
     return [cluster.api.get(path)["spec"].get("holderIdentity") or "" for path in LEASES]
 
 
-def bind(cluster: control_plane.ControlPlane, name: str, process: Any) -> None:
+def bind(cluster: ControlPlane, name: str, process: Any) -> None:
     """See a gang come and be bound."""
     daemons.a_gang(cluster, name, 2)
     until(lambda: {f"{name}-0", f"{name}-1"} <= daemons.nodes_of(cluster).keys(), process)
@@ -91,7 +93,7 @@ def fill(pipe: int) -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_log_that_nobody_reads_stops_nothing(
-    cluster: control_plane.ControlPlane, run: Run, unread: int, number: signal.Signals
+    cluster: ControlPlane, run: Run, unread: int, number: signal.Signals
 ) -> None:
     """Pods are bound, and a signal ends it with its Leases given back."""
     cluster.create_nodes(count=1, cpu="8")
@@ -106,7 +108,7 @@ def test_a_log_that_nobody_reads_stops_nothing(
     assert holders(cluster) == ["", ""]
 
 
-def test_lines_that_nobody_read_are_counted(cluster: control_plane.ControlPlane, run: Run) -> None:
+def test_lines_that_nobody_read_are_counted(cluster: ControlPlane, run: Run) -> None:
     """In a metric; and when somebody reads on, a line says how many there were."""
     (port,) = free_ports.choose(1)
     address = f"127.0.0.1:{port}"
@@ -129,9 +131,9 @@ def test_lines_that_nobody_read_are_counted(cluster: control_plane.ControlPlane,
     def dropped() -> float:
         text = urllib3.request("GET", f"http://{address}/metrics", timeout=60.0).data.decode()
         (line,) = [
-            each
-            for each in text.splitlines()
-            if each.startswith("vscheduler_log_lines_dropped_total ")
+            splitline
+            for splitline in text.splitlines()
+            if splitline.startswith("vscheduler_log_lines_dropped_total ")
         ]
         return float(line.split()[1])
 
@@ -145,7 +147,7 @@ def test_lines_that_nobody_read_are_counted(cluster: control_plane.ControlPlane,
     assert events[-1] == "stopped"
 
 
-def test_a_full_disk_stops_nothing(cluster: control_plane.ControlPlane, run: Run) -> None:
+def test_a_full_disk_stops_nothing(cluster: ControlPlane, run: Run) -> None:
     """Nor does a log that can't be written at all."""
     cluster.create_nodes(count=1, cpu="8")
     with Path("/dev/full").open("wb") as full:
@@ -156,7 +158,7 @@ def test_a_full_disk_stops_nothing(cluster: control_plane.ControlPlane, run: Run
     assert holders(cluster) == ["", ""]
 
 
-def test_it_runs_without_standard_streams(cluster: control_plane.ControlPlane, run: Run) -> None:
+def test_it_runs_without_standard_streams(cluster: ControlPlane, run: Run) -> None:
     """Closed ones aren't sockets a moment later."""
     cluster.create_nodes(count=1, cpu="8")
     shell = ("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *daemons.PROGRAM)
@@ -171,8 +173,8 @@ def test_it_runs_without_standard_streams(cluster: control_plane.ControlPlane, r
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_standby(
-    cluster: control_plane.ControlPlane,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    start: Start,
     run: Run,
     tmp_path: Path,
     number: signal.Signals,
@@ -221,7 +223,7 @@ def test_a_signal_ends_it_where_no_server_answers(
     assert daemon.wait(END_SECONDS) == 0
 
 
-def test_a_later_signal_changes_nothing(cluster: control_plane.ControlPlane, run: Run) -> None:
+def test_a_later_signal_changes_nothing(cluster: ControlPlane, run: Run) -> None:
     """Its Leases are given back all the same."""
     daemon = run(stderr=subprocess.DEVNULL)
     until(lambda: all(holders(cluster)), daemon)
@@ -231,9 +233,7 @@ def test_a_later_signal_changes_nothing(cluster: control_plane.ControlPlane, run
     assert holders(cluster) == ["", ""]
 
 
-def test_who_is_started_by_nohup_outlives_its_terminal(
-    cluster: control_plane.ControlPlane, run: Run
-) -> None:
+def test_who_is_started_by_nohup_outlives_its_terminal(cluster: ControlPlane, run: Run) -> None:
     """SIGHUP is passed over by whoever was told so."""
     cluster.create_nodes(count=1, cpu="8")
     daemon = run(program=("nohup", *daemons.PROGRAM), stderr=subprocess.DEVNULL)

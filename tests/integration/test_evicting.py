@@ -9,7 +9,8 @@ import pytest
 
 from tests import patience
 from tests.integration import daemons
-from vscheduler.sandbox import control_plane
+from tests.integration.daemons import Daemon, Start
+from vscheduler.sandbox.control_plane import ControlPlane
 
 SLOW = {"vscheduler.sandbox/terminates-after": "3s"}
 SLOWER = {"vscheduler.sandbox/terminates-after": "20s"}
@@ -33,7 +34,7 @@ def conf(tmp_path: Path) -> str:
     return f"--scheduler-conf={path}"
 
 
-def names(cluster: control_plane.ControlPlane, group: str) -> list[str]:
+def names(cluster: ControlPlane, group: str) -> list[str]:
     """The pods of a group that aren't being deleted."""
     return sorted(
         pod["metadata"]["name"]
@@ -42,7 +43,7 @@ def names(cluster: control_plane.ControlPlane, group: str) -> list[str]:
     )
 
 
-def going(cluster: control_plane.ControlPlane, group: str) -> list[dict[str, Any]]:
+def going(cluster: ControlPlane, group: str) -> list[dict[str, Any]]:
     """The pods of a group that are being deleted."""
     return [
         pod
@@ -51,7 +52,7 @@ def going(cluster: control_plane.ControlPlane, group: str) -> list[dict[str, Any
     ]
 
 
-def notices(cluster: control_plane.ControlPlane, reason: str) -> list[tuple[str, str, str]]:
+def notices(cluster: ControlPlane, reason: str) -> list[tuple[str, str, str]]:
     """Events of this reason: kind and name of the object, and their type."""
     return sorted(
         (each["regarding"]["kind"], each["regarding"]["name"], each["type"])
@@ -61,11 +62,11 @@ def notices(cluster: control_plane.ControlPlane, reason: str) -> list[tuple[str,
 
 
 def borrowed(
-    cluster: control_plane.ControlPlane,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    start: Start,
     conf: str,
     annotations: dict[str, str] = SLOW,
-) -> daemons.Daemon:
+) -> Daemon:
     """A scheduler, two queues, and one of them with all there is."""
     cluster.create_nodes(count=2, cpu="2")
     for queue in ("gold", "lead"):
@@ -80,7 +81,7 @@ def borrowed(
 
 
 def test_a_queue_gets_back_what_it_is_owed_and_all_is_told(
-    cluster: control_plane.ControlPlane, start: daemons.Start, conf: str
+    cluster: ControlPlane, start: Start, conf: str
 ) -> None:
     """Two of four pods go, say for whom, and their room is kept until they are gone."""
     daemon = borrowed(cluster, start, conf, SLOWER)
@@ -106,7 +107,7 @@ def test_a_queue_gets_back_what_it_is_owed_and_all_is_told(
     assert daemon.stop() == 0
 
 
-def marked(cluster: control_plane.ControlPlane, group: str) -> list[dict[str, Any]]:
+def marked(cluster: ControlPlane, group: str) -> list[dict[str, Any]]:
     """The pods of a group that are being deleted, once all of them say why."""
     found = going(cluster, group)
     return found if len(found) > 1 and all(map(condition, found)) else []
@@ -119,7 +120,7 @@ def condition(pod: dict[str, Any]) -> dict[str, str]:
     return target if target.get("reason") != "EvictionByEvictionAPI" else {}
 
 
-def nominated(cluster: control_plane.ControlPlane, group: str) -> list[str]:
+def nominated(cluster: ControlPlane, group: str) -> list[str]:
     """Nodes that are kept for waiting pods of a group."""
     return [
         pod["status"]["nominatedNodeName"]
@@ -129,7 +130,7 @@ def nominated(cluster: control_plane.ControlPlane, group: str) -> list[str]:
 
 
 def test_what_matters_more_takes_the_place_of_what_matters_less(
-    cluster: control_plane.ControlPlane, start: daemons.Start, tmp_path: Path
+    cluster: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """Inside one queue, by PriorityClass; a gang that would be split goes whole."""
     path = tmp_path / "conf.yaml"
@@ -150,9 +151,7 @@ def test_what_matters_more_takes_the_place_of_what_matters_less(
     assert daemon.stop() == 0
 
 
-def test_a_budget_that_forbids_is_kept(
-    cluster: control_plane.ControlPlane, start: daemons.Start, conf: str
-) -> None:
+def test_a_budget_that_forbids_is_kept(cluster: ControlPlane, start: Start, conf: str) -> None:
     """Nobody goes while it allows none, and the pods go once it does."""
     cluster.api.create(
         BUDGETS,
@@ -173,7 +172,7 @@ def test_a_budget_that_forbids_is_kept(
 
 
 @pytest.fixture
-def protected(cluster: control_plane.ControlPlane) -> Iterator[str]:
+def protected(cluster: ControlPlane) -> Iterator[str]:
     """A pod whose eviction admission refuses: greedy-0."""
     policy = {
         "metadata": {"name": "keep"},
@@ -205,7 +204,7 @@ def protected(cluster: control_plane.ControlPlane) -> Iterator[str]:
     cluster.api.delete(f"{ADMISSION}/validatingadmissionpolicies/keep")
 
 
-def rehearse(cluster: control_plane.ControlPlane, pod: str) -> int:
+def rehearse(cluster: ControlPlane, pod: str) -> int:
     """The HTTP status of an eviction that is only tried."""
     body = {
         "apiVersion": "policy/v1",
@@ -217,7 +216,7 @@ def rehearse(cluster: control_plane.ControlPlane, pod: str) -> int:
 
 
 def test_who_the_server_refuses_to_evict_stays_and_others_go(
-    cluster: control_plane.ControlPlane, start: daemons.Start, conf: str, protected: str
+    cluster: ControlPlane, start: Start, conf: str, protected: str
 ) -> None:
     """The refused plan harms nobody; the job gets its room from the other pods."""
     daemon = borrowed(cluster, start, conf)
@@ -235,7 +234,7 @@ def test_who_the_server_refuses_to_evict_stays_and_others_go(
 
 
 def test_a_pod_under_two_budgets_is_no_victim(
-    cluster: control_plane.ControlPlane, start: daemons.Start, conf: str
+    cluster: ControlPlane, start: Start, conf: str
 ) -> None:
     """The Eviction API answers 500 for it, whatever both allow: so nobody asks."""
     for name in ("one", "two"):

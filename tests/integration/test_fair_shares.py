@@ -34,7 +34,7 @@ ROW = re.compile(r"(?P<name>.+?) +(37/37|37/38|38/37)/0 +25/25/25 +([\d.]+) +(\d
 def test_shares_are_fair(variants: Sequence[str], tmp_path: Path) -> None:
     """25/25/25 with the fewest evictions that do, then none; and nothing is left behind."""
     done = subprocess.run(  # noqa: S603 - our own example
-        [sys.executable, EXAMPLE, SLOWDOWN, *(f"--variant={each}" for each in variants)],
+        [sys.executable, EXAMPLE, SLOWDOWN, *(f"--variant={variant}" for variant in variants)],
         capture_output=True,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},

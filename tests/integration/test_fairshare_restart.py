@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.integration import daemons
+from tests.integration.daemons import Start
 from vscheduler.cluster.writes import queue_status_writer
-from vscheduler.core.model import queues
+from vscheduler.core.model.queues import Usage
 from vscheduler.mirror.translate import usage_annotation as annotations
-from vscheduler.sandbox import control_plane, errors
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import ApiError
 
 KEY = annotations.annotation("vscheduler")
 REST_SECONDS = 2.0
@@ -28,27 +30,27 @@ def conf(tmp_path: Path) -> str:
     return f"--scheduler-conf={path}"
 
 
-def record(cluster: control_plane.ControlPlane, queue: str) -> queues.Usage | None:
+def record(cluster: ControlPlane, queue: str) -> Usage | None:
     """What is written on a queue."""
     metadata = cluster.api.get(f"{daemons.QUEUES}/{queue}")["metadata"]
     text = metadata.get("annotations", {}).get(KEY)
     return None if text is None else annotations.parse(text)
 
 
-def rate(cluster: control_plane.ControlPlane, queue: str) -> float | None:
+def rate(cluster: ControlPlane, queue: str) -> float | None:
     """What is in use, as it is written."""
     found = record(cluster, queue)
     return None if found is None else found.queue.rate
 
 
-def rests(cluster: control_plane.ControlPlane, *queues: str) -> bool:
+def rests(cluster: ControlPlane, *queues: str) -> bool:
     """Whether nothing is written to these for a while: their statuses may be still on their way."""
     before = versions(cluster, *queues)
     time.sleep(REST_SECONDS)
     return versions(cluster, *queues) == before
 
 
-def versions(cluster: control_plane.ControlPlane, *queues: str) -> list[str]:
+def versions(cluster: ControlPlane, *queues: str) -> list[str]:
     """They change with every write."""
     return [
         str(cluster.api.get(f"{daemons.QUEUES}/{queue}")["metadata"]["resourceVersion"])
@@ -56,14 +58,14 @@ def versions(cluster: control_plane.ControlPlane, *queues: str) -> list[str]:
     ]
 
 
-def delete_pod(cluster: control_plane.ControlPlane, name: str) -> None:
+def delete_pod(cluster: ControlPlane, name: str) -> None:
     """It is gone when this returns."""
     cluster.api.delete(f"{daemons.PODS}/{name}", gracePeriodSeconds=0)
     cluster.api.wait_until_gone(f"{daemons.PODS}/{name}")
 
 
 def test_a_killed_scheduler_has_written_what_the_next_one_goes_on_from(
-    cluster: control_plane.ControlPlane, start: daemons.Start, conf: str
+    cluster: ControlPlane, start: Start, conf: str
 ) -> None:
     """Gold is the older queue, and has used the node so far: lead comes first. What changes in
     between two writes is written when the scheduler stops.
@@ -102,11 +104,11 @@ def test_a_killed_scheduler_has_written_what_the_next_one_goes_on_from(
     assert [each for each in daemon.said("write.failed") if each["write"] == "usage"] == []
 
 
-def test_a_record_is_of_one_queue_only(cluster: control_plane.ControlPlane) -> None:
+def test_a_record_is_of_one_queue_only(cluster: ControlPlane) -> None:
     """A patch that names the UID of an earlier queue of the name is refused."""
     daemons.a_queue(cluster, "gold")
     body = {"metadata": {"uid": "of-another", "annotations": {KEY: "x"}}}
-    with pytest.raises(errors.ApiError, match=queue_status_writer.UID_DIFFERS) as caught:
+    with pytest.raises(ApiError, match=queue_status_writer.UID_DIFFERS) as caught:
         cluster.api.patch(f"{daemons.QUEUES}/gold", body)
     assert caught.value.status == 422
     assert record(cluster, "gold") is None

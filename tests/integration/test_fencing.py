@@ -9,27 +9,32 @@ import pytest
 
 from tests import patience
 from tests.integration import daemons, fences, permissions
-from tests.integration.fences import NAME, bind
-from vscheduler.cluster.http import connection
-from vscheduler.cluster.writes import binder, write_queue
-from vscheduler.core.model import decisions, jobs
-from vscheduler.sandbox import client, control_plane
+from tests.integration.daemons import Daemon
+from tests.integration.fences import NAME, Fence, bind
+from vscheduler.cluster.http.connection import Access, Connection
+from vscheduler.cluster.writes import binder
+from vscheduler.cluster.writes.binder import Binder, BindResult, Outcome, Stamp
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.decisions import Bind
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.client import Client, Object
 
 OTHER = "volcano-online"
 ELECTED = "volcano-offline"
 POD = "waiting"
 TAKEOVERS = 300
-KIND = jobs.PodClass(request={"pods": 1})
-Verdict = binder.BindResult
+KIND = PodClass(request={"pods": 1})
+Verdict = BindResult
 
 
 @pytest.fixture(scope="module")
-def fenced() -> Iterator[fences.Fence]:
+def fenced() -> Iterator[Fence]:
     """The policy is in force for one scheduler name, whose Lease one-a holds."""
     with control_plane.start() as plane:
         plane.create_nodes()
         plane.create_namespace(fences.NAMESPACE)
-        fence = fences.Fence(plane)
+        fence = Fence(plane)
         fence.install("policy.yaml")
         fence.install("binding.yaml")
         fences.make_pod(plane.api, POD)
@@ -37,7 +42,7 @@ def fenced() -> Iterator[fences.Fence]:
 
 
 @pytest.fixture(scope="module")
-def ours(fenced: fences.Fence) -> Iterator[client.Client]:
+def ours(fenced: Fence) -> Iterator[Client]:
     """The service account of the scheduler that is fenced."""
     sender = fenced.account(NAME)
     yield sender
@@ -45,7 +50,7 @@ def ours(fenced: fences.Fence) -> Iterator[client.Client]:
 
 
 @pytest.fixture(scope="module")
-def others(fenced: fences.Fence) -> Iterator[client.Client]:
+def others(fenced: Fence) -> Iterator[Client]:
     """That of another scheduler, which isn't."""
     sender = fenced.account(OTHER)
     yield sender
@@ -53,22 +58,20 @@ def others(fenced: fences.Fence) -> Iterator[client.Client]:
 
 
 @pytest.fixture
-def held(fenced: fences.Fence, ours: client.Client) -> fences.Fence:
+def held(fenced: Fence, ours: Client) -> Fence:
     """With the Lease in the hands of one-a, and that known to all."""
     hand(fenced, ours, "one-a")
     return fenced
 
 
-def hand(fence: fences.Fence, sender: client.Client, holder: str) -> None:
+def hand(fence: Fence, sender: Client, holder: str) -> None:
     """Write who holds the Lease, and wait until the server judges by it."""
     fence.switch(NAME, ["Deny"])
     fence.hand_to(holder)
     patience.wait_until(lambda: f"is held by {holder or 'nobody'}," in bind(sender, POD, None).text)
 
 
-def test_the_holders_binds_pass_and_say_who_bound_the_pod(
-    held: fences.Fence, ours: client.Client
-) -> None:
+def test_the_holders_binds_pass_and_say_who_bound_the_pod(held: Fence, ours: Client) -> None:
     """The annotation stays on the pod."""
     fences.make_pod(held.plane.api, "ours")
     assert bind(ours, "ours", "one-a", keep=True).status == 201
@@ -80,9 +83,7 @@ def test_the_holders_binds_pass_and_say_who_bound_the_pod(
 
 @pytest.mark.usefixtures("held")
 @pytest.mark.parametrize("sender", ["one-b", "one", "ONE-A", "", None])
-def test_all_other_binds_of_its_account_are_refused(
-    ours: client.Client, sender: str | None
-) -> None:
+def test_all_other_binds_of_its_account_are_refused(ours: Client, sender: str | None) -> None:
     """With the word by which we know the refusal, and in one line."""
     answer = bind(ours, POD, sender)
     assert answer.status == 422
@@ -93,9 +94,7 @@ def test_all_other_binds_of_its_account_are_refused(
     )
 
 
-def test_a_lease_that_was_given_back_lets_nobody_bind(
-    held: fences.Fence, ours: client.Client
-) -> None:
+def test_a_lease_that_was_given_back_lets_nobody_bind(held: Fence, ours: Client) -> None:
     """Not even those who don't say who they are."""
     hand(held, ours, "")
     for sender in ("one-a", "", None):
@@ -106,7 +105,7 @@ def test_a_lease_that_was_given_back_lets_nobody_bind(
         )
 
 
-def test_other_accounts_are_not_judged(held: fences.Fence, others: client.Client) -> None:
+def test_other_accounts_are_not_judged(held: Fence, others: Client) -> None:
     """Neither another scheduler, nor a human, whatever they say."""
     for sender in (others, held.plane.api):
         for holder in ("one-a", "one-b", None):
@@ -114,7 +113,7 @@ def test_other_accounts_are_not_judged(held: fences.Fence, others: client.Client
 
 
 def test_a_former_holder_is_refused_from_some_milliseconds_after_a_takeover_on(
-    held: fences.Fence, ours: client.Client
+    held: Fence, ours: Client
 ) -> None:
     """The API server judges with the Lease as it has last seen it.
 
@@ -139,7 +138,7 @@ def test_a_former_holder_is_refused_from_some_milliseconds_after_a_takeover_on(
     assert again == 0
 
 
-def test_a_lease_that_fences_cannot_be_deleted(held: fences.Fence, ours: client.Client) -> None:
+def test_a_lease_that_fences_cannot_be_deleted(held: Fence, ours: Client) -> None:
     """By whoever, alone or with others; unless the binding only looks on."""
     held.hand_to("two-a", OTHER)
     assert held.plane.api.ask("DELETE", f"{fences.LEASES}/{OTHER}").status == 200
@@ -157,7 +156,7 @@ def test_a_lease_that_fences_cannot_be_deleted(held: fences.Fence, ours: client.
 
 
 def test_where_there_is_no_lease_nobody_is_refused(
-    held: fences.Fence, ours: client.Client, others: client.Client
+    held: Fence, ours: Client, others: Client
 ) -> None:
     """With parameterNotFoundAction Deny every scheduler would be, even where it only audits."""
     held.switch(NAME, ["Audit"])
@@ -172,7 +171,7 @@ def test_where_there_is_no_lease_nobody_is_refused(
     patience.wait_until(lambda: bind(others, POD, None).status == 201)
 
 
-def test_it_is_switched_by_what_the_binding_does(held: fences.Fence, ours: client.Client) -> None:
+def test_it_is_switched_by_what_the_binding_does(held: Fence, ours: Client) -> None:
     """And goes on with the Lease as it is by then."""
     for actions in (["Audit"], ["Warn"], ["Audit", "Warn"]):
         held.switch(NAME, actions)
@@ -184,7 +183,7 @@ def test_it_is_switched_by_what_the_binding_does(held: fences.Fence, ours: clien
         held.hand_to("one-a")
 
 
-def test_a_binding_may_go_and_come_back(held: fences.Fence, ours: client.Client) -> None:
+def test_a_binding_may_go_and_come_back(held: Fence, ours: Client) -> None:
     """As long as the one that comes with the policy stays, Leases are followed."""
     (binding,) = fences.documents("binding.yaml")
     name = binding["metadata"]["name"]
@@ -195,9 +194,7 @@ def test_a_binding_may_go_and_come_back(held: fences.Fence, ours: client.Client)
     hand(held, ours, "one-d")
 
 
-def test_another_name_has_a_binding_of_its_own(
-    held: fences.Fence, ours: client.Client, others: client.Client
-) -> None:
+def test_another_name_has_a_binding_of_its_own(held: Fence, ours: Client, others: Client) -> None:
     """Each account is judged by its own Lease."""
     held.hand_to("two-a", OTHER)
     held.install("binding.yaml", OTHER)
@@ -209,18 +206,16 @@ def test_another_name_has_a_binding_of_its_own(
     patience.wait_until(lambda: bind(others, POD, "one-a").status == 201)
 
 
-async def test_our_binds_are_fenced_and_raise_doubts(
-    held: fences.Fence, ours: client.Client
-) -> None:
+async def test_our_binds_are_fenced_and_raise_doubts(held: Fence, ours: Client) -> None:
     """What is sent before, and after, somebody else took the Lease over."""
     doubts: list[str] = []
     path = held.plane.kubeconfig_for_service_account(fences.NAMESPACE, NAME)
-    link = await connection.Connection.open(connection.Access(kubeconfig=str(path)))
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
-    stamp = binder.Stamp(holder="one-a", doubt=doubts.append)
-    committer = binder.Binder(link, queue, lambda: not doubts, stamp=stamp)
+    link = await Connection.open(Access(kubeconfig=str(path)))
+    queue = WriteQueue(workers=1, waiting_max=10)
+    stamp = Stamp(holder="one-a", doubt=doubts.append)
+    committer = Binder(link, queue, lambda: not doubts, stamp=stamp)
     pods = [fences.make_pod(held.plane.api, f"pod-{number}") for number in range(4)]
-    outcomes: list[binder.Outcome] = []
+    outcomes: list[Outcome] = []
     task = asyncio.create_task(queue.run())
     committer.bind([a_bind(pods[0])], outcomes.append, lambda _: True)
     await asyncio.wait_for(queue.wait_until_quiet(), 20)
@@ -230,7 +225,7 @@ async def test_our_binds_are_fenced_and_raise_doubts(
     task.cancel()
     await asyncio.wait([task])
     await link.close()
-    assert [each.verdict for each in outcomes] == [
+    assert [outcome.verdict for outcome in outcomes] == [
         Verdict.BOUND,
         Verdict.FENCED,
         Verdict.WITHHELD,
@@ -241,12 +236,12 @@ async def test_our_binds_are_fenced_and_raise_doubts(
 
 
 @pytest.fixture
-def elected(fenced: fences.Fence, tmp_path: Path) -> Iterator[daemons.Daemon]:
+def elected(fenced: Fence, tmp_path: Path) -> Iterator[Daemon]:
     """A scheduler that is fenced, under its account, and looks at its Lease every 4 seconds."""
     kubeconfig = permissions.permit_account(fenced.plane, ELECTED, ELECTED)
     fenced.hand_to("", ELECTED, seconds=1)
     fenced.install("binding.yaml", ELECTED)
-    daemon = daemons.Daemon(
+    daemon = Daemon(
         kubeconfig,
         tmp_path / "log",
         f"--scheduler-name={ELECTED}",
@@ -264,9 +259,7 @@ def elected(fenced: fences.Fence, tmp_path: Path) -> Iterator[daemons.Daemon]:
     )
 
 
-def test_a_leader_places_pods_until_another_has_its_lease(
-    fenced: fences.Fence, elected: daemons.Daemon
-) -> None:
+def test_a_leader_places_pods_until_another_has_its_lease(fenced: Fence, elected: Daemon) -> None:
     """What it decides before it has seen that is fenced; when it leads again it is placed."""
     plane, path = fenced.plane, f"{fences.LEASES}/{ELECTED}"
     daemons.a_gang(plane, "early", 3, scheduler=ELECTED)
@@ -292,15 +285,15 @@ def test_a_leader_places_pods_until_another_has_its_lease(
     daemons.until(lambda: "late-0" in daemons.nodes_of(plane), elected)
 
 
-def a_bind(pod: client.Object) -> decisions.Bind:
+def a_bind(pod: Object) -> Bind:
     """A decision about a pod."""
-    task = jobs.Task(
-        uid=jobs.TaskId(pod["metadata"]["uid"]),
+    task = Task(
+        uid=TaskId(pod["metadata"]["uid"]),
         namespace="default",
         name=pod["metadata"]["name"],
-        job=jobs.JobId("default/a"),
+        job=JobId("default/a"),
         pod_class=KIND,
-        status=jobs.TaskStatus.PENDING,
+        status=TaskStatus.PENDING,
         created=0.0,
     )
-    return decisions.Bind(task=task, node="node-0")
+    return Bind(task=task, node="node-0")

@@ -11,10 +11,14 @@ import pytest
 from anyio import from_thread
 
 from tests import patience
-from tests.faults import plans, proxying
+from tests.faults import proxying
+from tests.faults.plans import Delay, Plan, Rule
+from tests.faults.proxying import What
 from tests.integration import daemons, hanging
+from tests.integration.daemons import Daemon
 from vscheduler.daemon.liveness import watchdog
-from vscheduler.sandbox import control_plane, credentials, free_ports
+from vscheduler.sandbox import credentials, free_ports
+from vscheduler.sandbox.control_plane import ControlPlane
 
 LEASE = f"{daemons.LEASES}/vscheduler"
 QUICK = (
@@ -30,13 +34,13 @@ PATIENCE_SECONDS = 120.0
 class Pair:
     """One instance that leads, and that goes wrong at a word, and one that stands by."""
 
-    cluster: control_plane.ControlPlane
+    cluster: ControlPlane
     kubeconfig: Path
     folder: Path
-    running: list[daemons.Daemon] = field(default_factory=list)
+    running: list[Daemon] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
 
-    def enter(self, *flags: str, through: Path | None = None) -> daemons.Daemon:
+    def enter(self, *flags: str, through: Path | None = None) -> Daemon:
         """Start one; it has a file of its own for the word, and an address for its health.
 
         `through` is a kubeconfig of its own.
@@ -47,7 +51,7 @@ class Pair:
         environment[hanging.FAULT] = str(folder / "word")
         self.ports += free_ports.choose(1)
         self.running.append(
-            daemons.Daemon(
+            Daemon(
                 through or self.kubeconfig,
                 folder / "log",
                 f"--scheduler-conf={folder / 'scheduler.conf'}",
@@ -60,7 +64,7 @@ class Pair:
         )
         return self.running[-1]
 
-    def both(self, *flags: str) -> tuple[daemons.Daemon, daemons.Daemon]:
+    def both(self, *flags: str) -> tuple[Daemon, Daemon]:
         """The first leads and has bound; the second knows the cluster."""
         self.cluster.create_nodes(count=2, cpu="16")
         first = self.enter(*flags)
@@ -90,7 +94,7 @@ class Pair:
 
 
 @pytest.fixture
-def pair(cluster: control_plane.ControlPlane, kubeconfig: Path, tmp_path: Path) -> Iterator[Pair]:
+def pair(cluster: ControlPlane, kubeconfig: Path, tmp_path: Path) -> Iterator[Pair]:
     """None runs yet; none outlives the test."""
     made = Pair(cluster, kubeconfig, tmp_path)
     yield made
@@ -99,7 +103,7 @@ def pair(cluster: control_plane.ControlPlane, kubeconfig: Path, tmp_path: Path) 
         daemon.process.wait()
 
 
-def why(daemon: daemons.Daemon) -> str:
+def why(daemon: Daemon) -> str:
     """The cause in the one line that says why an instance has ended."""
     (line,) = daemon.said("instance.stuck")
     return str(line["cause"])
@@ -198,8 +202,8 @@ def test_a_kopf_that_hangs_ends_its_process(pair: Pair) -> None:
 
 def test_a_leader_with_a_call_under_way_keeps_its_lease(pair: Pair) -> None:
     """The bind may be done yet; so the other one waits until the Lease has run out."""
-    rule = plans.Rule(requests=r"^POST .*/pods/slow-0/binding", fault=plans.Delay(seconds=60))
-    served = proxying.serving(proxying.upstream_of(pair.kubeconfig), plans.Plan([rule]))
+    rule = Rule(requests=r"^POST .*/pods/slow-0/binding", fault=Delay(seconds=60))
+    served = proxying.serving(proxying.upstream_of(pair.kubeconfig), Plan([rule]))
     pair.cluster.create_nodes(count=2, cpu="16")
     with (
         from_thread.start_blocking_portal() as portal,
@@ -214,7 +218,7 @@ def test_a_leader_with_a_call_under_way_keeps_its_lease(pair: Pair) -> None:
         daemons.until(lambda: daemon.said("serving"), daemon)
         holder = pair.holder()
         daemons.a_gang(pair.cluster, "slow", 1)
-        daemons.until(lambda: proxy.notes("slow-0/binding", proxying.What.RECEIVED), daemon)
+        daemons.until(lambda: proxy.notes("slow-0/binding", What.RECEIVED), daemon)
         pair.spoil(0, "wait")
         daemons.a_gang(pair.cluster, "late", 1)
         pair.until(lambda: daemon.process.poll() is not None)

@@ -12,9 +12,16 @@ from threading import Thread
 import pytest
 from anyio import from_thread
 
-from tests.faults import plans, proxying
+from tests.faults import proxying
+from tests.faults.plans import Plan
+from tests.faults.proxying import Proxy, What
 from tests.integration import daemons, histories, races
-from vscheduler.sandbox import client, control_plane, credentials
+from tests.integration.daemons import Start
+from tests.integration.histories import History, Verdict
+from tests.integration.races import Fleet, NaiveKeeper
+from vscheduler.sandbox import credentials
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.control_plane import ControlPlane
 
 AT_ONCE_MAX = 25
 NAIVE_OF_EACH = 4
@@ -31,9 +38,7 @@ def portal() -> Iterator[from_thread.BlockingPortal]:
 
 
 @pytest.fixture
-def history(
-    cluster: control_plane.ControlPlane, portal: from_thread.BlockingPortal
-) -> Iterator[histories.History]:
+def history(cluster: ControlPlane, portal: from_thread.BlockingPortal) -> Iterator[History]:
     """What happens to pods and PodGroups during the test."""
     upstream = proxying.upstream_of(cluster.kubeconfig)
     with portal.wrap_async_context_manager(histories.following(upstream)) as running:
@@ -41,26 +46,26 @@ def history(
 
 
 @pytest.fixture
-def way_through(portal: from_thread.BlockingPortal, kubeconfig: Path) -> Iterator[proxying.Proxy]:
+def way_through(portal: from_thread.BlockingPortal, kubeconfig: Path) -> Iterator[Proxy]:
     """A proxy before the API server by which PodGroup deletes come to grief."""
-    served = proxying.serving(proxying.upstream_of(kubeconfig), plans.Plan(races.RULES))
+    served = proxying.serving(proxying.upstream_of(kubeconfig), Plan(races.RULES))
     with portal.wrap_async_context_manager(served) as proxy:
         yield proxy
 
 
-def fleets_of(cluster: control_plane.ControlPlane, count: int) -> list[races.Fleet]:
+def fleets_of(cluster: ControlPlane, count: int) -> list[Fleet]:
     """For each way Deployments of one pod, and room for twice as many."""
     cluster.create_nodes(count=2, cpu=str(count))
     fleets = []
     for way in races.WAYS:
         cluster.create_namespace(way)
         names = [f"{way}-{number}" for number in range(count)]
-        fleets.append(races.Fleet(api=cluster.api, way=way, names=names))
+        fleets.append(Fleet(api=cluster.api, way=way, names=names))
         fleets[-1].launch()
     return fleets
 
 
-def ruling(cluster: control_plane.ControlPlane, history: histories.History) -> histories.Verdict:
+def ruling(cluster: ControlPlane, history: History) -> Verdict:
     """What is to be said of all that has happened until now."""
 
     def missing() -> set[tuple[str, int]]:
@@ -78,10 +83,10 @@ def ruling(cluster: control_plane.ControlPlane, history: histories.History) -> h
     ],
 )
 def test_no_delete_hits_a_group_in_use(
-    cluster: control_plane.ControlPlane,
-    history: histories.History,
-    way_through: proxying.Proxy,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    history: History,
+    way_through: Proxy,
+    start: Start,
     tmp_path: Path,
     *,
     rounds: int,
@@ -126,10 +131,10 @@ def test_no_delete_hits_a_group_in_use(
 
 @pytest.mark.at_length
 def test_deletes_without_a_precondition_hit_groups_in_use(
-    cluster: control_plane.ControlPlane,
-    history: histories.History,
-    way_through: proxying.Proxy,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    history: History,
+    way_through: Proxy,
+    start: Start,
 ) -> None:
     """That the test above can fail: a keeper that deletes by name loses PodGroups in each way."""
     fleets = fleets_of(cluster, NAIVE_OF_EACH)
@@ -157,10 +162,10 @@ def test_deletes_without_a_precondition_hit_groups_in_use(
 
 
 @contextmanager
-def naive(cluster: control_plane.ControlPlane, proxy: proxying.Proxy) -> Iterator[None]:
+def naive(cluster: ControlPlane, proxy: Proxy) -> Iterator[None]:
     """A keeper of PodGroups that is at work for the time of the block."""
-    link = client.Client(proxy.url, authority=cluster.authority.certificate_path)
-    keeper = races.NaiveKeeper(plane=cluster, link=link)
+    link = Client(proxy.url, authority=cluster.authority.certificate_path)
+    keeper = NaiveKeeper(plane=cluster, link=link)
     thread = Thread(target=keeper.run)
     thread.start()
     try:
@@ -171,18 +176,18 @@ def naive(cluster: control_plane.ControlPlane, proxy: proxying.Proxy) -> Iterato
         link.close()
 
 
-def through(proxy: proxying.Proxy, cluster: control_plane.ControlPlane, folder: Path) -> Path:
+def through(proxy: Proxy, cluster: ControlPlane, folder: Path) -> Path:
     """A kubeconfig by which a daemon reaches the API server through the proxy."""
     path = folder / "proxied.kubeconfig"
     authority = cluster.authority.certificate_path
     return credentials.write_kubeconfig(path, url=proxy.url, authority=authority)
 
 
-def tell(found: histories.Verdict, proxy: proxying.Proxy, at_once: int) -> None:
+def tell(found: Verdict, proxy: Proxy, at_once: int) -> None:
     """How much there was to go wrong: in each way more than the deletes at the end."""
     sys.stdout.write(f"{found.made} PodGroups made, {found.deleted} deleted\n")
     for way in races.WAYS:
-        answers = proxy.notes(races.deletes(way), proxying.What.ANSWERED)
+        answers = proxy.notes(races.deletes(way), What.ANSWERED)
         assert len({note.request for note in answers}) > at_once
         statuses = sorted(Counter(note.status for note in answers).items())
         sys.stdout.write(f"{way}: deletes by answer {dict(statuses)}\n")

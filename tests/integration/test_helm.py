@@ -10,6 +10,7 @@ import pytest
 from tests.integration import daemons, installations
 from vscheduler.mirror import paths
 from vscheduler.sandbox import binaries, control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 CHART = Path(__file__).parents[2] / "charts" / "vscheduler"
 NAMESPACE = "volcano-system"
@@ -18,7 +19,7 @@ TWO = [{"name": "vscheduler-online"}, {"name": "gpu"}]
 
 
 @pytest.fixture
-def plane() -> Iterator[control_plane.ControlPlane]:
+def plane() -> Iterator[ControlPlane]:
     """A control plane where nothing is installed."""
     with control_plane.start() as started:
         crds = [
@@ -32,7 +33,7 @@ def plane() -> Iterator[control_plane.ControlPlane]:
         yield started
 
 
-def helm(plane: control_plane.ControlPlane, *words: str) -> str:
+def helm(plane: ControlPlane, *words: str) -> str:
     """What it says; an error fails the test."""
     program = binaries.find_or_build((binaries.HELM,))[binaries.HELM]
     done = subprocess.run(  # noqa: S603 - helm, on files of ours
@@ -46,12 +47,12 @@ def helm(plane: control_plane.ControlPlane, *words: str) -> str:
     return done.stdout
 
 
-def deployments(plane: control_plane.ControlPlane) -> set[str]:
+def deployments(plane: ControlPlane) -> set[str]:
     """The names of those that run us."""
     return {each["metadata"]["name"] for each in plane.api.list(installations.DEPLOYMENTS)}
 
 
-def test_the_chart_is_installed_changed_and_removed(plane: control_plane.ControlPlane) -> None:
+def test_the_chart_is_installed_changed_and_removed(plane: ControlPlane) -> None:
     """Queues outlive it, and it can be installed again."""
     said = helm(plane, "install", "vscheduler", str(CHART), "--create-namespace")
     assert "  vscheduler\n" in said

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.integration import daemons, fuzzing, tenancy, test_auto_groups
+from tests.integration import daemons, tenancy, test_auto_groups
+from tests.integration.daemons import Daemon, Start
+from tests.integration.fuzzing import Maker
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 from vscheduler.mirror.translate import group_names
-from vscheduler.sandbox import control_plane, errors
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import ApiError
 
 UID = "11111111-1111-1111-1111-111111111111"
 NAMES = (
@@ -66,20 +70,18 @@ def owners() -> list[dict[str, Any]]:
     return [an_owner(number, *each) for number, each in enumerate(every)]
 
 
-def taken(plane: control_plane.ControlPlane, path: str, body: dict[str, Any]) -> bool:
+def taken(plane: ControlPlane, path: str, body: dict[str, Any]) -> bool:
     """Create it; whether the API server takes it, or the daemon was quicker."""
     try:
         plane.api.create(path, body)
-    except errors.ApiError as error:
+    except ApiError as error:
         if error.status not in (400, 403, 409, 413, 422):
             raise
         return error.status == 409
     return True
 
 
-def test_an_owners_name_leads_nowhere(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_an_owners_name_leads_nowhere(cluster: ControlPlane, start: Start) -> None:
     """Pods and PodGroups whose owners have names that mean something in a URL; before the daemon
     starts, and while it runs. Others get their PodGroup and a node.
     """
@@ -122,7 +124,7 @@ def test_an_owners_name_leads_nowhere(
 
 @pytest.mark.parametrize("objects", [60, pytest.param(2000, marks=pytest.mark.at_length)], ids=str)
 def test_whatever_tenants_write_the_others_are_served(
-    cluster: control_plane.ControlPlane, start: daemons.Start, objects: int
+    cluster: ControlPlane, start: Start, objects: int
 ) -> None:
     """Odd pods, PodGroups and Queues, most of which an API server takes: nothing unexpected comes
     of them, and another tenant's gangs are bound meanwhile, as its queue is its own.
@@ -133,7 +135,7 @@ def test_whatever_tenants_write_the_others_are_served(
     daemons.a_queue(cluster, QUEUE)
     for tenant in TENANTS:
         cluster.create_namespace(tenant)
-    maker = fuzzing.Maker(seed=7)
+    maker = Maker(seed=7)
     daemon = start()
     daemons.until(lambda: tenancy.queue_of(cluster, "default"), daemon)
     taken_of: Counter[str] = Counter()
@@ -156,7 +158,7 @@ def test_whatever_tenants_write_the_others_are_served(
     assert daemon.stop() == 0
 
 
-def wait(done: Callable[[], bool], daemon: daemons.Daemon) -> None:
+def wait(done: Callable[[], bool], daemon: Daemon) -> None:
     """Until it is so; with two thousand odd objects to think about that may take minutes."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not done():
@@ -165,15 +167,15 @@ def wait(done: Callable[[], bool], daemon: daemons.Daemon) -> None:
         time.sleep(0.2)
 
 
-def is_bound(cluster: control_plane.ControlPlane, part: int) -> bool:
+def is_bound(cluster: ControlPlane, part: int) -> bool:
     """Whether all pods of the other tenant up to this part have a node."""
     return len(daemons.nodes_of(cluster)) == 2 * (part + 1)
 
 
 @pytest.fixture
 def definitions(
-    cluster: control_plane.ControlPlane,
-) -> Iterator[dict[paths.Path, dict[str, Any]]]:
+    cluster: ControlPlane,
+) -> Iterator[dict[Path, dict[str, Any]]]:
     """Those of both kinds, which are there again afterwards."""
     found = {}
     for kind in DEFINITIONS:
@@ -206,7 +208,7 @@ def is_established(definition: dict[str, Any]) -> bool:
     return any(each["type"] == "Established" and each["status"] == "True" for each in told)
 
 
-def finalizers(cluster: control_plane.ControlPlane, queue: str) -> list[str]:
+def finalizers(cluster: ControlPlane, queue: str) -> list[str]:
     """Those of a Queue."""
     return list(tenancy.queue_of(cluster, queue)["metadata"].get("finalizers", []))
 
@@ -217,9 +219,9 @@ def finalizers(cluster: control_plane.ControlPlane, queue: str) -> list[str]:
     ids="-".join,
 )
 def test_queues_go_with_their_definition(
-    cluster: control_plane.ControlPlane,
-    start: daemons.Start,
-    definitions: dict[paths.Path, dict[str, Any]],
+    cluster: ControlPlane,
+    start: Start,
+    definitions: dict[Path, dict[str, Any]],
     gone: tuple[str, ...],
 ) -> None:
     """A Queue in use holds up nobody who takes the kind away; and it may come back."""

@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.integration import daemons, images
-from vscheduler.sandbox import binaries, control_plane
+from tests.integration.daemons import Daemon
+from tests.integration.images import Builder
+from vscheduler.sandbox import binaries
+from vscheduler.sandbox.control_plane import ControlPlane
 
 WHEEL, INSTALL, LAST = range(3)
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> images.Builder:
+def image(tmp_path_factory: pytest.TempPathFactory) -> Builder:
     """What the last stage copies: made from the wheel and the lock, and nothing else."""
-    builder = images.Builder(tmp_path_factory.mktemp("image"))
+    builder = Builder(tmp_path_factory.mktemp("image"))
     wheel, install, _ = images.stages()
     # The first of its commands has made the environment in which tests run (see below).
     first = images.rest_of(wheel, "RUN")[0]
@@ -36,7 +39,7 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     return {**set_there, "HOME": "/nonexistent", "PYTHONPATH": str(hook)}
 
 
-def entry(builder: images.Builder) -> str:
+def entry(builder: Builder) -> str:
     """The program that the image starts."""
     (text,) = images.rest_of(images.stages()[LAST], "ENTRYPOINT")
     (program,) = json.loads(text)
@@ -45,7 +48,7 @@ def entry(builder: images.Builder) -> str:
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"]])
 def test_the_image_says_what_it_takes(
-    image: images.Builder, surroundings: dict[str, str], words: list[str]
+    image: Builder, surroundings: dict[str, str], words: list[str]
 ) -> None:
     """With no home, nothing to write to, and no file compiled anew."""
     before = sorted(image.root.rglob("*"))
@@ -63,9 +66,9 @@ def test_the_image_says_what_it_takes(
 
 
 def test_the_image_schedules(
-    image: images.Builder,
+    image: Builder,
     surroundings: dict[str, str],
-    cluster: control_plane.ControlPlane,
+    cluster: ControlPlane,
     kubeconfig: Path,
     tmp_path: Path,
 ) -> None:
@@ -73,7 +76,7 @@ def test_the_image_schedules(
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_gang(cluster, "fits", 3)
     program = (entry(image),)
-    daemon = daemons.Daemon(kubeconfig, tmp_path / "log", program=program, environment=surroundings)
+    daemon = Daemon(kubeconfig, tmp_path / "log", program=program, environment=surroundings)
     try:
         daemons.until(lambda: daemons.phase(cluster, "fits") == "Running", daemon)
         assert daemon.stop() == 0
@@ -83,7 +86,7 @@ def test_the_image_schedules(
     assert "wrote:" not in daemon.text()
 
 
-def test_all_is_compiled_for_good(image: images.Builder) -> None:
+def test_all_is_compiled_for_good(image: Builder) -> None:
     """Nobody can write a compiled file later; unchecked ones hold whatever sources' times are."""
     (packages,) = image.path("/opt/vscheduler/lib").glob("python*/site-packages")
     for name, count in (("vscheduler", 100), ("kopf", 50)):
@@ -115,10 +118,10 @@ def test_what_is_not_locked_is_not_installed() -> None:
         for rest in images.rest_of(stage, "RUN")
         for part in rest.split("&&")
     ]
-    pips = [each for each in commands if " pip " in each]
+    pips = [command for command in commands if " pip " in command]
     assert len(pips) == 4
     bound = ("--require-hashes", "--no-index", "--no-build-isolation")
-    assert [each for each in pips if not any(flag in each for flag in bound)] == []
+    assert [pip for pip in pips if not any(flag in pip for flag in bound)] == []
     made = " ".join((images.ROOT / "Makefile").read_text().replace("\\\n", " ").split())
     assert "--require-hashes --requirement requirements-dev.lock" in pips[0]
     assert "--require-hashes --requirement requirements-dev.lock" in made

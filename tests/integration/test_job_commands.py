@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import daemons, forking, test_auto_groups, test_queue_commands, test_tenants
-from vscheduler.sandbox import control_plane
+from tests.integration import daemons, forking, test_auto_groups, test_tenants
+from tests.integration.daemons import Start
+from tests.integration.test_queue_commands import Command
+from vscheduler.sandbox.control_plane import ControlPlane
 
 PATIENCE_SECONDS = 120.0
 WAITS = {
@@ -27,7 +29,7 @@ def run(kubeconfig: Path | str, *words: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
-def jobs(cluster: control_plane.ControlPlane) -> control_plane.ControlPlane:
+def jobs(cluster: ControlPlane) -> ControlPlane:
     """A node, the gang `big` that waits, and one of another namespace."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_queue(cluster, "default")
@@ -37,7 +39,7 @@ def jobs(cluster: control_plane.ControlPlane) -> control_plane.ControlPlane:
     return cluster
 
 
-def test_jobs_are_listed_and_explained(jobs: control_plane.ControlPlane) -> None:
+def test_jobs_are_listed_and_explained(jobs: ControlPlane) -> None:
     """With the place in line, and the scheduler's own words."""
     done = run(jobs.kubeconfig, "list")
     assert (done.returncode, done.stderr) == (0, "")
@@ -56,7 +58,7 @@ def test_jobs_are_listed_and_explained(jobs: control_plane.ControlPlane) -> None
 
 
 def test_an_automatic_podgroup_bears_the_name_of_its_workload(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """A Deployment, by its own name, and how its pods came to their node."""
     cluster.create_nodes(count=1, cpu="4")
@@ -73,22 +75,16 @@ def test_an_automatic_podgroup_bears_the_name_of_its_workload(
 
 
 @pytest.fixture
-def watch(
-    jobs: control_plane.ControlPlane, tmp_path: Path
-) -> Iterator[test_queue_commands.Command]:
+def watch(jobs: ControlPlane, tmp_path: Path) -> Iterator[Command]:
     """The list, followed; it ends with the test."""
-    command = test_queue_commands.Command(
-        jobs.kubeconfig, tmp_path / "watch.txt", "list", "-w", program="job"
-    )
+    command = Command(jobs.kubeconfig, tmp_path / "watch.txt", "list", "-w", program="job")
     yield command
     if command.process.poll() is None:
         command.process.kill()
         command.process.wait()
 
 
-def test_a_watch_tells_what_changes(
-    jobs: control_plane.ControlPlane, watch: test_queue_commands.Command
-) -> None:
+def test_a_watch_tells_what_changes(jobs: ControlPlane, watch: Command) -> None:
     """A new reason, and that a job is gone."""
     watch.wait_for(lambda text: "needs 2 cpu more" in text)
     change = {"status": {"conditions": [WAITS | {"message": "queue default is full"}]}}
@@ -98,7 +94,7 @@ def test_a_watch_tells_what_changes(
     watch.wait_for(lambda text: "default/big is gone" in text)
 
 
-def test_a_tenant_asks_for_its_own_jobs(jobs: control_plane.ControlPlane) -> None:
+def test_a_tenant_asks_for_its_own_jobs(jobs: ControlPlane) -> None:
     """With the role `view` and nothing else: the place is approximate, and it says why."""
     test_tenants.apply(jobs, "apply", test_tenants.ROLES)
     with test_tenants.account(jobs, "asker", "view"):

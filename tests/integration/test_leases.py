@@ -8,24 +8,27 @@ from typing import Any
 
 import pytest
 
-from tests.faults import plans, proxying
+from tests.faults import proxying
+from tests.faults.plans import LoseAnswer, Plan, Refuse, Rule
+from tests.faults.proxying import What
 from tests.integration import electors
-from vscheduler.cluster.http import connection
-from vscheduler.daemon.leader_election import election_settings
-from vscheduler.sandbox import control_plane
+from tests.integration.electors import KubeScheduler, Ours
+from vscheduler.cluster.http.connection import Access
+from vscheduler.daemon.leader_election.election_settings import Timing
+from vscheduler.sandbox.control_plane import ControlPlane
 
-Begin = Callable[..., electors.Ours]
+Begin = Callable[..., Ours]
 
 
 @pytest.fixture
-async def begin(cluster: control_plane.ControlPlane, kubeconfig: Path) -> AsyncIterator[Begin]:
+async def begin(cluster: ControlPlane, kubeconfig: Path) -> AsyncIterator[Begin]:
     """Start instances of ours; none outlives the test."""
     del cluster  # only that it is clean
-    started: list[electors.Ours] = []
+    started: list[Ours] = []
 
-    def start(identity: str, access: connection.Access | None = None, **more: Any) -> electors.Ours:
-        access = access or connection.Access(kubeconfig=str(kubeconfig))
-        started.append(electors.Ours(access, identity, **more))
+    def start(identity: str, access: Access | None = None, **more: Any) -> Ours:
+        access = access or Access(kubeconfig=str(kubeconfig))
+        started.append(Ours(access, identity, **more))
         return started[-1]
 
     yield start
@@ -34,14 +37,12 @@ async def begin(cluster: control_plane.ControlPlane, kubeconfig: Path) -> AsyncI
 
 
 @pytest.fixture
-def theirs(
-    cluster: control_plane.ControlPlane, tmp_path: Path
-) -> Iterator[Callable[[], electors.KubeScheduler]]:
+def theirs(cluster: ControlPlane, tmp_path: Path) -> Iterator[Callable[[], KubeScheduler]]:
     """Start kube-schedulers; none outlives the test."""
-    started: list[electors.KubeScheduler] = []
+    started: list[KubeScheduler] = []
 
-    def start() -> electors.KubeScheduler:
-        started.append(electors.KubeScheduler(cluster, tmp_path / "kube-scheduler.log"))
+    def start() -> KubeScheduler:
+        started.append(KubeScheduler(cluster, tmp_path / "kube-scheduler.log"))
         return started[-1]
 
     yield start
@@ -50,7 +51,7 @@ def theirs(
             each.end(signal.SIGKILL)
 
 
-def free(cluster: control_plane.ControlPlane, **more: Any) -> None:
+def free(cluster: ControlPlane, **more: Any) -> None:
     """A Lease that nobody has."""
     spec = {"holderIdentity": "", "leaseDurationSeconds": 1, **more}
     body = {"metadata": {"name": electors.LEASE, "labels": {"theirs": "stays"}}, "spec": spec}
@@ -58,9 +59,9 @@ def free(cluster: control_plane.ControlPlane, **more: Any) -> None:
 
 
 async def test_kube_scheduler_and_we_take_over_from_each_other(
-    cluster: control_plane.ControlPlane,
+    cluster: ControlPlane,
     begin: Begin,
-    theirs: Callable[[], electors.KubeScheduler],
+    theirs: Callable[[], KubeScheduler],
 ) -> None:
     """After a crash and after a clean end, both ways; each counts the transitions on."""
 
@@ -97,9 +98,7 @@ async def test_kube_scheduler_and_we_take_over_from_each_other(
     assert kube.process.poll() is None
 
 
-async def test_one_takes_over_from_another(
-    cluster: control_plane.ControlPlane, begin: Begin
-) -> None:
+async def test_one_takes_over_from_another(cluster: ControlPlane, begin: Begin) -> None:
     """From a crashed one after its duration, from a stopped one at once; one acts at a time."""
     one = begin("one")
     before = await one.gain()
@@ -131,7 +130,7 @@ async def test_one_takes_over_from_another(
     ids=["stranger", "emptied", "transitions", "no spec"],
 )
 async def test_a_lease_that_was_edited_by_hand_is_had_again(
-    cluster: control_plane.ControlPlane, begin: Begin, garbage: dict[str, Any] | None
+    cluster: ControlPlane, begin: Begin, garbage: dict[str, Any] | None
 ) -> None:
     """Sooner or later, without a crash; what isn't the election's stays."""
     free(cluster)
@@ -147,13 +146,13 @@ async def test_a_lease_that_was_edited_by_hand_is_had_again(
 
 
 async def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
-    cluster: control_plane.ControlPlane, begin: Begin
+    cluster: ControlPlane, begin: Begin
 ) -> None:
     """Of times, counts, labels and annotations, one after the other, as its renewals go on."""
     free(cluster)
-    ours = begin("ours", timing=election_settings.Timing())
+    ours = begin("ours", timing=Timing())
     before = await ours.gain()
-    another = begin("another", timing=election_settings.Timing())
+    another = begin("another", timing=Timing())
     await electors.until(lambda: another.standing.holder == "ours")
     edits: list[dict[str, Any]] = [
         {"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}},
@@ -174,18 +173,18 @@ async def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
     assert cluster.api.get(electors.PATH)["metadata"]["labels"]["somebody"] == "else"
 
 
-def _renewed(one: electors.Ours, times: int) -> bool:
+def _renewed(one: Ours, times: int) -> bool:
     return len(one.renewals) >= times
 
 
 async def test_a_lease_that_is_deleted_is_made_anew_by_its_holder(
-    cluster: control_plane.ControlPlane, begin: Begin
+    cluster: ControlPlane, begin: Begin
 ) -> None:
     """In the same tenure, before anybody else."""
     free(cluster)
-    ours = begin("ours", timing=election_settings.Timing())
+    ours = begin("ours", timing=Timing())
     before = await ours.gain()
-    another = begin("another", timing=election_settings.Timing())
+    another = begin("another", timing=Timing())
     await electors.until(lambda: another.standing.holder == "ours")
     cluster.api.delete(electors.PATH)
     await electors.until(lambda: cluster.api.find(electors.PATH))
@@ -206,33 +205,33 @@ async def test_a_lease_that_is_deleted_is_made_anew_by_its_holder(
     ],
 )
 async def test_a_server_that_refuses_for_a_while_costs_no_lease(
-    cluster: control_plane.ControlPlane, begin: Begin, kubeconfig: Path, status: int
+    cluster: ControlPlane, begin: Begin, kubeconfig: Path, status: int
 ) -> None:
     """Four renewals in a row."""
     free(cluster)
     upstream = proxying.upstream_of(kubeconfig)
-    plan = plans.Plan(
+    plan = Plan(
         [
-            plans.Rule(requests="^PUT .*/leases/", fault=plans.LoseAnswer(), at_most=1),
-            plans.Rule(requests="^PUT .*/leases/", fault=plans.Refuse(status=status), at_most=4),
+            Rule(requests="^PUT .*/leases/", fault=LoseAnswer(), at_most=1),
+            Rule(requests="^PUT .*/leases/", fault=Refuse(status=status), at_most=4),
         ]
     )
     async with proxying.serving(upstream, plan) as proxy:
-        ours = begin("ours", connection.Access(master=proxy.url), timing=election_settings.Timing())
+        ours = begin("ours", Access(master=proxy.url), timing=Timing())
         before = await ours.gain()
         await electors.until(lambda: "done" in ours.renewals)
         assert ours.token is before
         assert before.may_act()
-        refused = proxy.notes("^PUT", proxying.What.REFUSED)
+        refused = proxy.notes("^PUT", What.REFUSED)
         assert [note.status for note in refused] == [status] * 4
         await ours.crash()
 
 
 async def test_a_namespace_that_is_missing_is_said_and_waited_for(
-    cluster: control_plane.ControlPlane, begin: Begin
+    cluster: ControlPlane, begin: Begin
 ) -> None:
     """It isn't ours to make. In other namespaces than the shipped one, rights are given by hand."""
-    access = connection.Access(kubeconfig=str(cluster.kubeconfig))
+    access = Access(kubeconfig=str(cluster.kubeconfig))
     ours = begin("ours", access, namespace="not-yet-there")
     await electors.until(lambda: ours.standing.problem)
     assert "namespace not-yet-there doesn't exist: create it" in ours.standing.problem
@@ -241,11 +240,9 @@ async def test_a_namespace_that_is_missing_is_said_and_waited_for(
     assert ours.standing.problem == ""
 
 
-async def test_a_right_that_is_missing_is_named(
-    cluster: control_plane.ControlPlane, begin: Begin
-) -> None:
+async def test_a_right_that_is_missing_is_named(cluster: ControlPlane, begin: Begin) -> None:
     """As the API server names it."""
-    access = connection.Access(kubeconfig=str(cluster.kubeconfig_for("nobody-at-all")))
+    access = Access(kubeconfig=str(cluster.kubeconfig_for("nobody-at-all")))
     ours = begin("ours", access)
     await electors.until(lambda: ours.standing.problem)
     assert "the right to get leases (coordination.k8s.io)" in ours.standing.problem

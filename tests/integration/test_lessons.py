@@ -14,8 +14,9 @@ import pytest
 
 from tests import patience
 from tests.examples import lessons
+from tests.examples.lessons import Lesson, Stage, Step, Tree
 from tests.integration import daemons
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 LESSONS = [lesson for lesson in lessons.all_lessons() if lesson.needs_a_cluster]
 COMMAND_SECONDS = 200.0
@@ -25,7 +26,7 @@ POLL_SECONDS = 0.2
 class Shell:
     """What people type in a lesson's folder, with kubectl, vscheduler and a KUBECONFIG at hand."""
 
-    def __init__(self, cluster: control_plane.ControlPlane, folder: Path, programs: Path) -> None:
+    def __init__(self, cluster: ControlPlane, folder: Path, programs: Path) -> None:
         programs.mkdir()
         (programs / "kubectl").symlink_to(cluster.kubectl)
         (programs / "vscheduler").write_text(
@@ -74,7 +75,7 @@ class Shell:
                 process.kill()
                 process.wait()
 
-    def until_shown(self, step: lessons.Step) -> None:
+    def until_shown(self, step: Step) -> None:
         """Wait until a command prints what the README shows: the first time may be too early."""
         patience.wait_until(
             lambda: step.shows(self.run(step.command)), told=lambda: self.run(step.command)
@@ -83,15 +84,15 @@ class Shell:
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda each: each.name)
 def test_a_lesson_is_as_its_readme_says(
-    cluster: control_plane.ControlPlane,
-    lesson: lessons.Lesson,
+    cluster: ControlPlane,
+    lesson: Lesson,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each command prints what stands below it, and expected.yaml is what there is in the end."""
     monkeypatch.chdir(lesson.folder)
     cluster.create_nodes(count=2)
-    stage = lessons.Stage(lesson, tmp_path / "site")
+    stage = Stage(lesson, tmp_path / "site")
     shell = Shell(cluster, lesson.folder, tmp_path / "programs")
     with ExitStack() as stack:
         for step in lesson.steps:
@@ -109,7 +110,7 @@ def test_a_lesson_is_as_its_readme_says(
                 wait_for(cluster, step.expected)
 
 
-def wait_for(cluster: control_plane.ControlPlane, expected: Mapping[str, Any]) -> None:
+def wait_for(cluster: ControlPlane, expected: Mapping[str, Any]) -> None:
     """Wait until just these pods are bound, and PodGroups are so: phases come after their pods."""
     wanted = (expected["bound"], expected["podGroups"])
     deadline = time.monotonic() + daemons.PATIENCE_SECONDS
@@ -118,7 +119,7 @@ def wait_for(cluster: control_plane.ControlPlane, expected: Mapping[str, Any]) -
         time.sleep(POLL_SECONDS)
 
 
-def groups(cluster: control_plane.ControlPlane) -> lessons.Tree:
+def groups(cluster: ControlPlane) -> Tree:
     """Of each PodGroup the queue, the minimum and the phase."""
     return {
         group["metadata"]["name"]: {

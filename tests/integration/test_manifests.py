@@ -12,22 +12,25 @@ import urllib3
 import yaml
 
 from tests.integration import daemons, foreign, images, installations, permissions
+from tests.integration.installations import Installed
 from vscheduler.cli import main
 from vscheduler.daemon import configuration, settings
 from vscheduler.daemon.leader_election import election_settings
-from vscheduler.sandbox import client, control_plane
+from vscheduler.daemon.settings import Given, Settings
+from vscheduler.sandbox.client import Answer
+from vscheduler.sandbox.control_plane import ControlPlane
 
 Document = dict[str, Any]
 
 
 @pytest.fixture(scope="module", params=installations.ROOTS)
-def documents(installed: installations.Installed, request: pytest.FixtureRequest) -> list[Document]:
+def documents(installed: Installed, request: pytest.FixtureRequest) -> list[Document]:
     """Each way of installing it, rendered."""
     return installations.rendered(installed.plane, installations.ROOTS[request.param])
 
 
 @pytest.fixture(scope="module")
-def monitored(installed: installations.Installed) -> Iterator[None]:
+def monitored(installed: Installed) -> Iterator[None]:
     """The Prometheus operator's kinds, as far as it matters."""
     group = "monitoring.coreos.com"
     with (
@@ -37,7 +40,7 @@ def monitored(installed: installations.Installed) -> Iterator[None]:
         yield
 
 
-def applied(plane: control_plane.ControlPlane, root: Path, *flags: str) -> list[str]:
+def applied(plane: ControlPlane, root: Path, *flags: str) -> list[str]:
     """Apply a folder; kubectl's lines. A warning of the API server is an error."""
     said = plane.run_kubectl(
         "apply", "-k", str(root), "--validate=strict", "--warnings-as-errors", *flags
@@ -45,7 +48,7 @@ def applied(plane: control_plane.ControlPlane, root: Path, *flags: str) -> list[
     return said.splitlines()
 
 
-def parsed(deployment: Document) -> settings.Settings:
+def parsed(deployment: Document) -> Settings:
     """What the daemon makes of the arguments in a manifest."""
     words, environment = installations.container(deployment), {}
     for each in words["env"]:
@@ -58,13 +61,13 @@ def parsed(deployment: Document) -> settings.Settings:
         for key, value in environment.items():
             patch.setenv(key, value)
         given = main.vscheduler.commands[name].make_context(name, flags, parent).params
-    fields = set(settings.Given.__struct_fields__)
-    return settings.check(settings.Given(**{k: v for k, v in given.items() if k in fields}))
+    fields = set(Given.__struct_fields__)
+    return settings.check(Given(**{k: v for k, v in given.items() if k in fields}))
 
 
 @pytest.mark.parametrize("way", installations.ROOTS)
 @pytest.mark.usefixtures("monitored")
-def test_the_api_server_takes_everything(installed: installations.Installed, way: str) -> None:
+def test_the_api_server_takes_everything(installed: Installed, way: str) -> None:
     """By server-side dry-run, with no unknown field and no warning."""
     root = installations.ROOTS[way]
     said = applied(installed.plane, root, "--dry-run=server")
@@ -72,7 +75,7 @@ def test_the_api_server_takes_everything(installed: installations.Installed, way
     assert all(line.endswith("(server dry run)") for line in said)
 
 
-def test_a_second_apply_changes_nothing(installed: installations.Installed) -> None:
+def test_a_second_apply_changes_nothing(installed: Installed) -> None:
     """No object has a new version; of Deployments and budgets once their controllers are done."""
     for deployment in installed.plane.api.list(installations.DEPLOYMENTS):
         path = f"{installations.DEPLOYMENTS}/{deployment['metadata']['name']}"
@@ -88,7 +91,7 @@ def test_a_second_apply_changes_nothing(installed: installations.Installed) -> N
     assert [line for line in changed if not line.startswith("poddisruptionbudget.policy/")] == []
 
 
-def versions(plane: control_plane.ControlPlane) -> dict[str, str]:
+def versions(plane: ControlPlane) -> dict[str, str]:
     """The version of all that is applied."""
     said = plane.run_kubectl("get", "-k", str(permissions.MANIFESTS), "-o", "json")
     return {
@@ -97,7 +100,7 @@ def versions(plane: control_plane.ControlPlane) -> dict[str, str]:
     }
 
 
-def test_deployments_come_to_pods(installed: installations.Installed) -> None:
+def test_deployments_come_to_pods(installed: Installed) -> None:
     """Though the namespace enforces Pod Security, which of Deployments only warns."""
     namespace = installed.plane.api.get(installations.NAMESPACE)
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -109,7 +112,7 @@ def test_deployments_come_to_pods(installed: installations.Installed) -> None:
 
 
 def test_pods_of_each_template_are_restricted(
-    installed: installations.Installed, documents: list[Document]
+    installed: Installed, documents: list[Document]
 ) -> None:
     """They are taken as they are, and refused with any part of their restrictions left out."""
     for deployment in installations.of_kind(documents, "Deployment"):
@@ -125,7 +128,7 @@ def test_pods_of_each_template_are_restricted(
             assert "violates PodSecurity" in answer.message
 
 
-def tried(plane: control_plane.ControlPlane, pod: Document) -> client.Answer:
+def tried(plane: ControlPlane, pod: Document) -> Answer:
     """The answer to the creation of a pod that isn't kept."""
     return plane.api.ask("POST", installations.PODS, pod, query={"dryRun": "All"})
 
@@ -233,7 +236,7 @@ def test_ports_and_selectors_fit(documents: list[Document]) -> None:
     ]
     assert len(selectors) == 3 * len(deployments)
     for selector in selectors:
-        assert len([each for each in deployments if selects(selector, each)]) == 1
+        assert len([deployment for deployment in deployments if selects(selector, deployment)]) == 1
 
 
 def selects(selector: dict[str, str], deployment: Document) -> bool:
@@ -242,9 +245,7 @@ def selects(selector: dict[str, str], deployment: Document) -> bool:
     return bool(selector.items() <= labels.items())
 
 
-def test_folders_of_ones_own_are_as_documented(
-    installed: installations.Installed, tmp_path: Path
-) -> None:
+def test_folders_of_ones_own_are_as_documented(installed: Installed, tmp_path: Path) -> None:
     """docs/install.md: another image and configuration; without CRDs."""
     text = (images.ROOT / "docs" / "install.md").read_text()
     mine = tmp_path / "mine"
@@ -269,9 +270,7 @@ def test_folders_of_ones_own_are_as_documented(
 
 
 @pytest.mark.parametrize("name", ["vscheduler", "vscheduler-controllers"])
-def test_probes_and_metrics_are_answered(
-    installed: installations.Installed, tmp_path: Path, name: str
-) -> None:
+def test_probes_and_metrics_are_answered(installed: Installed, tmp_path: Path, name: str) -> None:
     """On the paths that the manifest names, by what it starts; ports are other ones here."""
     conf = tmp_path / "scheduler.yaml"
     maps = installed.plane.api.list(f"{installations.NAMESPACE}/configmaps")

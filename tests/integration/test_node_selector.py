@@ -3,16 +3,17 @@
 import pytest
 
 from tests.integration import daemons
+from tests.integration.daemons import Start
 from vscheduler.mirror import paths
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 
-def label(cluster: control_plane.ControlPlane, node: str, **labels: str | None) -> None:
+def label(cluster: ControlPlane, node: str, **labels: str | None) -> None:
     """Set labels of a node, or take them away (None)."""
     cluster.api.patch(f"{paths.NODES.everywhere}/{node}", {"metadata": {"labels": labels}})
 
 
-def reason(cluster: control_plane.ControlPlane, group: str) -> str:
+def reason(cluster: ControlPlane, group: str) -> str:
     """Why a group waits; empty as long as nobody says."""
     found = daemons.conditions(cluster, group).get("Unschedulable", {"status": "False"})
     return found["message"] if found["status"] == "True" else ""
@@ -27,7 +28,7 @@ def reason(cluster: control_plane.ControlPlane, group: str) -> str:
     ids=["repeated, both spellings", "with commas"],
 )
 def test_a_node_is_used_while_it_has_one_of_the_labels(
-    cluster: control_plane.ControlPlane, start: daemons.Start, flags: tuple[str, ...]
+    cluster: ControlPlane, start: Start, flags: tuple[str, ...]
 ) -> None:
     """A pod waits for the first label; the last one goes, and only pods that came later wait."""
     (node,) = cluster.create_nodes(cpu="4", labels={"pool": "web"})

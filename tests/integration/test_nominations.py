@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration import daemons, electors, kubelets
-from vscheduler.sandbox import control_plane
+from tests.integration import daemons, kubelets
+from tests.integration.daemons import Start
+from tests.integration.electors import KubeScheduler
+from vscheduler.sandbox.control_plane import ControlPlane
 
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LONG_ENOUGH_SECONDS = 2.0
@@ -17,11 +19,9 @@ LONG_ENOUGH_SECONDS = 2.0
 
 
 @pytest.fixture
-def kube_scheduler(
-    cluster: control_plane.ControlPlane, tmp_path: Path
-) -> Iterator[electors.KubeScheduler]:
+def kube_scheduler(cluster: ControlPlane, tmp_path: Path) -> Iterator[KubeScheduler]:
     """Kubernetes' own scheduler, which doesn't outlive the test."""
-    started = electors.KubeScheduler(cluster, tmp_path / "kube-scheduler.log", elect=False)
+    started = KubeScheduler(cluster, tmp_path / "kube-scheduler.log", elect=False)
     yield started
     started.process.kill()
     started.process.wait()
@@ -41,9 +41,9 @@ def a_pod(name: str, *finalizers: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_a_preemptor_of_kube_scheduler_finds_the_room_that_its_victim_left(
-    cluster: control_plane.ControlPlane,
-    start: daemons.Start,
-    kube_scheduler: electors.KubeScheduler,
+    cluster: ControlPlane,
+    start: Start,
+    kube_scheduler: KubeScheduler,
 ) -> None:
     """Its scheduler stands still just then, and ours, which is awake, leaves the room alone."""
     pods = cluster.api
@@ -73,6 +73,6 @@ def test_a_preemptor_of_kube_scheduler_finds_the_room_that_its_victim_left(
     assert daemon.stop() == 0
 
 
-def said(cluster: control_plane.ControlPlane) -> str:
+def said(cluster: ControlPlane) -> str:
     """Why the gang waits."""
     return daemons.conditions(cluster, "eager").get("Unschedulable", {}).get("message", "")

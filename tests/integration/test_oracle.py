@@ -2,7 +2,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.oracle import comparing, worlds
-from vscheduler.sandbox import control_plane
+from tests.oracle.comparing import Comparison
+from vscheduler.sandbox.control_plane import ControlPlane
 
 SAMPLE: Mapping[str, Sequence[int]] = {
     "resources": (0,),
@@ -25,11 +26,11 @@ more of each, and every feature.
 
 
 def test_filters_say_what_those_of_kube_scheduler_say(
-    cluster: control_plane.ControlPlane, tmp_path: Path
+    cluster: ControlPlane, tmp_path: Path
 ) -> None:
     """Node by node and gang by gang, but for differences that are meant and still there."""
     with worlds.stage(cluster) as stage:
-        comparison = comparing.Comparison(stage=stage, folder=tmp_path)
+        comparison = Comparison(stage=stage, folder=tmp_path)
         for feature, seeds in SAMPLE.items():
             for seed in seeds:
                 comparison.judge(feature, seed)

@@ -8,19 +8,21 @@ import yaml
 
 from tests import patience
 from tests.integration import daemons, permissions, test_tenants
+from tests.integration.daemons import Start
 from vscheduler.mirror import paths
-from vscheduler.sandbox import control_plane
+from vscheduler.mirror.paths import Collection
+from vscheduler.sandbox.control_plane import ControlPlane
 
 PAGE = permissions.MANIFESTS / "page" / "reviews.yaml"
 
 
-def token_of(cluster: control_plane.ControlPlane, name: str) -> str:
+def token_of(cluster: ControlPlane, name: str) -> str:
     """A token of a service account of the namespace `default`."""
     path: Path = cluster.kubeconfig_for_service_account("default", name)
     return str(yaml.safe_load(path.read_text())["users"][0]["user"]["token"])
 
 
-def may_create(cluster: control_plane.ControlPlane, kind: paths.Collection) -> bool:
+def may_create(cluster: ControlPlane, kind: Collection) -> bool:
     """Whether the scheduler's account may do so by now."""
     group, _, _ = kind.api_version.partition("/")
     attributes = {"verb": "create", "group": group, "resource": kind.plural}
@@ -44,9 +46,7 @@ def asked(port: int, what: str, token: str) -> tuple[int, Any]:
         return found.status, found.json()
 
 
-def test_a_tenant_sees_its_own_and_a_stranger_nothing(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_tenant_sees_its_own_and_a_stranger_nothing(cluster: ControlPlane, start: Start) -> None:
     """Rights that are taken away end soon, and the token is nowhere in the log."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_queue(cluster, "default")

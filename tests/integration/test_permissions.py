@@ -11,13 +11,19 @@ from typing import Any
 import pytest
 from anyio import from_thread
 
-from tests.faults import plans, proxying
-from tests.integration import daemons, devices, foreign, installations, permissions, tenancy
-from vscheduler.daemon import settings
+from tests.faults import proxying
+from tests.faults.plans import LoseAnswer, Plan, Rule
+from tests.faults.proxying import What
+from tests.integration import daemons, devices, foreign, permissions, tenancy
+from tests.integration.daemons import Daemon
+from tests.integration.installations import Installed
+from vscheduler.daemon.settings import CONTROLLERS, PARTS, SCHEDULER
 from vscheduler.mirror.translate import usage_annotation
-from vscheduler.sandbox import client, control_plane, credentials
+from vscheduler.sandbox import credentials
+from vscheduler.sandbox.client import PATCH_TYPES
+from vscheduler.sandbox.control_plane import ControlPlane
 
-ACCOUNTS = {settings.SCHEDULER: "vscheduler", settings.CONTROLLERS: "vscheduler-controllers"}
+ACCOUNTS = {SCHEDULER: "vscheduler", CONTROLLERS: "vscheduler-controllers"}
 OWNERS = Path(__file__).with_suffix(".yaml")
 GONE = "--podgroup-grace=0s"
 CONFIGURATION = """
@@ -40,7 +46,7 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 NOTE = "vscheduler/volume-binding"
-MERGE = client.PATCH_TYPES["merge"]
+MERGE = PATCH_TYPES["merge"]
 A_VOLUME = {
     "metadata": {"name": "disk"},
     "spec": {
@@ -79,7 +85,7 @@ def notes_of(found: dict[str, Any]) -> dict[str, str]:
 class Halves:
     """The two daemons, one after the other, and what they are to do."""
 
-    def __init__(self, installed: installations.Installed, folder: Path) -> None:
+    def __init__(self, installed: Installed, folder: Path) -> None:
         self._installed = installed
         self._plane = installed.plane
         self._folder = folder
@@ -95,21 +101,19 @@ class Halves:
         with (
             foreign.kind(self._plane, "bus.volcano.sh", "v1alpha1", "Command"),
             losing_an_answer(self._plane, self._folder) as through,
-            self._half(settings.SCHEDULER, f"--scheduler-conf={conf}", through=through) as first,
+            self._half(SCHEDULER, f"--scheduler-conf={conf}", through=through) as first,
         ):
             # Nobody else is there to make it.
             daemons.until(lambda: tenancy.queue_of(self._plane, "default"), first)
             self._ask_for_volumes(first)
             self._ask_for_devices(first)
-            with self._half(settings.CONTROLLERS, GONE) as second:
+            with self._half(CONTROLLERS, GONE) as second:
                 self._look_after_groups(second)
                 self._reclaim(first)
                 self._close_a_queue(second)
 
     @contextmanager
-    def _half(
-        self, half: str, *flags: str, through: Path | None = None
-    ) -> Iterator[daemons.Daemon]:
+    def _half(self, half: str, *flags: str, through: Path | None = None) -> Iterator[Daemon]:
         """A daemon as the half's Deployment starts it, which ends well."""
         log = self._folder / f"{half}.log"
         daemon = self._installed.start(ACCOUNTS[half], log, *flags, through=through)
@@ -120,7 +124,7 @@ class Halves:
             daemon.process.kill()
             daemon.process.wait()
 
-    def _ask_for_volumes(self, scheduler: daemons.Daemon) -> None:
+    def _ask_for_volumes(self, scheduler: Daemon) -> None:
         """A gang asks for a volume that exists and for one that nobody makes, and is deleted."""
         api = self._plane.api
         for name, provisioner in (("local", "kubernetes.io/no-provisioner"), ("made", "a.io/b")):
@@ -142,7 +146,7 @@ class Halves:
             api.request("PATCH", path, finalizers, headers={"content-type": MERGE})
             api.delete(path)
 
-    def _ask_for_devices(self, scheduler: daemons.Daemon) -> None:
+    def _ask_for_devices(self, scheduler: Daemon) -> None:
         """A pod gets a device by a claim, and one by an extended resource."""
         api = self._plane.api
         devices.publish(api, ["node-0", "node-1"], 1)
@@ -160,7 +164,7 @@ class Halves:
             api.delete(f"{daemons.GROUPS}/{name}")
         api.delete(f"{devices.CLAIMS}/gpu")
 
-    def _look_after_groups(self, controllers: daemons.Daemon) -> None:
+    def _look_after_groups(self, controllers: Daemon) -> None:
         """Pods of each kind of owner get a PodGroup and run; one without pods is removed."""
         self._plane.run_kubectl("apply", "-f", str(OWNERS))
         daemons.until(lambda: len(self._groups("Running")) == 4, controllers)
@@ -189,7 +193,7 @@ class Halves:
             if each.get("status", {}).get("phase") == phase
         ]
 
-    def _reclaim(self, scheduler: daemons.Daemon) -> None:
+    def _reclaim(self, scheduler: Daemon) -> None:
         """A gang has its queue's share back, and what queues use is written down."""
         for queue in ("gold", "lead"):
             daemons.a_queue(self._plane, queue)
@@ -205,7 +209,7 @@ class Halves:
         annotations = tenancy.queue_of(self._plane, queue)["metadata"].get("annotations", {})
         return usage_annotation.annotation("vscheduler") in annotations
 
-    def _close_a_queue(self, controllers: daemons.Daemon) -> None:
+    def _close_a_queue(self, controllers: Daemon) -> None:
         """As a Command asks for it, which is deleted; gold has a job, and stays in use."""
         self._plane.run_kubectl("apply", "-f", "-", text=COMMAND)
         daemons.until(lambda: tenancy.state_of(self._plane, "gold") == "Closing", controllers)
@@ -215,17 +219,17 @@ class Halves:
 
 
 @contextmanager
-def losing_an_answer(plane: control_plane.ControlPlane, folder: Path) -> Iterator[Path]:
+def losing_an_answer(plane: ControlPlane, folder: Path) -> Iterator[Path]:
     """A way for the scheduler's account by which it isn't told what became of its first bind."""
     account = plane.kubeconfig_for_service_account(permissions.NAMESPACE, "vscheduler")
     rules = [
-        plans.Rule(requests=requests, fault=plans.LoseAnswer(), at_most=1)
+        Rule(requests=requests, fault=LoseAnswer(), at_most=1)
         for requests in (
             *("^POST .*/binding$", "^PATCH .*/persistentvolumeclaims/"),
             *("^PATCH .*/persistentvolumes/", "^PATCH .*/resourceclaims/"),
         )
     ]
-    served = proxying.serving(proxying.upstream_of(account), plans.Plan(rules))
+    served = proxying.serving(proxying.upstream_of(account), Plan(rules))
     with (
         from_thread.start_blocking_portal() as portal,
         portal.wrap_async_context_manager(served) as proxy,
@@ -233,7 +237,7 @@ def losing_an_answer(plane: control_plane.ControlPlane, folder: Path) -> Iterato
         path = folder / "proxied.kubeconfig"
         authority = plane.authority.certificate_path
         yield credentials.write_kubeconfig(path, url=proxy.url, authority=authority)
-        assert proxy.notes("/binding$", proxying.What.LOST)
+        assert proxy.notes("/binding$", What.LOST)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +247,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def worked(installed: installations.Installed, folder: Path) -> Iterator[installations.Installed]:
+def worked(installed: Installed, folder: Path) -> Iterator[Installed]:
     """Each half has done all that it does. The audit log is of that only: other tests on the same
     control plane try with these accounts what must be refused.
     """
@@ -256,7 +260,7 @@ def worked(installed: installations.Installed, folder: Path) -> Iterator[install
     installed.plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))
 
 
-def test_nothing_is_refused(worked: installations.Installed) -> None:
+def test_nothing_is_refused(worked: Installed) -> None:
     """Gangs, automatic PodGroups, evictions, queues, events, Leases and Commands: no 403, and
     no admission policy that is shipped with the roles is in the way.
     """
@@ -266,7 +270,7 @@ def test_nothing_is_refused(worked: installations.Installed) -> None:
 
 
 @pytest.mark.usefixtures("worked")
-@pytest.mark.parametrize("half", settings.PARTS)
+@pytest.mark.parametrize("half", PARTS)
 def test_logs_hold_no_token_and_no_object(folder: Path, half: str) -> None:
     """Tokens of service accounts begin with eyJ; objects have a spec."""
     text = (folder / f"{half}.log").read_text()
@@ -275,8 +279,8 @@ def test_logs_hold_no_token_and_no_object(folder: Path, half: str) -> None:
         assert word not in text
 
 
-@pytest.mark.parametrize("half", settings.PARTS)
-def test_what_is_used_is_what_is_granted(worked: installations.Installed, half: str) -> None:
+@pytest.mark.parametrize("half", PARTS)
+def test_what_is_used_is_what_is_granted(worked: Installed, half: str) -> None:
     """By the audit log: nothing besides, and nothing that no use was made of."""
     used = permissions.used(worked.log, permissions.account(ACCOUNTS[half]))
     granted = permissions.granted(half)
@@ -284,7 +288,7 @@ def test_what_is_used_is_what_is_granted(worked: installations.Installed, half: 
     assert sorted(granted - used) == []
 
 
-@pytest.mark.parametrize("half", settings.PARTS)
+@pytest.mark.parametrize("half", PARTS)
 def test_every_right_is_documented(half: str) -> None:
     """docs/permissions.md has a row for each resource, with the half's verbs, and no other."""
     rows: dict[tuple[str, str], set[str]] = {}
@@ -292,7 +296,7 @@ def test_every_right_is_documented(half: str) -> None:
     for group, resources, *verbs in re.findall(
         r"^\| ([a-z.0-9]*) ?\| (`[^|]+`) \| ([a-z, ]*?) ?\| ([a-z, ]*?) ?\| ", text, re.MULTILINE
     ):
-        words = set(verbs[settings.PARTS.index(half)].split(", ")) - {""}
+        words = set(verbs[PARTS.index(half)].split(", ")) - {""}
         for resource in re.findall(r"`([a-z/]+)`", resources):
             rows[group, resource] = words
     granted: dict[tuple[str, str], set[str]] = {key: set() for key in rows}

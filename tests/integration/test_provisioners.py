@@ -10,38 +10,38 @@ import pytest
 
 from tests import patience
 from tests.integration import daemons, provisioners
+from tests.integration.provisioners import Behaviour
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
 
 CLAIMS = paths.CLAIMS.within(provisioners.NAMESPACE)
 
 
 @pytest.fixture
-def behaviour(cluster: control_plane.ControlPlane) -> Iterator[provisioners.Behaviour]:
+def behaviour(cluster: ControlPlane) -> Iterator[Behaviour]:
     """A node, and a provisioner."""
     cluster.create_nodes(count=1)
     with provisioners.provisioning(cluster.api) as found:
         yield found
 
 
-def create(api: client.Client, storage_class: str, name: str = "a") -> client.Object:
+def create(api: Client, storage_class: str, name: str = "a") -> Object:
     """A claim."""
     return api.create(CLAIMS, provisioners.a_claim(name, storage_class))
 
 
-def change(api: client.Client, name: str = "a", **metadata: Any) -> None:
+def change(api: Client, name: str = "a", **metadata: Any) -> None:
     """Patch the claim's metadata."""
     api.patch(paths.CLAIMS.at(name, provisioners.NAMESPACE), {"metadata": metadata})
 
 
-def until_bound(api: client.Client, *names: str) -> None:
+def until_bound(api: Client, *names: str) -> None:
     """Wait until these claims, and no others, are bound."""
     patience.wait_until(lambda: provisioners.bound(api) == set(names))
 
 
-def test_an_immediate_claim_is_bound(
-    cluster: control_plane.ControlPlane, behaviour: provisioners.Behaviour
-) -> None:
+def test_an_immediate_claim_is_bound(cluster: ControlPlane, behaviour: Behaviour) -> None:
     """Without a pod; a claim that waits isn't."""
     create(cluster.api, provisioners.SLOW, "waits")
     create(cluster.api, provisioners.AT_ONCE)
@@ -49,9 +49,7 @@ def test_an_immediate_claim_is_bound(
     assert behaviour.handed_back == []
 
 
-def test_a_selected_node_gets_the_volume(
-    cluster: control_plane.ControlPlane, behaviour: provisioners.Behaviour
-) -> None:
+def test_a_selected_node_gets_the_volume(cluster: ControlPlane, behaviour: Behaviour) -> None:
     """It is reached from there only."""
     create(cluster.api, provisioners.SLOW)
     change(cluster.api, annotations={provisioners.SELECTED: "node-0"})
@@ -61,9 +59,7 @@ def test_a_selected_node_gets_the_volume(
     assert behaviour.handed_back == []
 
 
-def test_a_refused_node_is_handed_back(
-    cluster: control_plane.ControlPlane, behaviour: provisioners.Behaviour
-) -> None:
+def test_a_refused_node_is_handed_back(cluster: ControlPlane, behaviour: Behaviour) -> None:
     """The annotation is gone."""
     behaviour.refused.add("node-0")
     create(cluster.api, provisioners.SLOW)
@@ -74,9 +70,7 @@ def test_a_refused_node_is_handed_back(
     assert provisioners.SELECTED not in claim["metadata"]["annotations"]
 
 
-def test_a_reserved_volume_is_bound(
-    cluster: control_plane.ControlPlane, behaviour: provisioners.Behaviour
-) -> None:
+def test_a_reserved_volume_is_bound(cluster: ControlPlane, behaviour: Behaviour) -> None:
     """By its claimRef; the other one stays free."""
     provisioners.create_disks(cluster.api, ["node-0"], 2)
     claim = create(cluster.api, provisioners.LOCAL)
@@ -87,7 +81,7 @@ def test_a_reserved_volume_is_bound(
     assert behaviour.handed_back == []
 
 
-def reserve(api: client.Client, volume: str, claim: client.Object) -> None:
+def reserve(api: Client, volume: str, claim: Object) -> None:
     """As schedulers do."""
     reference = {key: claim["metadata"][key] for key in ("namespace", "name", "uid")}
     body = {
@@ -98,7 +92,7 @@ def reserve(api: client.Client, volume: str, claim: client.Object) -> None:
 
 
 def test_a_volume_reserved_for_a_claim_that_has_another_is_free_again(
-    cluster: control_plane.ControlPlane, behaviour: provisioners.Behaviour
+    cluster: ControlPlane, behaviour: Behaviour
 ) -> None:
     """If a scheduler reserved it."""
     provisioners.create_disks(cluster.api, ["node-0"], 2)
@@ -116,7 +110,7 @@ def test_a_volume_reserved_for_a_claim_that_has_another_is_free_again(
 
 
 def test_a_volume_reserved_for_a_claim_that_is_gone_is_released(
-    cluster: control_plane.ControlPlane, behaviour: provisioners.Behaviour
+    cluster: ControlPlane, behaviour: Behaviour
 ) -> None:
     """It is no longer free: somebody may have written to it."""
     provisioners.create_disks(cluster.api, ["node-0"], 1)
@@ -133,9 +127,7 @@ def test_a_volume_reserved_for_a_claim_that_is_gone_is_released(
     assert behaviour.handed_back == []
 
 
-def test_a_claim_in_use_stays(
-    cluster: control_plane.ControlPlane, behaviour: provisioners.Behaviour
-) -> None:
+def test_a_claim_in_use_stays(cluster: ControlPlane, behaviour: Behaviour) -> None:
     """Until the pod on a node is gone; a pod that waits doesn't keep it."""
     for name in ("a", "b"):
         create(cluster.api, provisioners.AT_ONCE, name)
@@ -151,9 +143,7 @@ def test_a_claim_in_use_stays(
     assert behaviour.handed_back == []
 
 
-def test_a_claim_is_made_for_a_pod(
-    cluster: control_plane.ControlPlane, behaviour: provisioners.Behaviour
-) -> None:
+def test_a_claim_is_made_for_a_pod(cluster: ControlPlane, behaviour: Behaviour) -> None:
     """A generic ephemeral volume."""
     pod = provisioners.a_pod("p", "gang", "")
     template = {"spec": provisioners.a_claim("any", provisioners.AT_ONCE)["spec"]}

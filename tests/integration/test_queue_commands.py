@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from tests.integration import daemons, forking
-from vscheduler.sandbox import client, control_plane
+from tests.integration.daemons import Start
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
 
 DEFINITION = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh"
@@ -75,13 +77,13 @@ def run(kubeconfig: Path | str, *words: str) -> subprocess.CompletedProcess[str]
     return forking.run("queue", *words, f"--kubeconfig={kubeconfig}", seconds=PATIENCE_SECONDS)
 
 
-def tell(api: client.Client, queue: str, **status: Any) -> None:
+def tell(api: Client, queue: str, **status: Any) -> None:
     """Write into a queue's status, as schedulers and controllers do."""
     api.patch(f"{daemons.QUEUES}/{queue}/status", {"status": status})
 
 
 @pytest.fixture
-def tenants(cluster: control_plane.ControlPlane) -> control_plane.ControlPlane:
+def tenants(cluster: ControlPlane) -> ControlPlane:
     """A tree of queues, one with figures, and a PodGroup that waits."""
     for name, spec in (
         ("research", {"weight": 2}),
@@ -113,7 +115,7 @@ def tenants(cluster: control_plane.ControlPlane) -> control_plane.ControlPlane:
 
 
 @pytest.fixture
-def watch(tenants: control_plane.ControlPlane, tmp_path: Path) -> Iterator[Watch]:
+def watch(tenants: ControlPlane, tmp_path: Path) -> Iterator[Watch]:
     """Start commands that go on; none outlives the test."""
     begun: list[Command] = []
 
@@ -128,7 +130,7 @@ def watch(tenants: control_plane.ControlPlane, tmp_path: Path) -> Iterator[Watch
             command.process.wait()
 
 
-def test_queues_are_listed(tenants: control_plane.ControlPlane) -> None:
+def test_queues_are_listed(tenants: ControlPlane) -> None:
     """Figures from the status, PodGroups counted, all as objects, too."""
     done = run(tenants.kubeconfig, "list")
     assert (done.returncode, done.stderr) == (0, "")
@@ -142,7 +144,7 @@ def test_queues_are_listed(tenants: control_plane.ControlPlane) -> None:
     assert {each["metadata"]["name"]: each for each in listed["items"]} == stored
 
 
-def test_a_queue_is_told_about(tenants: control_plane.ControlPlane) -> None:
+def test_a_queue_is_told_about(tenants: ControlPlane) -> None:
     """How its share came about, and what waits."""
     done = run(tenants.kubeconfig, "get", "speech")
     assert (done.returncode, done.stderr) == (0, "")
@@ -155,7 +157,7 @@ def test_a_queue_is_told_about(tenants: control_plane.ControlPlane) -> None:
     assert done.stderr == "there is no queue speach; did you mean speech?\n"
 
 
-def test_a_queue_is_changed(tenants: control_plane.ControlPlane) -> None:
+def test_a_queue_is_changed(tenants: ControlPlane) -> None:
     """The API server checks a dry run, too, and keeps nothing of it."""
     path = f"{daemons.QUEUES}/speech"
     before = tenants.api.get(path)["spec"]
@@ -179,9 +181,7 @@ def test_a_queue_is_changed(tenants: control_plane.ControlPlane) -> None:
     assert "spec.deserved must not exceed spec.capability" in done.stderr
 
 
-def test_what_a_scheduler_writes_is_shown(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_what_a_scheduler_writes_is_shown(cluster: ControlPlane, start: Start) -> None:
     """Figures and the sentence, as soon as they are there."""
     cluster.create_nodes(count=2, cpu="8", memory="32Gi")
     daemons.a_queue(cluster, "default")
@@ -196,13 +196,13 @@ def test_what_a_scheduler_writes_is_shown(
     assert (rows["Deserved"], rows["Request"]) == ("12", "12")
 
 
-def stored_status(cluster: control_plane.ControlPlane, queue: str) -> client.Object:
+def stored_status(cluster: ControlPlane, queue: str) -> Object:
     """What a queue's status says."""
-    found: client.Object = cluster.api.get(f"{daemons.QUEUES}/{queue}").get("status", {})
+    found: Object = cluster.api.get(f"{daemons.QUEUES}/{queue}").get("status", {})
     return found
 
 
-def test_the_tree_is_shown(tenants: control_plane.ControlPlane) -> None:
+def test_the_tree_is_shown(tenants: ControlPlane) -> None:
     """With the queue that has no place in it at the end."""
     done = run(tenants.kubeconfig, "tree")
     assert (done.returncode, done.stderr) == (0, "")
@@ -212,7 +212,7 @@ def test_the_tree_is_shown(tenants: control_plane.ControlPlane) -> None:
     assert done.stdout.splitlines()[-1].startswith("parent nowhere of queue lost doesn't exist")
 
 
-def test_a_watch_tells_what_changes(tenants: control_plane.ControlPlane, watch: Watch) -> None:
+def test_a_watch_tells_what_changes(tenants: ControlPlane, watch: Watch) -> None:
     """A line for each queue that is different, new or gone, until Ctrl-C or SIGTERM, which leave
     no file behind.
     """
@@ -239,7 +239,7 @@ def test_a_watch_tells_what_changes(tenants: control_plane.ControlPlane, watch: 
         assert list(command.folder.iterdir()) == []
 
 
-def test_whoever_may_not_is_told(tenants: control_plane.ControlPlane) -> None:
+def test_whoever_may_not_is_told(tenants: ControlPlane) -> None:
     """Who is asking, what for, and what would help."""
     stranger = tenants.kubeconfig_for("stranger")
     for words in (["list"], ["tree", "-w"], ["get", "speech"]):
@@ -251,7 +251,7 @@ def test_whoever_may_not_is_told(tenants: control_plane.ControlPlane) -> None:
 
 
 def test_a_cluster_without_the_kinds_is_told(
-    tenants: control_plane.ControlPlane,
+    tenants: ControlPlane,
 ) -> None:
     """Without PodGroups, queues are still shown."""
     definition = tenants.api.get(DEFINITION)
@@ -273,7 +273,7 @@ def test_a_cluster_without_the_kinds_is_told(
     assert done.stderr.startswith("PodGroups are left out: this cluster has no kind PodGroup")
 
 
-def test_a_server_that_is_gone_is_told(tenants: control_plane.ControlPlane, tmp_path: Path) -> None:
+def test_a_server_that_is_gone_is_told(tenants: ControlPlane, tmp_path: Path) -> None:
     """In a sentence, whatever is asked."""
     made = yaml.safe_load(tenants.kubeconfig.read_text())
     made["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
@@ -288,7 +288,7 @@ def test_a_server_that_is_gone_is_told(tenants: control_plane.ControlPlane, tmp_
         )
 
 
-def test_a_terminal_shows_changes_in_place(tenants: control_plane.ControlPlane) -> None:
+def test_a_terminal_shows_changes_in_place(tenants: ControlPlane) -> None:
     """As wide as it is; Ctrl-C leaves the last picture."""
     leader, follower = os.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}

@@ -5,12 +5,11 @@ import signal
 import time
 
 from tests.integration import daemons, tenancy
-from vscheduler.sandbox import control_plane
+from tests.integration.daemons import Start
+from vscheduler.sandbox.control_plane import ControlPlane
 
 
-def test_root_and_default_are_made_and_kept(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_root_and_default_are_made_and_kept(cluster: ControlPlane, start: Start) -> None:
     """Created where they are missing, also later; one that is there is left as it is."""
     daemons.a_queue(cluster, "default")
     cluster.api.patch(f"{daemons.QUEUES}/default", {"spec": {"weight": 7}})
@@ -28,9 +27,7 @@ def test_root_and_default_are_made_and_kept(
     assert daemon.stop() == 0
 
 
-def test_a_queue_with_jobs_outlives_its_deletion(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_queue_with_jobs_outlives_its_deletion(cluster: ControlPlane, start: Start) -> None:
     """`kubectl delete` waits, says for what, and the queue goes when its last job has."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_queue(cluster, "lab")
@@ -67,9 +64,7 @@ def test_a_queue_with_jobs_outlives_its_deletion(
     assert daemon.stop() == 0
 
 
-def test_a_tree_is_closed_and_opened_from_above(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_tree_is_closed_and_opened_from_above(cluster: ControlPlane, start: Start) -> None:
     """Queues below close and open with it, but for one that its owner has closed."""
     daemons.a_queue(cluster, "top")
     for name, parent in (("left", "top"), ("leaf", "left"), ("right", "top")):
@@ -113,9 +108,7 @@ def test_a_tree_is_closed_and_opened_from_above(
     assert daemon.stop() == 0
 
 
-def test_a_restart_in_the_middle_of_closing_goes_on(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_restart_in_the_middle_of_closing_goes_on(cluster: ControlPlane, start: Start) -> None:
     """Closing stays so until the last job has gone, whoever runs by then."""
     daemons.a_queue(cluster, "top")
     tenancy.a_child(cluster, "leaf", "top")
@@ -139,9 +132,7 @@ def test_a_restart_in_the_middle_of_closing_goes_on(
     assert second.stop() == 0
 
 
-def test_a_cycle_of_two_edits_is_told_and_mended(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_cycle_of_two_edits_is_told_and_mended(cluster: ControlPlane, start: Start) -> None:
     """Both queues and what is below them say so, others go on; a mended tree says nothing."""
     for name in ("east", "west", "fine"):
         daemons.a_queue(cluster, name)
@@ -177,9 +168,7 @@ def borne_out(phase: str) -> str:
     return "pending" if phase in {"", "Running", "Unknown"} else phase.lower()
 
 
-def test_a_status_counts_as_far_as_pods_bear_it_out(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_status_counts_as_far_as_pods_bear_it_out(cluster: ControlPlane, start: Start) -> None:
     """Whoever may write a PodGroup's status can't fill a queue's figures with it; once a pod of the
     group has a node, the group runs.
     """
@@ -209,7 +198,7 @@ def test_a_status_counts_as_far_as_pods_bear_it_out(
 
 
 def test_counts_of_many_groups_are_right_and_nothing_is_written_at_rest(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """50 PodGroups in all phases, some gone while nobody looked; then ten still seconds. Those that
     say that they run, and have no pods, count as pending.
@@ -227,9 +216,9 @@ def test_counts_of_many_groups_are_right_and_nothing_is_written_at_rest(
             tenancy.counts_of(cluster, queue)
             == tuple(
                 sum(
-                    each["spec"]["queue"] == queue
-                    and borne_out(each.get("status", {}).get("phase", "")) == phase
-                    for each in groups
+                    group["spec"]["queue"] == queue
+                    and borne_out(group.get("status", {}).get("phase", "")) == phase
+                    for group in groups
                 )
                 for phase in tenancy.COUNTERS
             )

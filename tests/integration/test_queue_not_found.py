@@ -7,16 +7,15 @@ import pytest
 
 from tests import patience
 from tests.integration import daemons
-from vscheduler.sandbox import control_plane
+from tests.integration.daemons import Start
+from vscheduler.sandbox.control_plane import ControlPlane
 
 ADMISSION = Path(__file__).parents[2] / "manifests" / "admission"
 DEFAULT = f"{daemons.QUEUES}/default"
 
 
 @pytest.fixture(params=[False, True], ids=["no policies", "all policies"])
-def guarded(
-    request: pytest.FixtureRequest, cluster: control_plane.ControlPlane
-) -> Iterator[control_plane.ControlPlane]:
+def guarded(request: pytest.FixtureRequest, cluster: ControlPlane) -> Iterator[ControlPlane]:
     """The sandbox with a node and the default queue, without policies and with them."""
     folder = ("--recursive", f"--filename={ADMISSION}")
     cluster.create_nodes(count=1, cpu="4")
@@ -31,13 +30,13 @@ def guarded(
         wait_for_verdict(cluster, 200)
 
 
-def wait_for_verdict(cluster: control_plane.ControlPlane, status: int) -> None:
+def wait_for_verdict(cluster: ControlPlane, status: int) -> None:
     """Until a delete of the default queue would have this answer."""
     query = {"dryRun": "All"}
     patience.wait_until(lambda: cluster.api.ask("DELETE", DEFAULT, query=query).status == status)
 
 
-def pod_reasons(cluster: control_plane.ControlPlane) -> list[str]:
+def pod_reasons(cluster: ControlPlane) -> list[str]:
     """Of the conditions of pods that aren't scheduled."""
     return [
         each["reason"]
@@ -48,7 +47,7 @@ def pod_reasons(cluster: control_plane.ControlPlane) -> list[str]:
 
 
 def test_group_waits_for_its_queue_and_starts_once_there_is_one(
-    guarded: control_plane.ControlPlane, start: daemons.Start
+    guarded: ControlPlane, start: Start
 ) -> None:
     """The condition names the queue and what would help, and turns when it is so."""
     daemon = start()

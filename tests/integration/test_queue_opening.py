@@ -7,22 +7,22 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration import daemons, foreign, forking, tenancy
+from tests.integration.daemons import Start
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import PATCH_TYPES
+from vscheduler.sandbox.control_plane import ControlPlane
 
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
 
 
 @pytest.fixture
-def bus(cluster: control_plane.ControlPlane) -> Iterator[None]:
+def bus(cluster: ControlPlane) -> Iterator[None]:
     """Volcano's CRD of Commands, as far as it matters; it goes afterwards."""
     with foreign.kind(cluster, "bus.volcano.sh", "v1alpha1", "Command"):
         yield
 
 
-def a_command(
-    cluster: control_plane.ControlPlane, name: str, action: str, queue: str, uid: str = ""
-) -> None:
+def a_command(cluster: ControlPlane, name: str, action: str, queue: str, uid: str = "") -> None:
     """A Command as vcctl makes it."""
     target = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -43,9 +43,7 @@ def a_command(
 
 
 @pytest.mark.usefixtures("bus")
-def test_commands_are_obeyed_then_deleted(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_commands_are_obeyed_then_deleted(cluster: ControlPlane, start: Start) -> None:
     """Also those that came while nobody ran; those to Jobs, and to queues long gone, do nothing."""
     daemons.a_queue(cluster, "red")
     a_command(cluster, "early", "CloseQueue", "red")
@@ -73,16 +71,14 @@ def test_commands_are_obeyed_then_deleted(
     assert daemon.stop() == 0
 
 
-def run_queue(cluster: control_plane.ControlPlane, *arguments: str) -> tuple[int, str]:
+def run_queue(cluster: ControlPlane, *arguments: str) -> tuple[int, str]:
     """`vscheduler queue …` as the sandbox's admin; status and what it says."""
     words = ("queue", *arguments, f"--kubeconfig={cluster.kubeconfig}")
     done = forking.run(*words, seconds=daemons.PATIENCE_SECONDS)
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_command_opens_and_closes(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_the_command_opens_and_closes(cluster: ControlPlane, start: Start) -> None:
     """`vscheduler queue close` and `open` return when it is so, or say why it isn't."""
     daemons.a_queue(cluster, "top")
     tenancy.a_child(cluster, "leaf", "top")
@@ -104,7 +100,7 @@ def test_the_command_opens_and_closes(
 
 
 @pytest.fixture
-def narrow(cluster: control_plane.ControlPlane) -> Iterator[None]:
+def narrow(cluster: ControlPlane) -> Iterator[None]:
     """A CRD of Queue as Volcano's: no conditions, and a status needs `allocated`."""
     path = f"{paths.DEFINITIONS.everywhere}/queues.scheduling.volcano.sh"
     ours = cluster.api.get(path)["spec"]["versions"]
@@ -127,7 +123,7 @@ def narrow(cluster: control_plane.ControlPlane) -> Iterator[None]:
         probe(cluster, (200,))
 
 
-def probe(cluster: control_plane.ControlPlane, answers: tuple[int, ...]) -> None:
+def probe(cluster: ControlPlane, answers: tuple[int, ...]) -> None:
     """Wait until the API server answers so to an apply of conditions."""
     condition = {"type": "probe", "status": "True"}
     body = {
@@ -137,7 +133,7 @@ def probe(cluster: control_plane.ControlPlane, answers: tuple[int, ...]) -> None
         "status": {"conditions": [condition]},
     }
     query = {"fieldManager": "probe", "force": "true"}
-    headers = {"content-type": client.PATCH_TYPES["apply"]}
+    headers = {"content-type": PATCH_TYPES["apply"]}
     deadline = time.monotonic() + daemons.PATIENCE_SECONDS
     path = f"{daemons.QUEUES}/probe/status"
     while cluster.api.ask("PATCH", path, body, query=query, headers=headers).status not in answers:
@@ -146,9 +142,7 @@ def probe(cluster: control_plane.ControlPlane, answers: tuple[int, ...]) -> None
 
 
 @pytest.mark.usefixtures("narrow")
-def test_volcanos_queues_get_their_state_too(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_volcanos_queues_get_their_state_too(cluster: ControlPlane, start: Start) -> None:
     """State, counts and deletes work; what has no place is told once in the log."""
     daemons.a_queue(cluster, "top")
     tenancy.a_child(cluster, "leaf", "top")

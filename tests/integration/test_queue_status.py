@@ -8,8 +8,10 @@ import pytest
 
 from tests import patience
 from tests.integration import daemons
+from tests.integration.daemons import Daemon, Start
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import PATCH_TYPES, Object
+from vscheduler.sandbox.control_plane import ControlPlane
 
 DEFINITION = f"{paths.DEFINITIONS.everywhere}/queues.scheduling.volcano.sh"
 TAINT = "node-role.kubernetes.io/control-plane"
@@ -17,20 +19,20 @@ OURS = ("deserved", "request", "realCapability", "share", "schedulers", "conditi
 CONDITION = "vscheduler/FairShare"
 
 
-def status_of(cluster: control_plane.ControlPlane, queue: str) -> dict[str, Any]:
+def status_of(cluster: ControlPlane, queue: str) -> dict[str, Any]:
     """A queue's status, as it is stored; empty where there is no such queue."""
     stored = cluster.api.find(f"{daemons.QUEUES}/{queue}") or {}
     status: dict[str, Any] = stored.get("status", {})
     return status
 
 
-def condition_of(cluster: control_plane.ControlPlane, queue: str) -> dict[str, str]:
+def condition_of(cluster: ControlPlane, queue: str) -> dict[str, str]:
     """The scheduler's condition on a queue; empty where there is none."""
     conditions = status_of(cluster, queue).get("conditions", [])
-    return next((each for each in conditions if each["type"] == CONDITION), {})
+    return next((condition for condition in conditions if condition["type"] == CONDITION), {})
 
 
-def versions(cluster: control_plane.ControlPlane) -> dict[str, str]:
+def versions(cluster: ControlPlane) -> dict[str, str]:
     """The version of each queue."""
     return {
         each["metadata"]["name"]: each["metadata"]["resourceVersion"]
@@ -38,13 +40,13 @@ def versions(cluster: control_plane.ControlPlane) -> dict[str, str]:
     }
 
 
-def weighted(cluster: control_plane.ControlPlane, name: str, weight: int) -> None:
+def weighted(cluster: ControlPlane, name: str, weight: int) -> None:
     """A queue of this weight."""
     daemons.a_queue(cluster, name)
     cluster.api.patch(f"{daemons.QUEUES}/{name}", {"spec": {"weight": weight}})
 
 
-def until_still(cluster: control_plane.ControlPlane, daemon: daemons.Daemon) -> None:
+def until_still(cluster: ControlPlane, daemon: Daemon) -> None:
     """Until nothing has been written to queues, and no cycle run, for two seconds."""
 
     def seen() -> object:
@@ -53,9 +55,7 @@ def until_still(cluster: control_plane.ControlPlane, daemon: daemons.Daemon) -> 
     daemons.until_at_rest(seen, daemon, 2)
 
 
-def test_queues_say_what_they_deserve_and_why(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_queues_say_what_they_deserve_and_why(cluster: ControlPlane, start: Start) -> None:
     """Figures and a sentence; nothing at rest, whoever writes; a queue made anew gets its own."""
     cluster.create_nodes(count=5, prefix="worker", cpu="15")
     cluster.create_nodes(
@@ -106,9 +106,7 @@ def test_queues_say_what_they_deserve_and_why(
     assert daemon.stop() == 0
 
 
-def test_a_restart_keeps_the_time_of_a_condition(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_restart_keeps_the_time_of_a_condition(cluster: ControlPlane, start: Start) -> None:
     """The next process finds what the one before wrote, and changes nothing."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_gang(cluster, "job", 6, minimum=1)
@@ -132,9 +130,7 @@ def test_a_restart_keeps_the_time_of_a_condition(
     assert second.stop() == 0
 
 
-def test_a_queue_that_has_no_pods_any_more_says_so(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_a_queue_that_has_no_pods_any_more_says_so(cluster: ControlPlane, start: Start) -> None:
     """What it had is taken back, and the server takes that."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_gang(cluster, "job", 2)
@@ -152,9 +148,7 @@ def test_a_queue_that_has_no_pods_any_more_says_so(
     assert daemon.stop() == 0
 
 
-def test_two_schedulers_share_a_queues_status(
-    cluster: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_two_schedulers_share_a_queues_status(cluster: ControlPlane, start: Start) -> None:
     """A condition each, the same sum of what is held, and then neither writes any more."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_queue(cluster, "red")
@@ -176,7 +170,7 @@ def test_two_schedulers_share_a_queues_status(
 
 
 @pytest.fixture
-def narrow(cluster: control_plane.ControlPlane) -> Iterator[control_plane.ControlPlane]:
+def narrow(cluster: ControlPlane) -> Iterator[ControlPlane]:
     """The sandbox with a CRD of Queue that lacks our fields, as Volcano's does."""
     daemons.a_queue(cluster, "probe")
     definition = cluster.api.get(DEFINITION)
@@ -194,7 +188,7 @@ def narrow(cluster: control_plane.ControlPlane) -> Iterator[control_plane.Contro
         wait_until_taken(cluster, 200)
 
 
-def without_ours(schema: client.Object) -> client.Object:
+def without_ours(schema: Object) -> Object:
     """A schema of Queue without the status fields that only ours has."""
     status = schema["properties"]["status"]
     fields = {name: each for name, each in status["properties"].items() if name not in OURS}
@@ -204,7 +198,7 @@ def without_ours(schema: client.Object) -> client.Object:
     }
 
 
-def wait_until_taken(cluster: control_plane.ControlPlane, answer: int) -> None:
+def wait_until_taken(cluster: ControlPlane, answer: int) -> None:
     """Until the API server answers so to an apply of one of our fields."""
     body = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -213,16 +207,14 @@ def wait_until_taken(cluster: control_plane.ControlPlane, answer: int) -> None:
         "status": {"share": 1},
     }
     query = {"fieldManager": "probe", "force": "true"}
-    headers = {"content-type": client.PATCH_TYPES["apply"]}
+    headers = {"content-type": PATCH_TYPES["apply"]}
     path = f"{daemons.QUEUES}/probe/status"
     patience.wait_until(
         lambda: cluster.api.ask("PATCH", path, body, query=query, headers=headers).status == answer
     )
 
 
-def test_volcanos_crd_gets_what_it_has_a_place_for(
-    narrow: control_plane.ControlPlane, start: daemons.Start
-) -> None:
+def test_volcanos_crd_gets_what_it_has_a_place_for(narrow: ControlPlane, start: Start) -> None:
     """Scheduling goes on, `allocated` is written, and the log says once what is missing."""
     narrow.create_nodes(count=2, cpu="4")
     daemons.a_queue(narrow, "red")

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration import daemons, permissions
+from tests.integration.daemons import Daemon
 from vscheduler.sandbox import control_plane, free_ports
+from vscheduler.sandbox.control_plane import ControlPlane
 
 LIMITED = "limited"
 ROLE = "vscheduler-scheduler"
@@ -20,7 +22,7 @@ ROLE = "vscheduler-scheduler"
 class Asked:
     """A daemon that is asked for its health."""
 
-    daemon: daemons.Daemon
+    daemon: Daemon
     port: int
 
     def get(self, path: str) -> tuple[int, str]:
@@ -41,7 +43,7 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def own_plane() -> Iterator[control_plane.ControlPlane]:
+def own_plane() -> Iterator[ControlPlane]:
     """One that may be stopped, and whose roles may be changed."""
     with control_plane.start() as running:
         running.create_namespace(permissions.NAMESPACE)
@@ -50,7 +52,7 @@ def own_plane() -> Iterator[control_plane.ControlPlane]:
 
 
 @pytest.fixture
-def asked(own_plane: control_plane.ControlPlane, tmp_path: Path) -> Iterator[Asked]:
+def asked(own_plane: ControlPlane, tmp_path: Path) -> Iterator[Asked]:
     """A scheduler with an account of its own, which has just been started."""
     path = permissions.permit_account(own_plane, LIMITED, LIMITED)
     yield from started(path, tmp_path)
@@ -60,7 +62,7 @@ def started(kubeconfig: Path, folder: Path) -> Iterator[Asked]:
     """A scheduler; none outlives the block."""
     (port,) = free_ports.choose(1)
     address = f"--healthz-address=127.0.0.1:{port}"
-    daemon = daemons.Daemon(
+    daemon = Daemon(
         kubeconfig,
         folder / "log",
         f"--scheduler-name={LIMITED}",
@@ -73,9 +75,7 @@ def started(kubeconfig: Path, folder: Path) -> Iterator[Asked]:
     daemon.process.wait()
 
 
-def test_a_server_that_does_not_answer_is_waited_for(
-    own_plane: control_plane.ControlPlane, asked: Asked
-) -> None:
+def test_a_server_that_does_not_answer_is_waited_for(own_plane: ControlPlane, asked: Asked) -> None:
     """Its connections stay open; no new process would fare better, so /livez is 200."""
     asked.until_says(200, "ok")
     server = own_plane.process_ids["kube-apiserver"]
@@ -95,7 +95,7 @@ def test_a_server_that_does_not_answer_is_waited_for(
     ],
 )
 def test_a_role_that_does_not_show_a_kind(
-    own_plane: control_plane.ControlPlane, tmp_path: Path, resource: str, status: int, words: str
+    own_plane: ControlPlane, tmp_path: Path, resource: str, status: int, words: str
 ) -> None:
     """Without a kind that is needed nobody is ready; without another pods are bound."""
     path = permissions.permit_account(own_plane, LIMITED, LIMITED)

@@ -5,12 +5,13 @@ from collections import Counter
 from functools import partial
 
 from tests.integration import daemons, kubelets
-from vscheduler.sandbox import control_plane
+from tests.integration.daemons import Start
+from vscheduler.sandbox.control_plane import ControlPlane
 
 ALONE = "left alone for {} s, as a kubelet refused a pod (OutOfcpu)"
 
 
-def names(cluster: control_plane.ControlPlane) -> Counter[str]:
+def names(cluster: ControlPlane) -> Counter[str]:
     """Running pods by the scheduler that they name."""
     return Counter(
         pod["spec"]["schedulerName"]
@@ -19,7 +20,7 @@ def names(cluster: control_plane.ControlPlane) -> Counter[str]:
     )
 
 
-def jobs_of(cluster: control_plane.ControlPlane, scheduler: str, count: int) -> None:
+def jobs_of(cluster: ControlPlane, scheduler: str, count: int) -> None:
     """So many jobs of one pod of one cpu for this scheduler."""
     for number in range(count):
         name = f"{scheduler.removeprefix('volcano-')}-{number}"
@@ -27,7 +28,7 @@ def jobs_of(cluster: control_plane.ControlPlane, scheduler: str, count: int) -> 
 
 
 def test_a_refused_pod_is_not_bound_there_again_at_once(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """Its controller makes a new one at once, over and over: one bind, then one after 30 s."""
     cluster.create_nodes(count=1, cpu="4")
@@ -47,13 +48,13 @@ def test_a_refused_pod_is_not_bound_there_again_at_once(
     daemons.until(lambda: set(daemons.nodes_of(cluster).values()) == {"node-1"}, daemon)
 
 
-def said(cluster: control_plane.ControlPlane, group: str) -> str:
+def said(cluster: ControlPlane, group: str) -> str:
     """Why the group waits."""
     return daemons.conditions(cluster, group).get("Unschedulable", {}).get("message", "")
 
 
 def test_two_schedulers_on_the_same_nodes_overcommit_none(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """Room for half of what both want; the loser of a race goes elsewhere, or waits."""
     with kubelets.running(cluster) as there:
@@ -78,7 +79,7 @@ def test_two_schedulers_on_the_same_nodes_overcommit_none(
         assert offline.stop() == 0
 
 
-def settled(cluster: control_plane.ControlPlane) -> Counter[str]:
+def settled(cluster: ControlPlane) -> Counter[str]:
     """What runs, by node, once no bind is on the way."""
     deadline = time.monotonic() + daemons.PATIENCE_SECONDS
     while True:

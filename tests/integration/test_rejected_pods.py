@@ -4,14 +4,15 @@ from collections import Counter
 from typing import Any
 
 from tests.integration import daemons
-from vscheduler.sandbox import control_plane
+from tests.integration.daemons import Start
+from vscheduler.sandbox.control_plane import ControlPlane
 
 PRIORITY = "volcano.sh/task-priority"
 FLAW = f"metadata.annotations[{PRIORITY}]: 'low' is not an integer"
 
 
 def a_pod(
-    cluster: control_plane.ControlPlane, name: str, group: str, *, priority: str = "1", **spec: Any
+    cluster: ControlPlane, name: str, group: str, *, priority: str = "1", **spec: Any
 ) -> None:
     """A pod of the group, or of none yet."""
     container = {"name": "main", "image": "none"}
@@ -23,7 +24,7 @@ def a_pod(
     cluster.api.create(daemons.PODS, body)
 
 
-def told(cluster: control_plane.ControlPlane) -> dict[str, tuple[str, str]]:
+def told(cluster: ControlPlane) -> dict[str, tuple[str, str]]:
     """Why pods aren't scheduled, by name: reason and message."""
     return {
         pod["metadata"]["name"]: (each["reason"], each["message"])
@@ -33,7 +34,7 @@ def told(cluster: control_plane.ControlPlane) -> dict[str, tuple[str, str]]:
     }
 
 
-def events(cluster: control_plane.ControlPlane) -> Counter[str]:
+def events(cluster: ControlPlane) -> Counter[str]:
     """How often pods were said to wait, by name."""
     return Counter(
         each["regarding"]["name"]
@@ -42,14 +43,14 @@ def events(cluster: control_plane.ControlPlane) -> Counter[str]:
     )
 
 
-def group_says(cluster: control_plane.ControlPlane) -> str:
+def group_says(cluster: ControlPlane) -> str:
     """Why the group waits."""
     found = daemons.conditions(cluster, "two").get("Unschedulable", {})
     return found.get("message", "")
 
 
 def test_a_pod_that_cant_be_used_says_so_until_it_is_put_right_or_replaced(
-    cluster: control_plane.ControlPlane, start: daemons.Start
+    cluster: ControlPlane, start: Start
 ) -> None:
     """Its condition and its event have its own words, its group counts it."""
     cluster.create_nodes(count=1, cpu="4")

@@ -4,7 +4,8 @@ import time
 from pathlib import Path
 
 from tests.integration import daemons
-from vscheduler.sandbox import control_plane
+from tests.integration.daemons import Start
+from vscheduler.sandbox.control_plane import ControlPlane
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 IDLE = "actions: backfill\ntiers: [{plugins: [{name: gang}]}]\n"
@@ -27,7 +28,7 @@ def mount(folder: Path, text: str) -> Path:
 
 
 def test_a_good_file_is_in_force_at_once_and_a_bad_one_never(
-    cluster: control_plane.ControlPlane, start: daemons.Start, tmp_path: Path
+    cluster: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """In place of the last good one, a log line, a metric and an event."""
     cluster.create_nodes(count=1, cpu="4")
@@ -53,7 +54,7 @@ def test_a_good_file_is_in_force_at_once_and_a_bad_one_never(
     assert daemon.stop() == 0
 
 
-def told(cluster: control_plane.ControlPlane) -> set[str]:
+def told(cluster: ControlPlane) -> set[str]:
     """Reasons of events about the default queue, which stands for a scheduler outside of pods."""
     return {
         each["reason"]
@@ -63,7 +64,7 @@ def told(cluster: control_plane.ControlPlane) -> set[str]:
 
 
 def test_a_file_that_is_bad_at_the_start_stops_it(
-    cluster: control_plane.ControlPlane, start: daemons.Start, tmp_path: Path
+    cluster: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """With all that is wrong with it."""
     del cluster
@@ -74,7 +75,7 @@ def test_a_file_that_is_bad_at_the_start_stops_it(
 
 
 def test_who_takes_over_with_another_configuration_says_so(
-    cluster: control_plane.ControlPlane, start: daemons.Start, tmp_path: Path
+    cluster: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """Before and after; and where that is forbidden, nobody leads until the annotation is gone."""
     path = f"{daemons.LEASES}/vscheduler"

@@ -13,7 +13,10 @@ import pytest
 import yaml
 
 from tests.integration import daemons, permissions
-from vscheduler.sandbox import client, control_plane, credentials
+from tests.integration.daemons import Daemon
+from vscheduler.sandbox import credentials
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.control_plane import ControlPlane
 
 SECRETS = f"/api/v1/namespaces/{permissions.NAMESPACE}/secrets"
 USER = "rotated"
@@ -27,7 +30,7 @@ LONG, SHORT = dt.timedelta(hours=1), dt.timedelta(seconds=20)
 class Tokens:
     """A token's file. A token is of no use once the Secret is gone that it is bound to."""
 
-    def __init__(self, cluster: control_plane.ControlPlane, folder: Path) -> None:
+    def __init__(self, cluster: ControlPlane, folder: Path) -> None:
         self._cluster = cluster
         self._file = folder / "token"
         self._count = 0
@@ -67,9 +70,7 @@ class Tokens:
 class Certificates:
     """Files of a certificate and its key, or a kubeconfig that has them in it."""
 
-    def __init__(
-        self, cluster: control_plane.ControlPlane, folder: Path, *, embedded: bool
-    ) -> None:
+    def __init__(self, cluster: ControlPlane, folder: Path, *, embedded: bool) -> None:
         self._cluster = cluster
         self._embedded = embedded
         self._lifetimes = iter((LONG, SHORT, LONG))  # a slow start costs none of them its time
@@ -100,7 +101,7 @@ class Certificates:
             time.sleep(max(0.0, ends + 1.0 - time.monotonic()))
 
 
-def with_user(cluster: control_plane.ControlPlane, path: Path, user: dict[str, str]) -> Path:
+def with_user(cluster: ControlPlane, path: Path, user: dict[str, str]) -> Path:
     """A kubeconfig of this user."""
     credentials.write_kubeconfig(
         path, url=cluster.url, authority=cluster.authority.certificate_path
@@ -111,9 +112,9 @@ def with_user(cluster: control_plane.ControlPlane, path: Path, user: dict[str, s
     return path
 
 
-def wait_until_unknown(cluster: control_plane.ControlPlane, *, token: str) -> None:
+def wait_until_unknown(cluster: ControlPlane, *, token: str) -> None:
     """The API server remembers whom it knew for some seconds."""
-    asking = client.Client(cluster.url, authority=cluster.authority.certificate_path, token=token)
+    asking = Client(cluster.url, authority=cluster.authority.certificate_path, token=token)
     deadline = time.monotonic() + daemons.PATIENCE_SECONDS
     try:
         while asking.ask("GET", "/api/v1/nodes").status != UNKNOWN:
@@ -126,7 +127,7 @@ def wait_until_unknown(cluster: control_plane.ControlPlane, *, token: str) -> No
 class Work:
     """Gangs of one that come in all the time, and when they were bound."""
 
-    def __init__(self, cluster: control_plane.ControlPlane) -> None:
+    def __init__(self, cluster: ControlPlane) -> None:
         self._cluster = cluster
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=each) for each in (self._come, self._look)]
@@ -171,22 +172,22 @@ class Work:
         looking.close()
 
 
-def by_token(cluster: control_plane.ControlPlane, folder: Path) -> Tokens:
+def by_token(cluster: ControlPlane, folder: Path) -> Tokens:
     """A token's file."""
     return Tokens(cluster, folder)
 
 
-def by_certificate(cluster: control_plane.ControlPlane, folder: Path) -> Certificates:
+def by_certificate(cluster: ControlPlane, folder: Path) -> Certificates:
     """Two files."""
     return Certificates(cluster, folder, embedded=False)
 
 
-def embedded(cluster: control_plane.ControlPlane, folder: Path) -> Certificates:
+def embedded(cluster: ControlPlane, folder: Path) -> Certificates:
     """All in one."""
     return Certificates(cluster, folder, embedded=True)
 
 
-Way = Callable[[control_plane.ControlPlane, Path], Tokens | Certificates]
+Way = Callable[[ControlPlane, Path], Tokens | Certificates]
 
 
 @pytest.mark.parametrize(
@@ -197,14 +198,14 @@ Way = Callable[[control_plane.ControlPlane, Path], Tokens | Certificates]
     ],
 )
 def test_binding_goes_on_while_credentials_are_renewed(
-    way: Way, cluster: control_plane.ControlPlane, tmp_path: Path
+    way: Way, cluster: ControlPlane, tmp_path: Path
 ) -> None:
     """Once in time, and once when the old ones have just become invalid: no Lease is lost, and no
     watch lists anew.
     """
     cluster.create_nodes(count=2, pods=5000)
     held = way(cluster, tmp_path)
-    daemon = daemons.Daemon(held.kubeconfig, tmp_path / "daemon.log")
+    daemon = Daemon(held.kubeconfig, tmp_path / "daemon.log")
     work = Work(cluster)
     try:
         with work.coming():

@@ -9,7 +9,10 @@ import pytest
 
 from tests import survivors
 from tests.integration import daemons
-from vscheduler.sandbox import binaries, client, control_plane, errors, processes
+from vscheduler.sandbox import binaries, control_plane, processes
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import StartFailed
 
 PODS = "/api/v1/namespaces/default/pods"
 CLAIM_SECONDS = 60.0
@@ -25,7 +28,7 @@ with control_plane.start(keep="keep" in sys.argv[2:], directory=Path(sys.argv[1]
 """
 
 
-def a_pod(name: str, **annotations: str) -> client.Object:
+def a_pod(name: str, **annotations: str) -> Object:
     """A pod that waits for a scheduler, with annotations of the sandbox."""
     return {
         "metadata": {
@@ -43,13 +46,13 @@ def a_pod(name: str, **annotations: str) -> client.Object:
     }
 
 
-def bind(plane: control_plane.ControlPlane, pod: str, node: str) -> None:
+def bind(plane: ControlPlane, pod: str, node: str) -> None:
     """Bind a pod as a scheduler does."""
     body = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
     plane.api.create(f"{PODS}/{pod}/binding", body)
 
 
-def run(plane: control_plane.ControlPlane, pod: client.Object) -> client.Object:
+def run(plane: ControlPlane, pod: Object) -> Object:
     """Create a pod, bind it to node-0 and wait until it has left Pending."""
     plane.api.create(PODS, pod)
     bind(plane, pod["metadata"]["name"], "node-0")
@@ -58,32 +61,32 @@ def run(plane: control_plane.ControlPlane, pod: client.Object) -> client.Object:
     )
 
 
-def conditions(seen: client.Object) -> dict[str, str]:
+def conditions(seen: Object) -> dict[str, str]:
     """An object's conditions by type."""
     return {each["type"]: each["status"] for each in seen["status"].get("conditions") or ()}
 
 
-def test_server_reports_the_pinned_version(plane: control_plane.ControlPlane) -> None:
+def test_server_reports_the_pinned_version(plane: ControlPlane) -> None:
     """Clients that ask for the version must not see an unversioned build."""
     version = plane.api.get("/version")
     assert version["gitVersion"] == binaries.KUBERNETES_VERSION
     assert (version["major"], version["minor"]) == ("1", "36")
 
 
-def test_schedulers_find_leases_to_lead_with(cluster: control_plane.ControlPlane) -> None:
+def test_schedulers_find_leases_to_lead_with(cluster: ControlPlane) -> None:
     """Their namespace is there, and in a clean slate nobody holds those of a test's daemon."""
     leases = cluster.api.list(daemons.LEASES)
-    holders = {each["metadata"]["name"]: each["spec"]["holderIdentity"] for each in leases}
+    holders = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in leases}
     assert holders == dict.fromkeys(
         ("vscheduler", "vscheduler-controllers", "vscheduler-podgroups"), ""
     )
 
 
-def test_user_without_rights_is_forbidden(cluster: control_plane.ControlPlane) -> None:
+def test_user_without_rights_is_forbidden(cluster: ControlPlane) -> None:
     """RBAC is on: who has no role gets 403, and 401 who is nobody."""
     stranger = cluster.client_for("stranger", groups=["nobodies"])
     token = "invented"  # noqa: S105  # which is the point
-    nobody = client.Client(cluster.url, authority=cluster.authority.certificate_path, token=token)
+    nobody = Client(cluster.url, authority=cluster.authority.certificate_path, token=token)
     try:
         assert stranger.ask("GET", PODS).status == 403
         assert "stranger" in stranger.ask("GET", PODS).message
@@ -93,7 +96,7 @@ def test_user_without_rights_is_forbidden(cluster: control_plane.ControlPlane) -
         nobody.close()
 
 
-def test_service_account_has_exactly_its_roles(cluster: control_plane.ControlPlane) -> None:
+def test_service_account_has_exactly_its_roles(cluster: ControlPlane) -> None:
     """A token that the API server issued stands for the account and for what it was granted."""
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     group = "rbac.authorization.k8s.io"
@@ -124,7 +127,7 @@ def test_service_account_has_exactly_its_roles(cluster: control_plane.ControlPla
     assert user == "system:serviceaccount:default:reader"
 
 
-def test_nodes_become_ready_and_keep_what_they_have(cluster: control_plane.ControlPlane) -> None:
+def test_nodes_become_ready_and_keep_what_they_have(cluster: ControlPlane) -> None:
     """A node can be allocated just what it was created with, and bears just its own taints."""
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     names = cluster.create_nodes(
@@ -138,7 +141,7 @@ def test_nodes_become_ready_and_keep_what_they_have(cluster: control_plane.Contr
     assert conditions(node)["Ready"] == "True"
 
 
-def test_bare_node_becomes_ready(cluster: control_plane.ControlPlane) -> None:
+def test_bare_node_becomes_ready(cluster: ControlPlane) -> None:
     """A node from any other source, such as kubectl, is taken care of too."""
     manifest = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
     cluster.run_kubectl("apply", "--filename=-", text=manifest)
@@ -149,7 +152,7 @@ def test_bare_node_becomes_ready(cluster: control_plane.ControlPlane) -> None:
     assert node["status"]["allocatable"]["pods"] == "110"
 
 
-def test_unmanaged_node_keeps_its_status(cluster: control_plane.ControlPlane) -> None:
+def test_unmanaged_node_keeps_its_status(cluster: ControlPlane) -> None:
     """A test can take a node down."""
     cluster.create_nodes(count=1)
     path = "/api/v1/nodes/node-0"
@@ -160,7 +163,7 @@ def test_unmanaged_node_keeps_its_status(cluster: control_plane.ControlPlane) ->
     assert conditions(cluster.api.get(path))["Ready"] == "False"
 
 
-def test_bound_pod_runs(cluster: control_plane.ControlPlane) -> None:
+def test_bound_pod_runs(cluster: ControlPlane) -> None:
     """Binding starts a pod; conditions that others set are kept."""
     cluster.create_nodes(count=1)
     pod = run(cluster, a_pod("one"))
@@ -172,7 +175,7 @@ def test_bound_pod_runs(cluster: control_plane.ControlPlane) -> None:
     assert conditions(pod)["PodScheduled"] == "True"
 
 
-def test_deleted_pod_goes_at_once(cluster: control_plane.ControlPlane) -> None:
+def test_deleted_pod_goes_at_once(cluster: ControlPlane) -> None:
     """Nobody has to wait for the thirty seconds of grace."""
     cluster.create_nodes(count=1)
     run(cluster, a_pod("brief"))
@@ -180,7 +183,7 @@ def test_deleted_pod_goes_at_once(cluster: control_plane.ControlPlane) -> None:
     cluster.api.wait_until_gone(f"{PODS}/brief")
 
 
-def test_slow_pod_takes_its_time_to_go(cluster: control_plane.ControlPlane) -> None:
+def test_slow_pod_takes_its_time_to_go(cluster: ControlPlane) -> None:
     """Changes to a terminating pod do not make it start over."""
     cluster.create_nodes(count=1)
     run(cluster, a_pod("slow", terminates_after="2s"))
@@ -195,9 +198,7 @@ def test_slow_pod_takes_its_time_to_go(cluster: control_plane.ControlPlane) -> N
 @pytest.mark.parametrize(
     ("annotation", "phase"), [("completes_after", "Succeeded"), ("fails_after", "Failed")]
 )
-def test_pod_ends_when_told(
-    cluster: control_plane.ControlPlane, annotation: str, phase: str
-) -> None:
+def test_pod_ends_when_told(cluster: ControlPlane, annotation: str, phase: str) -> None:
     """A pod with an annotation ends by itself, which is how jobs get done."""
     cluster.create_nodes(count=1)
     run(cluster, a_pod("ends", **{annotation: "1s"}))
@@ -206,7 +207,7 @@ def test_pod_ends_when_told(
     assert "terminated" in pod["status"]["containerStatuses"][0]["state"]
 
 
-def test_controllers_make_pods_of_a_job(cluster: control_plane.ControlPlane) -> None:
+def test_controllers_make_pods_of_a_job(cluster: ControlPlane) -> None:
     """A Job's pods are made, bound, completed and counted."""
     cluster.create_nodes(count=1)
     template = a_pod("ignored", completes_after="1s")
@@ -221,7 +222,7 @@ def test_controllers_make_pods_of_a_job(cluster: control_plane.ControlPlane) -> 
     assert job["status"]["succeeded"] == 2
 
 
-def test_clean_slate_leaves_nothing(cluster: control_plane.ControlPlane) -> None:
+def test_clean_slate_leaves_nothing(cluster: ControlPlane) -> None:
     """Workloads, their pods, slow ones too, nodes and our own resources are gone afterwards."""
     cluster.create_nodes(count=2)
     cluster.create_namespace("team")
@@ -248,9 +249,7 @@ def test_clean_slate_leaves_nothing(cluster: control_plane.ControlPlane) -> None
     assert {each["metadata"]["name"][:7] for each in classes} == {"system-"}
 
 
-def test_two_sandboxes_live_side_by_side(
-    cluster: control_plane.ControlPlane, tmp_path: Path
-) -> None:
+def test_two_sandboxes_live_side_by_side(cluster: ControlPlane, tmp_path: Path) -> None:
     """They share nothing, and one ends without the other noticing; the audit log is optional."""
     cluster.create_nodes(count=1)
     audit = tmp_path / "audit.log"
@@ -281,7 +280,7 @@ def test_kept_sandbox_runs_until_it_is_stopped(tmp_path: Path) -> None:
     try:
         assert all(map(survivors.alive, process_ids.values()))
         with (
-            pytest.raises(errors.StartFailed, match="stop it first"),
+            pytest.raises(StartFailed, match="stop it first"),
             control_plane.start(tmp_path),
         ):
             pass
@@ -295,7 +294,7 @@ def test_kept_sandbox_runs_until_it_is_stopped(tmp_path: Path) -> None:
 def test_failing_component_is_named_with_its_log(tmp_path: Path) -> None:
     """Whoever starts a sandbox in vain learns which process failed and what it said."""
     with (
-        pytest.raises(errors.StartFailed) as caught,
+        pytest.raises(StartFailed) as caught,
         control_plane.start(tmp_path, api_server_flags=["--no-such-flag"]),
     ):
         pass

@@ -13,7 +13,9 @@ from itertools import pairwise
 import pytest
 
 from tests.faults import audits
+from tests.faults.audits import Entry
 from tests.integration import arrivals, daemons, takeovers
+from tests.integration.takeovers import Contest
 
 NAMES = [f"tenant-{number}" for number in range(5)]
 ONLINE, OFFLINE = "volcano-online", "volcano-offline"
@@ -26,21 +28,21 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 GANGS = 10
 
 
-def binders(contest: takeovers.Contest, namespace: str) -> dict[str, int]:
+def binders(contest: Contest, namespace: str) -> dict[str, int]:
     """Who has bound how many pods of a namespace."""
     return Counter(
-        each.user for each in audits.binds(contest.entries()) if each.namespace == namespace
+        bind.user for bind in audits.binds(contest.entries()) if bind.namespace == namespace
     )
 
 
-def gaps(entries: Iterable[audits.Entry], namespace: str, after: float) -> float:
+def gaps(entries: Iterable[Entry], namespace: str, after: float) -> float:
     """The longest time without a bind in a namespace, since a moment."""
-    times = [each.answered for each in audits.binds(entries) if each.namespace == namespace]
-    times = [after, *(each for each in times if each > after)]
+    times = [bind.answered for bind in audits.binds(entries) if bind.namespace == namespace]
+    times = [after, *(time for time in times if time > after)]
     return max((later - earlier for earlier, later in pairwise(times)), default=0)
 
 
-def test_the_articles_two_schedulers_live_side_by_side(contest: takeovers.Contest) -> None:
+def test_the_articles_two_schedulers_live_side_by_side(contest: Contest) -> None:
     """Word for word: both lead at once, each places its own, and one goes on without the other."""
     contest.feed(ONLINE, OFFLINE)
     for name in (ONLINE, OFFLINE):
@@ -61,7 +63,7 @@ def test_the_articles_two_schedulers_live_side_by_side(contest: takeovers.Contes
 
 
 @pytest.mark.at_length
-def test_five_schedulers_of_two_replicas_share_nodes(contest: takeovers.Contest) -> None:
+def test_five_schedulers_of_two_replicas_share_nodes(contest: Contest) -> None:
     """Each binds its own; the end of one leader is nobody else's business."""
     contest.feed(*NAMES, pause=1.0)
     for replica in (1, 2):
@@ -91,7 +93,7 @@ def users_of(name: str) -> Sequence[str]:
 
 
 @pytest.mark.at_length
-def test_an_instance_acts_for_those_of_its_names_that_it_holds(contest: takeovers.Contest) -> None:
+def test_an_instance_acts_for_those_of_its_names_that_it_holds(contest: Contest) -> None:
     """Until the other one dies: then it acts for both."""
     contest.feed("a", "b")
     contest.enter("second", "b")
@@ -113,7 +115,7 @@ def test_an_instance_acts_for_those_of_its_names_that_it_holds(contest: takeover
 
 
 @pytest.mark.at_length
-def test_controllers_have_successors_too(contest: takeovers.Contest) -> None:
+def test_controllers_have_successors_too(contest: Contest) -> None:
     """PodGroups of pods without one are made once; the queues are kept by whoever comes next."""
     for replica in ("one", "two"):
         contest.enter(replica, ONLINE)
@@ -131,9 +133,9 @@ def test_controllers_have_successors_too(contest: takeovers.Contest) -> None:
     assert queue_state(contest, "default") == "Open"
     assert len(contest.plane.api.list(arrivals.GROUPS.format(ONLINE))) == 2
     made = [
-        each
-        for each in contest.entries()
-        if each.resource == "podgroups" and each.verb == "create" and each.done
+        entry
+        for entry in contest.entries()
+        if entry.resource == "podgroups" and entry.verb == "create" and entry.done
     ]
     assert [each.user for each in made] == ["one", "two"]
     row = contest.verdict("controllers, kill -9", fault, "two", ONLINE)
@@ -141,7 +143,7 @@ def test_controllers_have_successors_too(contest: takeovers.Contest) -> None:
 
 
 @pytest.mark.at_length
-def test_controllers_that_stop_are_succeeded_at_once(contest: takeovers.Contest) -> None:
+def test_controllers_that_stop_are_succeeded_at_once(contest: Contest) -> None:
     """Their Lease is given back like the others."""
     contest.plane.create_namespace(ONLINE)
     contest.enter("one", ONLINE)
@@ -154,12 +156,12 @@ def test_controllers_that_stop_are_succeeded_at_once(contest: takeovers.Contest)
     assert writes[0].answered - fault < contest.timing.duration_seconds
 
 
-def taken(contest: takeovers.Contest, user: str) -> list[audits.Entry]:
+def taken(contest: Contest, user: str) -> list[Entry]:
     """What an instance wrote to the Queue controller's Lease."""
     return audits.lease_writes(contest.entries(), takeovers.CONTROLLERS, [user])
 
 
-def a_deployment(contest: takeovers.Contest, name: str, replicas: int) -> None:
+def a_deployment(contest: Contest, name: str, replicas: int) -> None:
     """Pods that name no PodGroup."""
     pod = arrivals.a_pod(name, ONLINE)
     labels = {"app": name}
@@ -174,13 +176,13 @@ def a_deployment(contest: takeovers.Contest, name: str, replicas: int) -> None:
     contest.plane.api.create(DEPLOYMENTS.format(ONLINE), body)
 
 
-def running(contest: takeovers.Contest, name: str) -> int:
+def running(contest: Contest, name: str) -> int:
     """How many pods of a Deployment run."""
     pods = contest.plane.api.list(arrivals.PODS.format(ONLINE), labelSelector=f"app={name}")
     return sum(pod["status"]["phase"] == "Running" for pod in pods)
 
 
-def queue_state(contest: takeovers.Contest, name: str) -> str:
+def queue_state(contest: Contest, name: str) -> str:
     """The state of a Queue."""
     queue = contest.plane.api.find(f"{daemons.QUEUES}/{name}") or {}
     return str(queue.get("status", {}).get("state", ""))

@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 from anyio import from_thread
 
-from tests.faults import plans, proxying
+from tests.faults import proxying
+from tests.faults.plans import Plan
+from tests.faults.proxying import Proxy
 from tests.integration import daemons, takeovers
-from vscheduler.sandbox import control_plane, credentials
+from tests.integration.daemons import Daemon
+from vscheduler.sandbox import credentials
+from vscheduler.sandbox.control_plane import ControlPlane
 
 BOUND_SECONDS = 40.0
 """From the beginning of the silence until a pod that came then is bound."""
 
 
 @pytest.fixture
-def way_through(kubeconfig: Path) -> Iterator[proxying.Proxy]:
+def way_through(kubeconfig: Path) -> Iterator[Proxy]:
     """A proxy before the control plane."""
-    served = proxying.serving(proxying.upstream_of(kubeconfig), plans.Plan())
+    served = proxying.serving(proxying.upstream_of(kubeconfig), Plan())
     with (
         from_thread.start_blocking_portal() as portal,
         portal.wrap_async_context_manager(served) as proxy,
@@ -28,14 +32,12 @@ def way_through(kubeconfig: Path) -> Iterator[proxying.Proxy]:
 
 
 @pytest.fixture
-def daemon(
-    cluster: control_plane.ControlPlane, way_through: proxying.Proxy, tmp_path: Path
-) -> Iterator[daemons.Daemon]:
+def daemon(cluster: ControlPlane, way_through: Proxy, tmp_path: Path) -> Iterator[Daemon]:
     """One that goes through it, and has default settings."""
     path = credentials.write_kubeconfig(
         tmp_path / "through", url=way_through.url, authority=cluster.authority.certificate_path
     )
-    made = daemons.Daemon(path, tmp_path / "daemon.log")
+    made = Daemon(path, tmp_path / "daemon.log")
     yield made
     if made.process.poll() is None:
         made.process.kill()
@@ -47,9 +49,9 @@ def daemon(
     [0, *(pytest.param(each, marks=pytest.mark.at_length) for each in (1, 2))],
 )
 def test_silence_is_noticed_before_anybody_waits_for_long(
-    cluster: control_plane.ControlPlane,
-    way_through: proxying.Proxy,
-    daemon: daemons.Daemon,
+    cluster: ControlPlane,
+    way_through: Proxy,
+    daemon: Daemon,
     number: int,
 ) -> None:
     """Pods are bound again, and Queues looked after; what was known meanwhile isn't listed anew."""
@@ -73,8 +75,8 @@ def test_silence_is_noticed_before_anybody_waits_for_long(
 
 
 def test_a_successor_notices_at_once_that_its_watches_are_silent(
-    cluster: control_plane.ControlPlane,
-    way_through: proxying.Proxy,
+    cluster: ControlPlane,
+    way_through: Proxy,
     kubeconfig: Path,
     tmp_path: Path,
 ) -> None:
@@ -84,10 +86,10 @@ def test_a_successor_notices_at_once_that_its_watches_are_silent(
     )
     cluster.create_nodes(count=2)
     flags = takeovers.SHORT.flags
-    leader = daemons.Daemon(kubeconfig, tmp_path / "leader.log", *flags)
+    leader = Daemon(kubeconfig, tmp_path / "leader.log", *flags)
     daemons.a_gang(cluster, "before", 2)
     daemons.until(lambda: len(daemons.nodes_of(cluster)) == 2, leader)
-    successor = daemons.Daemon(path, tmp_path / "successor.log", *flags)
+    successor = Daemon(path, tmp_path / "successor.log", *flags)
     try:
         daemons.until(lambda: successor.said("watch.listed"), successor)
         daemons.until(lambda: way_through.notes("/pods.*watch=true"), successor)
@@ -113,7 +115,7 @@ def test_a_successor_notices_at_once_that_its_watches_are_silent(
                 each.process.wait()
 
 
-def is_kept(cluster: control_plane.ControlPlane, queue: str) -> bool:
+def is_kept(cluster: ControlPlane, queue: str) -> bool:
     """Whether the Queue's controller has seen that it is in use."""
     found = cluster.api.get(f"{daemons.QUEUES}/{queue}")
     return bool(found.get("status", {}).get("running"))

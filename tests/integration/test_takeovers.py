@@ -16,9 +16,14 @@ from threading import Event, Thread
 import pytest
 from anyio import from_thread
 
-from tests.faults import audits, plans, proxying
+from tests.faults import audits, proxying
+from tests.faults.audits import Entry, Log
+from tests.faults.plans import Delay, Plan, Refuse, Rule
+from tests.faults.proxying import Proxy, What
 from tests.integration import arrivals, takeovers
+from tests.integration.takeovers import Contest, Timing
 from vscheduler.sandbox import control_plane, credentials
+from vscheduler.sandbox.control_plane import ControlPlane
 
 NAME = "volcano-online"
 BESIDES = "besides"
@@ -33,9 +38,7 @@ WAKE_SECONDS = 1.0
 """What lay in wait when an instance was frozen would be sent within this."""
 
 
-def two_of(
-    contest: takeovers.Contest, through: Path | None = None, besides: Sequence[str] = ()
-) -> None:
+def two_of(contest: Contest, through: Path | None = None, besides: Sequence[str] = ()) -> None:
     """Instance one leads and binds what comes in; instance two stands by."""
     contest.feed(NAME)
     contest.enter("one", NAME, through=through)
@@ -44,7 +47,7 @@ def two_of(
     contest.until_stands_by("two", NAME)
 
 
-def patience_of(contest: takeovers.Contest) -> float:
+def patience_of(contest: Contest) -> float:
     """Seconds from the last sign of life of one to the first write of two."""
     one, two = audits.reigns(contest.entries(), NAME, ("one", "two"))[:2]
     assert (one.user, two.user) == ("one", "two")
@@ -52,14 +55,14 @@ def patience_of(contest: takeovers.Contest) -> float:
 
 
 @pytest.mark.at_length
-def test_without_election_two_place_the_same_pods(contest: takeovers.Contest) -> None:
+def test_without_election_two_place_the_same_pods(contest: Contest) -> None:
     """That the counts below can be other than zero."""
     contest.feed(NAME, pause=0.05)
     contest.enter("one", NAME, flags=["--leader-elect=false"])
     contest.enter("two", NAME, flags=["--leader-elect=false"])
 
-    def contested() -> list[audits.Entry]:
-        return [each for each in audits.attempts(contest.entries()) if each.code == 409]
+    def contested() -> list[Entry]:
+        return [attempt for attempt in audits.attempts(contest.entries()) if attempt.code == 409]
 
     contest.until(contested)
     row = contest.verdict("no election")
@@ -67,7 +70,7 @@ def test_without_election_two_place_the_same_pods(contest: takeovers.Contest) ->
     assert row.out_of_turn
 
 
-def test_a_leader_that_is_killed_has_a_successor(contest: takeovers.Contest) -> None:
+def test_a_leader_that_is_killed_has_a_successor(contest: Contest) -> None:
     """Which waits as long as it must, and not much longer."""
     two_of(contest)
     fault = contest.end("one")
@@ -77,7 +80,7 @@ def test_a_leader_that_is_killed_has_a_successor(contest: takeovers.Contest) -> 
     assert patience_of(contest) >= contest.timing.duration_seconds
 
 
-def test_a_leader_that_is_stopped_gives_its_lease_back(contest: takeovers.Contest) -> None:
+def test_a_leader_that_is_stopped_gives_its_lease_back(contest: Contest) -> None:
     """The successor needn't wait until it is out."""
     two_of(contest)
     fault = contest.end("one", signal.SIGTERM)
@@ -88,7 +91,7 @@ def test_a_leader_that_is_stopped_gives_its_lease_back(contest: takeovers.Contes
 
 
 def test_a_leader_that_was_frozen_sends_nothing_when_it_wakes(
-    contest: takeovers.Contest, rounds: int
+    contest: Contest, rounds: int
 ) -> None:
     """Stopped in the middle of its binds, and continued once another leads; then that one is.
 
@@ -107,7 +110,7 @@ def test_a_leader_that_was_frozen_sends_nothing_when_it_wakes(
     assert replace(row, out_of_turn=()).faultless, row
 
 
-def freeze(contest: takeovers.Contest, leader: str, other: str, gang: str) -> tuple[float, int]:
+def freeze(contest: Contest, leader: str, other: str, gang: str) -> tuple[float, int]:
     """Freeze the leader while it binds a gang, until the other one leads, its controllers too.
 
     Gives the moment, and how many binds it left to the other. A single request that was on its way
@@ -121,55 +124,59 @@ def freeze(contest: takeovers.Contest, leader: str, other: str, gang: str) -> tu
     woken = contest.send(leader, signal.SIGCONT)
     contest.until(lambda: reads_of(contest, leader, woken) > 2)
     time.sleep(WAKE_SECONDS)
-    sent = [each for each in audits.changes(contest.entries()) if late(each, leader, woken)]
+    sent = [change for change in audits.changes(contest.entries()) if late(change, leader, woken)]
     assert [each.code for each in sent] in ([], [http.HTTPStatus.CONFLICT]), sent
     return fault, sum(each.user == other for each in bound_of(contest, gang))
 
 
-def writers_of(contest: takeovers.Contest, lease: str) -> list[str]:
+def writers_of(contest: Contest, lease: str) -> list[str]:
     """Who wrote a Lease, in turn: the last one holds it."""
-    return [each.user for each in audits.lease_writes(contest.entries(), lease, ("one", "two"))]
+    return [write.user for write in audits.lease_writes(contest.entries(), lease, ("one", "two"))]
 
 
-def bound_of(contest: takeovers.Contest, gang: str) -> list[audits.Entry]:
+def bound_of(contest: Contest, gang: str) -> list[Entry]:
     """Those pods of a gang that are bound."""
-    return [each for each in audits.binds(contest.entries()) if each.name.startswith(f"{gang}-")]
+    return [bind for bind in audits.binds(contest.entries()) if bind.name.startswith(f"{gang}-")]
 
 
-def late(entry: audits.Entry, user: str, after: float) -> bool:
+def late(entry: Entry, user: str, after: float) -> bool:
     """Whether it came in from this user after a moment."""
     return entry.user == user and entry.received > after
 
 
-def reads_of(contest: takeovers.Contest, user: str, after: float) -> int:
+def reads_of(contest: Contest, user: str, after: float) -> int:
     """How often an instance has looked at the Lease since a moment."""
     return sum(
-        each.verb == "get" and each.name == NAME and late(each, user, after)
-        for each in contest.entries()
+        entry.verb == "get" and entry.name == NAME and late(entry, user, after)
+        for entry in contest.entries()
     )
 
 
 @pytest.mark.at_length
 @pytest.mark.parametrize("fate", ["lost", "late"])
 def test_the_successor_completes_a_gang_in_the_middle_of_which_the_leader_was_killed(
-    contest: takeovers.Contest, tmp_path: Path, fate: str
+    contest: Contest, tmp_path: Path, fate: str
 ) -> None:
     """What the leader had sent last is lost, or comes in long after the takeover."""
-    held = plans.Delay(seconds=2 * contest.timing.duration_seconds)
-    passed = plans.Rule(requests=BINDINGS, fault=plans.Delay(seconds=0), at_most=THROUGH)
-    rules = [passed, plans.Rule(requests=BINDINGS, fault=held)]
+    held = Delay(seconds=2 * contest.timing.duration_seconds)
+    passed = Rule(requests=BINDINGS, fault=Delay(seconds=0), at_most=THROUGH)
+    rules = [passed, Rule(requests=BINDINGS, fault=held)]
     with proxied(contest.plane, "one", rules, tmp_path) as (proxy, kubeconfig):
         two_of(contest, kubeconfig)
         arrivals.launch(contest.plane.api, NAME, "gang-big", BIG)
-        contest.until(lambda: len(proxy.notes(BINDINGS, proxying.What.ANSWERED)) == THROUGH)
-        contest.until(lambda: len(proxy.notes(BINDINGS, proxying.What.RECEIVED)) > THROUGH)
+        contest.until(lambda: len(proxy.notes(BINDINGS, What.ANSWERED)) == THROUGH)
+        contest.until(lambda: len(proxy.notes(BINDINGS, What.RECEIVED)) > THROUGH)
         fault = contest.end("one")
         if fate == "late":
             contest.until_binds("two", NAME, after=fault)
             contest.until(lambda: not proxy.busy)
     contest.until_binds("two", NAME, after=fault)
     row = contest.verdict(f"kill -9 within a gang, binds {fate}", fault, "two", NAME)
-    own = [each for each in audits.attempts(contest.entries()) if each.name.startswith("gang-big")]
+    own = [
+        attempt
+        for attempt in audits.attempts(contest.entries())
+        if attempt.name.startswith("gang-big")
+    ]
     assert len({each.name for each in own if each.user == "one" and each.done}) == THROUGH
     assert len({each.name for each in own if each.user == "two" and each.done}) == BIG - THROUGH
     assert (row.bound_twice, row.split, row.overfull) == ((), (), ())
@@ -180,7 +187,7 @@ def test_the_successor_completes_a_gang_in_the_middle_of_which_the_leader_was_ki
 
 
 @pytest.mark.at_length
-def test_a_lease_that_is_deleted_is_made_anew_by_who_held_it(contest: takeovers.Contest) -> None:
+def test_a_lease_that_is_deleted_is_made_anew_by_who_held_it(contest: Contest) -> None:
     """The other one doesn't take it for free."""
     two_of(contest)
     before = contest.lease(NAME)["metadata"]["uid"]
@@ -195,7 +202,7 @@ def test_a_lease_that_is_deleted_is_made_anew_by_who_held_it(contest: takeovers.
 
 @pytest.mark.at_length
 @pytest.mark.parametrize("holder", ["a stranger", "the standby", "nobody"])
-def test_a_lease_that_is_edited_stops_its_holder(contest: takeovers.Contest, holder: str) -> None:
+def test_a_lease_that_is_edited_stops_its_holder(contest: Contest, holder: str) -> None:
     """Until the patience of one of them is over; nobody acts on what it says of itself."""
     two_of(contest, besides=[BESIDES])
     contest.until(lambda: contest.lease(BESIDES))
@@ -208,30 +215,28 @@ def test_a_lease_that_is_edited_stops_its_holder(contest: takeovers.Contest, hol
     row = contest.verdict(f"Lease edited: held by {holder}", fault, first.user, NAME)
     assert row.faultless, row
     between = [
-        each
-        for each in audits.attempts(contest.entries())
-        if fault + 2 * contest.timing.fence_seconds < each.received < first.received
+        attempt
+        for attempt in audits.attempts(contest.entries())
+        if fault + 2 * contest.timing.fence_seconds < attempt.received < first.received
     ]
     assert between == []
     assert first.received - fault >= contest.timing.duration_seconds
 
 
-def writes_after(contest: takeovers.Contest, moment: float) -> list[audits.Entry]:
+def writes_after(contest: Contest, moment: float) -> list[Entry]:
     """What the two wrote to the Lease since."""
     writes = audits.lease_writes(contest.entries(), NAME, ("one", "two"))
-    return [each for each in writes if each.received > moment]
+    return [write for write in writes if write.received > moment]
 
 
 @pytest.mark.at_length
-def test_a_leader_that_can_bind_and_not_renew_stops(
-    contest: takeovers.Contest, tmp_path: Path
-) -> None:
+def test_a_leader_that_can_bind_and_not_renew_stops(contest: Contest, tmp_path: Path) -> None:
     """All its writes to the Lease are refused, while its successor's are not."""
-    switch = plans.Rule(requests=RENEWALS, fault=plans.Refuse(status=409))
+    switch = Rule(requests=RENEWALS, fault=Refuse(status=409))
     with proxied(contest.plane, "one", [], tmp_path) as (proxy, kubeconfig):
         two_of(contest, kubeconfig)
         fault = time.time()
-        proxy.follow(plans.Plan([switch]))
+        proxy.follow(Plan([switch]))
         contest.until_binds("two", NAME, after=fault)
         row = contest.verdict("renewals refused (409)", fault, "two", NAME)
     assert row.faultless, row
@@ -240,7 +245,7 @@ def test_a_leader_that_can_bind_and_not_renew_stops(
 
 @pytest.mark.at_length
 def test_a_lease_that_others_write_to_all_the_time_has_one_holder(
-    contest: takeovers.Contest,
+    contest: Contest,
 ) -> None:
     """50 patches a second, so that updates meet conflicts; afterwards work goes on."""
     two_of(contest)
@@ -249,25 +254,23 @@ def test_a_lease_that_others_write_to_all_the_time_has_one_holder(
         time.sleep(2 * contest.timing.duration_seconds)
     calm = time.time()
     refused = [
-        each
-        for each in contest.entries()
-        if each.resource == "leases" and each.code == 409 and each.received > fault
+        entry
+        for entry in contest.entries()
+        if entry.resource == "leases" and entry.code == 409 and entry.received > fault
     ]
-    contest.until(lambda: any(each.received > calm for each in audits.binds(contest.entries())))
+    contest.until(lambda: any(bind.received > calm for bind in audits.binds(contest.entries())))
     row = contest.verdict(f"patched 50 times a second, {len(refused)} conflicts")
     assert row.faultless, row
 
 
 @pytest.mark.at_length
-def test_an_api_server_that_restarts_is_waited_for(
-    timing: takeovers.Timing, tmp_path: Path
-) -> None:
+def test_an_api_server_that_restarts_is_waited_for(timing: Timing, tmp_path: Path) -> None:
     """Both instances live on; whoever leads then, no pod is bound twice."""
     log = tmp_path / "audit.log"
     with control_plane.start(audit_log=log) as plane:
         plane.create_namespace(takeovers.NAMESPACE)
         plane.create_nodes(count=2, cpu="1000", memory="4Ti", pods=5000)
-        contest = takeovers.Contest(plane, audits.Log(log), timing, tmp_path)
+        contest = Contest(plane, Log(log), timing, tmp_path)
         server = None
         try:
             two_of(contest)
@@ -275,9 +278,9 @@ def test_an_api_server_that_restarts_is_waited_for(
             server = takeovers.restart_api_server(plane)
             up = time.time()
             contest.until(
-                lambda: any(each.received > up for each in audits.binds(contest.entries()))
+                lambda: any(bind.received > up for bind in audits.binds(contest.entries()))
             )
-            first = next(each for each in audits.binds(contest.entries()) if each.received > up)
+            first = next(bind for bind in audits.binds(contest.entries()) if bind.received > up)
             row = contest.verdict("API server restarted", fault, first.user, NAME)
         finally:
             contest.close()
@@ -288,7 +291,7 @@ def test_an_api_server_that_restarts_is_waited_for(
 
 
 @contextmanager
-def storm(contest: takeovers.Contest) -> Iterator[None]:
+def storm(contest: Contest) -> Iterator[None]:
     """Somebody patches the Lease all the time."""
     ended = Event()
 
@@ -310,10 +313,10 @@ def storm(contest: takeovers.Contest) -> Iterator[None]:
 
 @contextmanager
 def proxied(
-    plane: control_plane.ControlPlane, user: str, rules: list[plans.Rule], folder: Path
-) -> Iterator[tuple[proxying.Proxy, Path]]:
+    plane: ControlPlane, user: str, rules: list[Rule], folder: Path
+) -> Iterator[tuple[Proxy, Path]]:
     """A way to the API server as this user, by which requests come to grief."""
-    served = proxying.serving(proxying.upstream_of(plane.kubeconfig_for(user)), plans.Plan(rules))
+    served = proxying.serving(proxying.upstream_of(plane.kubeconfig_for(user)), Plan(rules))
     with (
         from_thread.start_blocking_portal() as portal,
         portal.wrap_async_context_manager(served) as proxy,

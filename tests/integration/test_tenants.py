@@ -9,8 +9,10 @@ import pytest
 
 from tests import patience
 from tests.integration import daemons, permissions
+from tests.integration.daemons import Start
 from vscheduler.mirror.translate import translation
-from vscheduler.sandbox import client, control_plane
+from vscheduler.sandbox.client import PATCH_TYPES, Client
+from vscheduler.sandbox.control_plane import ControlPlane
 
 ADMISSION = permissions.MANIFESTS / "admission"
 NAMESPACES = ADMISSION / "optional" / "namespaces.yaml"
@@ -50,7 +52,7 @@ CANNOT: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.fixture
-def tenant(cluster: control_plane.ControlPlane) -> Iterator[client.Client]:
+def tenant(cluster: ControlPlane) -> Iterator[Client]:
     """Somebody with a token, in a namespace of a cluster with a node and the queue `default`."""
     cluster.create_nodes(count=1, cpu="4")
     daemons.a_queue(cluster, "default")
@@ -61,7 +63,7 @@ def tenant(cluster: control_plane.ControlPlane) -> Iterator[client.Client]:
 
 
 @contextmanager
-def account(cluster: control_plane.ControlPlane, name: str, role: str) -> Iterator[client.Client]:
+def account(cluster: ControlPlane, name: str, role: str) -> Iterator[Client]:
     """Somebody with a token and one of Kubernetes' own roles in the namespace `default`."""
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
     cluster.api.apply(f"{NAMESPACE}/serviceaccounts/{name}", body)
@@ -101,24 +103,22 @@ def a_group(queue: str) -> dict[str, Any]:
     }
 
 
-def test_a_tenant_is_refused_what_is_not_its_own(tenant: client.Client) -> None:
+def test_a_tenant_is_refused_what_is_not_its_own(tenant: Client) -> None:
     """By RBAC, with the usual roles; pods and PodGroups it may make."""
     assert tenant.ask("POST", daemons.PODS, a_pod("mine")).status == 201
     assert tenant.ask("POST", daemons.GROUPS, a_group("default")).status == 201
     for what, (method, path, body) in CANNOT.items():
-        headers = {"content-type": client.PATCH_TYPES["merge"]} if method == "PATCH" else None
+        headers = {"content-type": PATCH_TYPES["merge"]} if method == "PATCH" else None
         answer = tenant.ask(method, path, body, headers=headers)
         assert answer.status == 403, (what, answer.text)
         assert "cannot" in answer.message, what
 
 
-def test_a_tenant_sees_its_podgroups_and_all_queues(
-    cluster: control_plane.ControlPlane, tenant: client.Client
-) -> None:
+def test_a_tenant_sees_its_podgroups_and_all_queues(cluster: ControlPlane, tenant: Client) -> None:
     """Who may only view may change nothing; neither sees PodGroups of other namespaces."""
     tenant.create(daemons.GROUPS, a_group("default"))
     mine = f"{daemons.GROUPS}/mine"
-    patch = {"content-type": client.PATCH_TYPES["merge"]}
+    patch = {"content-type": PATCH_TYPES["merge"]}
     with account(cluster, "viewer", "view") as viewer:
         for api in (tenant, viewer):
             assert api.get(mine)["spec"]["queue"] == "default"
@@ -133,7 +133,7 @@ def test_a_tenant_sees_its_podgroups_and_all_queues(
 
 
 def test_a_pod_that_names_its_node_passes_its_queues_capability(
-    cluster: control_plane.ControlPlane, tenant: client.Client, start: daemons.Start
+    cluster: ControlPlane, tenant: Client, start: Start
 ) -> None:
     """Without the optional policy: the right to create pods is all that it takes."""
     cluster.api.patch(f"{daemons.QUEUES}/default", {"spec": {"capability": {"cpu": "1"}}})
@@ -146,7 +146,7 @@ def test_a_pod_that_names_its_node_passes_its_queues_capability(
     assert daemons.nodes_of(cluster) == {"takes": node}
 
 
-def reasons(cluster: control_plane.ControlPlane) -> dict[str, str]:
+def reasons(cluster: ControlPlane) -> dict[str, str]:
     """Of pods that aren't scheduled."""
     return {
         pod["metadata"]["name"]: each["reason"]
@@ -157,7 +157,7 @@ def reasons(cluster: control_plane.ControlPlane) -> dict[str, str]:
 
 
 @pytest.fixture
-def guarded(cluster: control_plane.ControlPlane) -> Iterator[control_plane.ControlPlane]:
+def guarded(cluster: ControlPlane) -> Iterator[ControlPlane]:
     """The sandbox with the policies on namespaces in force."""
     a_queue_for("team-a", cluster, "theirs")
     tried = {"body": a_group("theirs"), "query": {"dryRun": "All"}}
@@ -170,7 +170,7 @@ def guarded(cluster: control_plane.ControlPlane) -> Iterator[control_plane.Contr
         patience.wait_until(lambda: cluster.api.ask("POST", daemons.GROUPS, **tried).status != 403)
 
 
-def a_queue_for(namespaces: str, cluster: control_plane.ControlPlane, name: str) -> None:
+def a_queue_for(namespaces: str, cluster: ControlPlane, name: str) -> None:
     """A queue that only takes jobs of these namespaces."""
     body = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -180,13 +180,13 @@ def a_queue_for(namespaces: str, cluster: control_plane.ControlPlane, name: str)
     cluster.api.apply(f"{daemons.QUEUES}/{name}", body)
 
 
-def apply(cluster: control_plane.ControlPlane, verb: str, file: Path) -> None:
+def apply(cluster: ControlPlane, verb: str, file: Path) -> None:
     """Apply or delete a file."""
     cluster.run_kubectl(verb, f"--filename={file}")
 
 
 def test_a_queue_that_is_made_later_is_not_occupied(
-    guarded: control_plane.ControlPlane, tenant: client.Client, start: daemons.Start
+    guarded: ControlPlane, tenant: Client, start: Start
 ) -> None:
     """The policy can't see it; the scheduler places nothing there that the queue isn't for."""
     daemon = start()

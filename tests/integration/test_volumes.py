@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration import daemons, provisioners
+from tests.integration.daemons import Daemon, Start
+from tests.integration.provisioners import Behaviour
 from vscheduler.mirror import paths
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 NODES = ("node-0", "node-1", "node-2", "node-3")
 GANG = 8
@@ -33,14 +35,14 @@ tiers:
 
 
 @pytest.fixture
-def behaviour(cluster: control_plane.ControlPlane) -> Iterator[provisioners.Behaviour]:
+def behaviour(cluster: ControlPlane) -> Iterator[Behaviour]:
     """Four nodes of which each takes two pods, and a provisioner."""
     cluster.create_nodes(count=len(NODES), cpu="2")
     with provisioners.provisioning(cluster.api) as found:
         yield found
 
 
-def starts(cluster: control_plane.ControlPlane, daemon: daemons.Daemon, size: int = GANG) -> None:
+def starts(cluster: ControlPlane, daemon: Daemon, size: int = GANG) -> None:
     """Wait until so many pods have a node; all of them are where their volumes are."""
     daemons.until(lambda: len(daemons.nodes_of(cluster)) == size, daemon)
     assert provisioners.misplaced(cluster.api) == []
@@ -58,9 +60,9 @@ CLASSES = {
 @pytest.mark.parametrize("what", CLASSES)
 def test_a_gang_with_claims_starts_whole(
     what: str,
-    cluster: control_plane.ControlPlane,
-    behaviour: provisioners.Behaviour,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    behaviour: Behaviour,
+    start: Start,
 ) -> None:
     """Two pods a node, which is all that the nodes have."""
     provisioners.create_disks(cluster.api, NODES, 2)
@@ -71,9 +73,9 @@ def test_a_gang_with_claims_starts_whole(
 
 
 def test_no_pod_starts_before_the_last_claim_is_bound(
-    cluster: control_plane.ControlPlane,
-    behaviour: provisioners.Behaviour,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    behaviour: Behaviour,
+    start: Start,
 ) -> None:
     """The last one takes its time; meanwhile other jobs start where there is room."""
     behaviour.holds.add("gang-7")
@@ -89,9 +91,9 @@ def test_no_pod_starts_before_the_last_claim_is_bound(
 
 
 def test_a_node_that_is_handed_back_is_avoided(
-    cluster: control_plane.ControlPlane,
-    behaviour: provisioners.Behaviour,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    behaviour: Behaviour,
+    start: Start,
 ) -> None:
     """There is room for the gang without it."""
     behaviour.refused.add("node-0")
@@ -101,9 +103,9 @@ def test_a_node_that_is_handed_back_is_avoided(
 
 
 def test_what_takes_too_long_is_tried_elsewhere(
-    cluster: control_plane.ControlPlane,
-    behaviour: provisioners.Behaviour,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    behaviour: Behaviour,
+    start: Start,
     tmp_path: Path,
 ) -> None:
     """Nothing happens for two of the nodes."""
@@ -118,9 +120,9 @@ def test_what_takes_too_long_is_tried_elsewhere(
 
 
 def test_what_was_reserved_for_a_deleted_job_is_given_back(
-    cluster: control_plane.ControlPlane,
-    behaviour: provisioners.Behaviour,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    behaviour: Behaviour,
+    start: Start,
 ) -> None:
     """Its claims stay, and nothing is selected for them; another gang takes the room."""
     behaviour.holds |= {"gang-0", "gang-1"}
@@ -143,9 +145,9 @@ def test_what_was_reserved_for_a_deleted_job_is_given_back(
 
 
 def test_a_claim_that_is_made_for_a_pod(
-    cluster: control_plane.ControlPlane,
-    behaviour: provisioners.Behaviour,
-    start: daemons.Start,
+    cluster: ControlPlane,
+    behaviour: Behaviour,
+    start: Start,
 ) -> None:
     """Generic ephemeral volumes of a gang."""
     group = {"apiVersion": paths.VOLCANO, "kind": "PodGroup", "metadata": {"name": "gang"}}

@@ -17,9 +17,12 @@ import pytest
 from anyio import from_thread
 
 from tests import patience
-from tests.faults import end_states, plans, proxying
+from tests.faults import end_states, proxying
+from tests.faults.plans import LoseAnswer, LoseRequest, Plan, Struck
 from tests.integration import daemons, devices, provisioners
-from vscheduler.sandbox import control_plane, credentials
+from tests.integration.daemons import Daemon, Start
+from vscheduler.sandbox import credentials
+from vscheduler.sandbox.control_plane import ControlPlane
 
 NODES = ("node-0", "node-1")
 CLASSES = (provisioners.SLOW, provisioners.LOCAL, provisioners.SLOW)
@@ -34,23 +37,23 @@ POSITIONS_MAX = 150
 WAYS = ("lost", "carried out")
 
 
-class Killing(plans.Plan):
+class Killing(Plan):
     """Kills a process at one of its writes about pods and claims, which is carried out or lost."""
 
     def __init__(self, position: int, way: str) -> None:
         super().__init__()
         self._position = position
-        self._fault = plans.LoseAnswer() if way == "carried out" else plans.LoseRequest()
+        self._fault = LoseAnswer() if way == "carried out" else LoseRequest()
         self.process = 0
         """0 until it is to be counted."""
         self.count = 0
         self.line = ""
         """The write at which the process was killed; empty while it lives."""
 
-    def choose(self, line: str) -> plans.Struck | None:
+    def choose(self, line: str) -> Struck | None:
         """What becomes of this request: at the one in question, the end of its sender."""
         if self.line:
-            return plans.Struck(fault=plans.LoseRequest())
+            return Struck(fault=LoseRequest())
         if not self.process or not COUNTED.search(line):
             return None
         self.count += 1
@@ -58,7 +61,7 @@ class Killing(plans.Plan):
             return None
         self.line = line
         os.kill(self.process, signal.SIGKILL)
-        return plans.Struck(fault=self._fault)
+        return Struck(fault=self._fault)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,7 @@ def portal() -> Iterator[from_thread.BlockingPortal]:
 Killed = Callable[[int, str, Sequence[str]], str]
 
 
-def create(cluster: control_plane.ControlPlane, classes: Sequence[str]) -> None:
+def create(cluster: ControlPlane, classes: Sequence[str]) -> None:
     """A gang with volumes of these classes; without any, with devices."""
     if classes:
         provisioners.a_gang(cluster, "gang", classes)
@@ -85,10 +88,10 @@ def create(cluster: control_plane.ControlPlane, classes: Sequence[str]) -> None:
 
 @pytest.fixture
 def killed(
-    cluster: control_plane.ControlPlane,
+    cluster: ControlPlane,
     portal: from_thread.BlockingPortal,
     kubeconfig: Path,
-    start: daemons.Start,
+    start: Start,
     tmp_path: Path,
 ) -> Killed:
     """Start a gang by a daemon that is killed at a position, and then by another."""
@@ -107,7 +110,7 @@ def killed(
             path = credentials.write_kubeconfig(
                 tmp_path / "proxied", url=proxy.url, authority=cluster.authority.certificate_path
             )
-            first = daemons.Daemon(path, tmp_path / f"{position}-{way}.log", daemons.ALONE)
+            first = Daemon(path, tmp_path / f"{position}-{way}.log", daemons.ALONE)
             try:
                 daemons.until(lambda: first.said("serving"), first)
                 plan.process = first.process.pid
@@ -132,7 +135,7 @@ def killed(
     return run
 
 
-def is_whole(cluster: control_plane.ControlPlane, size: int) -> bool:
+def is_whole(cluster: ControlPlane, size: int) -> bool:
     """Whether all pods have nodes."""
     return len(daemons.nodes_of(cluster)) == size
 

@@ -11,13 +11,13 @@ from structlog import testing
 
 from tests import patience
 from tests.integration import electors
-from vscheduler.cluster import reflector
-from vscheduler.cluster.http import connection
-from vscheduler.daemon import informers
-from vscheduler.mirror import paths
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
-from vscheduler.sandbox import control_plane
+from vscheduler.cluster.http.connection import Access, Connection
+from vscheduler.cluster.reflector import Pace, Reflector
+from vscheduler.daemon.informers import Codec, Read
+from vscheduler.mirror.decode.events import DecodeFailed, Kind, Remove, Upsert
+from vscheduler.mirror.index.entries import Entry, Event, Reference, Replace
+from vscheduler.mirror.paths import Path
+from vscheduler.sandbox.control_plane import ControlPlane
 
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
@@ -39,29 +39,29 @@ def a_pod(name: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def following(
-    cluster: control_plane.ControlPlane,
-    pace: reflector.Pace,
+    cluster: ControlPlane,
+    pace: Pace,
     path: str = PODS,
-    kind: events.Kind = events.Kind.POD,
-) -> AsyncIterator[tuple[reflector.Reflector[entries.Event], list[str]]]:
+    kind: Kind = Kind.POD,
+) -> AsyncIterator[tuple[Reflector[Event], list[str]]]:
     """A running watch, and what it has seen so far: `+name`, `-name`, or `=names` of a list."""
-    link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
+    link = await Connection.open(Access(kubeconfig=str(cluster.kubeconfig)))
     seen: list[str] = []
 
-    def note(batch: list[entries.Event]) -> None:
+    def note(batch: list[Event]) -> None:
         for event in batch:
             match event:
-                case events.Upsert():
+                case Upsert():
                     seen.append(f"+{event.object.metadata.name}")
-                case events.Remove():
+                case Remove():
                     seen.append(f"-{event.name}")
-                case entries.Replace():
+                case Replace():
                     seen.append(f"={','.join(sorted(event.found))}")
 
-    watch = reflector.Reflector(
+    watch = Reflector(
         link,
-        paths.Path.to(path),
-        informers.Codec(kind, named),
+        Path.to(path),
+        Codec(kind, named),
         note,
         pace=pace,
         chance=random.Random(1),
@@ -77,20 +77,20 @@ async def following(
         await link.close()
 
 
-def named(event: events.Upsert | events.DecodeFailed) -> informers.Read:
+def named(event: Upsert | DecodeFailed) -> Read:
     """An object of which only the name matters."""
-    assert isinstance(event, events.Upsert)
+    assert isinstance(event, Upsert)
     metadata = event.object.metadata
-    reference = entries.Reference(uid=metadata.uid, resource_version=metadata.resource_version)
-    return metadata.name, entries.Entry(reference, None)
+    reference = Reference(uid=metadata.uid, resource_version=metadata.resource_version)
+    return metadata.name, Entry(reference, None)
 
 
 async def test_pages_changes_and_the_server_ending_the_watch(
-    cluster: control_plane.ControlPlane,
+    cluster: ControlPlane,
 ) -> None:
     """Every pod is seen once, in order, across pages and across watches that the server ended."""
     cluster.api.create_all(PODS, [a_pod(f"old-{n}") for n in range(5)])
-    pace = reflector.Pace(page_size=2, watch_seconds=1, at_once_seconds=0)
+    pace = Pace(page_size=2, watch_seconds=1, at_once_seconds=0)
     async with following(cluster, pace) as (watch, seen):
         assert seen == ["=old-0,old-1,old-2,old-3,old-4"]
         for number in range(12):
@@ -106,7 +106,7 @@ async def test_pages_changes_and_the_server_ending_the_watch(
 
 
 async def test_a_version_that_is_too_old_is_listed_anew(
-    cluster: control_plane.ControlPlane,
+    cluster: ControlPlane,
 ) -> None:
     """410 from the real thing: what isn't in the new list is gone.
 
@@ -115,9 +115,9 @@ async def test_a_version_that_is_too_old_is_listed_anew(
     """
     for name in ("a", "b"):
         cluster.api.create(GROUPS, {**A_GROUP, "metadata": {"name": name}})
-    pace = reflector.Pace(watch_seconds=0.5, at_once_seconds=0)
+    pace = Pace(watch_seconds=0.5, at_once_seconds=0)
     with testing.capture_logs() as said:
-        async with following(cluster, pace, GROUPS, events.Kind.POD_GROUP) as (watch, seen):
+        async with following(cluster, pace, GROUPS, Kind.POD_GROUP) as (watch, seen):
             cluster.api.delete(f"{GROUPS}/a")
             await electors.until(lambda: "-a" in seen)
             watch._version = "1"
@@ -126,10 +126,10 @@ async def test_a_version_that_is_too_old_is_listed_anew(
     assert "watch.expired" in [each["event"] for each in said]
 
 
-async def test_an_api_that_comes_later_is_found(cluster: control_plane.ControlPlane) -> None:
+async def test_an_api_that_comes_later_is_found(cluster: ControlPlane) -> None:
     """A CRD that isn't installed yet is waited for, without an end of the process."""
     path = "/apis/later.example.com/v1/things"
-    pace = replace(reflector.Pace(), absent_max_seconds=0.1)
+    pace = replace(Pace(), absent_max_seconds=0.1)
     definition: dict[str, Any] = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -152,7 +152,7 @@ async def test_an_api_that_comes_later_is_found(cluster: control_plane.ControlPl
     with testing.capture_logs() as said:
         creation = asyncio.create_task(_later(cluster, definitions, definition))
         try:
-            async with following(cluster, pace, path, events.Kind.QUEUE) as (_, seen):
+            async with following(cluster, pace, path, Kind.QUEUE) as (_, seen):
                 assert seen == ["="]
         finally:
             await creation
@@ -160,6 +160,6 @@ async def test_an_api_that_comes_later_is_found(cluster: control_plane.ControlPl
     assert "watch.absent" in [each["event"] for each in said]
 
 
-async def _later(cluster: control_plane.ControlPlane, path: str, body: dict[str, Any]) -> None:
+async def _later(cluster: ControlPlane, path: str, body: dict[str, Any]) -> None:
     await asyncio.sleep(0.3)
     await asyncio.to_thread(cluster.api.create, path, body)

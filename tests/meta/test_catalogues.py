@@ -15,12 +15,14 @@ from tests import pictures
 from vscheduler.cli import main
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import contracts, hooks
+from vscheduler.core.api.contracts import Configured, Hooks, Plugin
 from vscheduler.core.config import policy, validation
-from vscheduler.core.model import snapshot
+from vscheduler.core.model.snapshot import Carried
 from vscheduler.daemon import watched_kinds
 from vscheduler.daemon.observability import metric_table
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -41,9 +43,9 @@ def methods(protocol: type) -> set[str]:
 
 def test_the_hook_table_lists_every_hook() -> None:
     """HOOKS has one row per method of Hooks, with Volcano's name and how answers combine."""
-    assert set(hooks.HOOKS) == methods(contracts.Hooks)
+    assert set(hooks.HOOKS) == methods(Hooks)
     for name, hook in hooks.HOOKS.items():
-        documentation = " ".join((getattr(contracts.Hooks, name).__doc__ or "").split())
+        documentation = " ".join((getattr(Hooks, name).__doc__ or "").split())
         heading = re.match(r"\[(.+?); (.+?)\]", documentation)
         assert heading, f"{name}: its docstring starts with [Volcano's name; how answers combine]"
         assert heading[1] == (hook.volcano or "-")
@@ -51,9 +53,9 @@ def test_the_hook_table_lists_every_hook() -> None:
 
 
 @pytest.mark.parametrize("plugin", plugins.PLUGINS, ids=lambda plugin: plugin.name)
-def test_a_plugin_defines_hooks_and_nothing_else(plugin: type[contracts.Plugin]) -> None:
+def test_a_plugin_defines_hooks_and_nothing_else(plugin: type[Plugin]) -> None:
     """A misspelt hook would never be asked."""
-    known = set(hooks.HOOKS) | methods(contracts.Plugin)
+    known = set(hooks.HOOKS) | methods(Plugin)
     assert methods(plugin) - known == set()
     assert methods(plugin) & set(hooks.HOOKS)
 
@@ -124,14 +126,14 @@ def test_the_plugin_that_reads_pods_works() -> None:
     )
     picture = "node n1 cpu=9\n queue q\n job q/a min=1 -\n job q/b min=1 -\n job q/c min=1 -"
     documents = [*pictures.documents(picture + "\n node n2 cpu=9")]
-    for each in documents:
-        metadata = each["metadata"]
+    for document in documents:
+        metadata = document["metadata"]
         room = {"n2": "red", "a-0": "red", "b-0": "blue"}.get(metadata["name"])
         if room:
-            kind = "labels" if each["kind"] == "Node" else "annotations"
+            kind = "labels" if document["kind"] == "Node" else "annotations"
             metadata.setdefault(kind, {})["example.com/room"] = room
     assert parsed.policy is not None
-    outcome = run.simulate(documents, parsed.policy, run.Options(reads=parsed.policy.reads))
+    outcome = run.simulate(documents, parsed.policy, Options(reads=parsed.policy.reads))
     assert not outcome.last.faults
     assert {bind.task.name: bind.node for bind in outcome.binds} == {"a-0": "n2", "c-0": "n1"}
     (waits,) = [group.reason for group in outcome.last.groups if group.reason is not None]
@@ -185,7 +187,7 @@ def test_what_compatibility_changes_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize("each", [*compat.VOLCANO.plugins, *compat.VOLCANO.actions])
-def test_volcanos_classes_extend_ours(each: type[contracts.Configured]) -> None:
+def test_volcanos_classes_extend_ours(each: type[Configured]) -> None:
     """Each takes the place of the class that it extends: of the same name, with its arguments."""
     (ours,) = (own for own in (*plugins.PLUGINS, *actions.ACTIONS) if own.name == each.name)
     assert issubclass(each, ours)
@@ -199,13 +201,13 @@ def test_commands_of_the_readme_are_targets_of_make() -> None:
     assert used - targets == set()
 
 
-@pytest.mark.parametrize("kind", sorted({*events.Kind} - {events.Kind.RESOURCE_CLAIM_TEMPLATE}))
-def test_every_watched_kind_has_its_path_and_its_role(kind: events.Kind) -> None:
+@pytest.mark.parametrize("kind", sorted({*Kind} - {Kind.RESOURCE_CLAIM_TEMPLATE}))
+def test_every_watched_kind_has_its_path_and_its_role(kind: Kind) -> None:
     """The shipped ClusterRole of the scheduler may list and watch what the daemon follows."""
     path = watched_kinds.PATHS[kind]
     assert path.kind == kind
     roles = yaml.safe_load_all((ROOT / "manifests" / "cluster" / "roles.yaml").read_text())
-    (role,) = [each for each in roles if each["metadata"]["name"] == "vscheduler-scheduler"]
+    (role,) = [role for role in roles if role["metadata"]["name"] == "vscheduler-scheduler"]
     group, _, _ = path.api_version.rpartition("/")
     granted = {
         verb
@@ -221,7 +223,7 @@ def test_all_that_outlives_a_cycle_stands_in_the_docs() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     _, _, after = text.partition("\n## What outlives a cycle\n")
     named = {name for row in rows_of(after) for name in re.findall(r"`Carried\.(\w+)`", row)}
-    assert named == {field.name for field in dataclasses.fields(snapshot.Carried)}
+    assert named == {field.name for field in dataclasses.fields(Carried)}
 
 
 def test_every_metric_is_documented() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from vscheduler.cli import main
 from vscheduler.controllers.queues import queue_reconcile
-from vscheduler.core.model import decisions, queues
+from vscheduler.core.model.decisions import LimitedBy, ReasonCode
+from vscheduler.core.model.queues import ProblemCode
 from vscheduler.daemon.observability import metric_table
 from vscheduler.mirror import gang_wording, queue_status, wording
 from vscheduler.mirror.translate import group_names
@@ -66,7 +67,7 @@ COMMANDS = dict(commands("vscheduler", main.vscheduler))
 
 def flags(command: click.Command) -> set[str]:
     """The long flags that it takes."""
-    found = [each for each in command.params if isinstance(each, click.Option)]
+    found = [param for param in command.params if isinstance(param, click.Option)]
     return {word for each in found for word in each.opts if word.startswith("--")}
 
 
@@ -204,13 +205,13 @@ def test_every_metric_of_the_docs_exists() -> None:
 
 def test_every_event_is_in_the_docs() -> None:
     """docs/operations.md has a row for each reason, and none that isn't recorded."""
-    rows = [each.strip("`") for each in cells(section("operations.md", "What events say"), 0)]
+    rows = [cell.strip("`") for cell in cells(section("operations.md", "What events say"), 0)]
     assert sorted(rows[2:]) == sorted(events_in_code())
 
 
 def test_every_reason_to_wait_is_in_the_docs() -> None:
     """What it is stands in docs/simulate.md, what to do in docs/operations.md; in both all."""
-    codes = [str(code) for code in decisions.ReasonCode]
+    codes = [str(code) for code in ReasonCode]
     explained = cells(section("simulate.md", "Reasons"), 0)[2:]
     assert [each.strip("`") for each in explained] == codes
     advised = cells(section("operations.md", "What to do when a job waits"), 0)[2:]
@@ -236,12 +237,12 @@ def test_sentences_about_limits_are_in_the_docs() -> None:
 def test_every_condition_of_queues_is_in_the_docs() -> None:
     """docs/operations.md has each type, and each reason that it comes with."""
     text = section("operations.md", "What conditions of Queues say")
-    fair = {str(bound) for bound in decisions.LimitedBy} | {
+    fair = {str(bound) for bound in LimitedBy} | {
         queue_status.NO_REQUEST,
         queue_status.SET_ASIDE,
     }
-    inner = {str(queues.ProblemCode.INNER_JOBS)}  # only ever said of a queue that is set aside
-    tree = {str(code) for code in queues.ProblemCode} - inner
+    inner = {str(ProblemCode.INNER_JOBS)}  # only ever said of a queue that is set aside
+    tree = {str(code) for code in ProblemCode} - inner
     controller = Path(queue_reconcile.__file__).read_text()
     tree |= set(re.findall(r'"(TooDeep|Children\w+)"', controller))
     others = set(re.findall(r'_condition\([A-Z_]+, "\w+", "(\w+)"', controller))

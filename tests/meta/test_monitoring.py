@@ -6,34 +6,36 @@ import prometheus_client.parser
 import pytest
 
 from tests.alerts import monitoring
-from vscheduler.core.model import decisions, queues, refusals, snapshot
-from vscheduler.daemon.leader_election import api
-from vscheduler.daemon.observability import metric_table, metrics
+from vscheduler.core.model.decisions import CycleResult, Entitlement, Exclusion, Fault, QueueFigures
+from vscheduler.core.model.queues import QueueState
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.daemon.leader_election.api import LeaseStatus
+from vscheduler.daemon.observability import metric_table
+from vscheduler.daemon.observability.metrics import Metrics
 
 AMOUNTS = {"cpu": 1000, "memory": 2**30, "nvidia.com/gpu": 1}
-CORDONED = decisions.Exclusion(
-    refusal=refusals.Refusal(refusals.RefusalCode.CORDONED), nodes=("n1",)
-)
-QUEUE = decisions.QueueFigures(
+CORDONED = Exclusion(refusal=Refusal(RefusalCode.CORDONED), nodes=("n1",))
+QUEUE = QueueFigures(
     name="gold",
-    state=queues.QueueState.OPEN,
+    state=QueueState.OPEN,
     weight=1,
     allocated=AMOUNTS,
     request=AMOUNTS,
     used_by_other_schedulers=AMOUNTS,
-    entitlement=decisions.Entitlement(deserved=AMOUNTS, real_capability=AMOUNTS),
+    entitlement=Entitlement(deserved=AMOUNTS, real_capability=AMOUNTS),
 )
-RESULT = decisions.CycleResult(
+RESULT = CycleResult(
     binds=(),
     pipelined=(),
     evicts=(),
     groups=(),
     queues=(QUEUE,),
     total=AMOUNTS,
-    carried=snapshot.FRESH,
+    carried=FRESH,
     excluded=(CORDONED,),
     work={"placements": 1},
-    faults=(decisions.Fault(plugin="p", hook="score_nodes", error="e"),),
+    faults=(Fault(plugin="p", hook="score_nodes", error="e"),),
 )
 
 NAME = re.compile(r"\b(?:volcano|vscheduler)_\w+")
@@ -43,7 +45,7 @@ SELECTOR = re.compile(r"\b((?:volcano|vscheduler)_\w+)\{([^}]*)\}")
 @pytest.fixture(scope="module")
 def exported() -> dict[str, set[str]]:
     """The labels of every series of a process that has seen all there is to see, by name."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     observed.observe_cycle(RESULT, {"snapshot": 0.1, "decide": 0.1, "commit": 0.1})
     observed.observe_bind("bound", bound=True, seconds=1)
     observed.observe_claim("written")
@@ -58,7 +60,7 @@ def exported() -> dict[str, set[str]]:
     observed.observe_stalled({"cycle": 0.5})
     observed.observe_failure("call")
     observed.observe_reload(successful=True, now=0)
-    observed.observe_lease_status(api.LeaseStatus(lease="a", leads=True, holder="b"))
+    observed.observe_lease_status(LeaseStatus(lease="a", leads=True, holder="b"))
     observed.observe_renewal("a", 0.1, "renewed")
     observed.observe_rejected(rejected=1, ungrouped=1)
     text = observed.exposition().decode()

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests import mutants
+from tests.mutants import Mutant
 from tests.simulation import faults
 
 KNOWN = mutants.catalogue()
@@ -16,7 +17,7 @@ SURVIVORS_PART = 0.05
 
 
 @pytest.mark.parametrize("mutant", KNOWN.values(), ids=lambda mutant: mutant.name)
-def test_a_mutant_can_be_planted_and_its_command_exists(mutant: mutants.Mutant) -> None:
+def test_a_mutant_can_be_planted_and_its_command_exists(mutant: Mutant) -> None:
     """Its code is there once, its fault can be read, and its test or simulated fault exists."""
     assert mutant.breaks.endswith(".")
     assert bool(mutant.found_by) != bool(mutant.survives)

@@ -26,7 +26,7 @@ def statements(page: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "statement", [each for each in statements(PAGE) if IMPOSSIBLE.search(each)]
+    "statement", [statement for statement in statements(PAGE) if IMPOSSIBLE.search(statement)]
 )
 def test_what_is_impossible_is_tried(statement: str) -> None:
     """Each sentence and row names a test, and one for each thing that can't be."""
@@ -57,4 +57,4 @@ def test_sentences_are_told_apart() -> None:
     )
     found = list(statements(page))
     assert [len(NAMED.findall(each)) for each in found if IMPOSSIBLE.search(each)] == [1, 0, 1]
-    assert len([each for each in statements(PAGE) if IMPOSSIBLE.search(each)]) >= 12
+    assert len([statement for statement in statements(PAGE) if IMPOSSIBLE.search(statement)]) >= 12

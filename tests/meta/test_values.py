@@ -32,7 +32,7 @@ def members(source: str) -> set[str]:
             case ast.Attribute(value=ast.Attribute(value=ast.Name(id="msgspec"))):
                 found.add(ast.unparse(node))
             case ast.ImportFrom(module=str(module)) if module.startswith("msgspec"):
-                found |= {f"{module}.{each.name}" for each in node.names}
+                found |= {f"{module}.{name.name}" for name in node.names}
     return found - {"msgspec.structs"}
 
 

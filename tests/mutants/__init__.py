@@ -54,7 +54,7 @@ class Mutant:
             assert self.inside in known, f"{self.name}: {self.file} has no {self.inside}"
             first, last = known[self.inside]
         places = _places(text, self.old)
-        found = [each for each in places if first <= text.count("\n", 0, each[0]) + 1 <= last]
+        found = [place for place in places if first <= text.count("\n", 0, place[0]) + 1 <= last]
         where = self.inside or self.file
         assert len(found) == 1, f"{self.name}: {where} has its code {len(found)} times, not once"
         return found[0]

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests import mutants
+from tests.mutants import Mutant
 
 COPIED = ("vscheduler", "tests", "examples", "crds", "manifests", "pyproject.toml")
 LIMIT_SECONDS = 600
@@ -62,7 +63,7 @@ def _copy(tree: Path) -> None:
             shutil.copy(source, tree / name)
 
 
-def _try(tree: Path, mutant: mutants.Mutant, command: str) -> tuple[bool, float]:
+def _try(tree: Path, mutant: Mutant, command: str) -> tuple[bool, float]:
     """Plant a mutant, run a command; return whether the command failed, and its CPU seconds."""
     path = tree / mutant.file
     whole = path.read_text()

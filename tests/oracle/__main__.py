@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.oracle import comparing, worlds
+from tests.oracle.comparing import Comparison, Verdict
 from vscheduler.sandbox import control_plane, progress_report
 
 FOUND = Path("build/oracle")
@@ -22,14 +23,14 @@ WORLDS = 12
 def main() -> int:
     """Compare and print; the exit status says whether nothing unexpected showed."""
     given = arguments().parse_args()
-    names = [name for each in given.features for name in each] or list(comparing.SUITE)
+    names = [name for feature in given.features for name in feature] or list(comparing.SUITE)
     began = time.monotonic()
     with (
         progress_report.on_stderr() as progress,
         control_plane.start(progress=progress) as plane,
         worlds.stage(plane) as stage,
     ):
-        comparison = comparing.Comparison(stage=stage, folder=FOUND)
+        comparison = Comparison(stage=stage, folder=FOUND)
         for name in names:
             seeds = comparing.seeds(name, given.worlds)
             for seed in seeds if given.seed is None else (given.seed,):
@@ -40,7 +41,7 @@ def main() -> int:
     return report(comparison.found, whole=whole)
 
 
-def report(verdicts: Sequence[comparing.Verdict], *, whole: bool) -> int:
+def report(verdicts: Sequence[Verdict], *, whole: bool) -> int:
     """What is not as it should be."""
     unknown = comparing.unknown(verdicts)
     for line in unknown:

@@ -20,6 +20,8 @@ from tests.oracle import (
     volumes,
     worlds,
 )
+from tests.oracle.differences import Explanations
+from tests.oracle.worlds import Stage
 
 Document = manifests.Document
 
@@ -70,7 +72,7 @@ class Verdict:
 class Comparison:
     """Worlds put on a stage, and what came of it."""
 
-    stage: worlds.Stage
+    stage: Stage
     folder: Path
     """Where the manifests of worlds go in which both differ."""
     found: list[Verdict] = field(default_factory=list)
@@ -99,17 +101,17 @@ class Comparison:
         self.stage.create(world.waiting)
         placed = ours.placed(self.stage.documents(), world.groups)
         members = [each for each in world.waiting if manifests.key(each) in placed]
-        for each in members:
-            self.stage.bind(each, placed[manifests.key(each)])
+        for member in members:
+            self.stage.bind(member, placed[manifests.key(member)])
         verdicts = []
-        for each in members:
-            node = placed[manifests.key(each)]
-            kube = node in self._alone(each, node)
+        for member in members:
+            node = placed[manifests.key(member)]
+            kube = node in self._alone(member, node)
             verdicts.append(
                 Verdict(
                     feature=world.feature,
                     seed=world.seed,
-                    pod=manifests.key(each),
+                    pod=manifests.key(member),
                     node=node,
                     kube=kube,
                     ours=True,
@@ -142,7 +144,7 @@ def _told(
     world: worlds.World, said: dict[str, judging.Verdict], documents: Sequence[Document]
 ) -> Iterator[Verdict]:
     mine = ours.verdicts(documents)
-    known = differences.Explanations(documents)
+    known = Explanations(documents)
     nodes = sorted(manifests.named(documents, "Node"))
     for pod, kube in sorted(said.items()):
         for node in nodes:
@@ -161,9 +163,9 @@ def _told(
 def unknown(verdicts: Sequence[Verdict]) -> list[str]:
     """Differences that no table explains, a line for each pod that they are about."""
     nodes: dict[tuple[str, int, str, bool], list[str]] = defaultdict(list)
-    for each in verdicts:
-        if not each.agree and not each.known:
-            nodes[each.feature, each.seed, each.pod, each.kube].append(each.node)
+    for verdict in verdicts:
+        if not verdict.agree and not verdict.known:
+            nodes[verdict.feature, verdict.seed, verdict.pod, verdict.kube].append(verdict.node)
     said = {True: "kube-scheduler says yes, we say no", False: "kube-scheduler says no, we say yes"}
     return [
         f"{feature} --seed {seed}: {pod} on {', '.join(names)}: {said[kube]}"
@@ -173,7 +175,7 @@ def unknown(verdicts: Sequence[Verdict]) -> list[str]:
 
 def gone(verdicts: Sequence[Verdict]) -> list[str]:
     """Differences in the table that didn't come up."""
-    seen = {each.known for each in verdicts}
+    seen = {verdict.known for verdict in verdicts}
     return [each.name for each in differences.TABLE if each.name not in seen]
 
 
@@ -183,9 +185,9 @@ def table(verdicts: Sequence[Verdict]) -> str:
         "| feature | worlds | verdicts | yes | agree | known differences | unknown |",
         "|---|---|---|---|---|---|---|",
     ]
-    names = list(dict.fromkeys(each.feature for each in verdicts))
+    names = list(dict.fromkeys(verdict.feature for verdict in verdicts))
     for name in (*names, "all"):
-        mine = [each for each in verdicts if name in {each.feature, "all"}]
+        mine = [verdict for verdict in verdicts if name in {verdict.feature, "all"}]
         agree = sum(each.agree for each in mine)
         known = sum(bool(each.known) for each in mine)
         cells = (

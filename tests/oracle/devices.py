@@ -5,6 +5,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from tests import device_worlds
+from tests.device_worlds import Features
 from tests.oracle import manifests, worlds
 
 Document = manifests.Document
@@ -13,14 +14,14 @@ HOME = "oracle-a"
 NODES = 6
 PROBES = 12
 
-FEATURES: Mapping[str, device_worlds.Features] = {
-    "devices-counts": device_worlds.Features(network=True, pools=True),
-    "devices-alternatives": device_worlds.Features(alternatives=True, taints=True),
-    "devices-constraints": device_worlds.Features(constraints=True, network=True),
-    "devices-every": device_worlds.Features(every=True, taints=True),
-    "devices-admin": device_worlds.Features(admin=True, taints=True),
-    "devices-claims": device_worlds.Features(shared=True),
-    "devices-extended": device_worlds.Features(network=True, taints=True),
+FEATURES: Mapping[str, Features] = {
+    "devices-counts": Features(network=True, pools=True),
+    "devices-alternatives": Features(alternatives=True, taints=True),
+    "devices-constraints": Features(constraints=True, network=True),
+    "devices-every": Features(every=True, taints=True),
+    "devices-admin": Features(admin=True, taints=True),
+    "devices-claims": Features(shared=True),
+    "devices-extended": Features(network=True, taints=True),
 }
 """kube-scheduler gives a pod up on all nodes where it asks for every device and a pool is
 incomplete, or constraints exclude one: not asked here."""
@@ -33,7 +34,7 @@ def world(name: str, seed: int) -> worlds.World:
     if name == "devices-claims":
         _unusual(made, chance)
     asked = [_extended(chance, name == "devices-extended") for _ in made.pods]
-    classes = [each for each in made.devices if each["kind"] == "DeviceClass"]
+    classes = [device for device in made.devices if device["kind"] == "DeviceClass"]
     if name == "devices-extended":
         for each in classes:
             each["spec"]["extendedResourceName"] = f"example.com/{each['metadata']['name']}"
@@ -42,13 +43,13 @@ def world(name: str, seed: int) -> worlds.World:
         seed=seed,
         nodes=[
             manifests.node(
-                each["metadata"]["name"],
-                each["metadata"]["labels"],
+                node["metadata"]["name"],
+                node["metadata"]["labels"],
                 **_plugin(chance, name == "devices-extended"),
             )
-            for each in made.nodes
+            for node in made.nodes
         ],
-        storage=[_stored(each) for each in made.devices],
+        storage=[_stored(device) for device in made.devices],
         standing=[],
         waiting=[_probe(each, amounts) for each, amounts in zip(made.pods, asked, strict=True)],
     )
@@ -113,11 +114,13 @@ def _unusual(made: device_worlds.World, chance: random.Random) -> None:
     uses = [each for pod in made.pods for each in pod["status"]["resourceClaimStatuses"]]
     for use in uses:
         claim = next(
-            each for each in made.devices if each["metadata"]["name"] == use["resourceClaimName"]
+            device
+            for device in made.devices
+            if device["metadata"]["name"] == use["resourceClaimName"]
         )
         kind = chance.random()
         if kind < 0.3:
-            _allocate(claim, chance, [each["metadata"]["name"] for each in made.nodes])
+            _allocate(claim, chance, [node["metadata"]["name"] for node in made.nodes])
         elif kind < 0.4:
             request = claim["spec"]["devices"]["requests"][0]
             request["exactly"]["deviceClassName"] = "nobodys"

@@ -8,7 +8,8 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.oracle import judging, manifests, ours
+from tests.oracle import manifests, ours
+from tests.oracle.judging import Verdict
 
 Document = manifests.Document
 
@@ -72,7 +73,7 @@ class Explanations:
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._documents = documents
-        self._without: dict[str, dict[str, judging.Verdict]] = {}
+        self._without: dict[str, dict[str, Verdict]] = {}
 
     def why(self, pod: str, node: str, *, kube: bool) -> str:
         """The name of the entry by which we differ about this pod on this node; empty: none."""
@@ -81,10 +82,10 @@ class Explanations:
                 return each.name
         return ""
 
-    def _counterfactual(self, difference: Difference) -> dict[str, judging.Verdict]:
+    def _counterfactual(self, difference: Difference) -> dict[str, Verdict]:
         if difference.name not in self._without:
             documents = copy.deepcopy(list(self._documents))
-            for each in documents:
-                difference.without(each)
+            for document in documents:
+                difference.without(document)
             self._without[difference.name] = ours.verdicts(documents)
         return self._without[difference.name]

@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.oracle import flavours as has
-from tests.oracle import manifests, near, worlds
+from tests.oracle import manifests, near
+from tests.oracle.flavours import Flavour
+from tests.oracle.manifests import Document
+from tests.oracle.worlds import World
 
 PROBES = 12
 PART = 0.35
@@ -16,9 +19,9 @@ PART = 0.35
 class Feature:
     """What nodes, standing pods and probes have."""
 
-    nodes: Sequence[has.Flavour] = ()
-    standing: Sequence[has.Flavour] = ()
-    probes: Sequence[has.Flavour] = ()
+    nodes: Sequence[Flavour] = ()
+    standing: Sequence[Flavour] = ()
+    probes: Sequence[Flavour] = ()
     density: float = 1.5
     """Standing pods by node."""
     mixed: bool = False
@@ -104,7 +107,7 @@ FEATURES: Mapping[str, Feature] = {
 }
 
 
-def world(name: str, seed: int) -> worlds.World:
+def world(name: str, seed: int) -> World:
     """The world of this seed; the same on every machine."""
     feature = FEATURES[name]
     chance = random.Random(f"{name} {seed}")
@@ -120,16 +123,16 @@ def world(name: str, seed: int) -> worlds.World:
         for number in range(round(len(nodes) * feature.density * chance.uniform(0.3, 1.2)))
     ]
     waiting = [_pod(chance, f"p{number}", feature.probes, part) for number in range(PROBES)]
-    return worlds.World(feature=name, seed=seed, nodes=nodes, standing=standing, waiting=waiting)
+    return World(feature=name, seed=seed, nodes=nodes, standing=standing, waiting=waiting)
 
 
 def _standing(
     chance: random.Random,
     number: int,
-    wanted: Sequence[has.Flavour],
+    wanted: Sequence[Flavour],
     part: float,
-    nodes: Sequence[manifests.Document],
-) -> manifests.Document:
+    nodes: Sequence[Document],
+) -> Document:
     pod = _pod(chance, f"s{number}", wanted, part)
     name = chance.choice(nodes)["metadata"]["name"]
     if pod["spec"].get("schedulerName") == manifests.ELDER:
@@ -139,9 +142,7 @@ def _standing(
     return pod
 
 
-def _pod(
-    chance: random.Random, name: str, wanted: Sequence[has.Flavour], part: float
-) -> manifests.Document:
+def _pod(chance: random.Random, name: str, wanted: Sequence[Flavour], part: float) -> Document:
     pod = manifests.pod(name, chance.choice(manifests.HOMES), **near.labels(chance))
     _season(chance, pod, wanted, part)
     return pod
@@ -149,8 +150,8 @@ def _pod(
 
 def _season(
     chance: random.Random,
-    document: manifests.Document,
-    wanted: Sequence[has.Flavour],
+    document: Document,
+    wanted: Sequence[Flavour],
     part: float,
 ) -> None:
     for flavour in wanted:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tests import pictures
 from tests.oracle import flavours as has
-from tests.oracle import manifests, near, ours, worlds
+from tests.oracle import manifests, near, ours
+from tests.oracle.worlds import World
 
 Document = manifests.Document
 Kind = Callable[[random.Random, Sequence[Document]], None]
@@ -129,7 +130,7 @@ KINDS: Mapping[str, Kind] = {
 """What pods of a gang have, by the name of the feature."""
 
 
-def world(name: str, seed: int) -> worlds.World:
+def world(name: str, seed: int) -> World:
     """The world of this seed: one to three gangs that wait, among pods that stand."""
     chance = random.Random(f"gangs {name} {seed}")
     sizes = [_size(chance) for _ in range(chance.choice((1, 1, 2, 3)))]
@@ -155,7 +156,7 @@ def world(name: str, seed: int) -> worlds.World:
         waiting += pods
         least = size if chance.random() < 0.5 else chance.randint(1, size)
         groups.append(manifests.group(home, f"g{number}", least))
-    return worlds.World(
+    return World(
         feature=f"gangs-{name}",
         seed=seed,
         nodes=nodes,

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle import extender, kube_scheduler, manifests
-from vscheduler.sandbox import client, control_plane, errors, processes
+from tests.oracle.extender import Extender
+from tests.oracle.manifests import Document
+from vscheduler.sandbox import client
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import TimedOut
+from vscheduler.sandbox.processes import Supervisor
 
 PODS = "/api/v1/pods"
 ANSWER_SECONDS = 60.0
@@ -24,22 +30,22 @@ Verdict = frozenset[str]
 class Judge:
     """A running kube-scheduler that can be asked about pods."""
 
-    api: client.Client
-    extender: extender.Extender
-    supervisor: processes.Supervisor
+    api: Client
+    extender: Extender
+    supervisor: Supervisor
 
-    def ask(self, probes: Sequence[manifests.Document]) -> dict[str, Verdict]:
+    def ask(self, probes: Sequence[Document]) -> dict[str, Verdict]:
         """Which nodes take each of these pods, as things stand; the pods are there afterwards."""
         uids: dict[str, str] = {}
 
-        def submit(probe: manifests.Document) -> None:
+        def submit(probe: Document) -> None:
             uids[manifests.key(probe)] = self._submit(probe)
 
         client.in_parallel(submit, probes)
         self._wait_for_verdicts(uids)
         return {key: self.extender.seen.get(uid, frozenset()) for key, uid in uids.items()}
 
-    def _submit(self, probe: manifests.Document) -> str:
+    def _submit(self, probe: Document) -> str:
         spec = {**probe["spec"], "schedulerName": manifests.ORACLE}
         asked = manifests.unmanaged({**probe, "spec": spec})
         return str(self.api.create(manifests.pods_path(probe), asked)["metadata"]["uid"])
@@ -60,7 +66,7 @@ class Judge:
                 return
             if time.monotonic() > began + ANSWER_SECONDS:
                 self.supervisor.check()
-                raise errors.TimedOut(f"no verdict on {sorted(missing - refused)}")
+                raise TimedOut(f"no verdict on {sorted(missing - refused)}")
             time.sleep(LISTEN_SECONDS)
 
     def _refused(self) -> set[str]:
@@ -76,7 +82,7 @@ class Judge:
 
 
 @contextmanager
-def start(plane: control_plane.ControlPlane) -> Iterator[Judge]:
+def start(plane: ControlPlane) -> Iterator[Judge]:
     """Run the judge beside a control plane, for the time of the block."""
     with (
         extender.listening() as listener,

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from vscheduler.sandbox import binaries, control_plane, processes
+from vscheduler.sandbox import binaries
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.processes import Supervisor
 
 USER = "system:kube-scheduler"
 
@@ -28,15 +30,15 @@ def configuration(kubeconfig: Path, **more: Any) -> Tree:
 
 @contextmanager
 def running(
-    plane: control_plane.ControlPlane, described: Callable[[Path], Tree], *flags: str
-) -> Iterator[processes.Supervisor]:
+    plane: ControlPlane, described: Callable[[Path], Tree], *flags: str
+) -> Iterator[Supervisor]:
     """Run kube-scheduler for the time of the block; `described` gets the path of a kubeconfig."""
     program = binaries.find_or_build((binaries.SCHEDULER,))[binaries.SCHEDULER]
     kubeconfig = plane.kubeconfig_for(USER)
     with tempfile.TemporaryDirectory(prefix="vscheduler-oracle-") as folder:
         path = Path(folder) / "kube-scheduler.json"
         path.write_text(json.dumps(described(kubeconfig)))
-        supervisor = processes.Supervisor(Path(folder))
+        supervisor = Supervisor(Path(folder))
         try:
             supervisor.start(
                 binaries.SCHEDULER, [program, f"--config={path}", "--secure-port=0", *flags]

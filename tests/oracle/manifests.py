@@ -118,4 +118,6 @@ QUEUE: Document = {
 
 def named(documents: Sequence[Document], kind: str) -> dict[str, Document]:
     """The documents of a kind by name."""
-    return {each["metadata"]["name"]: each for each in documents if each["kind"] == kind}
+    return {
+        document["metadata"]["name"]: document for document in documents if document["kind"] == kind
+    }

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tests import pictures, running
-from tests.oracle import judging, manifests
+from tests.oracle import manifests
+from tests.oracle.judging import Verdict
 from vscheduler.core import cycle
-from vscheduler.core.model import jobs, snapshot
-from vscheduler.core.placement import placement
-from vscheduler.mirror import state
+from vscheduler.core.model.jobs import TaskStatus
+from vscheduler.core.model.snapshot import FRESH, Snapshot
+from vscheduler.core.placement.placement import Placement
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.state import Mirror, Options
 
 Document = manifests.Document
 
@@ -21,9 +23,9 @@ POLICY = running.policy_of(
 GROUP = "scheduling.k8s.io/group-name"
 
 
-def verdicts(documents: Iterable[Document]) -> dict[str, judging.Verdict]:
+def verdicts(documents: Iterable[Document]) -> dict[str, Verdict]:
     """Which nodes would take each pod of the oracle's at once, as things stand."""
-    listed = [_adopted(each) for each in documents]
+    listed = [_adopted(document) for document in documents]
     groups = [
         manifests.group(each["metadata"]["namespace"], each["metadata"]["name"])
         for each in listed
@@ -36,24 +38,24 @@ def verdicts(documents: Iterable[Document]) -> dict[str, judging.Verdict]:
         if each["kind"] == "Pod" and "nodeName" not in each["spec"]
     }
     names, placing = session.layout.names, session.placement
-    assert isinstance(placing, placement.Placement)
+    assert isinstance(placing, Placement)
     for gang in session.job_states.values():
         for task in gang.job.tasks:
-            if task.status is jobs.TaskStatus.PENDING:
+            if task.status is TaskStatus.PENDING:
                 scores = placing._plan(task).idle
                 rows = np.flatnonzero(scores > -np.inf).tolist()
                 found[task.key] = frozenset(names[row] for row in rows)
     return found
 
 
-def taken(documents: Iterable[Document]) -> snapshot.Snapshot:
+def taken(documents: Iterable[Document]) -> Snapshot:
     """The snapshot of a mirror that was shown all this, whatever it refuses of it."""
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
     for document in (manifests.QUEUE, *documents):
         kind = events.kind_of(document)
         assert kind is not None, document["kind"]
         mirror.apply(events.convert(kind, document))
-    return mirror.snapshot(time.time(), snapshot.FRESH)
+    return mirror.snapshot(time.time(), FRESH)
 
 
 def placed(documents: Iterable[Document], groups: Sequence[Document]) -> Mapping[str, str]:

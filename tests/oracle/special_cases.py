@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from tests.oracle import manifests, worlds
+from tests.oracle import manifests
+from tests.oracle.worlds import World
 
 Document = manifests.Document
 
@@ -16,10 +17,10 @@ CASES: Sequence[Mapping[str, Any]] = yaml.safe_load(
 )
 
 
-def world(number: int) -> worlds.World:
+def world(number: int) -> World:
     """The cluster of a case, and the one pod that is asked about."""
     case = CASES[number]
-    return worlds.World(
+    return World(
         feature=FEATURE,
         seed=number,
         nodes=[_node(each) for each in case["nodes"]],

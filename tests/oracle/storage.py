@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.oracle import manifests
-from vscheduler.sandbox import client, errors
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.errors import ApiError
 
 Document = manifests.Document
 
@@ -39,45 +40,47 @@ def path_of(document: Document) -> str:
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
-def put(api: client.Client, documents: Sequence[Document]) -> None:
+def put(api: Client, documents: Sequence[Document]) -> None:
     """Make all objects; a volume names its claim by the UID that the API server gave it."""
-    by_kind = {kind: [each for each in documents if each["kind"] == kind] for kind in KINDS}
+    by_kind = {
+        kind: [document for document in documents if document["kind"] == kind] for kind in KINDS
+    }
     claims = by_kind.pop("PersistentVolumeClaim")
-    uids = {manifests.key(each): str(_create(api, each)["metadata"]["uid"]) for each in claims}
+    uids = {manifests.key(claim): str(_create(api, claim)["metadata"]["uid"]) for claim in claims}
     for kind, members in by_kind.items():
-        for each in members:
-            _create(api, _with_uid(each, uids) if kind == "PersistentVolume" else each)
+        for member in members:
+            _create(api, _with_uid(member, uids) if kind == "PersistentVolume" else member)
 
 
-def settle(api: client.Client, documents: Sequence[Document]) -> None:
+def settle(api: Client, documents: Sequence[Document]) -> None:
     """Delete what is to be deleted, now that pods use it, and give kube-scheduler time to see."""
-    for each in documents:
-        if "deletionTimestamp" in each["metadata"]:
-            api.delete(f"{path_of(each)}/{each['metadata']['name']}")
+    for document in documents:
+        if "deletionTimestamp" in document["metadata"]:
+            api.delete(f"{path_of(document)}/{document['metadata']['name']}")
     if documents:
         time.sleep(SEEN_SECONDS)
 
 
-def clear(api: client.Client) -> None:
+def clear(api: Client) -> None:
     """Objects of earlier worlds are gone."""
-    for each in documents(api):
-        path = f"{path_of(each)}/{each['metadata']['name']}"
-        if each["metadata"].get("finalizers"):
+    for document in documents(api):
+        path = f"{path_of(document)}/{document['metadata']['name']}"
+        if document["metadata"].get("finalizers"):
             _drop_finalizers(api, path)
-        if "deletionTimestamp" not in each["metadata"]:
+        if "deletionTimestamp" not in document["metadata"]:
             api.delete(path, gracePeriodSeconds=0)
 
 
-def _drop_finalizers(api: client.Client, path: str) -> None:
+def _drop_finalizers(api: Client, path: str) -> None:
     """Unless a controller was faster, and the object is gone."""
     try:
         api.patch(path, {"metadata": {"finalizers": None}})
-    except errors.ApiError as error:
+    except ApiError as error:
         if error.status != 404:
             raise
 
 
-def documents(api: client.Client) -> list[Document]:
+def documents(api: Client) -> list[Document]:
     """All objects as the API server has them."""
     found: list[Document] = []
     for kind, (root, plural) in KINDS.items():
@@ -87,7 +90,7 @@ def documents(api: client.Client) -> list[Document]:
     return found
 
 
-def _create(api: client.Client, document: Document) -> Document:
+def _create(api: Client, document: Document) -> Document:
     metadata = {
         name: value
         for name, value in document["metadata"].items()
@@ -112,4 +115,4 @@ def _with_uid(volume: Document, uids: Mapping[str, str]) -> Document:
 
 def owned(documents: Iterable[Document], kind: str) -> list[Document]:
     """The objects of a kind."""
-    return [each for each in documents if each["kind"] == kind]
+    return [document for document in documents if document["kind"] == kind]

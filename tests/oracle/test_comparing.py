@@ -6,10 +6,10 @@ import urllib.request
 import pytest
 
 from tests.oracle import comparing, differences, extender, judging, manifests, ours
+from tests.oracle.comparing import Verdict
+from tests.oracle.differences import Explanations
 
-VERDICT = comparing.Verdict(
-    feature="taints", seed=3, pod="oracle-a/p0", node="n1", kube=True, ours=True
-)
+VERDICT = Verdict(feature="taints", seed=3, pod="oracle-a/p0", node="n1", kube=True, ours=True)
 OTHERWISE = dataclasses.replace(VERDICT, ours=False)
 KNOWN = dataclasses.replace(OTHERWISE, known=differences.TABLE[0].name)
 
@@ -48,7 +48,7 @@ def test_a_known_difference_explains_no_other() -> None:
     tainted["spec"]["taints"] = [{"key": "lab", "effect": "NoSchedule"}]
     probe = manifests.pod("p0")
     probe["spec"]["schedulerName"] = manifests.ORACLE
-    why = differences.Explanations([ready, tainted, probe]).why
+    why = Explanations([ready, tainted, probe]).why
     assert why("oracle-a/p0", "n0", kube=True) == "nodes that aren't ready"
     assert why("oracle-a/p0", "n1", kube=True) == ""
     assert why("oracle-a/p0", "n0", kube=False) == ""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.oracle import differences, manifests, ours, special_cases
+from tests.oracle.differences import Difference, Explanations
 
 DOCS = Path(__file__).parents[2] / "docs" / "kube-scheduler.md"
 NAMESPACES = [
@@ -29,14 +30,14 @@ def test_special_cases(number: int, case: Mapping[str, Any]) -> None:
     documents = [*NAMESPACES, *world.nodes, *world.standing, asked]
     verdict = ours.verdicts(documents)[manifests.key(probe)]
     assert verdict == set(case.get("ours", case["kube"]))
-    explanations = differences.Explanations(documents)
+    explanations = Explanations(documents)
     for node in verdict ^ set(case["kube"]):
         kube = node in case["kube"]
         assert explanations.why(manifests.key(probe), node, kube=kube) == case["difference"]
 
 
 @pytest.mark.parametrize("difference", differences.TABLE, ids=lambda each: each.name)
-def test_differences_are_documented(difference: differences.Difference) -> None:
+def test_differences_are_documented(difference: Difference) -> None:
     """With their reasons, in the table of filters."""
     filters = DOCS.read_text().partition("## Filters")[2].partition("\n## ")[0]
     rows = [line for line in filters.splitlines() if line.startswith("| ")]

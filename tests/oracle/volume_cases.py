@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests import volume_manifests as made
-from tests.oracle import manifests, worlds
+from tests.oracle import manifests
+from tests.oracle.worlds import World
 
 Document = manifests.Document
 
@@ -163,14 +164,14 @@ CASES: Sequence[Case] = (
 )
 
 
-def world(number: int) -> worlds.World:
+def world(number: int) -> World:
     """The cluster of a case, and the one pod that is asked about."""
     case = CASES[number]
     standing = [
         _pod(f"user{at}", volumes, nodeName=node)
         for at, (node, volumes) in enumerate(case.standing)
     ]
-    return worlds.World(
+    return World(
         feature=FEATURE,
         seed=number,
         nodes=[

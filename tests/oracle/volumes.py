@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests import volume_manifests as made
-from tests.oracle import manifests, worlds
+from tests.oracle import manifests
+from tests.oracle.worlds import World
 
 Document = manifests.Document
 
@@ -278,7 +279,7 @@ def of_capacities(world: Drawing) -> Iterator[Volumes]:
         claims = [world.claim(chance.choice(("roomy", "roomy", "wait"))) for _ in range(2)]
         claims = claims[: chance.choice((1, 1, 2))]
         world.objects += claims
-        yield made.using(*(each["metadata"]["name"] for each in claims))
+        yield made.using(*(claim["metadata"]["name"] for claim in claims))
 
 
 FEATURES: Mapping[str, Sequence[Flavour]] = {
@@ -292,7 +293,7 @@ FEATURES: Mapping[str, Sequence[Flavour]] = {
 }
 
 
-def world(name: str, seed: int) -> worlds.World:
+def world(name: str, seed: int) -> World:
     """The world of this seed; the same on every machine."""
     chance = random.Random(f"{name} {seed}")
     nodes = [_node(chance, f"n{number}") for number in range(chance.randint(5, 9))]
@@ -308,7 +309,7 @@ def world(name: str, seed: int) -> worlds.World:
         pod = manifests.pod(f"p{number}")
         pod["spec"]["volumes"] = volumes
         waiting.append(pod)
-    return worlds.World(
+    return World(
         feature=name,
         seed=seed,
         nodes=nodes,

@@ -6,7 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.oracle import judging, manifests, storage
-from vscheduler.sandbox import client, control_plane, errors
+from tests.oracle.judging import Judge
+from vscheduler.sandbox import client
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import TimedOut
 
 Document = manifests.Document
 
@@ -42,8 +46,8 @@ class World:
 class Stage:
     """A control plane with a judge, on which one world after the other is put."""
 
-    api: client.Client
-    judge: judging.Judge
+    api: Client
+    judge: Judge
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def put(self, world: World) -> None:
@@ -90,7 +94,7 @@ class Stage:
             self.api.delete(manifests.pod_path(probe), gracePeriodSeconds=0)
             if verdict:
                 return
-        raise errors.TimedOut("kube-scheduler doesn't see the nodes")
+        raise TimedOut("kube-scheduler doesn't see the nodes")
 
     def _create_node(self, node: Document) -> None:
         """As wished: the API server taints a new node, and deletes one when it is there."""
@@ -125,7 +129,7 @@ class Stage:
 
 
 @contextmanager
-def stage(plane: control_plane.ControlPlane) -> Iterator[Stage]:
+def stage(plane: ControlPlane) -> Iterator[Stage]:
     """A stage on a control plane that nobody else uses meanwhile."""
     client.in_parallel(plane.create_namespace, manifests.NAMESPACES)
     for name, labels in manifests.NAMESPACES.items():

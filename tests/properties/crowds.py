@@ -178,7 +178,7 @@ def _stranger(crowd: Crowd, name: str) -> None:
 
 def _seat(crowd: Crowd, pod: Document) -> bool:
     """It runs somewhere, or is being deleted there; at most four on a node."""
-    free = [each["metadata"]["name"] for each in crowd.nodes]
+    free = [node["metadata"]["name"] for node in crowd.nodes]
     free = [name for name in free if crowd.full[name] < 4]
     if not free:
         return False

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests import device_worlds
+from tests.device_worlds import World
 
 Document = dict[str, Any]
 Device = tuple[str, str, str]
@@ -14,8 +15,8 @@ Device = tuple[str, str, str]
 class Judge:
     """What the nodes of a world can give, each device by itself."""
 
-    def __init__(self, world: device_worlds.World) -> None:
-        self.nodes = {each["metadata"]["name"]: each for each in world.nodes}
+    def __init__(self, world: World) -> None:
+        self.nodes = {node["metadata"]["name"]: node for node in world.nodes}
         kinds: dict[str, dict[str, Document]] = {}
         for each in world.devices:
             kinds.setdefault(each["kind"], {})[each["metadata"]["name"]] = each
@@ -74,7 +75,7 @@ class Judge:
     def tolerates(self, wanted: Document, key: Device) -> bool:
         """Whether no taint keeps the request away."""
         taints = self.devices[key][0].get("taints", ())
-        effects = {each["effect"] for each in taints} & {"NoSchedule", "NoExecute"}
+        effects = {taint["effect"] for taint in taints} & {"NoSchedule", "NoExecute"}
         return not effects or "tolerations" in wanted
 
     def ways(

@@ -15,14 +15,52 @@ from msgspec.structs import replace
 
 from tests import running
 from tests.properties.worlds import configurations, generator, manifests
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs
-from vscheduler.explain import changes
-from vscheduler.mirror.decode import events, quantities
-from vscheduler.simulator import run, world
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import JobId, Phase
+from vscheduler.explain.changes import (
+    ActionArgument,
+    Change,
+    CreateClaims,
+    CreatePods,
+    CreateQueue,
+    DropAnnotation,
+    EndOfJob,
+    FewerPods,
+    HonorTaints,
+    LabelNodes,
+    LargerNodes,
+    MarkPods,
+    MayPreempt,
+    MoreDisruptions,
+    MoreNodes,
+    Nothing,
+    OpenQueues,
+    OtherParent,
+    OtherQueue,
+    Preemptable,
+    QueueAmounts,
+    QueueNamespace,
+    QueueWeight,
+    QuotaAmounts,
+    Reclaimable,
+    RemoveGates,
+    RemoveTaint,
+    SmallerRequest,
+    SoftTopology,
+    Tolerate,
+    Uncordon,
+    WithoutNodeAffinity,
+    WithoutSelector,
+)
+from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode.events import Upsert
+from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
+from vscheduler.simulator.world import World
 
 Document = manifests.Document
-Raised: TypeAlias = changes.QueueAmounts | changes.QuotaAmounts
+Raised: TypeAlias = QueueAmounts | QuotaAmounts
 CYCLES = 5
 NAMESPACES = "vscheduler.io/namespaces"
 LIMITS = {"reclaim.wholeGangs": ("never", "proportionate"), "reclaim.minRuntime": ("0s", "1h")}
@@ -36,7 +74,7 @@ class Cluster:
     configuration: dict[str, Any]
 
     @property
-    def policy(self) -> policies.Policy:
+    def policy(self) -> Policy:
         """The parsed configuration."""
         return running.policy_of(self.configuration)
 
@@ -52,10 +90,10 @@ def cluster(seed: int) -> Cluster:
         tree["configurations"] = [
             {"name": "reclaim", "arguments": {setting: chance.choice(values)}}
         ]
-    documents = [copy.deepcopy(dict(each)) for each in plan.documents]
-    for each in documents:
-        if each["kind"] == "Node" and chance.random() < 0.1:
-            each["spec"]["unschedulable"] = True
+    documents = [copy.deepcopy(dict(document)) for document in plan.documents]
+    for document in documents:
+        if document["kind"] == "Node" and chance.random() < 0.1:
+            document["spec"]["unschedulable"] = True
     early = max(1, len(plan.workloads) // 2)
     for number, workload in enumerate(plan.workloads):
         if number == early:
@@ -75,7 +113,7 @@ def cluster(seed: int) -> Cluster:
 
 def _settled(documents: list[Document], tree: Mapping[str, Any]) -> list[Document]:
     """The manifests after three cycles, without what was evicted."""
-    found = run.simulate(documents, running.policy_of(tree), run.Options(cycles=3))
+    found = run.simulate(documents, running.policy_of(tree), Options(cycles=3))
     binds = {bind.task.key: bind.node for bind in found.binds}
     gone = {evict.task.key for evict in found.evicts}
     kept = []
@@ -86,8 +124,8 @@ def _settled(documents: list[Document], tree: Mapping[str, Any]) -> list[Documen
         if kind == "Pod" and key in binds:
             status = {"phase": "Running"}
             document["spec"]["nodeName"] = binds[key]
-        if kind == "PodGroup" and jobs.JobId(key) in found.states:
-            status = {"phase": str(found.states[jobs.JobId(key)].phase)}
+        if kind == "PodGroup" and JobId(key) in found.states:
+            status = {"phase": str(found.states[JobId(key)].phase)}
         kept.append({**document, "status": status} if status else document)
     return kept
 
@@ -97,7 +135,7 @@ def _key(document: Document) -> str:
     return f"{metadata.get('namespace', '')}/{metadata['name']}".removeprefix("/")
 
 
-def starts(before: Cluster, job: str, change: changes.Change, *, most: int = CYCLES) -> bool:
+def starts(before: Cluster, job: str, change: Change, *, most: int = CYCLES) -> bool:
     """Whether `vscheduler simulate --evicted-return` starts the job on the edited manifests, in so
     many cycles; or admits it, if it has no pods.
     """
@@ -115,20 +153,20 @@ def starts(before: Cluster, job: str, change: changes.Change, *, most: int = CYC
     return False
 
 
-def _is_admitted(result: decisions.CycleResult, job: str) -> bool:
-    return any(each.job == job and each.phase is jobs.Phase.INQUEUE for each in result.groups)
+def _is_admitted(result: CycleResult, job: str) -> bool:
+    return any(group.job == job and group.phase is Phase.INQUEUE for group in result.groups)
 
 
-def _cycles(after: Cluster, most: int) -> Iterator[decisions.CycleResult]:
+def _cycles(after: Cluster, most: int) -> Iterator[CycleResult]:
     """The simulator's cycles, until the next ones can't be other than the last one.
 
     A cycle is a function of its snapshot. So nothing will be decided any more after a cycle that
     decides nothing, carries over what the one before did, and writes the same phases, while no pod
     starts or leaves and no time is due.
     """
-    given = run.read(after.documents, run.Options())
-    objects = [each for each in given.events if isinstance(each, events.Upsert)]
-    simulated = world.World(objects, pods_return=True)
+    given = run.read(after.documents, Options())
+    objects = [event for event in given.events if isinstance(event, Upsert)]
+    simulated = World(objects, pods_return=True)
     before: object = None
     moving = simulated.moving
     end = given.now + most * run.CYCLE_SECONDS
@@ -143,7 +181,7 @@ def _cycles(after: Cluster, most: int) -> Iterator[decisions.CycleResult]:
         before = after_it
 
 
-def edited(before: Cluster, job: str, change: changes.Change) -> Cluster:
+def edited(before: Cluster, job: str, change: Change) -> Cluster:
     """The cluster after a user has carried out the change."""
     after = Edited(copy.deepcopy(before.documents), copy.deepcopy(before.configuration), job)
     getattr(after, f"change_{type(change).__name__.lower()}")(change)
@@ -163,10 +201,10 @@ class Edited:
     def _one(self, kind: str, key: str) -> Document:
         return _one(self.documents, kind, key)
 
-    def change_nothing(self, _: changes.Nothing) -> None:
+    def change_nothing(self, _: Nothing) -> None:
         """Leave everything as it is."""
 
-    def change_fewerpods(self, change: changes.FewerPods) -> None:
+    def change_fewerpods(self, change: FewerPods) -> None:
         """Set minMember, and minResources in proportion."""
         spec = self._one("PodGroup", self._job)["spec"]
         part = Fraction(change.after, spec["minMember"])
@@ -174,11 +212,11 @@ class Edited:
         for name, text in spec.get("minResources", {}).items():
             _set(spec["minResources"], name, math.ceil(quantities.parse(name, text) * part))
 
-    def change_smallerrequest(self, change: changes.SmallerRequest) -> None:
+    def change_smallerrequest(self, change: SmallerRequest) -> None:
         """Set the requests of the pods, and minResources in proportion."""
         _shrink(self.documents, self._job, self._waiting, change)
 
-    def change_morenodes(self, change: changes.MoreNodes) -> None:
+    def change_morenodes(self, change: MoreNodes) -> None:
         """Copy a node."""
         like = self._one("Node", change.like)
         for number in range(change.count):
@@ -188,34 +226,34 @@ class Edited:
             node["metadata"]["labels"][manifests.HOST] = name
             self.documents.append(node)
 
-    def change_queueweight(self, change: changes.QueueWeight) -> None:
+    def change_queueweight(self, change: QueueWeight) -> None:
         """Set the weight."""
         self._one("Queue", change.queue)["spec"]["weight"] = change.after
 
-    def change_queueamounts(self, change: changes.QueueAmounts) -> None:
+    def change_queueamounts(self, change: QueueAmounts) -> None:
         """Set some amounts of the field."""
         amounts = self._one("Queue", change.queue)["spec"].setdefault(str(change.field), {})
         for name, amount in change.after:
             _set(amounts, name, amount)
 
-    def change_endofjob(self, change: changes.EndOfJob) -> None:
+    def change_endofjob(self, change: EndOfJob) -> None:
         """Delete the PodGroup and its pods."""
-        gone = {id(each) for each in _pods(self.documents, change.job)}
+        gone = {id(pod) for pod in _pods(self.documents, change.job)}
         gone.add(id(self._one("PodGroup", change.job)))
-        self.documents = [each for each in self.documents if id(each) not in gone]
+        self.documents = [document for document in self.documents if id(document) not in gone]
 
-    def change_reclaimable(self, change: changes.Reclaimable) -> None:
+    def change_reclaimable(self, change: Reclaimable) -> None:
         """Set the queue's field."""
         self._one("Queue", change.queue)["spec"]["reclaimable"] = True
 
-    def change_preemptable(self, change: changes.Preemptable) -> None:
+    def change_preemptable(self, change: Preemptable) -> None:
         """Set the annotation wherever it is."""
         group = self._one("PodGroup", change.job)
         for each in (group, *_pods(self.documents, change.job)):
             if manifests.PREEMPTABLE in each["metadata"].get("annotations", {}):
                 each["metadata"]["annotations"][manifests.PREEMPTABLE] = "true"
 
-    def change_actionargument(self, change: changes.ActionArgument) -> None:
+    def change_actionargument(self, change: ActionArgument) -> None:
         """Set the argument in the configuration."""
         known = self.configuration.get("configurations", [])
         made = [each for each in known if each["name"] == change.action]
@@ -224,36 +262,40 @@ class Edited:
         others = [each for each in known if each["name"] != change.action]
         self.configuration["configurations"] = [*made, *others]
 
-    def change_moredisruptions(self, change: changes.MoreDisruptions) -> None:
+    def change_moredisruptions(self, change: MoreDisruptions) -> None:
         """Set what the budget's controller would write."""
         budget = self._one("PodDisruptionBudget", change.budget)
         budget["status"]["disruptionsAllowed"] = change.after
 
-    def change_openqueues(self, change: changes.OpenQueues) -> None:
+    def change_openqueues(self, change: OpenQueues) -> None:
         """Open the queues."""
         for name in change.queues:
             self._one("Queue", name)["status"] = {"state": "Open"}
 
-    def change_createqueue(self, change: changes.CreateQueue) -> None:
+    def change_createqueue(self, change: CreateQueue) -> None:
         """Create a queue that says nothing."""
         self.documents.append(manifests.queue(change.queue, {}, {}))
 
-    def change_otherqueue(self, change: changes.OtherQueue) -> None:
+    def change_otherqueue(self, change: OtherQueue) -> None:
         """Set spec.queue."""
         self._one("PodGroup", self._job)["spec"]["queue"] = change.after
 
-    def change_otherparent(self, change: changes.OtherParent) -> None:
+    def change_otherparent(self, change: OtherParent) -> None:
         """Set spec.parent."""
         self._one("Queue", change.queue)["spec"]["parent"] = change.after
 
-    def change_queuenamespace(self, change: changes.QueueNamespace) -> None:
+    def change_queuenamespace(self, change: QueueNamespace) -> None:
         """List the namespace."""
         notes = self._one("Queue", change.queue)["metadata"]["annotations"]
         notes[NAMESPACES] += f",{change.namespace}"
 
-    def change_createpods(self, change: changes.CreatePods) -> None:
+    def change_createpods(self, change: CreatePods) -> None:
         """Copy pods; those of a role with the role."""
-        copied = {each["metadata"]["uid"]: each for each in self.documents if each["kind"] == "Pod"}
+        copied = {
+            document["metadata"]["uid"]: document
+            for document in self.documents
+            if document["kind"] == "Pod"
+        }
         for at, new in enumerate(change.pods):
             for number in range(new.count):
                 pod = copy.deepcopy(copied[new.like])
@@ -266,38 +308,38 @@ class Edited:
                 pod["status"] = {"phase": "Pending"}
                 self.documents.append(pod)
 
-    def change_markpods(self, change: changes.MarkPods) -> None:
+    def change_markpods(self, change: MarkPods) -> None:
         """Set roles and labels."""
         by_uid = {each["metadata"]["uid"]: each["metadata"] for each in self._waiting}
         for mark in change.marks:
             where = "annotations" if mark.key == manifests.ROLE else "labels"
             by_uid[mark.pod][where][mark.key] = mark.value
 
-    def change_removegates(self, _: changes.RemoveGates) -> None:
+    def change_removegates(self, _: RemoveGates) -> None:
         """Remove all scheduling gates."""
         for pod in self._waiting:
             pod["spec"].pop("schedulingGates", None)
 
-    def change_createclaims(self, change: changes.CreateClaims) -> None:
+    def change_createclaims(self, change: CreateClaims) -> None:
         """Create the claims, and their volumes."""
         for key in change.claims:
             self.documents += bound_claim(*key.split("/"))
 
-    def change_quotaamounts(self, change: changes.QuotaAmounts) -> None:
+    def change_quotaamounts(self, change: QuotaAmounts) -> None:
         """Set some amounts."""
         for name, amount in change.after:
             hard = self._one("ResourceQuota", change.quota)["spec"]["hard"]
             _set(hard, name, amount)
 
-    def change_dropannotation(self, change: changes.DropAnnotation) -> None:
+    def change_dropannotation(self, change: DropAnnotation) -> None:
         """Drop the annotation."""
         del self._one("PodGroup", self._job)["metadata"]["annotations"][change.key]
 
-    def change_softtopology(self, _: changes.SoftTopology) -> None:
+    def change_softtopology(self, _: SoftTopology) -> None:
         """Set the mode."""
         self._one("PodGroup", self._job)["spec"]["networkTopology"]["mode"] = "soft"
 
-    def change_largernodes(self, change: changes.LargerNodes) -> None:
+    def change_largernodes(self, change: LargerNodes) -> None:
         """Copy a node, and give the copies more."""
         for number in range(change.count):
             node = copy.deepcopy(self._one("Node", change.like))
@@ -309,48 +351,48 @@ class Edited:
                 _set(node["status"]["capacity"], name, amount)
             self.documents.append(node)
 
-    def change_removetaint(self, change: changes.RemoveTaint) -> None:
+    def change_removetaint(self, change: RemoveTaint) -> None:
         """Remove the taint from the nodes."""
         for name in change.nodes:
             spec = self._one("Node", name)["spec"]
             spec["taints"] = [each for each in spec["taints"] if each["key"] != change.taint.key]
 
-    def change_uncordon(self, change: changes.Uncordon) -> None:
+    def change_uncordon(self, change: Uncordon) -> None:
         """Uncordon the nodes."""
         for name in change.nodes:
             self._one("Node", name)["spec"]["unschedulable"] = False
 
-    def change_labelnodes(self, change: changes.LabelNodes) -> None:
+    def change_labelnodes(self, change: LabelNodes) -> None:
         """Label the nodes."""
         for name in change.nodes:
             self._one("Node", name)["metadata"]["labels"][change.key] = change.value
 
-    def change_tolerate(self, change: changes.Tolerate) -> None:
+    def change_tolerate(self, change: Tolerate) -> None:
         """Add a toleration to each waiting pod."""
         taint = change.taint
         made = {"key": taint.key, "value": taint.value, "effect": str(taint.effect)}
         for pod in self._waiting:
             pod["spec"]["tolerations"] = [*pod["spec"].get("tolerations", []), made]
 
-    def change_withoutselector(self, change: changes.WithoutSelector) -> None:
+    def change_withoutselector(self, change: WithoutSelector) -> None:
         """Drop an entry of each nodeSelector."""
         for pod in self._waiting:
             selector = dict(pod["spec"].get("nodeSelector", {}))
             selector.pop(change.key, None)
             pod["spec"]["nodeSelector"] = selector
 
-    def change_honortaints(self, _: changes.HonorTaints) -> None:
+    def change_honortaints(self, _: HonorTaints) -> None:
         """Leave nodes with other taints out of topology spread."""
         for pod in self._waiting:
             for each in pod["spec"].get("topologySpreadConstraints", []):
                 each["nodeTaintsPolicy"] = "Honor"
 
-    def change_maypreempt(self, _: changes.MayPreempt) -> None:
+    def change_maypreempt(self, _: MayPreempt) -> None:
         """Let pods be evicted for the waiting ones."""
         for pod in self._waiting:
             pod["spec"]["preemptionPolicy"] = "PreemptLowerPriority"
 
-    def change_withoutnodeaffinity(self, _: changes.WithoutNodeAffinity) -> None:
+    def change_withoutnodeaffinity(self, _: WithoutNodeAffinity) -> None:
         """Drop the required node affinity."""
         for pod in self._waiting:
             affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
@@ -385,7 +427,7 @@ def _shrink(
     documents: list[Document],
     job: str,
     waiting: Iterable[Document],
-    change: changes.SmallerRequest,
+    change: SmallerRequest,
 ) -> None:
     before = after = 0
     for pod in waiting:
@@ -405,36 +447,38 @@ def _set(amounts: dict[str, str], name: str, amount: int) -> None:
 
 
 def _one(documents: Iterable[Document], kind: str, key: str) -> Document:
-    return next(each for each in documents if (each["kind"], _key(each)) == (kind, key))
+    return next(
+        document for document in documents if (document["kind"], _key(document)) == (kind, key)
+    )
 
 
 def _pods(documents: Iterable[Document], job: str) -> list[Document]:
     namespace, _, name = job.partition("/")
     return [
-        each
-        for each in documents
-        if each["kind"] == "Pod"
-        and each["metadata"]["namespace"] == namespace
-        and each["metadata"]["annotations"].get(manifests.GROUP) == name
+        document
+        for document in documents
+        if document["kind"] == "Pod"
+        and document["metadata"]["namespace"] == namespace
+        and document["metadata"]["annotations"].get(manifests.GROUP) == name
     ]
 
 
-def smaller(change: changes.Change) -> list[changes.Change]:
+def smaller(change: Change) -> list[Change]:
     """All smaller changes of the same kind, on its grid; those by one step first."""
     match change:
-        case changes.SmallerRequest(before=before, after=after, step=step):
+        case SmallerRequest(before=before, after=after, step=step):
             return [replace(change, after=each) for each in range(after + step, before, step)]
-        case changes.MoreNodes(count=count) | changes.LargerNodes(count=count):
+        case MoreNodes(count=count) | LargerNodes(count=count):
             return [replace(change, count=each) for each in reversed(range(1, count))]
-        case changes.RemoveTaint() | changes.Uncordon() | changes.LabelNodes():
+        case RemoveTaint() | Uncordon() | LabelNodes():
             some = combinations(change.nodes, len(change.nodes) - 1)
             return [replace(change, nodes=each) for each in some if each]
-        case changes.QueueAmounts() | changes.QuotaAmounts():
+        case QueueAmounts() | QuotaAmounts():
             return [each for each in _one_step_less(change) if each.after != each.before]
         case (
-            changes.FewerPods(before=before, after=after)
-            | changes.QueueWeight(before=before, after=after)
-            | changes.MoreDisruptions(before=before, after=after)
+            FewerPods(before=before, after=after)
+            | QueueWeight(before=before, after=after)
+            | MoreDisruptions(before=before, after=after)
         ):
             step = 1 if after < before else -1
             return [replace(change, after=each) for each in range(after + step, before, step)]
@@ -448,9 +492,9 @@ def _one_step_less(change: Raised) -> Iterator[Raised]:
         yield replace(change, after=(*change.after[:at], less, *change.after[at + 1 :]))
 
 
-def is_monotone(change: changes.Change) -> bool:
+def is_monotone(change: Change) -> bool:
     """Whether a smaller change of this kind can't be expected to help where a larger one doesn't.
 
     More nodes, and more weight, can let other jobs start instead.
     """
-    return not isinstance(change, changes.MoreNodes | changes.LargerNodes | changes.QueueWeight)
+    return not isinstance(change, MoreNodes | LargerNodes | QueueWeight)

@@ -8,22 +8,20 @@ from functools import partial
 from msgspec.structs import replace
 
 from tests.properties import election_world
-from vscheduler.cluster import lease_records
-from vscheduler.daemon.leader_election import election_settings, state_machine
+from tests.properties.election_world import Candidate, Clock, Network, Server, World
+from vscheduler.cluster.lease_records import Record
+from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election.election_settings import Timing
 
 FAULTS_MAX = 25
 KINDS_MAX = 6
 """Of few kinds in one world there are many."""
 DAY_SECONDS = 90.0
 TIMINGS = (
-    election_settings.Timing(),
-    election_settings.Timing(duration_seconds=6, renew_deadline_seconds=4, retry_period_seconds=1),
-    election_settings.Timing(
-        duration_seconds=30, renew_deadline_seconds=15, retry_period_seconds=5
-    ),
-    election_settings.Timing(
-        duration_seconds=15, renew_deadline_seconds=14, retry_period_seconds=7
-    ),
+    Timing(),
+    Timing(duration_seconds=6, renew_deadline_seconds=4, retry_period_seconds=1),
+    Timing(duration_seconds=30, renew_deadline_seconds=15, retry_period_seconds=5),
+    Timing(duration_seconds=15, renew_deadline_seconds=14, retry_period_seconds=7),
 )
 
 
@@ -53,17 +51,15 @@ CLIMATES = {
 }
 
 
-class Day(election_world.World):
+class Day(World):
     """A few candidates, and what befalls them."""
 
-    def __init__(
-        self, seed: int, climate: Climate, timings: tuple[election_settings.Timing, ...] = TIMINGS
-    ) -> None:
+    def __init__(self, seed: int, climate: Climate, timings: tuple[Timing, ...] = TIMINGS) -> None:
         super().__init__(seed)
         self.climate = climate
-        self.server = election_world.Server()
-        self.network = election_world.Network()
-        self.candidates: list[election_world.Candidate] = []
+        self.server = Server()
+        self.network = Network()
+        self.candidates: list[Candidate] = []
         self.timings = timings if climate.mixed else (self.chance.choice(timings),)
         self.names = 0
         self.acted = False
@@ -73,7 +69,7 @@ class Day(election_world.World):
 
     def at_most_one(self) -> None:
         """Never two that act."""
-        acting = [each.state.identity for each in self.candidates if each.acts()]
+        acting = [candidate.state.identity for candidate in self.candidates if candidate.acts()]
         assert len(acting) <= 1, f"{acting} act at {self.now}"
         self.acted |= bool(acting)
 
@@ -95,12 +91,12 @@ class Day(election_world.World):
         self.forget()
         self.server.hung = self.server.down = False
         _clear(self)
-        for each in self.candidates:
-            each.alive &= not each.leaving
+        for candidate in self.candidates:
+            candidate.alive &= not candidate.leaving
         self.acted = False
         if self.someone() is None:
             self.start()
-        living = [each for each in self.candidates if each.alive]
+        living = [candidate for candidate in self.candidates if candidate.alive]
         for each in living:
             each.frozen_until = each.cut_until = -math.inf
             each.request_lag_seconds = each.answer_lag_seconds = 0.0
@@ -117,15 +113,17 @@ class Day(election_world.World):
         if self.server.lease is None and self.acted and not self.climate.newcomers:
             return
         self.names += 1
-        candidate = election_world.Candidate(
+        candidate = Candidate(
             world=self,
             server=self.server,
             network=self.network,
             timing=self.chance.choice(self.timings),
-            clock=election_world.Clock(self, self.rate()),
+            clock=Clock(self, self.rate()),
             state=state_machine.begin(f"c{self.names}"),
         )
-        self.candidates = [each for each in self.candidates if each.alive] + [candidate]
+        self.candidates = [candidate for candidate in self.candidates if candidate.alive] + [
+            candidate
+        ]
         candidate.rest()
 
     def rate(self) -> float:
@@ -133,9 +131,11 @@ class Day(election_world.World):
         extremes = self.climate.slowest, self.climate.fastest
         return self.chance.choice((*extremes, self.chance.uniform(*extremes)))
 
-    def someone(self) -> election_world.Candidate | None:
+    def someone(self) -> Candidate | None:
         """One of those who live; often the one that acts."""
-        living = [each for each in self.candidates if each.alive and not each.leaving]
+        living = [
+            candidate for candidate in self.candidates if candidate.alive and not candidate.leaving
+        ]
         acting = [each for each in living if each.acts()]
         if acting and self.chance.random() < 0.5:
             return acting[0]
@@ -150,8 +150,8 @@ def _freeze(day: Day) -> None:
 def _freeze_all(day: Day) -> None:
     """The machine on which they all run is suspended."""
     seconds = day.chance.uniform(0, 60)
-    for each in day.candidates:
-        each.freeze(seconds)
+    for candidate in day.candidates:
+        candidate.freeze(seconds)
 
 
 def _crash(day: Day) -> None:
@@ -180,20 +180,20 @@ def _cut(day: Day) -> None:
 
 def _strand(day: Day) -> None:
     """The worst for a fence: a slow holder hears late and then no more, and others are quick."""
-    for each in day.candidates:
-        slow = each.acts()
-        each.clock.change(rate=day.climate.slowest if slow else day.climate.fastest)
-        lag_seconds = each.timing.call_seconds / each.clock.rate * day.chance.random()
+    for candidate in day.candidates:
+        slow = candidate.acts()
+        candidate.clock.change(rate=day.climate.slowest if slow else day.climate.fastest)
+        lag_seconds = candidate.timing.call_seconds / candidate.clock.rate * day.chance.random()
         if slow:
-            each.answer_lag_seconds = day.chance.choice((0.0, lag_seconds))
-            day.after(day.chance.uniform(0, 6), partial(_part, day, each))
+            candidate.answer_lag_seconds = day.chance.choice((0.0, lag_seconds))
+            day.after(day.chance.uniform(0, 6), partial(_part, day, candidate))
         else:
-            each.request_lag_seconds = day.chance.choice((0.0, lag_seconds))
-        if each.resting:
-            each.wind()
+            candidate.request_lag_seconds = day.chance.choice((0.0, lag_seconds))
+        if candidate.resting:
+            candidate.wind()
 
 
-def _part(day: Day, one: election_world.Candidate) -> None:
+def _part(day: Day, one: Candidate) -> None:
     one.cut_until = day.now + day.chance.uniform(10, 40)
     if day.chance.random() < 0.4:
         day.after(day.chance.uniform(0, 2), partial(_delete, day))
@@ -260,7 +260,7 @@ def _delete(day: Day) -> None:
     if day.climate.newcomers:
         allowed = day.now - day.deleted_at > 12
     else:
-        allowed = all(each.state.last for each in day.candidates if each.alive)
+        allowed = all(candidate.state.last for candidate in day.candidates if candidate.alive)
     if allowed:
         day.server.lease, day.deleted_at = None, day.now
         if day.climate.newcomers and day.chance.random() < 0.5:
@@ -269,7 +269,7 @@ def _delete(day: Day) -> None:
 
 def _edit(day: Day) -> None:
     if day.climate.hands and day.server.lease:
-        names = [each.state.identity for each in day.candidates]
+        names = [candidate.state.identity for candidate in day.candidates]
         day.server.put(election_world.edited(day.server.lease.record, day.chance, names))
 
 
@@ -294,7 +294,7 @@ def _flicker(day: Day) -> None:
         return
     for one in day.candidates:
         one.freeze(day.chance.choice((0.0, 10.0, 40.0)) * day.chance.random())
-    names = [each.state.identity for each in day.candidates]
+    names = [candidate.state.identity for candidate in day.candidates]
     for _ in range(day.chance.randint(1, 3)):
         record = replace(
             day.server.lease.record,
@@ -304,7 +304,7 @@ def _flicker(day: Day) -> None:
         day.after(day.chance.uniform(0, 50), partial(_put, day, record))
 
 
-def _put(day: Day, record: lease_records.Record) -> None:
+def _put(day: Day, record: Record) -> None:
     if day.server.lease:
         day.server.put(replace(record, renewed=f"somebody {day.chance.random()}"))
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from vscheduler.cluster import lease_records
-from vscheduler.daemon.leader_election import election_settings, state_machine
+from vscheduler.cluster.lease_records import Record, Stored
+from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election.election_settings import Timing
+from vscheduler.daemon.leader_election.state_machine import State, Write
 
 THAW_SECONDS = 0.001
 """Within this, what waited for a process that was frozen happens, in any order."""
@@ -79,24 +81,22 @@ class RefusedError(Exception):
 class Server:
     """One Lease that is compared and swapped."""
 
-    lease: lease_records.Stored | None = None
+    lease: Stored | None = None
     hung: bool = False
     down: bool = False
     _changes: int = 0
 
-    def write(self, write: state_machine.Write) -> lease_records.Stored:
+    def write(self, write: Write) -> Stored:
         """A create or a replace with a precondition."""
         if (write.over and write.over.version) != (self.lease and self.lease.version):
             raise RefusedError
         return self.put(write.record)
 
-    def put(self, record: lease_records.Record) -> lease_records.Stored:
+    def put(self, record: Record) -> Stored:
         """Whatever was there before."""
         self._changes += 1
         uid = self.lease.uid if self.lease else f"u{self._changes}"
-        self.lease = lease_records.Stored(
-            record=record, uid=uid, version=str(self._changes), whole={}
-        )
+        self.lease = Stored(record=record, uid=uid, version=str(self._changes), whole={})
         return self.lease
 
 
@@ -115,9 +115,9 @@ class Candidate:
     world: World
     server: Server
     network: Network
-    timing: election_settings.Timing
+    timing: Timing
     clock: Clock
-    state: state_machine.State
+    state: State
     cut_until: float = -math.inf
     """Until then the network loses whatever it sends."""
     request_lag_seconds: float = 0.0
@@ -202,7 +202,7 @@ class Candidate:
         """In this process, a moment later."""
         self.world.after(self.world.chance.random() * 0.001, lambda: self._awake(happens))
 
-    def _send(self, turn: int, write: state_machine.Write | None, sent_at: float) -> None:
+    def _send(self, turn: int, write: Write | None, sent_at: float) -> None:
         if self.server.down:
             self._soon(lambda: self._fail(turn))
             return
@@ -219,7 +219,7 @@ class Candidate:
     def _delay(self) -> float:
         return self.world.chance.expovariate(1 / self.network.delay_seconds)
 
-    def _arrive(self, turn: int, write: state_machine.Write | None, sent_at: float) -> None:
+    def _arrive(self, turn: int, write: Write | None, sent_at: float) -> None:
         """At the server, whatever has become of the sender."""
         if self.server.hung:
             wait = self.world.chance.uniform(0, HANG_SECONDS_MAX)
@@ -267,15 +267,13 @@ class Candidate:
 class Answer:
     """What the server says."""
 
-    write: state_machine.Write | None
-    stored: lease_records.Stored | None
+    write: Write | None
+    stored: Stored | None
     refused: bool
     sent_at: float
 
 
-def scribbled(
-    record: lease_records.Record, chance: random.Random, number: int
-) -> lease_records.Record:
+def scribbled(record: Record, chance: random.Random, number: int) -> Record:
     """The record after somebody changed anything but its holder: a sign of life that is none."""
     return chance.choice(
         (
@@ -289,9 +287,7 @@ def scribbled(
     )
 
 
-def edited(
-    record: lease_records.Record, chance: random.Random, names: list[str]
-) -> lease_records.Record:
+def edited(record: Record, chance: random.Random, names: list[str]) -> Record:
     """The record after a person had it in an editor."""
     garbage = chance.choice(("", "yesterday", "0001-01-01T00:00:00Z", "{'a': 1}"))
     return chance.choice(
@@ -301,6 +297,6 @@ def edited(
             replace(record, duration_seconds=chance.choice((0.0, -1.0, 2.0, 40.0, 2.0**31))),
             replace(record, renewed=garbage),
             replace(record, acquired=garbage, renewed=garbage, transitions=0),
-            lease_records.Record(),
+            Record(),
         )
     )

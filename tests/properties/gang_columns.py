@@ -4,24 +4,31 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tests.properties import gang_problems
-from vscheduler.core.placement.gang_search import problem
+from tests.properties.gang_problems import World
+from vscheduler.core.placement.gang_search.problem import (
+    Apart,
+    Ints,
+    Kind,
+    Near,
+    Pool,
+    Problem,
+    Requirement,
+    Spread,
+)
 
 
-def given(world: gang_problems.World) -> problem.Problem:
+def given(world: World) -> Problem:
     """Return the world as plain columns."""
     size, kinds = len(world.nodes), len(world.pods)
     codes = {
         "host": np.arange(size),
         "zone": np.array([node.zone for node in world.nodes], dtype=np.int64),
     }
-    requirements = [problem.Requirement(kinds=tuple(range(kinds)), least=world.least)]
-    requirements += [
-        problem.Requirement(kinds=(kind,), least=least) for kind, least in world.roles.items()
-    ]
-    return problem.Problem(
+    requirements = [Requirement(kinds=tuple(range(kinds)), least=world.least)]
+    requirements += [Requirement(kinds=(kind,), least=least) for kind, least in world.roles.items()]
+    return Problem(
         kinds=tuple(
-            problem.Kind(
+            Kind(
                 count=pods.count,
                 request=np.array(pods.request, dtype=np.int64),
                 usable=np.array([pods.disk in ("", node.disk) for node in world.nodes]),
@@ -32,7 +39,7 @@ def given(world: gang_problems.World) -> problem.Problem:
         free=np.array([node.free for node in world.nodes], dtype=np.int64),
         requirements=tuple(requirements),
         pools=tuple(
-            problem.Pool(
+            Pool(
                 rows=np.array([node.zone == zone for node in world.nodes]),
                 room=np.array(most, dtype=np.int64),
             )
@@ -45,10 +52,10 @@ def given(world: gang_problems.World) -> problem.Problem:
     )
 
 
-Codes = Mapping[str, problem.Ints]
+Codes = Mapping[str, Ints]
 
 
-def _apart(world: gang_problems.World, codes: Codes) -> Iterator[problem.Apart]:
+def _apart(world: World, codes: Codes) -> Iterator[Apart]:
     kinds = len(world.pods)
     for by in ("host", "zone"):
         pairs = np.zeros((kinds, kinds), dtype=np.bool_)
@@ -56,18 +63,18 @@ def _apart(world: gang_problems.World, codes: Codes) -> Iterator[problem.Apart]:
             if pods.apart_by == by:
                 pairs[kind, list(pods.apart_from)] = True
         if pairs.any():
-            yield problem.Apart(codes=codes[by], pairs=pairs | pairs.T)
+            yield Apart(codes=codes[by], pairs=pairs | pairs.T)
     ports = np.array([pods.port for pods in world.pods])
     pairs = (ports[:, np.newaxis] == ports) & (ports > 0)
     if pairs.any():
-        yield problem.Apart(codes=codes["host"], pairs=pairs)
+        yield Apart(codes=codes["host"], pairs=pairs)
 
 
-def _near(world: gang_problems.World, codes: Codes) -> Iterator[problem.Near]:
+def _near(world: World, codes: Codes) -> Iterator[Near]:
     for kind, pods in enumerate(world.pods):
         if pods.near_by:
             where = codes[pods.near_by]
-            yield problem.Near(
+            yield Near(
                 kind=kind,
                 codes=(where,),
                 present=(np.zeros(int(where.max(initial=-1)) + 2, dtype=np.int64),),
@@ -76,13 +83,13 @@ def _near(world: gang_problems.World, codes: Codes) -> Iterator[problem.Near]:
             )
 
 
-def _spread(world: gang_problems.World, codes: Codes) -> Iterator[problem.Spread]:
+def _spread(world: World, codes: Codes) -> Iterator[Spread]:
     for kind, pods in enumerate(world.pods):
         if pods.spread_by:
             where = codes[pods.spread_by]
             usable = np.array([pods.disk in ("", node.disk) for node in world.nodes])
             eligible = usable & (where >= 0)
-            yield problem.Spread(
+            yield Spread(
                 kind=kind,
                 codes=where,
                 eligible=eligible,

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tests.properties import gang_problems
+from tests.properties.gang_problems import Node, Pods, World
 
 KEYS = {"host": "kubernetes.io/hostname", "zone": "zone"}
 
 
-def documents(world: gang_problems.World) -> list[dict[str, Any]]:
+def documents(world: World) -> list[dict[str, Any]]:
     """Return the manifests of the world: amounts in cores, Gi and GPUs."""
     return [
         *(_node(row, node) for row, node in enumerate(world.nodes)),
@@ -43,7 +43,7 @@ def _queue(most: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _node(row: int, node: gang_problems.Node) -> dict[str, Any]:
+def _node(row: int, node: Node) -> dict[str, Any]:
     labels = {"kubernetes.io/hostname": f"n{row}", "disk": node.disk or "none"}
     if node.zone >= 0:
         labels["zone"] = f"z{node.zone}"
@@ -64,7 +64,7 @@ def _node(row: int, node: gang_problems.Node) -> dict[str, Any]:
     }
 
 
-def _pod(kind: int, number: int, pods: gang_problems.Pods) -> dict[str, Any]:
+def _pod(kind: int, number: int, pods: Pods) -> dict[str, Any]:
     cpu, memory, gpus = pods.request
     requests = {"cpu": str(cpu), "memory": f"{memory}Gi"}
     if gpus:

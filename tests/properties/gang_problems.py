@@ -56,7 +56,7 @@ class World:
 
     def size(self) -> int:
         """Return the number of pods."""
-        return sum(each.count for each in self.pods)
+        return sum(pod.count for pod in self.pods)
 
 
 def domain(world: World, by: str, row: int) -> int:

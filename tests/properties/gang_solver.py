@@ -11,6 +11,7 @@ import numpy as np
 from scipy import optimize, sparse
 
 from tests.properties import gang_problems
+from tests.properties.gang_problems import World
 
 Row = dict[int, float]
 
@@ -42,22 +43,19 @@ class Program:
             integrality=[1] * len(self._upper),
             bounds=optimize.Bounds(0, self._upper),
             constraints=optimize.LinearConstraint(
-                matrix.tocsr(), [each[1] for each in self._rows], [each[2] for each in self._rows]
+                matrix.tocsr(), [row[1] for row in self._rows], [row[2] for row in self._rows]
             ),
         )
         assert found.status in (0, 2), found.message
         return bool(found.status == 0)
 
 
-def fits(world: gang_problems.World) -> bool:
+def fits(world: World) -> bool:
     """Whether the gang fits, by the solver."""
     program, rows = Program(), range(len(world.nodes))
     placed = [
-        [
-            program.variable(each.count if each.disk in ("", node.disk) else 0)
-            for node in world.nodes
-        ]
-        for each in world.pods
+        [program.variable(pod.count if pod.disk in ("", node.disk) else 0) for node in world.nodes]
+        for pod in world.pods
     ]
     every = list(itertools.chain.from_iterable(placed))
     program.row(dict.fromkeys(every, 1), least=world.least)
@@ -88,7 +86,7 @@ def fits(world: gang_problems.World) -> bool:
     return program.is_feasible()
 
 
-def _pairs(world: gang_problems.World) -> set[tuple[int, int, str]]:
+def _pairs(world: World) -> set[tuple[int, int, str]]:
     """Kinds that keep apart, and whether by host or zone; one kind twice if its pods do."""
     found = set()
     for kind, each in enumerate(world.pods):

@@ -10,6 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from vscheduler.controllers.podgroups import auto_groups, deletion, group_terms
+from vscheduler.controllers.podgroups.auto_groups import Member, OwnerRef
+from vscheduler.controllers.podgroups.deletion import (
+    Create,
+    Delete,
+    Join,
+    Keep,
+    Mark,
+    OwnerState,
+    Step,
+    Unmark,
+    Wait,
+)
 from vscheduler.mirror.translate import group_names
 
 Body: TypeAlias = dict[str, Any]
@@ -138,16 +150,16 @@ def _merge(stored: Body, patch: Body) -> None:
             stored[name] = value
 
 
-def member_of(pod: Body) -> auto_groups.Member:
+def member_of(pod: Body) -> Member:
     """A pod as auto_groups is told of it."""
     metadata = pod["metadata"]
     owners = [
-        auto_groups.OwnerRef(
+        OwnerRef(
             api_version=each["apiVersion"], kind=each["kind"], name=each["name"], uid=each["uid"]
         )
         for each in metadata.get("ownerReferences", ())
     ]
-    return auto_groups.Member(
+    return Member(
         namespace=NAMESPACE,
         name=metadata["name"],
         uid=metadata["uid"],
@@ -206,18 +218,18 @@ class Controller:
                 answer = yield Request(verb="get", kind=GROUP, name=name)
                 continue
             match deletion.join(answer.body or None, self.now):
-                case deletion.Create():
+                case Create():
                     owner = yield from self._owner(pod)
                     body = wanted(pod, owner)
                     answer = yield Request(verb="create", kind=GROUP, name=name, body=body)
-                case deletion.Unmark() as step:
+                case Unmark() as step:
                     body = deletion.unmarking(step)
                     answer = yield Request(verb="patch", kind=GROUP, name=name, body=body)
-                case deletion.Join():
+                case Join():
                     body = auto_groups.attachment(member_of(pod), name)
                     yield Request(verb="patch", kind=POD, name=pod["metadata"]["name"], body=body)
                     return
-                case deletion.Wait():
+                case Wait():
                     return
 
     def _owner(self, pod: Body) -> Generator[Request, Answer, Body | None]:
@@ -238,35 +250,33 @@ class Controller:
             if pods.status == NO_ANSWER:
                 return
             step = self._judge(group.body, owner, pods.body["items"])
-            if isinstance(step, deletion.Mark):
+            if isinstance(step, Mark):
                 body = deletion.marking(step, self.now)
                 answer = yield Request(verb="patch", kind=GROUP, name=name, body=body)
-            elif isinstance(step, deletion.Delete):
+            elif isinstance(step, Delete):
                 body = deletion.preconditions(step)
                 answer = yield Request(verb="delete", kind=GROUP, name=name, body=body)
                 if answer.status != 409:
                     return
             else:
-                if isinstance(step, deletion.Unmark):
+                if isinstance(step, Unmark):
                     body = deletion.unmarking(step)
                     yield Request(verb="patch", kind=GROUP, name=name, body=body)
                 return
             if answer.status == NO_ANSWER:
                 return
 
-    def _owner_state(self, group: Body) -> Generator[Request, Answer, deletion.OwnerState]:
+    def _owner_state(self, group: Body) -> Generator[Request, Answer, OwnerState]:
         ref = deletion.owner_ref(group)
         if ref is None:
-            return deletion.OwnerState.GONE
+            return OwnerState.GONE
         answer = yield Request(verb="get", kind=ref.kind, name=ref.name)
         if answer.status == NO_ANSWER:
-            return deletion.OwnerState.UNKNOWN
+            return OwnerState.UNKNOWN
         owner = auto_groups.owner(answer.body) if answer.body else None
         return deletion.owner_state(ref.uid, owner)
 
-    def _judge(
-        self, group: Body, owner: deletion.OwnerState, pods: Iterable[Body]
-    ) -> deletion.Step:
+    def _judge(self, group: Body, owner: OwnerState, pods: Iterable[Body]) -> Step:
         uid = group["metadata"]["uid"]
         found = deletion.found(
             group,
@@ -276,7 +286,7 @@ class Controller:
             unused_since=self.unused_since.get(uid),
         )
         step = deletion.judge(found, self.now, GRACE_SECONDS)
-        if isinstance(step, deletion.Keep | deletion.Unmark):
+        if isinstance(step, Keep | Unmark):
             self.unused_since.pop(uid, None)
         else:
             self.unused_since.setdefault(uid, self.now)

@@ -71,7 +71,7 @@ class Case:
         below = {each[: len(path) + 1] for each in self.paths.values() if len(each) > len(path)}
         parts = [self.node(each) for each in sorted(below) if each[: len(path)] == path]
         if self.volcano:
-            return self.together(parts + [each for queue in own for each in self.leaves(queue)])
+            return self.together(parts + [leave for queue in own for leave in self.leaves(queue)])
         return self.together(parts + [self.together(self.leaves(queue)) for queue in own])
 
     def leaves(self, queue: str) -> list[Part]:

@@ -11,8 +11,10 @@ import pytest
 
 from tests import running
 from tests.properties.filters_by_hand import judging, worlds
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.core.session import statement
+from vscheduler.core.session.statement import Statement
 
 Document = running.Document
 State = worlds.State
@@ -22,8 +24,8 @@ UNDONE = (statement.Step.SPARED, statement.Step.REPRIEVED, statement.Step.WITHDR
 def run(
     documents: Iterable[Document],
     tree: Mapping[str, Any],
-    carried: snapshot.Carried = snapshot.FRESH,
-) -> tuple[decisions.CycleResult, list[judging.Step]]:
+    carried: Carried = FRESH,
+) -> tuple[CycleResult, list[judging.Step]]:
     """One cycle, and what it decided, step by step."""
     with listening() as order:
         result = running.run(documents, tree, carried=carried)
@@ -34,9 +36,9 @@ def run(
 def listening() -> Iterator[dict[str, None]]:
     """Pods in the order in which something is decided of them that isn't taken back."""
     order: dict[str, None] = {}
-    commit, hold = statement.Statement.commit, statement.Statement.hold
+    commit, hold = Statement.commit, Statement.hold
 
-    def read(found: statement.Statement) -> None:
+    def read(found: Statement) -> None:
         for step, task, _ in found._operations:
             if step is statement.Step.KEPT:
                 continue  # room for a pod that is still to come; who made way was evicted before
@@ -44,34 +46,36 @@ def listening() -> Iterator[dict[str, None]]:
             if step not in UNDONE:
                 order[task.key] = None
 
-    def committing(found: statement.Statement) -> None:
+    def committing(found: Statement) -> None:
         read(found)
         commit(found)
 
-    def holding(found: statement.Statement) -> None:
+    def holding(found: Statement) -> None:
         read(found)
         hold(found)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statement.Statement, "commit", committing)
-        patch.setattr(statement.Statement, "hold", holding)
+        patch.setattr(Statement, "commit", committing)
+        patch.setattr(Statement, "hold", holding)
         yield order
 
 
-def steps(result: decisions.CycleResult, order: Iterable[str]) -> list[judging.Step]:
+def steps(result: CycleResult, order: Iterable[str]) -> list[judging.Step]:
     """The decisions of a cycle in this order, all of them."""
-    made = {each.task.key: (each.node, State.STAYS) for each in result.binds}
+    made = {bind.task.key: (bind.node, State.STAYS) for bind in result.binds}
     made |= {each.task.key: (each.node, State.COMES) for each in result.pipelined}
-    made |= {each.task.key: (each.node, State.LEAVES) for each in result.evicts}
+    made |= {evict.task.key: (evict.node, State.LEAVES) for evict in result.evicts}
     listed = list(order)
     assert sorted(listed) == sorted(made)
     return [judging.Step(pod=key, node=made[key][0], state=made[key][1]) for key in listed]
 
 
-def after(documents: Iterable[Document], result: decisions.CycleResult) -> list[Document]:
+def after(documents: Iterable[Document], result: CycleResult) -> list[Document]:
     """The cluster once who left has gone, who was bound runs, and who was evicted is leaving."""
-    staying = [each for each in documents if "deletionTimestamp" not in each["metadata"]]
-    evicted = {each.task.key for each in result.evicts}
+    staying = [
+        document for document in documents if "deletionTimestamp" not in document["metadata"]
+    ]
+    evicted = {evict.task.key for evict in result.evicts}
     return [_after(each, evicted) for each in running.obey(staying, result)]
 
 

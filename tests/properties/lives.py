@@ -8,7 +8,10 @@ from hypothesis import strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core.model import decisions, snapshot
+from tests.properties.clusters import Size
+from tests.running import Document, Tree
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
 
 TREE = {"actions": "allocate, preempt, reclaim", "tiers": running.tiers(running.STANDARD)}
 FILLING_CYCLES = 4
@@ -17,12 +20,12 @@ FILLING_CYCLES = 4
 class Life:
     """Manifests that obey decisions; nothing ends by itself."""
 
-    def __init__(self, documents: Sequence[running.Document]) -> None:
+    def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = [copy.deepcopy(document) for document in documents]
-        self.carried = snapshot.FRESH
+        self.carried = FRESH
         self._lives = 0
 
-    def cycle(self, tree: running.Tree = TREE) -> decisions.CycleResult:
+    def cycle(self, tree: Tree = TREE) -> CycleResult:
         """One cycle, obeyed: pods that were evicted in the one before are gone by then."""
         result = running.run(self.documents, tree, carried=self.carried)
         self.carried = result.carried
@@ -34,7 +37,7 @@ class Life:
                 document["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
         return result
 
-    def add(self, documents: Sequence[running.Document]) -> None:
+    def add(self, documents: Sequence[Document]) -> None:
         """More objects."""
         self.documents += [copy.deepcopy(document) for document in documents]
 
@@ -50,10 +53,10 @@ class Life:
                 document["status"] = {"phase": "Pending"}
 
 
-def lived_in(picture: str) -> tuple[Life, list[running.Document]]:
+def lived_in(picture: str) -> tuple[Life, list[Document]]:
     """The cluster after half of its jobs had it for themselves, and the other half."""
-    first: list[running.Document] = []
-    later: list[running.Document] = []
+    first: list[Document] = []
+    later: list[Document] = []
     for document in pictures.documents(picture):
         (later if _is_late(document) else first).append(document)
     life = Life(first)
@@ -63,7 +66,7 @@ def lived_in(picture: str) -> tuple[Life, list[running.Document]]:
     return life, later
 
 
-def _is_late(document: running.Document) -> bool:
+def _is_late(document: Document) -> bool:
     """Jobs of an odd number come later, all of their pods with them."""
     if document["kind"] not in ("Pod", "PodGroup"):
         return False
@@ -71,18 +74,18 @@ def _is_late(document: running.Document) -> bool:
     return int(name[:2]) % 2 == 1
 
 
-def _key(document: running.Document) -> str:
+def _key(document: Document) -> str:
     return f"{document['metadata'].get('namespace', '')}/{document['metadata']['name']}"
 
 
 @strategies.composite
-def contested(draw: strategies.DrawFn, size: clusters.Size = clusters.SMALL) -> str:
+def contested(draw: strategies.DrawFn, size: Size = clusters.SMALL) -> str:
     """A small cluster that one or two queues have filled before the others' jobs come."""
     seed = draw(strategies.integers(0, 2**32))
     return from_seed(seed, draw(strategies.sampled_from((4, 2, 1))), size)
 
 
-def from_seed(seed: int, part: int, size: clusters.Size) -> str:
+def from_seed(seed: int, part: int, size: Size) -> str:
     """The picture of a seed; part divides the sizes."""
     chance = random.Random(seed)
     lines = []

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests import pictures, running
-from tests.properties import lives
-from vscheduler.core.model import decisions
+from tests.properties.lives import Life
+from tests.running import Document
+from vscheduler.core.model.decisions import CycleResult
 
 GROUP = "scheduling.k8s.io/group-name"
 ACTIONS = (
@@ -47,22 +48,24 @@ class World:
         tiers = running.tiers(self._chance.choice(TIERS))
         self.tree = {"actions": self._chance.choice(ACTIONS), "tiers": tiers, **way}
         documents = pictures.documents(picture(self._chance, size))
-        self._life = lives.Life([each for each in documents if not _late(each)])
-        self._later = [each for each in documents if _late(each)]
+        self._life = Life([document for document in documents if not _late(document)])
+        self._later = [document for document in documents if _late(document)]
 
-    def cycle(self, number: int) -> tuple[decisions.CycleResult, list[str]]:
+    def cycle(self, number: int) -> tuple[CycleResult, list[str]]:
         """One more cycle, and the rules that it breaks."""
         if number == 2:
             self._life.add(self._later)
         had = standing(self._life.documents)
         result = self._life.cycle(self.tree)
         found = list(broken(self._life.documents, result, had))
-        names = sorted({_group(each) for each in self._life.documents if each["kind"] == "Pod"})
+        names = sorted(
+            {_group(document) for document in self._life.documents if document["kind"] == "Pod"}
+        )
         leaving = {name for name in names if self._chance.random() < LEAVING}
         self._life.documents = [
-            each
-            for each in self._life.documents
-            if each["kind"] not in ("Pod", "PodGroup") or _group(each) not in leaving
+            document
+            for document in self._life.documents
+            if document["kind"] not in ("Pod", "PodGroup") or _group(document) not in leaving
         ]
         return result, found
 
@@ -101,20 +104,20 @@ def _job(chance: random.Random, name: str, most: int) -> str:
     return f"job {name} {' '.join(settings)} {' '.join(words)}"
 
 
-def standing(documents: Sequence[running.Document]) -> Counter[tuple[str, str]]:
+def standing(documents: Sequence[Document]) -> Counter[tuple[str, str]]:
     """Pods that have a node and aren't leaving it, by group and role."""
     return Counter(
-        (_group(each), each["metadata"]["labels"][pictures.ROLE])
-        for each in documents
-        if each["kind"] == "Pod"
-        and "nodeName" in each["spec"]
-        and "deletionTimestamp" not in each["metadata"]
+        (_group(document), document["metadata"]["labels"][pictures.ROLE])
+        for document in documents
+        if document["kind"] == "Pod"
+        and "nodeName" in document["spec"]
+        and "deletionTimestamp" not in document["metadata"]
     )
 
 
 def broken(
-    documents: Sequence[running.Document],
-    result: decisions.CycleResult,
+    documents: Sequence[Document],
+    result: CycleResult,
     had: Mapping[tuple[str, str], int],
 ) -> list[str]:
     """Groups of which something was bound and that have less than a minimum now, in words.
@@ -122,8 +125,12 @@ def broken(
     A sub-group of which something was bound is whole, but for what goes in the same cycle.
     """
     has = standing(documents)
-    given = Counter((each.task.job.rpartition("/")[2], each.task.role) for each in result.binds)
-    specs = {_group(each): each["spec"] for each in documents if each["kind"] == "PodGroup"}
+    given = Counter((bind.task.job.rpartition("/")[2], bind.task.role) for bind in result.binds)
+    specs = {
+        _group(document): document["spec"]
+        for document in documents
+        if document["kind"] == "PodGroup"
+    }
     found = []
     for name in sorted({group for group, _ in given}):
         spec = specs[name]
@@ -145,11 +152,11 @@ def broken(
     return found
 
 
-def _late(document: running.Document) -> bool:
+def _late(document: Document) -> bool:
     return document["kind"] in ("Pod", "PodGroup") and int(_group(document)[1:]) % 2 == 1
 
 
-def _group(document: running.Document) -> str:
+def _group(document: Document) -> str:
     if document["kind"] == "PodGroup":
         return str(document["metadata"]["name"])
     return str(document["metadata"]["annotations"][GROUP])

@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from tests.properties import edited_manifests
 from tests.properties.edited_manifests import Cluster, Document
 from tests.properties.worlds import manifests
-from vscheduler.explain import changes
+from vscheduler.explain.changes import (
+    Change,
+    CreateClaims,
+    CreateQueue,
+    DropAnnotation,
+    OpenQueues,
+    OtherParent,
+    OtherQueue,
+    QueueNamespace,
+    QuotaAmounts,
+    RemoveGates,
+)
 
 SLA = "sla-waiting-time"
 MANY = 10**9
@@ -18,9 +29,9 @@ Obstacle = Callable[[Cluster, str], None]
 
 def _group(cluster: Cluster, job: str) -> Document:
     return next(
-        each
-        for each in cluster.documents
-        if each["kind"] == "PodGroup" and "/".join(manifests.key_of(each)[1:]) == job
+        document
+        for document in cluster.documents
+        if document["kind"] == "PodGroup" and "/".join(manifests.key_of(document)[1:]) == job
     )
 
 
@@ -32,9 +43,9 @@ def _queue(cluster: Cluster, job: str) -> Document | None:
 def _named(cluster: Cluster, name: str) -> Document | None:
     return next(
         (
-            each
-            for each in cluster.documents
-            if (each["kind"], each["metadata"]["name"]) == ("Queue", name)
+            document
+            for document in cluster.documents
+            if (document["kind"], document["metadata"]["name"]) == ("Queue", name)
         ),
         None,
     )
@@ -43,11 +54,11 @@ def _named(cluster: Cluster, name: str) -> Document | None:
 def _pods(cluster: Cluster, job: str) -> Iterator[Document]:
     """The waiting pods of a job."""
     name = job.partition("/")[2]
-    for each in cluster.documents:
-        if each["kind"] != "Pod" or each["spec"].get("nodeName"):
+    for document in cluster.documents:
+        if document["kind"] != "Pod" or document["spec"].get("nodeName"):
             continue
-        if each["metadata"]["annotations"].get(manifests.GROUP) == name:
-            yield each
+        if document["metadata"]["annotations"].get(manifests.GROUP) == name:
+            yield document
 
 
 def _plugin(cluster: Cluster, name: str) -> None:
@@ -147,9 +158,10 @@ def no_pods(cluster: Cluster, job: str) -> None:
     group["status"] = {"phase": "Pending"}
     group["spec"].setdefault("minResources", {"cpu": "1"})
     cluster.documents[:] = [
-        each
-        for each in cluster.documents
-        if each["kind"] != "Pod" or each["metadata"]["annotations"].get(manifests.GROUP) != name
+        document
+        for document in cluster.documents
+        if document["kind"] != "Pod"
+        or document["metadata"]["annotations"].get(manifests.GROUP) != name
     ]
     closed(cluster, job)
 
@@ -172,40 +184,36 @@ def with_obstacle(before: Cluster, job: str, obstacle: Obstacle) -> Cluster:
     return after
 
 
-def helping(cluster: Cluster, job: str, name: str) -> list[changes.Change]:
+def helping(cluster: Cluster, job: str, name: str) -> list[Change]:
     """What a user would do about the obstacle of this name, one thing or another."""
     queue = str(_group(cluster, job)["spec"]["queue"])
     namespace = job.partition("/")[0]
     found = _queue(cluster, job)
     parent = found["spec"].get("parent", "") if found else ""
     leaves = _leaves(cluster) - {queue}
-    others: list[changes.Change] = [
-        changes.OtherQueue(before=queue, after=each) for each in sorted(leaves)
-    ]
+    others: list[Change] = [OtherQueue(before=queue, after=leave) for leave in sorted(leaves)]
     quota_name, amounts = f"{namespace}/limit", (("cpu", MANY),)
-    made: dict[str, list[changes.Change]] = {
-        "no_queue": [changes.CreateQueue(queue=queue), *others],
+    made: dict[str, list[Change]] = {
+        "no_queue": [CreateQueue(queue=queue), *others],
         "no_parent": [
-            changes.CreateQueue(queue="missing"),
-            changes.OtherParent(queue=queue, before="missing", after="root"),
+            CreateQueue(queue="missing"),
+            OtherParent(queue=queue, before="missing", after="root"),
         ],
-        "no_claim": [changes.CreateClaims(claims=(f"{namespace}/nope",))],
-        "gates": [changes.RemoveGates(pods=1)],
-        "bad_annotation": [changes.DropAnnotation(key=SLA)],
-        "quota": [
-            changes.QuotaAmounts(quota=quota_name, before=amounts, after=amounts, steps=amounts)
-        ],
+        "no_claim": [CreateClaims(claims=(f"{namespace}/nope",))],
+        "gates": [RemoveGates(pods=1)],
+        "bad_annotation": [DropAnnotation(key=SLA)],
+        "quota": [QuotaAmounts(quota=quota_name, before=amounts, after=amounts, steps=amounts)],
     }
     if found:
-        made["closed"] = [changes.OpenQueues(queues=(queue,)), *others]
-        made["barred"] = [changes.QueueNamespace(queue=queue, namespace=namespace), *others]
+        made["closed"] = [OpenQueues(queues=(queue,)), *others]
+        made["barred"] = [QueueNamespace(queue=queue, namespace=namespace), *others]
     if parent:
-        made["closed_above"] = [changes.OpenQueues(queues=(parent,))]
+        made["closed_above"] = [OpenQueues(queues=(parent,))]
     return made.get(name, [])
 
 
 def _leaves(cluster: Cluster) -> set[str]:
     """The queues without children."""
-    queues = [each for each in cluster.documents if each["kind"] == "Queue"]
-    inner = {each["spec"].get("parent", "") for each in queues}
-    return {each["metadata"]["name"] for each in queues} - inner - {"root"}
+    queues = [document for document in cluster.documents if document["kind"] == "Queue"]
+    inner = {queue["spec"].get("parent", "") for queue in queues}
+    return {queue["metadata"]["name"] for queue in queues} - inner - {"root"}

@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs, snapshot
+from tests.pictures import Document
+from tests.running import Tree
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.snapshot import FRESH
 
 GOING_MAX = 3
 """Cycles that a pod may take to go."""
@@ -26,7 +30,7 @@ QUIET_CYCLES = 3
 RESTARTS = 0.2
 """In how many cycles a new process decides, if any does."""
 
-TREES: Mapping[str, running.Tree] = {
+TREES: Mapping[str, Tree] = {
     actions: {"actions": f"allocate, {actions}", "tiers": running.tiers(tiers)}
     for actions, tiers in (
         ("reclaim", "priority gang | predicates proportion nodeorder binpack"),
@@ -82,8 +86,8 @@ class World:
     """Manifests that obey decisions."""
 
     def __init__(self, picture: str, chance: random.Random, *, restarts: bool) -> None:
-        self.documents = [copy.deepcopy(each) for each in pictures.documents(picture)]
-        self.carried = snapshot.FRESH
+        self.documents = [copy.deepcopy(document) for document in pictures.documents(picture)]
+        self.carried = FRESH
         self.history = History(picture)
         self._chance, self._restarts = chance, restarts
         self._going: dict[str, int] = {}
@@ -94,20 +98,20 @@ class World:
                 name = document["metadata"]["name"]
                 self.history.minimum[name] = document["spec"]["minMember"]
 
-    def live(self, tree: running.Tree) -> History:
+    def live(self, tree: Tree) -> History:
         """Live until nothing happens, or for so many cycles."""
         quiet = 0
         while quiet < QUIET_CYCLES and len(self.history.running) < CYCLES:
             if self._restarts and self._chance.random() < RESTARTS:
-                self.carried = snapshot.FRESH
+                self.carried = FRESH
             quiet = 0 if self._cycle(tree) or self._going else quiet + 1
         self.history.rests = quiet == QUIET_CYCLES
         return self.history
 
-    def _pods(self) -> list[pictures.Document]:
-        return [each for each in self.documents if each["kind"] == "Pod"]
+    def _pods(self) -> list[Document]:
+        return [document for document in self.documents if document["kind"] == "Pod"]
 
-    def _cycle(self, tree: running.Tree) -> bool:
+    def _cycle(self, tree: Tree) -> bool:
         """Return whether anything was decided."""
         history = self.history
         number = len(history.running)
@@ -132,7 +136,7 @@ class World:
         self._obey(result, gone)
         return bool(result.binds or result.evicts)
 
-    def _obey(self, result: decisions.CycleResult, gone: set[jobs.TaskId]) -> None:
+    def _obey(self, result: CycleResult, gone: set[TaskId]) -> None:
         for pod in self._pods():
             uid = pod["metadata"]["uid"]
             if uid in gone:
@@ -163,7 +167,7 @@ class World:
             pod["status"] = {"phase": "Pending"}
 
 
-def job_of(pod: pictures.Document) -> str:
+def job_of(pod: Document) -> str:
     """The name of the pod's group."""
     name: str = pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"]
     return name

@@ -105,7 +105,7 @@ def has_company(world: World, pod: Document, node: Labels, states: Sequence[str]
 def _of(
     world: World, pods: Sequence[tuple[Document, Labels]], states: Sequence[str]
 ) -> list[tuple[Document, Labels]]:
-    return [each for each in pods if world.seats[name_of(each[0])][2] in states]
+    return [pod for pod in pods if world.seats[name_of(pod[0])][2] in states]
 
 
 def is_apart(world: World, pod: Document, node: Labels, states: Sequence[str]) -> bool:
@@ -217,10 +217,10 @@ def liking(world: World, pod: Document, names: set[str]) -> dict[str, float]:
     kinds = (("podAffinity", 1), ("podAntiAffinity", -1))
     for other, where in world.others((STAYS, COMES)):
         weighted = [
-            (pair, each["podAffinityTerm"], sign * each["weight"])
+            (pair, term["podAffinityTerm"], sign * term["weight"])
             for pair in ((pod, other), (other, pod))
             for kind, sign in kinds
-            for each in terms(pair[0], kind, pod_affinity_clusters.PREFERRED)
+            for term in terms(pair[0], kind, pod_affinity_clusters.PREFERRED)
         ]
         weighted += [
             ((other, pod), term, 1)

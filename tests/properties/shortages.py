@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from vscheduler.core.fair_share import constrained_max_min
+from vscheduler.core.fair_share.constrained_max_min import SharingProblem
 
 INF = float("inf")
 CLOSE = 1e-6
@@ -30,19 +30,19 @@ class Case:
     capability: Row
     whole: float = INF
 
-    def problem(self) -> constrained_max_min.SharingProblem:
+    def problem(self) -> SharingProblem:
         """The same as arrays."""
         return together([self])
 
 
-def together(cases: Sequence[Case]) -> constrained_max_min.SharingProblem:
+def together(cases: Sequence[Case]) -> SharingProblem:
     """Cases with the same queues and ways, each as a resource of one problem."""
 
     def columns(rows: list[Row]) -> NDArray[np.float64]:
         return np.array(rows, dtype=np.float64).T
 
     first = cases[0]
-    return constrained_max_min.SharingProblem(
+    return SharingProblem(
         weights=np.array(first.weights, dtype=np.float64),
         demands=np.stack([np.array(case.demands, dtype=np.float64) for case in cases], axis=2),
         reach=np.array(first.reach, dtype=np.bool_),
@@ -212,5 +212,5 @@ class Oracle:
     def shares(self) -> Row:
         """What each queue deserves."""
         floors = np.maximum(np.minimum(self.case.guarantee, self.limits), self.pinned)
-        kept = self.fill([each or 1.0 for each in floors], tuple(self.pinned), tuple(floors))
+        kept = self.fill([floor or 1.0 for floor in floors], tuple(self.pinned), tuple(floors))
         return self.fill(self.case.weights, kept, tuple(self.limits))

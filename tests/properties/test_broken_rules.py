@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from vscheduler.cli.checks import cel
+from vscheduler.cli.checks.cel import CelError
 
 CRDS = Path(__file__).parents[2] / "crds"
 BREAKS = 400
@@ -75,13 +76,13 @@ def outcome(text: str) -> str:
     """What becomes of a rule with values of all sorts; any error but CelError is let through."""
     try:
         program = cel.compiled(text)
-    except cel.CelError:
+    except CelError:
         return "unread"
     valueless = 0
     for value in SELVES:
         try:
             program({"self": value, "oldSelf": cel.ABSENT})
-        except cel.CelError:
+        except CelError:
             valueless += 1
     return "valueless" if valueless == len(SELVES) else "valued"
 
@@ -114,7 +115,7 @@ def test_no_broken_rule_raises_anything_else(seed: int) -> None:
 )
 def test_what_can_never_be_read_is_refused(text: str) -> None:
     """However long or deep it is, and whatever is left out."""
-    with pytest.raises(cel.CelError):
+    with pytest.raises(CelError):
         cel.compiled(text)
 
 
@@ -137,5 +138,5 @@ def test_what_can_never_be_read_is_refused(text: str) -> None:
 def test_what_has_no_value_says_so(text: str) -> None:
     """By the same error, when it is asked."""
     program = cel.compiled(text)
-    with pytest.raises(cel.CelError, match="has no value"):
+    with pytest.raises(CelError, match="has no value"):
         program({"self": ["a"]})

@@ -8,9 +8,12 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters, lives
-from vscheduler.core.model import jobs
+from tests.running import Tree
+from vscheduler.core.model.jobs import Task
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import search, victim_columns, victims
+from vscheduler.core.preemption import victim_columns, victims
+from vscheduler.core.preemption.search import VictimSearch
+from vscheduler.core.preemption.victims import Cost, NodeCandidate
 
 ACTIONS = "enqueue, allocate, backfill, preempt, reclaim"
 TIERS = (
@@ -19,7 +22,7 @@ TIERS = (
     "priority gang | drf:enableHierarchy=true predicates nodeorder",
     "priority gang | predicates proportion binpack",
 )
-TREES: list[running.Tree] = [{"actions": ACTIONS, "tiers": running.tiers(tiers)} for tiers in TIERS]
+TREES: list[Tree] = [{"actions": ACTIONS, "tiers": running.tiers(tiers)} for tiers in TIERS]
 CYCLES = 3
 
 
@@ -28,30 +31,26 @@ class Checked:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.choices = self.failures = self.unexplored = 0
-        placed = search.VictimSearch._place_with_victims
-        accept = search.VictimSearch._accept
+        placed = VictimSearch._place_with_victims
+        accept = VictimSearch._accept
 
-        def checked_accept(
-            of: search.VictimSearch, task: jobs.Task, row: int, chosen: victims.NodeCandidate
-        ) -> None:
+        def checked_accept(of: VictimSearch, task: Task, row: int, chosen: NodeCandidate) -> None:
             self.choices += 1
             cost = victims.ranked_cost(chosen.cost, chosen.losers, of._pool.rank)
             self._compare(of, task, (cost, row))
             accept(of, task, row, chosen)
 
-        def checked_place(of: search.VictimSearch, task: jobs.Task, alike: Hashable) -> bool:
+        def checked_place(of: VictimSearch, task: Task, alike: Hashable) -> bool:
             found = placed(of, task, alike)
             if not found:
                 self.failures += 1
                 self._compare(of, task, None)
             return found
 
-        patch.setattr(search.VictimSearch, "_accept", checked_accept)
-        patch.setattr(search.VictimSearch, "_place_with_victims", checked_place)
+        patch.setattr(VictimSearch, "_accept", checked_accept)
+        patch.setattr(VictimSearch, "_place_with_victims", checked_place)
 
-    def _compare(
-        self, of: search.VictimSearch, task: jobs.Task, best: tuple[victims.Cost, int] | None
-    ) -> None:
+    def _compare(self, of: VictimSearch, task: Task, best: tuple[Cost, int] | None) -> None:
         """No unexplored node is cheaper; after a failure, evictions on none make room."""
         for stored in of._candidates.values():
             if stored._alike != nominated_pods.alike(of._session, task):
@@ -65,7 +64,7 @@ class Checked:
                     assert best <= (cost, row), f"{task.key} is cheaper on row {row}"
 
 
-def live(seed: int, tree: running.Tree) -> int:
+def live(seed: int, tree: Tree) -> int:
     """Return the number of evictions in a contested cluster."""
     size = clusters.LARGE if seed % 3 == 0 else clusters.SMALL
     life, later = lives.lived_in(lives.from_seed(seed, (1, 2)[seed % 2], size))
@@ -74,7 +73,7 @@ def live(seed: int, tree: running.Tree) -> int:
 
 
 @pytest.mark.parametrize("tree", TREES, ids=TIERS)
-def test_no_node_that_nobody_looked_at_is_cheaper(tree: running.Tree) -> None:
+def test_no_node_that_nobody_looked_at_is_cheaper(tree: Tree) -> None:
     """Whatever is chosen is the cheapest; where nothing is, evictions help nowhere."""
     with pytest.MonkeyPatch.context() as patch:
         checked = Checked(patch)
@@ -92,7 +91,7 @@ def test_no_node_that_nobody_looked_at_is_cheaper(tree: running.Tree) -> None:
 
 @pytest.mark.at_length
 @pytest.mark.parametrize("tree", TREES, ids=TIERS)
-def test_hundreds_of_contested_clusters(tree: running.Tree) -> None:
+def test_hundreds_of_contested_clusters(tree: Tree) -> None:
     """The same for many more."""
     with pytest.MonkeyPatch.context() as patch:
         checked = Checked(patch)

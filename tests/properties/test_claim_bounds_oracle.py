@@ -4,8 +4,13 @@ import pytest
 
 from tests import pictures, running
 from tests.properties import test_cheapest_nodes_oracle
-from vscheduler.core.model import queues
-from vscheduler.core.preemption import claim_bounds, planner, preemptors, victim_columns, victims
+from tests.running import Tree
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.preemption import victim_columns
+from vscheduler.core.preemption.claim_bounds import ClaimBounds
+from vscheduler.core.preemption.planner import Planner
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.preemption.victims import Scope
 
 TREES = test_cheapest_nodes_oracle.TREES
 TIERS = test_cheapest_nodes_oracle.TIERS
@@ -17,37 +22,37 @@ class Checked:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.excluded = self.left = 0
         self._is_excluded = False
-        plan, exclude = planner.Planner.plan, claim_bounds.ClaimBounds.exclude
-        asked = planner.Planner._is_excluded
+        plan, exclude = Planner.plan, ClaimBounds.exclude
+        asked = Planner._is_excluded
 
         def checked_plan(
-            of: planner.Planner,
-            queue: queues.Queue,
-            preemptor: preemptors.Preemptor,
-            scope: victims.Scope,
+            of: Planner,
+            queue: Queue,
+            preemptor: Preemptor,
+            scope: Scope,
         ) -> bool:
             self._is_excluded = False
             found = plan(of, queue, preemptor, scope)
             assert not (found and self._is_excluded), preemptor.state.job.id
             return found
 
-        def always_asked(of: planner.Planner, *arguments: object) -> bool:
+        def always_asked(of: Planner, *arguments: object) -> bool:
             of._has_failed = True  # bounds hold before the first search in vain, too
             return asked(of, *arguments)  # type: ignore[arg-type]  # as they are
 
-        def noted(of: claim_bounds.ClaimBounds, preemptor: preemptors.Preemptor) -> bool:
+        def noted(of: ClaimBounds, preemptor: Preemptor) -> bool:
             self._is_excluded = exclude(of, preemptor)
             self.excluded += self._is_excluded
             self.left += not self._is_excluded
             return False
 
-        patch.setattr(planner.Planner, "plan", checked_plan)
-        patch.setattr(planner.Planner, "_is_excluded", always_asked)
-        patch.setattr(claim_bounds.ClaimBounds, "exclude", noted)
+        patch.setattr(Planner, "plan", checked_plan)
+        patch.setattr(Planner, "_is_excluded", always_asked)
+        patch.setattr(ClaimBounds, "exclude", noted)
 
 
 @pytest.mark.parametrize("tree", TREES, ids=TIERS)
-def test_no_search_finds_victims_that_bounds_exclude(tree: running.Tree) -> None:
+def test_no_search_finds_victims_that_bounds_exclude(tree: Tree) -> None:
     """Whatever is excluded would have been searched for in vain."""
     with pytest.MonkeyPatch.context() as patch:
         checked = Checked(patch)
@@ -59,7 +64,7 @@ def test_no_search_finds_victims_that_bounds_exclude(tree: running.Tree) -> None
 
 @pytest.mark.parametrize("tree", [TREES[0], TREES[3]], ids=[TIERS[0], TIERS[3]])
 def test_groups_by_requested_resources_exclude_no_victims(
-    tree: running.Tree, monkeypatch: pytest.MonkeyPatch
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same where plugins are asked about pods that request the same resources."""
     monkeypatch.setattr(victim_columns, "GROUPS_MAX", 0)
@@ -71,7 +76,7 @@ def test_groups_by_requested_resources_exclude_no_victims(
 
 @pytest.mark.at_length
 @pytest.mark.parametrize("tree", TREES, ids=TIERS)
-def test_bounds_of_hundreds_of_contested_clusters(tree: running.Tree) -> None:
+def test_bounds_of_hundreds_of_contested_clusters(tree: Tree) -> None:
     """The same for many more."""
     with pytest.MonkeyPatch.context() as patch:
         checked = Checked(patch)
@@ -172,7 +177,7 @@ def test_a_job_behind_one_in_vain_finds_its_victims(way: str) -> None:
     assert result.work["bounded"]
 
 
-def configured(whole_gangs: str) -> running.Tree:
+def configured(whole_gangs: str) -> Tree:
     """RECLAIM with this value of wholeGangs."""
     arguments = {"reclaim.wholeGangs": whole_gangs}
     return {**RECLAIM, "configurations": [{"name": "reclaim", "arguments": arguments}]}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.properties import shortages
+from tests.properties.shortages import Case, Oracle, Row
 from vscheduler.core.fair_share import constrained_max_min, share_arithmetic
 
 CASES = 1000
@@ -24,7 +25,7 @@ def test_linear_programs_give_the_same(part: int) -> None:
             cases.append(shortages.drawn(chance, like=cases[0]))
         found = constrained_max_min.shares(shortages.together(cases)).deserved
         for column, case in enumerate(cases):
-            expected = shortages.Oracle(case).shares()
+            expected = Oracle(case).shares()
             assert np.allclose(found[:, column], expected, rtol=0, atol=20 * shortages.CLOSE), (
                 f"{case}: {found[:, column].tolist()} instead of {expected}"
             )
@@ -38,7 +39,7 @@ def test_nobody_can_have_more_at_the_cost_of_those_above_it(seed: int) -> None:
     chance = random.Random(seed)
     case = shortages.pools(chance, queues=24, kinds=8)
     case = replace(case, guarantee=tuple(min(each, 9.0) for each in case.guarantee))
-    oracle = shortages.Oracle(case)
+    oracle = Oracle(case)
     found = constrained_max_min.shares(case.problem()).deserved[:, 0]
     kept = np.maximum(np.minimum(case.guarantee, oracle.limits), oracle.pinned)
     assert (found >= kept - shortages.CLOSE).all()
@@ -78,7 +79,7 @@ def test_order_means_nothing(seed: int) -> None:
     case = shortages.pools(chance, queues=30, kinds=10) if seed % 2 else shortages.drawn(chance)
     queues, domains = (chance.sample(range(n), n) for n in (len(case.weights), len(case.reach)))
     kinds = chance.sample(range(len(case.supply)), len(case.supply))
-    other = shortages.Case(
+    other = Case(
         weights=tuple(case.weights[q] for q in queues),
         demands=tuple(tuple(case.demands[q][c] for c in domains) for q in queues),
         reach=tuple(tuple(case.reach[c][n] for n in kinds) for c in domains),
@@ -97,12 +98,12 @@ def test_order_means_nothing(seed: int) -> None:
     assert (one.by_root[queues] == two.by_root).all(), case
 
 
-def times(row: shortages.Row, factor: float) -> shortages.Row:
+def times(row: Row, factor: float) -> Row:
     """In other units."""
     return tuple(each * factor for each in row)
 
 
-BETWEEN_LEVELS = shortages.Case(
+BETWEEN_LEVELS = Case(
     weights=(4, 4, 3, 3),
     demands=((3, 0, 2, 3), (2, 0, 0, 1), (1, 0, 1, 3), (0, 0, 0, 1)),
     reach=((0, 0, 1), (0, 1, 1), (0, 1, 1), (1, 1, 0)),
@@ -165,7 +166,7 @@ def test_weight_limits_who_has_too_little_in_its_only_domain(seed: int) -> None:
         assert weights[with_it].sum() <= found.weights[queue, 0] <= weights[alike].sum()
 
 
-def one_room(chance: random.Random) -> shortages.Case:
+def one_room(chance: random.Random) -> Case:
     """Every pod can use every node."""
     case = shortages.drawn(chance)
     return replace(

@@ -2,7 +2,8 @@ from hypothesis import given, strategies
 
 from tests import checks, pictures, running
 from tests.properties import clusters
-from vscheduler.core.model import jobs, snapshot
+from vscheduler.core.model.jobs import TaskStatus
+from vscheduler.core.model.snapshot import FRESH
 
 BUDGETS = (1, 200, 2_000)
 """From one turn per cycle to most of a small cluster."""
@@ -47,7 +48,7 @@ def test_cycles_that_are_cut_short_get_everywhere(picture: str, budget: int) -> 
     Where some job waits for room that is freed, what it keeps from others depends on its turn.
     """
     documents = pictures.documents(picture)
-    carried, bound, waits = snapshot.FRESH, 0, False
+    carried, bound, waits = FRESH, 0, False
     for _ in range(CYCLES_MAX):
         result = running.run(documents, running.TREE, budget=budget, carried=carried)
         assert checks.problems(documents, result) == []
@@ -80,9 +81,9 @@ def test_every_job_that_waits_is_told_why(picture: str) -> None:
         left = [
             task
             for task in job.tasks
-            if task.status is jobs.TaskStatus.PENDING and task.uid not in bound
+            if task.status is TaskStatus.PENDING and task.uid not in bound
         ]
-        gated = job.counts.get(jobs.TaskStatus.GATED, 0)
+        gated = job.counts.get(TaskStatus.GATED, 0)
         if not status.ready and (left or gated):
             assert status.reason is not None, job.id
         if status.ready and not left:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests import device_labs, pictures
-from vscheduler.core.model import jobs
-from vscheduler.mirror import state
+from vscheduler.core.model.jobs import HOLDING, TaskId
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind, Remove
+from vscheduler.mirror.state import Mirror, Options
 
 Document = dict[str, Any]
 
@@ -56,9 +57,7 @@ class World:
             gone = self.stored.pop((kind, name))
             uid = gone["metadata"]["uid"]
             self.mirror.apply(
-                events.Remove(
-                    kind=events.Kind(kind), namespace=pictures.NAMESPACE, name=name, uid=uid
-                )
+                Remove(kind=Kind(kind), namespace=pictures.NAMESPACE, name=name, uid=uid)
             )
         else:
             self.put(self.pod(name) if kind == "Pod" else self.claim(name))
@@ -91,7 +90,7 @@ class World:
             claim["status"] = {
                 "allocation": {"devices": {"results": results}},
                 "reservedFor": [
-                    {"resource": "pods", "name": each, "uid": self.uid(each)} for each in pods
+                    {"resource": "pods", "name": pod, "uid": self.uid(pod)} for pod in pods
                 ],
             }
         return claim
@@ -102,26 +101,26 @@ class World:
         return found
 
 
-def new_mirror() -> state.Mirror:
+def new_mirror() -> Mirror:
     """A Mirror that has seen nothing."""
-    return state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    return Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
 
 
-def apply(mirror: state.Mirror, document: Document) -> None:
+def apply(mirror: Mirror, document: Document) -> None:
     """Show an object to a Mirror."""
     kind = events.kind_of(document)
     assert kind is not None
     mirror.apply(events.convert(kind, document))
 
 
-def charges(mirror: state.Mirror) -> dict[str, dict[str, int]]:
+def charges(mirror: Mirror) -> dict[str, dict[str, int]]:
     """What counts for each pod."""
     taken = mirror.snapshot(pictures.NOW.timestamp())
     tasks = [task for job in taken.jobs for task in job.tasks]
     for job in taken.jobs:
         held: Counter[str] = Counter()
         for task in job.tasks:
-            if task.status in jobs.HOLDING:
+            if task.status in HOLDING:
                 held.update(task.pod_class.counted)
         assert Counter(job.allocated) == held
     return {task.name: dict(task.pod_class.devices) for task in tasks if task.pod_class.devices}
@@ -211,8 +210,8 @@ def test_what_counts_for_pods_is_what_an_oracle_says(seed: int) -> None:
     assert counted
     other, documents = new_mirror(), list(world.stored.values())
     world.chance.shuffle(documents)
-    for each in documents:
-        apply(other, each)
+    for document in documents:
+        apply(other, document)
     assert charges(other) == found
     assert other.devices.charges.foreign == foreign(world.stored)
 
@@ -232,9 +231,9 @@ def test_a_shared_claim_counts_for_the_next_pod_once_the_first_is_being_evicted(
     world.put(claim)
     counted = {f"{PREFIX}gpu": 1}
     assert charges(world.mirror) == {"a-0": counted}
-    world.mirror.evicting(jobs.TaskId(world.uid("a-0")), 0.0)
+    world.mirror.evicting(TaskId(world.uid("a-0")), 0.0)
     assert charges(world.mirror) == {"a-1": counted}
-    world.mirror.forget_eviction(jobs.TaskId(world.uid("a-0")))
+    world.mirror.forget_eviction(TaskId(world.uid("a-0")))
     assert charges(world.mirror) == {"a-0": counted}
 
 
@@ -251,7 +250,7 @@ def test_devices_count_again_for_a_pod_whose_bind_fails() -> None:
         "reservedFor": [{"resource": "pods", "name": "a-0", "uid": world.uid("a-0")}],
     }
     world.put(claim)
-    task = jobs.TaskId(world.uid("a-0"))
+    task = TaskId(world.uid("a-0"))
     counted = {"a-0": {f"{PREFIX}gpu": 2}}
     assert charges(world.mirror) == counted
     assert world.mirror.assume(task, "n1", 0.0)

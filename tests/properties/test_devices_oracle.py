@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given, strategies
 
 from tests import device_worlds, pictures, running, volume_labs
+from tests.device_worlds import Features, World
 from tests.oracle import manifests
-from tests.properties import clusters, devices_by_hand
+from tests.properties import clusters
+from tests.properties.devices_by_hand import Judge
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.placement import placement
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.placement.devices import needs as device_needs
-from vscheduler.core.session import session as working
-from vscheduler.mirror import device_requests, state
+from vscheduler.core.placement.placement import Placement
+from vscheduler.core.session.session import Session
+from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.state import Mirror, Options
 
 POLICY = running.policy_of(
     {"actions": "allocate, backfill", "tiers": running.tiers(running.STANDARD)}
@@ -28,7 +32,7 @@ SEEDS = strategies.integers(0, 10**6)
 Document = device_worlds.Document
 
 
-def documents(world: device_worlds.World, *, together: bool) -> list[Document]:
+def documents(world: World, *, together: bool) -> list[Document]:
     """The world, with its pods as ours: each in a group of its own, or all in one."""
     found: list[Document] = [manifests.QUEUE, *world.nodes, *world.devices]
     for pod in copy.deepcopy(world.pods):
@@ -44,26 +48,26 @@ def documents(world: device_worlds.World, *, together: bool) -> list[Document]:
     return found
 
 
-def opened(listed: Sequence[Document]) -> working.Session:
+def opened(listed: Sequence[Document]) -> Session:
     """A session on these objects."""
     return cycle.open_session(running.snapshot_of(listed), POLICY)
 
 
-def pending(session: working.Session) -> list[jobs.Task]:
+def pending(session: Session) -> list[Task]:
     """All tasks that wait."""
-    waits = jobs.TaskStatus.PENDING
-    return [task for each in session.job_states.values() for task in each.tasks(waits)]
+    waits = TaskStatus.PENDING
+    return [task for state in session.job_states.values() for task in state.tasks(waits)]
 
 
-def choices(session: working.Session, task: jobs.Task) -> frozenset[str]:
+def choices(session: Session, task: Task) -> frozenset[str]:
     """The nodes that take the task now."""
     placing = session.placement
-    assert isinstance(placing, placement.Placement)
+    assert isinstance(placing, Placement)
     rows = np.flatnonzero(placing._plan(task).idle > -np.inf).tolist()
     return frozenset(session.layout.names[row] for row in rows)
 
 
-def decide(listed: Sequence[Document]) -> decisions.CycleResult:
+def decide(listed: Sequence[Document]) -> CycleResult:
     """One cycle."""
     return cycle.run_cycle(running.snapshot_of(listed), POLICY)
 
@@ -73,7 +77,7 @@ def decide(listed: Sequence[Document]) -> decisions.CycleResult:
 def test_nodes_of_a_pod_are_those_of_the_judge(seed: int) -> None:
     """For every pod by itself, and each node, with everything that claims can ask for."""
     world = device_worlds.world(device_worlds.ALL, seed)
-    judge = devices_by_hand.Judge(world)
+    judge = Judge(world)
     session = opened(documents(world, together=False))
     by_name = {task.name: task for task in pending(session)}
     for pod in world.pods:
@@ -88,23 +92,21 @@ def test_a_gang_starts_if_and_only_if_it_fits(seed: int) -> None:
     world = device_worlds.world(device_worlds.PLAIN, seed)
     result = decide(documents(world, together=True))
     placed = {each.task.name for each in result.pipelined}
-    fits = devices_by_hand.Judge(world).fits(world.pods)
+    fits = Judge(world).fits(world.pods)
     assert placed == ({pod["metadata"]["name"] for pod in world.pods} if fits else set())
 
 
-ALTERNATIVES = device_worlds.Features(alternatives=True, constraints=True)
+ALTERNATIVES = Features(alternatives=True, constraints=True)
 
 
 @pytest.mark.parametrize(
     ("features", "seed"),
-    [(device_worlds.Features(constraints=True), 48), (ALTERNATIVES, 37), (ALTERNATIVES, 55)],
+    [(Features(constraints=True), 48), (ALTERNATIVES, 37), (ALTERNATIVES, 55)],
 )
-def test_a_gang_is_searched_by_what_it_asks_for_at_least(
-    features: device_worlds.Features, seed: int
-) -> None:
+def test_a_gang_is_searched_by_what_it_asks_for_at_least(features: Features, seed: int) -> None:
     """Of constraints and alternatives, the search for a gang knows the smallest numbers only."""
     world = device_worlds.world(features, seed, pods=(2, 4), nodes=(3, 5))
-    assert devices_by_hand.Judge(world).fits(world.pods)
+    assert Judge(world).fits(world.pods)
     assert len(decide(documents(world, together=True)).pipelined) == len(world.pods)
 
 
@@ -115,32 +117,36 @@ def test_what_is_allocated_is_right(seed: int) -> None:
     world = device_worlds.world(device_worlds.ALL, seed)
     listed = documents(world, together=True)
     result = decide(listed)
-    judge = devices_by_hand.Judge(world)
+    judge = Judge(world)
     nodes = {each.task.name: each.node for each in result.pipelined}
     taken: list[tuple[str, str, str]] = []
-    for allocated in (each for job in result.allocations for each in job.claims):
+    for allocated in (claim for job in result.allocations for claim in job.claims):
         assert allocated.allocation is not None
-        own = [tuple(each.id) for each in allocated.allocation.devices if not each.admin_access]
+        own = [
+            tuple(device.id) for device in allocated.allocation.devices if not device.admin_access
+        ]
         taken += own  # type: ignore[arg-type]  # three texts
         for consumer in allocated.reserved_for:
             node = nodes[consumer.name]
             assert frozenset(own) in set(
                 judge.ways(judge.claims[allocated.name], node, frozenset())
             )
-            assert all(tuple(each.id) in judge.on(node) for each in allocated.allocation.devices)
+            assert all(
+                tuple(device.id) in judge.on(node) for device in allocated.allocation.devices
+            )
     assert len(set(taken)) == len(taken)
     assert not judge.used & set(taken)
     wanted = {name for pod in world.pods if nodes for name in judge.names(pod)}
-    assert {each.name for job in result.allocations for each in job.claims} == wanted
+    assert {claim.name for job in result.allocations for claim in job.claims} == wanted
 
 
 Masks = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def masks(session: working.Session, tasks: Sequence[jobs.Task]) -> dict[str, Masks]:
+def masks(session: Session, tasks: Sequence[Task]) -> dict[str, Masks]:
     """The rows that take each task, now and later."""
     placing, found = session.placement, {}
-    assert isinstance(placing, placement.Placement)
+    assert isinstance(placing, Placement)
     for task in tasks:
         plan = placing._plan(task)
         now, later = (np.flatnonzero(each > -np.inf) for each in (plan.idle, plan.future))
@@ -148,22 +154,22 @@ def masks(session: working.Session, tasks: Sequence[jobs.Task]) -> dict[str, Mas
     return found
 
 
-def looked_at_anew(session: working.Session, tasks: Sequence[jobs.Task]) -> dict[str, Masks]:
+def looked_at_anew(session: Session, tasks: Sequence[Task]) -> dict[str, Masks]:
     """The same without anything that plans keep, each task by itself."""
     kept, found = session.placement, dict[str, Masks]()
     for task in tasks:
-        session.placement = placement.Placement(session)
+        session.placement = Placement(session)
         found |= masks(session, [task])
     session.placement = kept
     return found
 
 
-def alike(world: device_worlds.World, chance: random.Random) -> None:
+def alike(world: World, chance: random.Random) -> None:
     """Let most pods ask for the same devices as the first one, and some of these for more else."""
-    claims = [each for each in world.devices if "ownerReferences" in each["metadata"]]
-    for each in claims[1:]:
+    claims = [device for device in world.devices if "ownerReferences" in device["metadata"]]
+    for claim in claims[1:]:
         if chance.random() < 0.5:
-            each["spec"] = claims[0]["spec"]
+            claim["spec"] = claims[0]["spec"]
     for pod in world.pods:
         if chance.random() < 0.3:
             pod["spec"]["nodeSelector"] = {"zone": chance.choice(("x", "y"))}
@@ -191,7 +197,7 @@ def test_plans_follow_placements_and_rollback_is_exact(seed: int, chance: random
     assert masks(session, tasks) == before == looked_at_anew(session, tasks)
 
 
-def leaving(world: device_worlds.World) -> list[Document]:
+def leaving(world: World) -> list[Document]:
     """The pod that has the occupied devices, while it leaves."""
     pod = copy.deepcopy(world.pods[0])
     pod["metadata"] |= {"name": "other", "uid": "other", "annotations": {GROUP: "other"}}
@@ -211,11 +217,11 @@ def test_whatever_was_tried_before_no_device_is_given_away_in_use(
     seed: int, chance: random.Random
 ) -> None:
     """A pod may have waited for devices of a pod that leaves, and then been placed elsewhere."""
-    features = chance.choice((device_worlds.ALL, device_worlds.Features(shared=True)))
+    features = chance.choice((device_worlds.ALL, Features(shared=True)))
     world = device_worlds.world(features, seed, pods=(3, 5), nodes=(1, 1))
     session = opened(documents(world, together=False) + leaving(world))
     tasks = [task for task in pending(session) if task.name != "other"]
-    used = devices_by_hand.Judge(world).used
+    used = Judge(world).used
     for _ in range(4):
         with session.statement() as trial:
             allocated = []
@@ -230,21 +236,23 @@ def test_whatever_was_tried_before_no_device_is_given_away_in_use(
                 assert not session.devices.lacks_choice(task)
                 for claim in session.devices.unallocated(task, row):
                     assert claim.allocation is None or not used.intersection(
-                        tuple(each.id) for each in claim.allocation.devices if not each.admin_access
+                        tuple(device.id)
+                        for device in claim.allocation.devices
+                        if not device.admin_access
                     )
 
 
 def allocated_in_part(listed: Sequence[Document], chance: random.Random) -> list[Document]:
     """The same objects after a cycle of whose writes some were made."""
     found = copy.deepcopy(list(listed))
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
     for document in found:
         kind = events.kind_of(document)
         assert kind is not None
         mirror.apply(events.convert(kind, document))
     result = cycle.run_cycle(mirror.snapshot(pictures.NOW.timestamp()), POLICY)
     claims = {each["metadata"]["name"]: each for each in found if each["kind"] == "ResourceClaim"}
-    for change in (each for job in result.allocations for each in job.claims):
+    for change in (claim for job in result.allocations for claim in job.claims):
         target = mirror.allocations.target(change)
         assert target is not None
         if chance.random() < 0.7:
@@ -273,8 +281,8 @@ def test_pods_with_devices_look_at_their_nodes_alone(seed: int, chance: random.R
                         trial.allocate(task, order.choice(now))
                         found.append(masks(session, tasks[number + 1 :]))
             result = decide(listed)
-            binds = {each.task.name: each.node for each in result.binds}
+            binds = {bind.task.name: bind.node for bind in result.binds}
             waits = {each.task.name: each.node for each in result.pipelined}
-            claims = [each.claims for each in result.allocations]
+            claims = [allocation.claims for allocation in result.allocations]
             decided.append((found, binds, waits, claims))
     assert decided[0] == decided[1]

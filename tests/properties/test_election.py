@@ -4,8 +4,11 @@ import math
 
 import pytest
 
-from tests.properties import election_days, election_world
-from vscheduler.daemon.leader_election import election_settings, state_machine
+from tests.properties import election_days
+from tests.properties.election_days import Day
+from tests.properties.election_world import Candidate
+from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election.election_settings import Timing
 
 PARTS = 8
 SEEDS = 50
@@ -20,7 +23,7 @@ def test_never_two_act(climate: str, part: int) -> None:
     """Whatever befalls them."""
     for seed in range(part * SEEDS, (part + 1) * SEEDS):
         try:
-            election_days.Day(seed, election_days.CLIMATES[climate]).live()
+            Day(seed, election_days.CLIMATES[climate]).live()
         except AssertionError as error:
             raise AssertionError(f"{climate}, seed {seed}: {error}") from error
 
@@ -29,7 +32,7 @@ def test_never_two_act(climate: str, part: int) -> None:
 def test_somebody_acts_soon_after_the_last_fault(part: int) -> None:
     """Within the duration, the retry period and the fence, and what a record asks for on top."""
     for seed in range(part * CALM_SEEDS, (part + 1) * CALM_SEEDS):
-        day = election_days.Day(seed, election_days.CLIMATES["clocks up to three times as fast"])
+        day = Day(seed, election_days.CLIMATES["clocks up to three times as fast"])
         day.live()
         asked = day.server.lease.record.duration_seconds if day.server.lease else 0.0
         timing = day.timings[0]
@@ -41,17 +44,15 @@ def test_somebody_acts_soon_after_the_last_fault(part: int) -> None:
 @pytest.mark.parametrize("gap", [0.3, 1.0, 3.0, 4.9])
 @pytest.mark.parametrize("timing", election_days.TIMINGS)
 def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
-    timing: election_settings.Timing, gap: float
+    timing: Timing, gap: float
 ) -> None:
     """However often they come; nor does its acting pause, nor does anybody else ever act."""
-    day = election_days.Day(
-        1, election_days.CLIMATES["clocks up to three times as fast"], (timing,)
-    )
+    day = Day(1, election_days.CLIMATES["clocks up to three times as fast"], (timing,))
     day.timings = (timing,)
     for _ in range(3):
         day.start()
     day.run(2 * timing.duration_seconds)
-    (leader,) = (each for each in day.candidates if each.acts())
+    (leader,) = (candidate for candidate in day.candidates if candidate.acts())
     term = leader.state.term
     day.check = lambda: _goes_on(day, leader, term)
     for number in range(int(election_days.DAY_SECONDS / gap)):
@@ -59,8 +60,8 @@ def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
     day.run(day.now + election_days.DAY_SECONDS)
 
 
-def _goes_on(day: election_days.Day, leader: election_world.Candidate, term: int) -> None:
-    assert [each.state.identity for each in day.candidates if each.acts()] == [
+def _goes_on(day: Day, leader: Candidate, term: int) -> None:
+    assert [candidate.state.identity for candidate in day.candidates if candidate.acts()] == [
         leader.state.identity
     ], f"at {day.now}"
     assert leader.state.term == term
@@ -78,10 +79,10 @@ def test_only_a_fence_that_holds_lets_an_edited_lease_be_kept(
         ),
     )
     with pytest.raises(AssertionError, match=r"act at"):
-        _live_through("clocks up to three times as fast", election_settings.Timing())
+        _live_through("clocks up to three times as fast", Timing())
 
 
-class LongFence(election_settings.Timing, frozen=True):
+class LongFence(Timing, frozen=True):
     """Acts for half of the duration."""
 
     @property
@@ -90,7 +91,7 @@ class LongFence(election_settings.Timing, frozen=True):
         return self.duration_seconds / 2
 
 
-class QuickFirst(election_settings.Timing, frozen=True):
+class QuickFirst(Timing, frozen=True):
     """Acts at once by a Lease that it made."""
 
     @property
@@ -99,7 +100,7 @@ class QuickFirst(election_settings.Timing, frozen=True):
         return 0.0
 
 
-class AnyGap(election_settings.Timing, frozen=True):
+class AnyGap(Timing, frozen=True):
     """Believes its clock whatever it shows."""
 
     @property
@@ -116,14 +117,12 @@ class AnyGap(election_settings.Timing, frozen=True):
         (AnyGap(), "clocks leap"),
     ],
 )
-def test_what_breaks_the_promise_is_seen_to_break_it(
-    timing: election_settings.Timing, climate: str
-) -> None:
+def test_what_breaks_the_promise_is_seen_to_break_it(timing: Timing, climate: str) -> None:
     """The worlds are bad enough to tell."""
     with pytest.raises(AssertionError, match=r"act at"):
         _live_through(climate, timing)
 
 
-def _live_through(climate: str, timing: election_settings.Timing) -> None:
+def _live_through(climate: str, timing: Timing) -> None:
     for seed in range(BREAKING_SEEDS):
-        election_days.Day(seed, election_days.CLIMATES[climate], (timing,)).live()
+        Day(seed, election_days.CLIMATES[climate], (timing,)).live()

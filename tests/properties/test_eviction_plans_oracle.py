@@ -9,7 +9,8 @@ import pytest
 
 from tests import pictures, running
 from tests.properties import eviction_worlds
-from vscheduler.core.model import decisions
+from tests.properties.eviction_worlds import Running, World
+from vscheduler.core.model.decisions import CycleResult
 
 TIERS = {
     "preempt": "priority gang | predicates nodeorder",
@@ -18,9 +19,7 @@ TIERS = {
 TIMES = [120, pytest.param(3_000, marks=pytest.mark.at_length)]
 
 
-def planned(
-    world: eviction_worlds.World, action: str, arguments: Mapping[str, str] | None = None
-) -> decisions.CycleResult:
+def planned(world: World, action: str, arguments: Mapping[str, str] | None = None) -> CycleResult:
     """One cycle, with these arguments of the action."""
     settings = [{"name": action, "arguments": arguments or {}}]
     tiers = running.tiers(TIERS[action])
@@ -29,11 +28,11 @@ def planned(
     return running.run(documents, tree)
 
 
-def victims(result: decisions.CycleResult) -> Mapping[str, list[int]]:
+def victims(result: CycleResult) -> Mapping[str, list[int]]:
     """By job, the numbers of the pods that go."""
     gone = defaultdict(list)
-    for each in result.evicts:
-        job, _, number = each.task.name.partition("-")
+    for evict in result.evicts:
+        job, _, number = evict.task.name.partition("-")
         gone[job].append(int(number))
     return gone
 
@@ -47,9 +46,7 @@ def spared(gone: Mapping[str, Sequence[int]]) -> list[Mapping[str, Sequence[int]
     ]
 
 
-def fewer(
-    world: eviction_worlds.World, gone: Mapping[str, Sequence[int]]
-) -> Iterator[Mapping[str, Sequence[int]]]:
+def fewer(world: World, gone: Mapping[str, Sequence[int]]) -> Iterator[Mapping[str, Sequence[int]]]:
     """The same victims, each time with fewer pods of one gang that loses all: the rest stays."""
     for job in world.jobs:
         if len(gone.get(job.name, ())) == len(job.nodes):
@@ -58,7 +55,7 @@ def fewer(
                     yield {**gone, job.name: some}
 
 
-def worlds(times: int, *, gangs: bool) -> list[eviction_worlds.World]:
+def worlds(times: int, *, gangs: bool) -> list[World]:
     """Random worlds in which the gang doesn't fit without evictions."""
     drawn = (
         eviction_worlds.drawn(random.Random(f"plans/{number}"), gangs=gangs)
@@ -98,7 +95,7 @@ def test_reclaim_finds_every_plan_within_shares(times: int) -> None:
         assert gone or world.cheapest(wholes=False, kept=world.share()) is None, world
 
 
-R = eviction_worlds.Running
+R = Running
 
 
 @pytest.mark.parametrize(
@@ -106,14 +103,12 @@ R = eviction_worlds.Running
     [
         # A node where nothing needs to go, though it has as much in all as the other one.
         (
-            eviction_worlds.World(
-                (5, 5), (R("a", 1, (0,), 1), R("b", 3, (0,), 1), R("c", 1, (0,), 1)), (2, 5)
-            ),
+            World((5, 5), (R("a", 1, (0,), 1), R("b", 3, (0,), 1), R("c", 1, (0,), 1)), (2, 5)),
             1,
         ),
         # The small pod on what is free, and not where it fits best after evictions.
         (
-            eviction_worlds.World(
+            World(
                 (4, 9),
                 (R("a", 3, (1,), 1), R("b", 1, (1, 0, 0), 1), R("c", 1, (1, 1, 0), 1)),
                 (1, 6),
@@ -122,7 +117,7 @@ R = eviction_worlds.Running
         ),
         # Pods of 1 and 2 go, since the queue would lose too much with the younger one of 3.
         (
-            eviction_worlds.World(
+            World(
                 (9, 8),
                 (
                     R("a", 2, (0, 0, 1), 1),
@@ -136,7 +131,7 @@ R = eviction_worlds.Running
         ),
         # All that goes from a node is chosen together for the two pods that come there.
         (
-            eviction_worlds.World(
+            World(
                 (5, 8, 6),
                 (
                     R("a", 1, (2,), 1),
@@ -152,7 +147,7 @@ R = eviction_worlds.Running
         ),
         # Equal pods, each where nothing larger than necessary has to go.
         (
-            eviction_worlds.World(
+            World(
                 (7, 3, 6),
                 (R("a", 2, (1, 2), 1), R("b", 1, (2, 1, 0), 1), R("c", 3, (0, 2, 0), 1)),
                 (4, 4),
@@ -161,7 +156,7 @@ R = eviction_worlds.Running
         ),
         # All that the queue may lose, and no more: other choices of nodes need larger victims.
         (
-            eviction_worlds.World(
+            World(
                 (5, 6, 4, 7),
                 (R("a", 1, (3, 1, 1), 1), R("b", 1, (3, 1), 1), R("c", 3, (0, 2), 1)),
                 (6, 2, 4, 3),
@@ -170,9 +165,7 @@ R = eviction_worlds.Running
         ),
     ],
 )
-def test_reclaim_finds_victims_that_are_just_large_enough(
-    world: eviction_worlds.World, gone: int
-) -> None:
+def test_reclaim_finds_victims_that_are_just_large_enough(world: World, gone: int) -> None:
     """The queue has little above its share to spare for larger ones."""
     result = planned(world, "reclaim")
     assert len(result.evicts) == gone

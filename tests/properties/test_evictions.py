@@ -7,10 +7,14 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, lives
 from vscheduler.core import cycle
-from vscheduler.core.fair_share import fair_shares, surplus
-from vscheduler.core.model import decisions, jobs, resources
-from vscheduler.core.model import snapshot as snapshots
-from vscheduler.core.session import session
+from vscheduler.core.fair_share import fair_shares
+from vscheduler.core.fair_share.fair_shares import FairShares
+from vscheduler.core.fair_share.surplus import Surplus
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import CycleResult, Evict
+from vscheduler.core.model.jobs import HOLDING, READY, Job, JobId, Task, TaskId, TaskStatus
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.session.session import Session
 
 STARTING_CYCLES = 4
 """Victims leave in the cycle after their eviction and the claimant binds in the next, or one
@@ -22,7 +26,7 @@ QUIET_CYCLES = 50
 CYCLES_MAX = 200
 """More than any cluster here has turns to give."""
 
-Results = list[tuple[snapshots.Snapshot, decisions.CycleResult]]
+Results = list[tuple[Snapshot, CycleResult]]
 
 
 def live(picture: str, cycles: int) -> Results:
@@ -36,18 +40,18 @@ def live(picture: str, cycles: int) -> Results:
     return found
 
 
-def by_claimant(result: decisions.CycleResult) -> dict[jobs.JobId, list[decisions.Evict]]:
+def by_claimant(result: CycleResult) -> dict[JobId, list[Evict]]:
     """Evictions by the job that they are made for."""
-    found: defaultdict[jobs.JobId, list[decisions.Evict]] = defaultdict(list)
+    found: defaultdict[JobId, list[Evict]] = defaultdict(list)
     for evict in result.evicts:
         assert evict.beneficiary is not None
         found[evict.beneficiary].append(evict)
     return found
 
 
-def ready(job: jobs.Job) -> int:
+def ready(job: Job) -> int:
     """Pods that count towards the minimum."""
-    return sum(job.counts.get(status, 0) for status in jobs.READY)
+    return sum(job.counts.get(status, 0) for status in READY)
 
 
 def whoever_others_were_evicted_for_starts(results: Results) -> None:
@@ -72,7 +76,7 @@ def no_minimum_is_split(results: Results) -> None:
         for name, lost in Counter(evict.task.job for evict in result.evicts).items():
             job = known[name]
             left = ready(job) - lost
-            holding = sum(job.counts.get(status, 0) for status in jobs.HOLDING) - lost
+            holding = sum(job.counts.get(status, 0) for status in HOLDING) - lost
             assert left >= job.min_member or holding == 0, name
 
 
@@ -101,7 +105,7 @@ def reclaim_takes_from_those_above_their_share(results: Results) -> None:
                     had.update(dict(job.allocated))
             # Room that was promised to the queue counts as its own, and is kept where its share
             # has shrunk since.
-            placed = [each.task for each in result.binds]
+            placed = [bind.task for bind in result.binds]
             placed += [each.task for each in result.pipelined]
             for task in placed:
                 if known[task.job].queue == queue:
@@ -114,21 +118,19 @@ def reclaim_takes_from_those_above_their_share(results: Results) -> None:
             assert above or _stands_in_the_way(taken, result, queue), queue
 
 
-def _stands_in_the_way(
-    taken: snapshots.Snapshot, result: decisions.CycleResult, queue: str
-) -> bool:
+def _stands_in_the_way(taken: Snapshot, result: CycleResult, queue: str) -> bool:
     """Whether the queue holds more on some nodes that it loses pods on than its share leaves it
     there, what it was given in this cycle included.
     """
     opened = cycle.open_session(taken, running.policy_of(lives.TREE))
     limits = fair_shares.limits(opened.space, opened.queues, taken.used_by_other_schedulers)
     weights = [opened.queues[name].weight for name in limits.names]
-    division = fair_shares.FairShares(opened.space, opened.pools, limits, weights)
-    found = surplus.Surplus(opened, opened.pools, division)
-    placed = [(each.task, each.node) for each in result.binds]
+    division = FairShares(opened.space, opened.pools, limits, weights)
+    found = Surplus(opened, opened.pools, division)
+    placed = [(bind.task, bind.node) for bind in result.binds]
     placed += [(each.task, each.node) for each in result.pipelined]
     for task, node in placed:
-        opened.job_states[task.job].move(task, jobs.TaskStatus.PIPELINED, node)
+        opened.job_states[task.job].move(task, TaskStatus.PIPELINED, node)
         found.move(task, 1)
     for evict in result.evicts:
         if opened.job_states[evict.task.job].job.queue == queue:
@@ -201,9 +203,9 @@ def test_cycles_that_are_cut_short_come_to_an_end(picture: str, budget: int) -> 
         assert (whole.binds, whole.evicts) == ((), ())
 
 
-def _units(evicts: Iterable[decisions.Evict]) -> list[list[decisions.Evict]]:
+def _units(evicts: Iterable[Evict]) -> list[list[Evict]]:
     """What went together: the pods of a gang that went whole, else single pods."""
-    found: defaultdict[object, list[decisions.Evict]] = defaultdict(list)
+    found: defaultdict[object, list[Evict]] = defaultdict(list)
     every = list(evicts)
     gone = {evict.task.job for evict in every if evict.whole}
     for evict in every:
@@ -212,10 +214,10 @@ def _units(evicts: Iterable[decisions.Evict]) -> list[list[decisions.Evict]]:
 
 
 def _fits(
-    taken: snapshots.Snapshot,
-    result: decisions.CycleResult,
-    claimant: jobs.JobId,
-    kept: set[jobs.TaskId],
+    taken: Snapshot,
+    result: CycleResult,
+    claimant: JobId,
+    kept: set[TaskId],
 ) -> bool:
     """Whether the job's decided pods find room where only these victims stay."""
     opened = cycle.open_session(taken, running.policy_of(lives.TREE))
@@ -240,7 +242,7 @@ def _fits(
     return True
 
 
-def _may(opened: session.Session, task: jobs.Task) -> bool:
+def _may(opened: Session, task: Task) -> bool:
     """Whether its queue lets the task in."""
     queue = opened.queues[opened.job_state_of(task).job.queue]
     return opened.dispatch.all_agree("allocatable", queue, task)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from hypothesis import given, strategies
 
 from tests import pictures
-from tests.properties import clusters, lives
+from tests.pictures import Document
+from tests.properties import clusters
+from tests.properties.lives import Life
 from tests.scenarios.sharing import BUILT_IN, deserved
 
 CYCLES = 14
@@ -55,9 +57,7 @@ class Pools:
         return " ".join(f"tolerate={pool}" for pool in self.pools[queue])
 
 
-def owed(
-    pools: Pools, documents: list[pictures.Document], shares: dict[str, float]
-) -> Iterator[str]:
+def owed(pools: Pools, documents: list[Document], shares: dict[str, float]) -> Iterator[str]:
     """Pods that wait within their share, although one eviction or two would make room."""
     of_group = {
         document["metadata"]["name"]: document["spec"]["queue"]
@@ -73,7 +73,7 @@ def owed(
         for document in documents
         if document["kind"] == "Pod"
     ]
-    running = [each for each in pods if each[2]]
+    running = [pod for pod in pods if pod[2]]
     held = Counter(queue for _, queue, _ in running)
     for pod, queue, node in pods:
         if node or shares[queue] - held[queue] < NEARLY:
@@ -96,7 +96,7 @@ def test_no_share_is_kept_from_a_queue_that_two_evictions_would_give_it(seed: in
     is in the way could run; then nothing moves any more.
     """
     pools = Pools(random.Random(seed))
-    life = lives.Life(pictures.documents(pools.picture))
+    life = Life(pictures.documents(pools.picture))
     results = [life.cycle(BUILT_IN) for _ in range(CYCLES)]
     assert not any(result.evicts for result in results[-QUIET:])
     assert list(owed(pools, life.documents, deserved(results[-1]))) == []

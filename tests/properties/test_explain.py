@@ -9,9 +9,13 @@ from collections.abc import Iterable
 import pytest
 
 from tests.properties import edited_manifests, obstacles
-from vscheduler.explain import changes, remedies, wording
-from vscheduler.mirror import state
+from tests.properties.edited_manifests import Cluster
+from vscheduler.explain import remedies, wording
+from vscheduler.explain.changes import Nothing, Remedy
+from vscheduler.explain.remedies import NotWaitingError
+from vscheduler.mirror.state import Mirror
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 QUICK = 2
 """Clusters in the usual tests."""
@@ -32,7 +36,7 @@ JOBS_MAX = 2
 def judged(seed: int) -> Counter[str]:
     """Explain jobs of a cluster, try every answer by other means, and count the kinds."""
     cluster = edited_manifests.cluster(seed)
-    given = run.read(cluster.documents, run.Options())
+    given = run.read(cluster.documents, Options())
     before = _digest(given.mirror, given.now)
     taken = given.mirror.snapshot(given.now)
     waiting = [job.id for job in taken.jobs if job.ready_tasks < max(1, job.min_member)]
@@ -40,7 +44,7 @@ def judged(seed: int) -> Counter[str]:
     for job in waiting[:JOBS_MAX]:
         explained = remedies.explain(given, cluster.policy, job)
         assert _digest(given.mirror, given.now) == before, "a trial leaves a trace"
-        itself = edited_manifests.starts(cluster, job, changes.Nothing())
+        itself = edited_manifests.starts(cluster, job, Nothing())
         assert itself == (explained.starts is not None), f"{seed} {job}: starts by itself?"
         found["jobs"] += 1
         for remedy in explained.remedies:
@@ -58,10 +62,10 @@ def unhindered(seed: int, names: Iterable[str] = obstacles.OBSTACLES) -> Counter
     job = _waiting_longest(cluster)
     for name in names if job else ():
         after = obstacles.with_obstacle(cluster, job, obstacles.OBSTACLES[name])
-        given = run.read(after.documents, run.Options())
+        given = run.read(after.documents, Options())
         try:
             explained = remedies.explain(given, after.policy, job)
-        except remedies.NotWaitingError:
+        except NotWaitingError:
             continue
         shown = {type(remedy.change) for remedy in explained.remedies}
         for remedy in explained.remedies:
@@ -77,9 +81,9 @@ def unhindered(seed: int, names: Iterable[str] = obstacles.OBSTACLES) -> Counter
     return found
 
 
-def _waiting_longest(cluster: edited_manifests.Cluster) -> str:
+def _waiting_longest(cluster: Cluster) -> str:
     """The last job without any pod on a node; empty text without such a job."""
-    given = run.read(cluster.documents, run.Options())
+    given = run.read(cluster.documents, Options())
     taken = given.mirror.snapshot(given.now)
     return next((job.id for job in reversed(taken.jobs) if not job.ready_tasks), "")
 
@@ -102,7 +106,7 @@ def test_what_helps_is_not_denied_at_length(part: int) -> None:
     assert found["gates"]
 
 
-def _check(cluster: edited_manifests.Cluster, job: str, remedy: changes.Remedy, text: str) -> None:
+def _check(cluster: Cluster, job: str, remedy: Remedy, text: str) -> None:
     assert edited_manifests.starts(cluster, job, remedy.change, most=remedy.cycle), text
     if not remedy.minimal:
         return
@@ -111,7 +115,7 @@ def _check(cluster: edited_manifests.Cluster, job: str, remedy: changes.Remedy, 
             assert not edited_manifests.starts(cluster, job, less), f"{text}; but also {less}"
 
 
-def _digest(mirror: state.Mirror, now: float) -> str:
+def _digest(mirror: Mirror, now: float) -> str:
     taken = mirror.snapshot(now)
     return repr((taken.jobs, taken.queues, taken.budgets, taken.nodes.used.tolist()))
 
@@ -126,8 +130,7 @@ def test_explanations_are_deterministic() -> None:
     """Equal manifests in another order give equal explanations."""
     cluster = edited_manifests.cluster(1)
     given = [
-        run.read(documents, run.Options())
-        for documents in (cluster.documents, cluster.documents[::-1])
+        run.read(documents, Options()) for documents in (cluster.documents, cluster.documents[::-1])
     ]
     taken = given[0].mirror.snapshot(given[0].now)
     job = next(job.id for job in taken.jobs if job.ready_tasks < max(1, job.min_member))

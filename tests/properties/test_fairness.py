@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vscheduler.core.fair_share import share_arithmetic
+from vscheduler.core.fair_share.share_arithmetic import ResourceArray
 
 EMPTY = 0.1
 """Less than this of every resource is nothing left (Volcano: minResource)."""
@@ -16,13 +17,13 @@ EMPTY = 0.1
 class Case:
     """Some queues and what there is."""
 
-    total: share_arithmetic.ResourceArray
-    weights: share_arithmetic.ResourceArray
-    request: share_arithmetic.ResourceArray
-    capability: share_arithmetic.ResourceArray
-    guarantee: share_arithmetic.ResourceArray
+    total: ResourceArray
+    weights: ResourceArray
+    request: ResourceArray
+    capability: ResourceArray
+    guarantee: ResourceArray
 
-    def poured(self, order: list[int] | None = None) -> share_arithmetic.ResourceArray:
+    def poured(self, order: list[int] | None = None) -> ResourceArray:
         """What the queues deserve, asked in this order and given in the first one."""
         rows = np.arange(len(self.weights)) if order is None else np.array(order)
         found = np.empty_like(self.request)
@@ -41,7 +42,7 @@ def cases(draw: st.DrawFn) -> Case:
     """One to six queues with one to three resources; guarantees are rare."""
     queues, kinds = draw(st.integers(1, 6)), draw(st.integers(1, 3))
 
-    def table(cell: st.SearchStrategy[float]) -> share_arithmetic.ResourceArray:
+    def table(cell: st.SearchStrategy[float]) -> ResourceArray:
         row = st.lists(cell, min_size=kinds, max_size=kinds)
         return np.array(draw(st.lists(row, min_size=queues, max_size=queues)), dtype=np.float64)
 

@@ -5,8 +5,9 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.core.placement import feasibility
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.core.placement.feasibility import Feasibility
 
 TREE = {"actions": "enqueue, allocate", "tiers": running.TREE["tiers"]}
 CYCLES = 4
@@ -34,9 +35,9 @@ def demanding(draw: strategies.DrawFn) -> str:
     return "\n".join(lines)
 
 
-def history(picture: str) -> list[decisions.CycleResult]:
+def history(picture: str) -> list[CycleResult]:
     """Some cycles, each after what the one before decided."""
-    documents, carried, results = pictures.documents(picture), snapshot.FRESH, []
+    documents, carried, results = pictures.documents(picture), FRESH, []
     for _ in range(CYCLES):
         results.append(running.run(documents, TREE, carried=carried))
         documents = running.obey(documents, results[-1])
@@ -50,14 +51,14 @@ def test_nothing_that_could_start_is_called_hopeless(picture: str) -> None:
     """The same binds and promises in every cycle, whether or not such gangs are let in."""
     with_proof = history(picture)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feasibility.Feasibility, "obstacle", lambda *_: None)
+        patch.setattr(Feasibility, "obstacle", lambda *_: None)
         without = history(picture)
     assert [placed(result) for result in with_proof] == [placed(result) for result in without]
 
 
-def placed(result: decisions.CycleResult) -> list[tuple[str, str]]:
+def placed(result: CycleResult) -> list[tuple[str, str]]:
     """Pods and their nodes, those that wait there as well."""
-    binds = [(each.task.name, each.node) for each in result.binds]
+    binds = [(bind.task.name, bind.node) for bind in result.binds]
     return binds + [(each.task.name, each.node) for each in result.pipelined]
 
 

@@ -13,7 +13,10 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, crowds, journals
 from tests.properties.filters_by_hand import judging, worlds
-from vscheduler.core.model import decisions, snapshot
+from tests.properties.filters_by_hand.judging import Step
+from tests.running import Tree
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
 
 Document = running.Document
 CYCLES_MAX = 30
@@ -49,8 +52,8 @@ class Cycle:
     """One of a cluster's cycles."""
 
     before: Sequence[Document]
-    result: decisions.CycleResult
-    steps: Sequence[judging.Step]
+    result: CycleResult
+    steps: Sequence[Step]
 
     @property
     def after(self) -> list[Document]:
@@ -64,9 +67,9 @@ class Cycle:
         return not (self.result.binds or self.result.evicts or leaving)
 
 
-def live(documents: Sequence[Document], tree: running.Tree) -> Iterator[Cycle]:
+def live(documents: Sequence[Document], tree: Tree) -> Iterator[Cycle]:
     """Cycle after cycle until nothing moves; who leaves is gone in the cycle after."""
-    now, carried = documents, snapshot.FRESH
+    now, carried = documents, FRESH
     for _ in range(CYCLES_MAX):
         result, steps = journals.run(now, tree, carried)
         cycle = Cycle(before=now, result=result, steps=steps)
@@ -81,9 +84,9 @@ def broken(cycle: Cycle) -> list[str]:
     result = cycle.result
     return judging.in_order(cycle.before, cycle.steps) + judging.judge(
         cycle.before,
-        {each.task.key: each.node for each in result.binds},
+        {bind.task.key: bind.node for bind in result.binds},
         waiting={each.task.key: each.node for each in result.pipelined},
-        evicted=[each.task.key for each in result.evicts],
+        evicted=[evict.task.key for evict in result.evicts],
     )
 
 
@@ -96,17 +99,17 @@ def gangs_in(cycle: Cycle) -> list[int]:
 def alone(documents: Sequence[Document]) -> list[str]:
     """Pods that wait and need nobody else of their group to start."""
     least = {
-        worlds.key_of(each): each["spec"]["minMember"]
-        for each in documents
-        if each["kind"] == "PodGroup"
+        worlds.key_of(document): document["spec"]["minMember"]
+        for document in documents
+        if document["kind"] == "PodGroup"
     }
     return [
-        worlds.key_of(each)
-        for each in documents
-        if each["kind"] == "Pod"
-        and not each["spec"].get("nodeName")
+        worlds.key_of(document)
+        for document in documents
+        if document["kind"] == "Pod"
+        and not document["spec"].get("nodeName")
         and least[
-            f"{each['metadata']['namespace']}/{each['metadata']['annotations'][crowds.GROUP]}"
+            f"{document['metadata']['namespace']}/{document['metadata']['annotations'][crowds.GROUP]}"
         ]
         == 1
     ]

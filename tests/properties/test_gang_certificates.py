@@ -12,19 +12,22 @@ from dataclasses import replace
 import pytest
 
 from tests.properties import gang_columns, gang_problems, gang_solver
-from vscheduler.core.placement.gang_search import problem, search
+from tests.properties.gang_problems import World
+from vscheduler.core.placement.gang_search import search
+from vscheduler.core.placement.gang_search.problem import Found, Impossible
+from vscheduler.core.placement.gang_search.search import Proof
 
 STEPS = 1000
 TIMES = [60, pytest.param(1_500, marks=pytest.mark.at_length)]
 
 
-def drawn(number: int) -> gang_problems.World:
+def drawn(number: int) -> World:
     """Draw a world of up to 30 pods; half of them with rules or with limits."""
     chance = random.Random(f"certificates/{number}")
     world = gang_problems.draw(
         chance, pods=chance.randint(8, 30), nodes=chance.randint(4, 12), rich=chance.random() < 0.5
     )
-    world.pods = [replace(each, near_by="", spread_by="") for each in world.pods]
+    world.pods = [replace(pod, near_by="", spread_by="") for pod in world.pods]
     if chance.random() < 0.3:
         gang_problems.limit(chance, world)
     if chance.random() < 0.3:
@@ -32,7 +35,7 @@ def drawn(number: int) -> gang_problems.World:
     return world
 
 
-def with_all_of(world: gang_problems.World, counts: Sequence[int]) -> gang_problems.World:
+def with_all_of(world: World, counts: Sequence[int]) -> World:
     """The world with so many pods of each kind, all of which are needed."""
     pods = [replace(each, count=count) for each, count in zip(world.pods, counts, strict=True)]
     return replace(world, pods=pods, least=sum(counts), roles={}, queue=None)
@@ -47,12 +50,12 @@ def test_a_solver_agrees(times: int) -> None:
         given = gang_columns.given(world)
         answer = search.solve(given, STEPS).answer
         answers[type(answer).__name__] += 1
-        if isinstance(answer, problem.Found):
+        if isinstance(answer, Found):
             assert gang_problems.is_valid(world, answer.places), world
-        if not isinstance(answer, problem.Impossible):
+        if not isinstance(answer, Impossible):
             continue
         assert not gang_solver.fits(world), world
-        proof = search.Proof(given, STEPS).find()
+        proof = Proof(given, STEPS).find()
         if not proof.counts:
             continue
         checked += 1
@@ -71,12 +74,12 @@ def test_a_proof_uses_the_steps_that_the_search_has_left() -> None:
     chance = random.Random("larger/6073")
     size = {"pods": chance.randint(7, 12), "nodes": chance.randint(4, 8)}
     world = gang_problems.draw(chance, **size, rich=True)
-    world.pods = [replace(each, near_by="", spread_by="") for each in world.pods]
+    world.pods = [replace(pod, near_by="", spread_by="") for pod in world.pods]
     given = gang_columns.given(world)
     outcome = search.solve(given, STEPS)
-    proof = search.Proof(given, search.steps_for_proof(STEPS, outcome.steps))
+    proof = Proof(given, search.steps_for_proof(STEPS, outcome.steps))
     found = proof.find()
-    assert found == problem.Impossible((4, 6), irreducible=True)
+    assert found == Impossible((4, 6), irreducible=True)
     assert STEPS / 2 < outcome.steps + proof.steps <= STEPS * 3 / 2
     for fewer in ((3, 6), (4, 5)):
         assert gang_solver.fits(with_all_of(world, fewer))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import gang_proof
+from vscheduler.core.model.gang_proof import GangProof
 
 PRIORITIES = (1, 5, 9)
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates nodeorder")}
@@ -93,11 +93,11 @@ def test_a_gang_gets_the_room_nominated_to_lesser_pods_and_no_other(times: int) 
     for number in range(times):
         world = drawn(number)
         result = running.run(pictures.documents(world.picture()), TREE)
-        bound = {each.task.name for each in result.binds if each.task.name.startswith("g-")}
+        bound = {bind.task.name for bind in result.binds if bind.task.name.startswith("g-")}
         assert len(bound) in (0, len(world.gang))
         assert bool(bound) == world.fits(), world
         started += bool(bound)
         for status in result.groups:
             proof = status.reason and status.reason.proof
-            assert not isinstance(proof, gang_proof.GangProof) or not proof.proved, world
+            assert not isinstance(proof, GangProof) or not proof.proved, world
     assert times / 4 < started < times * 3 / 4

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from tests.properties import clusters, gang_columns, gang_problems
-from vscheduler.core.placement.gang_search import problem, search
+from tests.properties.gang_problems import World
+from vscheduler.core.placement.gang_search import search
+from vscheduler.core.placement.gang_search.problem import CutShort, Found, Impossible
+from vscheduler.core.placement.gang_search.search import Proof
 
 TIMES = round(150 * clusters.EXAMPLES_SHARE)
 BUDGETS = (0, 1, 2, 3, 5, 8, 13, 21)
 
 
-def worlds() -> Iterator[gang_problems.World]:
+def worlds() -> Iterator[World]:
     """Random worlds, half of them with rules between pods."""
     for number in range(TIMES):
         chance = random.Random(f"budgets/{number}")
@@ -32,10 +35,10 @@ def test_nothing_is_proved_by_a_search_that_was_cut_short() -> None:
             outcome = search.solve(given, steps)
             answers[type(outcome.answer).__name__] += 1
             assert outcome.steps <= steps
-            if isinstance(outcome.answer, problem.Found):
+            if isinstance(outcome.answer, Found):
                 assert gang_problems.is_valid(world, outcome.answer.places), world
-            assert fits or not isinstance(outcome.answer, problem.Found)
-            assert not fits or not isinstance(outcome.answer, problem.Impossible), world
+            assert fits or not isinstance(outcome.answer, Found)
+            assert not fits or not isinstance(outcome.answer, Impossible), world
     assert min(answers[each] for each in ("Found", "Impossible", "CutShort")) > TIMES / 10
 
 
@@ -44,7 +47,7 @@ def test_nothing_is_proved_of_a_problem_that_does_not_show_all() -> None:
     for world in worlds():
         given = replace(gang_columns.given(world), exact=False)
         answer = search.solve(given, None).answer
-        assert isinstance(answer, problem.Found if gang_problems.fits(world) else problem.CutShort)
+        assert isinstance(answer, Found if gang_problems.fits(world) else CutShort)
 
 
 def test_pods_that_are_named_do_not_fit_together_whatever_the_steps() -> None:
@@ -55,7 +58,7 @@ def test_pods_that_are_named_do_not_fit_together_whatever_the_steps() -> None:
         if gang_problems.fits(world):
             continue
         for steps in BUDGETS:
-            found = search.Proof(given, steps).find()
+            found = Proof(given, steps).find()
             if not found.counts:
                 continue
             named += 1
@@ -68,7 +71,7 @@ def test_pods_that_are_named_do_not_fit_together_whatever_the_steps() -> None:
     assert sure
 
 
-def needing(world: gang_problems.World, counts: tuple[int, ...]) -> gang_problems.World:
+def needing(world: World, counts: tuple[int, ...]) -> World:
     """The world with so many pods of each kind, all of which are needed."""
     pods = [
         dataclasses.replace(each, count=count)

@@ -9,25 +9,35 @@ import pytest
 from msgspec.structs import replace
 
 from tests.properties import gang_columns, gang_problems, test_gang_search_parts
-from vscheduler.core.placement.gang_search import problem, state
+from tests.properties.gang_problems import Node, World
+from vscheduler.core.placement.gang_search.problem import (
+    Apart,
+    Kind,
+    Near,
+    Pool,
+    Problem,
+    Requirement,
+    Spread,
+)
+from vscheduler.core.placement.gang_search.state import State
 
 EVERYWHERE = np.ones(3, dtype=np.bool_)
-KIND = problem.Kind(count=2, request=np.array([1, 1]), usable=EVERYWHERE)
-ALIKE = problem.Problem(
+KIND = Kind(count=2, request=np.array([1, 1]), usable=EVERYWHERE)
+ALIKE = Problem(
     kinds=(KIND,),
     free=np.tile([4, 9], (3, 1)),
-    requirements=(problem.Requirement(kinds=(0,), least=2),),
+    requirements=(Requirement(kinds=(0,), least=2),),
 )
 """Three equal nodes."""
 ITSELF = np.array([[True]])
-NEAR = problem.Near(
+NEAR = Near(
     kind=0,
     codes=(np.array([0, 1, 2]),),
     present=(np.zeros(4, dtype=np.int64),),
     counted=ITSELF[0],
     first_anywhere=True,
 )
-SPREAD = problem.Spread(
+SPREAD = Spread(
     kind=0,
     codes=np.array([0, 1, 2]),
     eligible=EVERYWHERE,
@@ -41,7 +51,7 @@ SPREAD = problem.Spread(
 BUT_THE_LAST = np.array([True, True, False])
 ALONE = {
     "nothing between pods": ALIKE,
-    "a host each": replace(ALIKE, apart=(problem.Apart(codes=np.arange(3), pairs=ITSELF),)),
+    "a host each": replace(ALIKE, apart=(Apart(codes=np.arange(3), pairs=ITSELF),)),
     "near on hosts": replace(ALIKE, near=(NEAR,)),
     "spread over hosts": replace(ALIKE, spread=(SPREAD,)),
 }
@@ -49,15 +59,9 @@ LAST_DIFFERS = {
     "free": replace(ALIKE, free=np.array([[4, 9], [4, 9], [3, 9]])),
     "usable": replace(ALIKE, kinds=(replace(KIND, usable=BUT_THE_LAST),)),
     "reserved": replace(ALIKE, kinds=(replace(KIND, reserved=np.array([[0, 0], [0, 0], [1, 0]])),)),
-    "limits of the queue": replace(
-        ALIKE, pools=(problem.Pool(rows=BUT_THE_LAST, room=np.array([9, 9])),)
-    ),
-    "keeping apart": replace(
-        ALIKE, apart=(problem.Apart(codes=np.array([0, 0, 1]), pairs=ITSELF),)
-    ),
-    "without the label": replace(
-        ALIKE, apart=(problem.Apart(codes=np.array([0, 1, -1]), pairs=ITSELF),)
-    ),
+    "limits of the queue": replace(ALIKE, pools=(Pool(rows=BUT_THE_LAST, room=np.array([9, 9])),)),
+    "keeping apart": replace(ALIKE, apart=(Apart(codes=np.array([0, 0, 1]), pairs=ITSELF),)),
+    "without the label": replace(ALIKE, apart=(Apart(codes=np.array([0, 1, -1]), pairs=ITSELF),)),
     "near": replace(ALIKE, near=(replace(NEAR, codes=(np.array([0, 0, 1]),)),)),
     "somebody near": replace(ALIKE, near=(replace(NEAR, present=(np.array([0, 0, 1, 0]),)),)),
     "spread": replace(ALIKE, spread=(replace(SPREAD, codes=np.array([0, 0, 1])),)),
@@ -68,23 +72,23 @@ LAST_DIFFERS = {
 
 
 @pytest.mark.parametrize("given", ALONE.values(), ids=ALONE)
-def test_nodes_may_be_alike_in_domains_of_their_own(given: problem.Problem) -> None:
+def test_nodes_may_be_alike_in_domains_of_their_own(given: Problem) -> None:
     """Hosts differ in nothing but their names."""
-    assert len(set(state.State(given).alike)) == 1
-    assert state.State(given).candidates(0).tolist() == [0]
+    assert len(set(State(given).alike)) == 1
+    assert State(given).candidates(0).tolist() == [0]
 
 
 @pytest.mark.parametrize("given", LAST_DIFFERS.values(), ids=LAST_DIFFERS)
-def test_nodes_that_differ_in_anything_are_not_alike(given: problem.Problem) -> None:
+def test_nodes_that_differ_in_anything_are_not_alike(given: Problem) -> None:
     """The first two are alike, and the last one isn't like them."""
-    first, second, last = state.State(given).alike
+    first, second, last = State(given).alike
     assert first == second != last
 
 
 def test_states_are_equal_if_only_nodes_alike_differ() -> None:
     """And only then: what is known of a state is used for all that are equal."""
     for chance, world in test_gang_search_parts.worlds():
-        now = state.State(gang_columns.given(world))
+        now = State(gang_columns.given(world))
         keys: dict[bytes, object] = {}
         looks: dict[object, bytes] = {}
         for _ in range(6):
@@ -95,7 +99,7 @@ def test_states_are_equal_if_only_nodes_alike_differ() -> None:
             now.rewind()
 
 
-def looking(world: gang_problems.World, now: state.State) -> frozenset[object]:
+def looking(world: World, now: State) -> frozenset[object]:
     """All that may tell two states apart, but for names of nodes."""
     on = Counter(now.order)
     rows = range(len(world.nodes))
@@ -105,7 +109,7 @@ def looking(world: gang_problems.World, now: state.State) -> frozenset[object]:
 def test_nodes_alike_differ_as_soon_as_they_have_different_pods() -> None:
     """And are alike again with equal pods."""
     given = replace(ALIKE, kinds=(KIND, replace(KIND, request=np.array([2, 1]))))
-    now = state.State(replace(given, requirements=(problem.Requirement(kinds=(0, 1), least=4),)))
+    now = State(replace(given, requirements=(Requirement(kinds=(0, 1), least=4),)))
     assert now.candidates(0).tolist() == [0]
     now.place(0, 0)
     assert now.candidates(0).tolist() == [0, 1]
@@ -119,11 +123,11 @@ def test_nodes_alike_differ_as_soon_as_they_have_different_pods() -> None:
 def test_a_walk_meets_states_that_are_equal() -> None:
     """Otherwise, the test above would show nothing."""
     world = gang_problems.draw(random.Random("equal"), pods=6, nodes=3, rich=False)
-    node = gang_problems.Node(free=[9, 9, 9], zone=0, disk="")
+    node = Node(free=[9, 9, 9], zone=0, disk="")
     world = dataclasses.replace(
         world, nodes=[dataclasses.replace(node, free=list(node.free)) for _ in range(3)]
     )
-    now = state.State(gang_columns.given(world))
+    now = State(gang_columns.given(world))
     kind = int(np.flatnonzero(now.places[:, 0])[0])
     now.place(kind, 0)
     first = now.key()

@@ -9,9 +9,13 @@ import pytest
 
 from tests import running
 from tests.properties import clusters, gang_columns, gang_manifests, gang_problems
-from vscheduler.core.model import decisions
-from vscheduler.core.placement.gang_search import attempt, problem, search
+from tests.properties.gang_problems import Node, Pods, World
+from vscheduler.core.model.decisions import ReasonCode
+from vscheduler.core.placement.gang_search import attempt, search
+from vscheduler.core.placement.gang_search.problem import CutShort, Found, Impossible
+from vscheduler.core.placement.gang_search.search import Proof
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 SHAPES = {
     "sizes and selectors": (False, False),
@@ -25,12 +29,12 @@ STEPS = 1000
 
 
 @pytest.fixture(params=SHAPES)
-def worlds(request: pytest.FixtureRequest) -> Iterator[gang_problems.World]:
+def worlds(request: pytest.FixtureRequest) -> Iterator[World]:
     """Random worlds of one shape: 2 to 7 pods, 2 to 4 nodes."""
     return drawn(request.param)
 
 
-def drawn(shape: str) -> Iterator[gang_problems.World]:
+def drawn(shape: str) -> Iterator[World]:
     """Draw the worlds of a shape."""
     rich, limited = SHAPES[shape]
     for number in range(round(TIMES * clusters.EXAMPLES_SHARE)):
@@ -40,18 +44,18 @@ def drawn(shape: str) -> Iterator[gang_problems.World]:
         yield gang_problems.limit(chance, world) if limited else world
 
 
-def without(world: gang_problems.World, counts: tuple[int, ...]) -> gang_problems.World:
+def without(world: World, counts: tuple[int, ...]) -> World:
     """The world with so many pods of each kind, all of which are needed."""
     pods = [replace(each, count=count) for each, count in zip(world.pods, counts, strict=True)]
     return replace(world, pods=pods, least=sum(counts), roles={})
 
 
-def test_a_gang_is_placed_if_it_fits(worlds: Iterator[gang_problems.World]) -> None:
+def test_a_gang_is_placed_if_it_fits(worlds: Iterator[World]) -> None:
     """Without a budget, each gang that fits is placed, and no other."""
     for world in worlds:
         answer = search.solve(gang_columns.given(world), None).answer
-        assert isinstance(answer, problem.Found) == gang_problems.fits(world), world
-        if isinstance(answer, problem.Found):
+        assert isinstance(answer, Found) == gang_problems.fits(world), world
+        if isinstance(answer, Found):
             assert gang_problems.is_valid(world, answer.places), world
 
 
@@ -61,24 +65,24 @@ def test_limits_on_some_nodes_take_part() -> None:
     for world in drawn("rules between pods"):
         limited = gang_problems.limit_zones(random.Random(repr(world)), world)
         answer = search.solve(gang_columns.given(limited), None).answer
-        assert isinstance(answer, problem.Found) == gang_problems.fits(limited), limited
-        if isinstance(answer, problem.Found):
+        assert isinstance(answer, Found) == gang_problems.fits(limited), limited
+        if isinstance(answer, Found):
             assert gang_problems.is_valid(limited, answer.places), limited
             placed += 1
     assert placed
 
 
 def test_a_proof_names_pods_that_do_not_fit_together(
-    worlds: Iterator[gang_problems.World],
+    worlds: Iterator[World],
 ) -> None:
     """The named pods don't fit by themselves; without any one of them, if it says so, they do."""
     named = 0
     for world in worlds:
         given = gang_columns.given(world)
-        if not isinstance(search.solve(given, None).answer, problem.Impossible):
+        if not isinstance(search.solve(given, None).answer, Impossible):
             continue
-        found = search.Proof(given, None).find()
-        helped = any(each.near_by for each in world.pods)  # without the others, some fit nowhere
+        found = Proof(given, None).find()
+        helped = any(pod.near_by for pod in world.pods)  # without the others, some fit nowhere
         some = world.least < world.size() or world.queue is not None
         assert bool(found.counts) != (helped or some)
         if not found.counts:
@@ -93,14 +97,14 @@ def test_a_proof_names_pods_that_do_not_fit_together(
     assert named or world.queue is not None
 
 
-def test_simulate_binds_a_gang_if_it_fits(worlds: Iterator[gang_problems.World]) -> None:
+def test_simulate_binds_a_gang_if_it_fits(worlds: Iterator[World]) -> None:
     """From manifests, with the default budget, what the oracle places starts in one cycle."""
-    codes, proofs = Counter[decisions.ReasonCode](), 0
+    codes, proofs = Counter[ReasonCode](), 0
     for world in worlds:
         plugins = "predicates nodeorder binpack" + (" capacity" if world.queue else "")
         tiers = running.tiers(f"priority gang | {plugins}")
         configured = running.policy_of({"actions": "allocate", "tiers": tiers})
-        outcome = run.simulate(gang_manifests.documents(world), configured, run.Options())
+        outcome = run.simulate(gang_manifests.documents(world), configured, Options())
         assert outcome.problems == ()
         fits = gang_problems.fits(world)
         assert (len(outcome.binds) >= world.least) == fits, world
@@ -113,20 +117,20 @@ def test_simulate_binds_a_gang_if_it_fits(worlds: Iterator[gang_problems.World])
             codes[reason.code] += 1
             assert reason.code in expected(world), (world, reason)
     assert proofs
-    assert codes[decisions.ReasonCode.NO_ROOM]
-    assert bool(codes[decisions.ReasonCode.QUEUE_OVER_SHARE]) == (world.queue is not None)
+    assert codes[ReasonCode.NO_ROOM]
+    assert bool(codes[ReasonCode.QUEUE_OVER_SHARE]) == (world.queue is not None)
 
 
-def expected(world: gang_problems.World) -> Collection[decisions.ReasonCode]:
+def expected(world: World) -> Collection[ReasonCode]:
     """Why a gang that doesn't fit may be said to wait: for its queue, if that is in the way."""
-    about_nodes = {decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVER_FITS}
-    over_share = {decisions.ReasonCode.QUEUE_OVER_SHARE}
+    about_nodes = {ReasonCode.NO_ROOM, ReasonCode.NEVER_FITS}
+    over_share = {ReasonCode.QUEUE_OVER_SHARE}
     if world.queue is None:
         return about_nodes
     if world.least == world.size():  # then it is enough that the queue may not have any one of them
         return about_nodes | over_share
-    anywhere = gang_problems.Node(free=[10**6] * 3, zone=0, disk="")
-    pods = [gang_problems.Pods(count=each.count, request=each.request) for each in world.pods]
+    anywhere = Node(free=[10**6] * 3, zone=0, disk="")
+    pods = [Pods(count=pod.count, request=pod.request) for pod in world.pods]
     if gang_problems.fits(replace(world, nodes=[anywhere], pods=pods)):
         return about_nodes
     return over_share if gang_problems.fits(replace(world, queue=None)) else about_nodes
@@ -147,10 +151,10 @@ def test_a_gang_that_hides_a_solution_is_placed(times: int) -> None:
         )
         given, cycles = gang_columns.given(world), 1
         outcome = search.solve(given, STEPS)
-        while isinstance(outcome.answer, problem.CutShort) and cycles < attempt.CYCLES_MAX:
+        while isinstance(outcome.answer, CutShort) and cycles < attempt.CYCLES_MAX:
             outcome = search.solve(given, STEPS, outcome.failed)
             cycles += 1
-        assert isinstance(outcome.answer, problem.Found), world
+        assert isinstance(outcome.answer, Found), world
         assert gang_problems.is_valid(world, outcome.answer.places), world
         in_one_cycle += cycles == 1
     assert in_one_cycle >= 0.999 * times

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from tests.properties import clusters, gang_columns, gang_problems
-from vscheduler.core.placement.gang_search import order, problem, search
+from tests.properties.gang_problems import Placed, World
+from vscheduler.core.placement.gang_search import search
+from vscheduler.core.placement.gang_search.order import Order
+from vscheduler.core.placement.gang_search.problem import Found, Problem
 
 TIMES = round(1000 * clusters.EXAMPLES_SHARE)
 STEPS = 1000
@@ -20,7 +23,7 @@ FORMERLY_CUT_SHORT = (
 """Gangs that a search which tries pods with rules in every order doesn't place within its steps."""
 
 
-def solved() -> Iterator[tuple[gang_problems.World, gang_problems.Placed]]:
+def solved() -> Iterator[tuple[World, Placed]]:
     """Random worlds with rules between pods, and a solution of each."""
     for number in range(TIMES):
         chance = random.Random(f"order/{number}")
@@ -30,13 +33,13 @@ def solved() -> Iterator[tuple[gang_problems.World, gang_problems.Placed]]:
         else:
             world = gang_problems.draw(chance, **size, rich=True)
         answer = search.solve(gang_columns.given(world), None).answer
-        if isinstance(answer, problem.Found):
+        if isinstance(answer, Found):
             yield world, list(answer.places)
 
 
 def can_be_ordered(
-    world: gang_problems.World,
-    pods: gang_problems.Placed,
+    world: World,
+    pods: Placed,
     firsts: Callable[[tuple[int, ...]], set[int]],
 ) -> bool:
     """Whether all pods come to their nodes in some order, each of a kind that may come first.
@@ -65,13 +68,13 @@ def test_some_order_of_a_solution_begins_with_a_pod_that_is_tried() -> None:
     chance, sizes = random.Random("scarcest"), Counter[int]()
     for world, pods in solved():
         given = gang_columns.given(world)
-        found, scarcest = order.Order(given), chance.sample(range(len(world.pods)), len(world.pods))
+        found, scarcest = Order(given), chance.sample(range(len(world.pods)), len(world.pods))
 
         def firsts(
             left: tuple[int, ...],
-            found: order.Order = found,
-            pods: gang_problems.Placed = pods,
-            given: problem.Problem = given,
+            found: Order = found,
+            pods: Placed = pods,
+            given: Problem = given,
             scarcest: Sequence[int] = scarcest,
         ) -> set[int]:
             done, *kinds = left
@@ -99,5 +102,5 @@ def test_pods_that_others_await_come_first(number: int) -> None:
         chance, pods=chance.randint(2, 12), nodes=chance.randint(2, 8)
     )
     outcome = search.solve(gang_columns.given(world), STEPS)
-    assert isinstance(outcome.answer, problem.Found)
+    assert isinstance(outcome.answer, Found)
     assert gang_problems.is_valid(world, outcome.answer.places)

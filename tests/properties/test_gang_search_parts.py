@@ -10,12 +10,26 @@ import pytest
 from msgspec.structs import replace
 
 from tests.properties import clusters, gang_columns, gang_problems
-from vscheduler.core.placement.gang_search import bounds, problem, queue_room, search, state, waste
+from tests.properties.gang_problems import World
+from vscheduler.core.placement.gang_search import bounds, search
+from vscheduler.core.placement.gang_search.problem import (
+    Apart,
+    Found,
+    Impossible,
+    Kind,
+    Problem,
+    Requirement,
+    Spread,
+)
+from vscheduler.core.placement.gang_search.queue_room import QueueRoom
+from vscheduler.core.placement.gang_search.search import Outcome
+from vscheduler.core.placement.gang_search.state import State
+from vscheduler.core.placement.gang_search.waste import Waste
 
 TIMES = round(300 * clusters.EXAMPLES_SHARE)
 
 
-def worlds(*, limited: bool = False) -> Iterator[tuple[random.Random, gang_problems.World]]:
+def worlds(*, limited: bool = False) -> Iterator[tuple[random.Random, World]]:
     """Random worlds with rules between pods."""
     for number in range(TIMES):
         chance = random.Random(f"parts/{number}")
@@ -25,7 +39,7 @@ def worlds(*, limited: bool = False) -> Iterator[tuple[random.Random, gang_probl
         yield chance, gang_problems.limit(chance, world) if limited else world
 
 
-def walk(chance: random.Random, now: state.State) -> Iterator[None]:
+def walk(chance: random.Random, now: State) -> Iterator[None]:
     """Place pods where they may go, and take them back, at random."""
     depth = 0
     for _ in range(30):
@@ -46,8 +60,8 @@ def walk(chance: random.Random, now: state.State) -> Iterator[None]:
 def test_what_is_kept_of_nodes_is_what_would_be_worked_out_anew() -> None:
     """The waste, the places and the seats, after pods have come and gone in any order."""
     for chance, world in worlds():
-        now = state.State(gang_columns.given(world))
-        kept, rows = waste.Waste(now), np.arange(len(world.nodes))
+        now = State(gang_columns.given(world))
+        kept, rows = Waste(now), np.arange(len(world.nodes))
         first = {name: getattr(now, name).copy() for name in ("free", "left", "placed", "places")}
         for _ in walk(chance, now):
             assert (now.seats(now.places) == now.seats(now.places.copy())).all()
@@ -63,7 +77,7 @@ def test_what_is_kept_of_nodes_is_what_would_be_worked_out_anew() -> None:
             assert (getattr(now, name) == value).all(), name
 
 
-def wasted(now: state.State, kind: int, row: int) -> float:
+def wasted(now: State, kind: int, row: int) -> float:
     """What no other pod could use of a node, resource by resource."""
     largest = now.problem.free.max(axis=0)
     total = 0.0
@@ -81,7 +95,7 @@ def wasted(now: state.State, kind: int, row: int) -> float:
 def test_nodes_alike_are_tried_once() -> None:
     """Each node that takes the pod is one that is tried, or like one in all that matters."""
     for chance, world in worlds():
-        now = state.State(gang_columns.given(world))
+        now = State(gang_columns.given(world))
         for _ in walk(chance, now):
             for kind in np.flatnonzero(now.left).tolist():
                 tried = now.candidates(kind).tolist()
@@ -93,13 +107,13 @@ def test_nodes_alike_are_tried_once() -> None:
                         assert looks[look(world, on, row)] == 1
 
 
-def look(world: gang_problems.World, on: Counter[tuple[int, int]], row: int) -> tuple[object, ...]:
+def look(world: World, on: Counter[tuple[int, int]], row: int) -> tuple[object, ...]:
     """All that may tell two nodes apart for this gang."""
     pods = tuple(on[kind, row] for kind in range(len(world.pods)))
     node = world.nodes[row]
     usable = tuple(pods.disk in ("", node.disk) for pods in world.pods)
-    zones = Counter(each.zone for each in world.nodes)
-    by_zone = any("zone" in (each.apart_by, each.near_by, each.spread_by) for each in world.pods)
+    zones = Counter(node.zone for node in world.nodes)
+    by_zone = any("zone" in (pod.apart_by, pod.near_by, pod.spread_by) for pod in world.pods)
     alone = by_zone and node.zone >= 0 and zones[node.zone] == 1
     zone = ("alone" if alone else node.zone) if by_zone else None
     # A zone of one node is like another one, but only with equal pods.
@@ -111,7 +125,7 @@ def test_the_least_that_a_gang_asks_for() -> None:
     for _, world in worlds(limited=True):
         given = gang_columns.given(world)
         counts = np.array([pods.count for pods in world.pods])
-        room = queue_room.QueueRoom(given)
+        room = QueueRoom(given)
         for placed in itertools.islice(
             itertools.product(*(range(n + 1) for n in counts)), 0, 40, 7
         ):
@@ -129,7 +143,7 @@ def test_the_least_that_a_gang_asks_for() -> None:
             assert (room.least(before, left) == np.min(asked, axis=0)).all()
 
 
-def enough(world: gang_problems.World, counts: Sequence[int]) -> bool:
+def enough(world: World, counts: Sequence[int]) -> bool:
     """Whether so many pods of each kind are enough."""
     return sum(counts) >= world.least and all(
         counts[kind] >= least for kind, least in world.roles.items()
@@ -138,15 +152,15 @@ def enough(world: gang_problems.World, counts: Sequence[int]) -> bool:
 
 def apart(
     counts: Sequence[int], nodes: int, *, zones: int = 0, alone: bool = True, least: int = 0
-) -> problem.Problem:
+) -> Problem:
     """Kinds that keep apart, by node or zone, from each other and perhaps from themselves."""
     size = len(counts)
     pairs = np.ones((size, size), dtype=np.bool_)
     np.fill_diagonal(pairs, alone)
     codes = np.arange(nodes) % zones if zones else np.arange(nodes)
-    return problem.Problem(
+    return Problem(
         kinds=tuple(
-            problem.Kind(
+            Kind(
                 count=count,
                 request=np.array([1 + kind, 1]),
                 usable=np.ones(nodes, dtype=np.bool_),
@@ -155,8 +169,8 @@ def apart(
             for kind, count in enumerate(counts)
         ),
         free=np.tile([4, 110], (nodes, 1)),
-        requirements=(problem.Requirement(kinds=tuple(range(size)), least=least or sum(counts)),),
-        apart=(problem.Apart(codes=codes, pairs=pairs),),
+        requirements=(Requirement(kinds=tuple(range(size)), least=least or sum(counts)),),
+        apart=(Apart(codes=codes, pairs=pairs),),
     )
 
 
@@ -175,10 +189,10 @@ CROWDS = {
 
 
 @pytest.mark.parametrize(("given", "fits"), CROWDS.values(), ids=CROWDS)
-def test_pods_that_keep_apart_need_a_domain_each(given: problem.Problem, fits: bool) -> None:
+def test_pods_that_keep_apart_need_a_domain_each(given: Problem, fits: bool) -> None:
     """That there are too few is known before anything is tried, and names the pods."""
     outcome = search.solve(given, None)
-    assert isinstance(outcome.answer, problem.Found if fits else problem.Impossible)
+    assert isinstance(outcome.answer, Found if fits else Impossible)
     if not fits:
         assert outcome.steps == 0
 
@@ -188,19 +202,19 @@ def test_nodes_outside_all_domains_take_any_pods() -> None:
     given = apart([2, 2], 3)
     rule = replace(given.apart[0], codes=np.array([0, 1, -1]))
     given = replace(given, apart=(rule,), free=np.array([[4, 110], [4, 110], [3, 110]]))
-    assert isinstance(search.solve(given, None).answer, problem.Found)
+    assert isinstance(search.solve(given, None).answer, Found)
     smaller = replace(given, free=np.array([[4, 110], [4, 110], [1, 110]]))
-    assert search.solve(smaller, None) == search.Outcome(answer=problem.Impossible(), steps=0)
+    assert search.solve(smaller, None) == Outcome(answer=Impossible(), steps=0)
 
 
 @pytest.mark.parametrize(("count", "fits"), [(5, True), (6, False)])
 def test_the_fullest_zone_bounds_a_spread(count: int, fits: bool) -> None:
     """One zone takes a single pod, so the other two take two each, whatever room they have."""
     free = np.array([[1, 110], [100, 110], [100, 110]])
-    kind = problem.Kind(
+    kind = Kind(
         count=count, request=np.array([1, 1]), usable=np.ones(3, dtype=np.bool_), scores=None
     )
-    rule = problem.Spread(
+    rule = Spread(
         kind=0,
         codes=np.arange(3),
         eligible=np.ones(3, dtype=np.bool_),
@@ -211,14 +225,14 @@ def test_the_fullest_zone_bounds_a_spread(count: int, fits: bool) -> None:
         counts_itself=True,
         max_skew=1,
     )
-    given = problem.Problem(
+    given = Problem(
         kinds=(kind,),
         free=free,
-        requirements=(problem.Requirement(kinds=(0,), least=count),),
+        requirements=(Requirement(kinds=(0,), least=count),),
         spread=(rule,),
     )
     outcome = search.solve(given, None)
-    assert isinstance(outcome.answer, problem.Found if fits else problem.Impossible)
+    assert isinstance(outcome.answer, Found if fits else Impossible)
     assert fits or outcome.steps == 0
 
 

@@ -9,9 +9,11 @@ from fractions import Fraction
 from hypothesis import given, strategies
 
 from tests import pictures
-from tests.properties import clusters, lives
+from tests.pictures import Document
+from tests.properties import clusters
+from tests.properties.lives import Life
 from tests.scenarios.sharing import BUILT_IN
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 
 NEAR = Fraction(1, 1000)
 """Shares are worked out in floats."""
@@ -60,7 +62,7 @@ def picture(chance: random.Random) -> str:
 class Count:
     """What queues hold of cpu as a cycle begins, and what its evictions take and give."""
 
-    def __init__(self, documents: list[pictures.Document], result: decisions.CycleResult) -> None:
+    def __init__(self, documents: list[Document], result: CycleResult) -> None:
         queues = {
             document["metadata"]["name"]: document["spec"]["queue"]
             for document in documents
@@ -116,7 +118,7 @@ class Count:
                     yield f"{loser} ends with {end} of {due}, {other} with {self.ends[other]}"
 
 
-def _cpu(document: pictures.Document) -> int:
+def _cpu(document: Document) -> int:
     """What a pod of a picture asks for, in cores."""
     return int(document["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
@@ -127,7 +129,7 @@ def test_losers_end_no_lower_than_those_they_go_for_and_all_comes_to_rest(seed: 
     """Below its share ends only who has a unit that can't be divided, and never below the claimant;
     then nobody goes any more, though all who went come back.
     """
-    life = lives.Life(pictures.documents(picture(random.Random(seed))))
+    life = Life(pictures.documents(picture(random.Random(seed))))
     for cycle in range(CYCLES):
         before = copy.deepcopy(life.documents)
         result = life.cycle(BUILT_IN)

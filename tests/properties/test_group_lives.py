@@ -10,7 +10,17 @@ from hypothesis import Phase, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests.properties import clusters, group_world
-from tests.properties.group_world import GROUP, OWNER, POD, Answer, Body, Request
+from tests.properties.group_world import (
+    GROUP,
+    OWNER,
+    POD,
+    Answer,
+    Body,
+    Controller,
+    Request,
+    Server,
+    Steps,
+)
 from vscheduler.controllers.podgroups import deletion
 from vscheduler.mirror.translate import group_names
 
@@ -45,7 +55,7 @@ class Letter:
     """A request on its way, and who waits for its answer; nobody any more: None."""
 
     request: Request
-    sender: tuple[group_world.Controller, str, group_world.Steps] | None
+    sender: tuple[Controller, str, Steps] | None
 
 
 class Lives(RuleBasedStateMachine):
@@ -56,8 +66,8 @@ class Lives(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.server = group_world.Server(guarded=self.guarded)
-        self.controllers = [group_world.Controller() for _ in range(CONTROLLERS)]
+        self.server = Server(guarded=self.guarded)
+        self.controllers = [Controller() for _ in range(CONTROLLERS)]
         self.letters: list[Letter] = []
         self.now = 1000.0
         self.users: set[str] = set()
@@ -86,7 +96,7 @@ class Lives(RuleBasedStateMachine):
         gone = self.server.objects.pop((OWNER, name), None)
         for body in self.server.objects.values() if gone and orphans else ():
             references = body["metadata"].get("ownerReferences", [])
-            if any(each["uid"] == gone["metadata"]["uid"] for each in references if gone):
+            if any(reference["uid"] == gone["metadata"]["uid"] for reference in references if gone):
                 body["metadata"]["ownerReferences"] = []
                 self.server.touch(body)
 
@@ -174,7 +184,7 @@ class Lives(RuleBasedStateMachine):
         for letter in self.letters:
             if letter.sender is not None and letter.sender[0] is self.controllers[at]:
                 letter.sender = None
-        self.controllers[at] = group_world.Controller()
+        self.controllers[at] = Controller()
 
     @precondition(lambda self: self.letters)
     @rule(number=NUMBERS, again=strategies.booleans())
@@ -268,7 +278,7 @@ class Lives(RuleBasedStateMachine):
 
     # How it is done.
 
-    def _look(self, controller: group_world.Controller) -> None:
+    def _look(self, controller: Controller) -> None:
         groups = [group["metadata"]["name"] for group in self.server.all(GROUP)]
         for pod in self.server.all(POD):
             name = pod["metadata"]["name"]
@@ -280,9 +290,7 @@ class Lives(RuleBasedStateMachine):
         for name in groups:
             self._start(controller, f"retire {name}", controller.retire(name))
 
-    def _start(
-        self, controller: group_world.Controller, about: str, steps: group_world.Steps
-    ) -> None:
+    def _start(self, controller: Controller, about: str, steps: Steps) -> None:
         if about not in controller.busy:
             controller.busy.add(about)
             controller.now = self.now
@@ -306,7 +314,7 @@ class Lives(RuleBasedStateMachine):
             self.letters.append(Letter(request, letter.sender))
 
     def _flow(self, held: str) -> None:
-        while arriving := [each for each in self.letters if each.request.what != held]:
+        while arriving := [letter for letter in self.letters if letter.request.what != held]:
             self._deliver(arriving[0])
 
     def _make_pod(self, references: list[Body]) -> None:

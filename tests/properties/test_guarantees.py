@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from tests import pictures, running
 from tests.properties import shortages
+from tests.properties.shortages import Case, Oracle
 from vscheduler.core.fair_share import constrained_max_min
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 
 
 def by_hand(total: int, weights: list[int], promised: list[int]) -> list[Fraction]:
@@ -61,9 +62,9 @@ def drawn(chance: random.Random) -> tuple[int, list[int], list[int]]:
     return total, [chance.randint(1, 4) for _ in range(count)], promised
 
 
-def one_room(total: int, weights: list[int], promised: list[int], asks: int) -> shortages.Case:
+def one_room(total: int, weights: list[int], promised: list[int], asks: int) -> Case:
     """As a case of sharing, where all ask for so much, and at least for their guarantee."""
-    return shortages.Case(
+    return Case(
         weights=tuple(map(float, weights)),
         demands=tuple((float(max(asks, each)),) for each in promised),
         reach=((1,),),
@@ -151,7 +152,7 @@ def test_nobody_gains_by_promising_itself_more(part: int) -> None:
     assert tried > 20
 
 
-def decided(case: shortages.Case) -> tuple[np.ndarray, np.ndarray]:
+def decided(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """What of promised counts, and what queues deserve."""
     problem = case.problem()
     kept = constrained_max_min.carried_guarantees(problem)
@@ -166,7 +167,7 @@ def test_what_nodes_can_carry_is_kept_whole(part: int) -> None:
     whole = 0
     for _ in range(100):
         case = shortages.drawn(chance)
-        oracle = shortages.Oracle(case)
+        oracle = Oracle(case)
         # Who is guaranteed more than it asks for asks for it: the caller sees to that.
         case = dataclasses.replace(
             case, guarantee=tuple(np.minimum(case.guarantee, oracle.limits).tolist())
@@ -218,7 +219,7 @@ def test_everyone_who_asks_starts_something(tiers: str, seed: int) -> None:
         pictures.documents("\n".join(lines)),
         {"actions": "enqueue, allocate, backfill, reclaim", "tiers": running.tiers(tiers)},
     )
-    started = {each.task.job.partition("/")[2] for each in result.binds}
+    started = {bind.task.job.partition("/")[2] for bind in result.binds}
     others = {f"j{name}" for name in names}
     if tiers == TREES["proportion"]:
         assert others <= started, lines
@@ -226,7 +227,7 @@ def test_everyone_who_asks_starts_something(tiers: str, seed: int) -> None:
     assert told(result, tiers), lines
 
 
-def told(result: decisions.CycleResult, tiers: str) -> bool:
+def told(result: CycleResult, tiers: str) -> bool:
     """Whether every queue whose guarantee is cut is told so, with both figures."""
     if tiers == TREES["fairshare"]:
         return True

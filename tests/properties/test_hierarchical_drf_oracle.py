@@ -27,5 +27,5 @@ def test_branches_are_served_in_the_order_of_their_shares(volcano: bool) -> None
                     case, name
                 )
         result = running.run(documents, {**TREE, **way})
-        bound = Counter(each.task.job.rpartition("/")[2] for each in result.binds)
+        bound = Counter(bind.task.job.rpartition("/")[2] for bind in result.binds)
         assert bound == +case.fill(), seed

@@ -10,47 +10,51 @@ import numpy as np
 import pytest
 
 from tests import pictures, running
-from tests.properties import test_parked_jobs_oracle, waiting_world
+from tests.properties import test_parked_jobs_oracle
+from tests.properties.waiting_world import WaitingWorld
 from tests.properties.worlds import configurations
 from tests.unit.core.placement.parked_cluster import TREE, Around, waiting
 from vscheduler.core import cycle
-from vscheduler.core.config import policy
-from vscheduler.core.fair_share import demands, node_domains, node_pools
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.core.session import session
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.fair_share.demands import Pair
+from vscheduler.core.fair_share.node_domains import ParkedDemands
+from vscheduler.core.fair_share.node_pools import NodePools
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.session.session import Session
 
 CYCLES = 12
 
-Domains = dict[demands.Pair, int | None]
+Domains = dict[Pair, int | None]
 
 
-def kept_demands(opened: session.Session) -> node_domains.ParkedDemands:
+def kept_demands(opened: Session) -> ParkedDemands:
     """What a session found of parked pods."""
     return opened.pools.known.parked
 
 
-def pairs(opened: session.Session) -> set[demands.Pair]:
+def pairs(opened: Session) -> set[Pair]:
     """All queues and pod classes with pods in demand."""
     return opened.demands.unparked.keys() | opened.demands.parked.pods.keys()
 
 
-def domains(opened: session.Session) -> Domains:
+def domains(opened: Session) -> Domains:
     """The number of the domain of each pair."""
     return {pair: opened.pools.find_domain(*pair) for pair in pairs(opened)}
 
 
-def requested(pools: node_pools.NodePools) -> dict[tuple[str, int], tuple[int, dict[str, int]]]:
+def requested(pools: NodePools) -> dict[tuple[str, int], tuple[int, dict[str, int]]]:
     """What pods of each queue request in each domain, with the number of pods."""
     return {place: (each.pods, each.amounts) for place, each in pools.requested.items()}
 
 
-def limits_of(opened: session.Session) -> list[Any]:
+def limits_of(opened: Session) -> list[Any]:
     """All that is known of the limits of queues."""
     limits = opened.queue_limits
     return [getattr(limits, name) for name in limits.__struct_fields__]
 
 
-def compare(found: session.Session, anew: session.Session) -> None:
+def compare(found: Session, anew: Session) -> None:
     """Nothing differs but who is parked."""
     assert domains(found) == domains(anew)
     assert requested(found.pools) == requested(anew.pools)
@@ -68,7 +72,7 @@ def test_kept_demands_are_those_of_all_jobs() -> None:
     """Whatever changes around parked jobs; most cycles know their demand already."""
     known = 0
 
-    def run(taken: snapshot.Snapshot, configured: policy.Policy) -> decisions.CycleResult:
+    def run(taken: Snapshot, configured: Policy) -> CycleResult:
         nonlocal known
         found = cycle.open_session(taken, configured)
         compare(found, cycle.open_session(test_parked_jobs_oracle.awake(taken), configured))
@@ -78,11 +82,11 @@ def test_kept_demands_are_those_of_all_jobs() -> None:
 
     tree = {"tiers": running.tiers(configurations.FLAT), **test_parked_jobs_oracle.TREES["preempt"]}
     for seed in range(2):
-        waiting_world.WaitingWorld(seed, tree).live(run, CYCLES)
+        WaitingWorld(seed, tree).live(run, CYCLES)
     assert known >= 3
 
 
-def both(around: Around) -> tuple[session.Session, session.Session]:
+def both(around: Around) -> tuple[Session, Session]:
     """The session of the next cycle as it is, and with all jobs awake."""
     taken = around.mirror.snapshot(around.now, around.carried)
     awake = test_parked_jobs_oracle.awake(taken)

@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from vscheduler.core.placement.gang_search import (
-    assignment,
-    attempt,
-    descent,
-    prices,
-    problem,
-    search,
+from vscheduler.core.placement.gang_search import attempt, prices, search
+from vscheduler.core.placement.gang_search.assignment import Assignment
+from vscheduler.core.placement.gang_search.descent import Descent
+from vscheduler.core.placement.gang_search.prices import Prices
+from vscheduler.core.placement.gang_search.problem import (
+    CutShort,
+    Found,
+    Impossible,
+    Kind,
+    Problem,
+    Requirement,
 )
 
 STEPS = 1000
@@ -26,24 +30,22 @@ TIMES = [24, pytest.param(300, marks=pytest.mark.at_length)]
 EVERY = {0: "cpu", 1: "memory", 2: "pods"}
 
 
-def given(
-    sizes: list[tuple[int, int]], counts: list[int], free: list[list[int]]
-) -> problem.Problem:
+def given(sizes: list[tuple[int, int]], counts: list[int], free: list[list[int]]) -> Problem:
     """A problem without selectors: all pods are needed."""
     room = np.array(free, dtype=np.int64)
     kinds = tuple(
-        problem.Kind(
+        Kind(
             count=count,
             request=np.array([*size, 1]),
             usable=np.asarray((room >= [*size, 1]).all(axis=1)),
         )
         for size, count in zip(sizes, counts, strict=True)
     )
-    every = problem.Requirement(kinds=tuple(range(len(kinds))), least=sum(counts))
-    return problem.Problem(kinds=kinds, free=room, requirements=(every,))
+    every = Requirement(kinds=tuple(range(len(kinds))), least=sum(counts))
+    return Problem(kinds=kinds, free=room, requirements=(every,))
 
 
-def drawn(number: int) -> problem.Problem:
+def drawn(number: int) -> Problem:
     """70 to 160 pods of 3 to 6 kinds that fill nodes, to 90 to 106 %."""
     chance = random.Random(f"large/{number}")
     sizes = [(chance.randint(2, 16), chance.randint(1, 16)) for _ in range(chance.randint(3, 6))]
@@ -55,10 +57,10 @@ def drawn(number: int) -> problem.Problem:
     full = chance.uniform(0.9, 1.06)
     free = [[int(cpu / full), int(memory / full), slots] for cpu, memory, slots in free]
     kinds = sorted(set(pods))
-    return given(kinds, [pods.count(each) for each in kinds], free)
+    return given(kinds, [pods.count(kind) for kind in kinds], free)
 
 
-def is_valid(of: problem.Problem, answer: problem.Found) -> bool:
+def is_valid(of: Problem, answer: Found) -> bool:
     """Whether all pods are placed, and no node has too many."""
     counts = Counter(kind for kind, _ in answer.places)
     left = of.free.copy()
@@ -70,15 +72,15 @@ def is_valid(of: problem.Problem, answer: problem.Found) -> bool:
     return counts == wanted and bool((left >= 0).all())
 
 
-def fits(of: problem.Problem, *, whole: bool) -> bool:
+def fits(of: Problem, *, whole: bool) -> bool:
     """Whether the pods fit, by the solver; without `whole`, parts of pods may be placed."""
     nodes, kinds = len(of.free), len(of.kinds)
-    upper = [each.count * bool(each.usable[row]) for each in of.kinds for row in range(nodes)]
+    upper = [kind.count * bool(kind.usable[row]) for kind in of.kinds for row in range(nodes)]
     rows = [sparse.kron(sparse.eye_array(kinds), np.ones((1, nodes)))]
-    least: list[float] = [each.count for each in of.kinds]
+    least: list[float] = [kind.count for kind in of.kinds]
     most = least.copy()
     for resource in EVERY:
-        asked = np.array([[each.request[resource] for each in of.kinds]])
+        asked = np.array([[kind.request[resource] for kind in of.kinds]])
         rows.append(sparse.kron(asked, sparse.eye_array(nodes)))
         least += [-np.inf] * nodes
         most += of.free[:, resource].tolist()
@@ -106,9 +108,9 @@ def test_a_solver_accepts_answers_about_large_gangs(times: int) -> None:
             if not outcome.goes_on:
                 break
         answers[type(outcome.answer).__name__] += 1
-        if isinstance(outcome.answer, problem.Found):
+        if isinstance(outcome.answer, Found):
             assert is_valid(of, outcome.answer), number
-        if isinstance(outcome.answer, problem.Impossible):
+        if isinstance(outcome.answer, Impossible):
             assert not fits(of, whole=False) or not fits(of, whole=True), number
     assert answers["Found"] > times / 5
     assert answers["Impossible"] > times / 5
@@ -118,33 +120,33 @@ def test_more_large_pods_than_nodes_of_two_kinds() -> None:
     """Each node takes one of either kind, though it has cpu for one and a half."""
     free = [[10, 100, 110] for _ in range(80)]
     too_many = given([(6, 1), (7, 1)], [41, 40], free)
-    known = prices.Prices(too_many)
+    known = Prices(too_many)
     assert known.are_too_high()
     assert known.is_complete
-    assert search.solve(too_many, STEPS, ()).answer == problem.Impossible()
+    assert search.solve(too_many, STEPS, ()).answer == Impossible()
     enough = given([(6, 1), (7, 1)], [40, 40], free)
-    assert not prices.Prices(enough).are_too_high()
+    assert not Prices(enough).are_too_high()
     exactly = given([(6, 1)], [80], free)
-    assert not prices.Prices(exactly).are_too_high()
-    assert isinstance(search.solve(enough, STEPS).answer, problem.Found)
+    assert not Prices(exactly).are_too_high()
+    assert isinstance(search.solve(enough, STEPS).answer, Found)
 
 
 def test_prices_prove_nothing_if_sets_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """With single pods only, a node seems to take one pod, where it takes two."""
     monkeypatch.setattr(prices, "PATTERNS_MAX", 2)
     of = given([(5, 1), (4, 1)], [40, 40], [[9, 100, 110] for _ in range(40)])
-    known = prices.Prices(of)
+    known = Prices(of)
     assert known.are_too_high()
     assert not known.is_complete
-    assert isinstance(search.solve(of, STEPS, ()).answer, problem.Found)
+    assert isinstance(search.solve(of, STEPS, ()).answer, Found)
 
 
 def test_prices_prove_nothing_of_a_problem_that_does_not_show_all() -> None:
     """Its nodes may take more than the problem says."""
     free = [[10, 100, 110] for _ in range(80)]
     of = msgspec.structs.replace(given([(6, 1), (7, 1)], [41, 40], free), exact=False)
-    assert prices.Prices(of).are_too_high()
-    assert isinstance(search.solve(of, STEPS, ()).answer, problem.CutShort)
+    assert Prices(of).are_too_high()
+    assert isinstance(search.solve(of, STEPS, ()).answer, CutShort)
 
 
 def test_sets_are_for_nodes_that_all_their_pods_may_use_and_of_pods_that_there_are() -> None:
@@ -155,7 +157,7 @@ def test_sets_are_for_nodes_that_all_their_pods_may_use_and_of_pods_that_there_a
         msgspec.structs.replace(each, usable=np.array(flags))
         for each, flags in zip(of.kinds, usable, strict=True)
     )
-    known = prices.Prices(msgspec.structs.replace(of, kinds=kinds))
+    known = Prices(msgspec.structs.replace(of, kinds=kinds))
     ends = [*known.begins.tolist()[1:], len(known.taken)]
     taken = [
         {tuple(each) for each in known.patterns[known.taken[begin:end]].tolist()}
@@ -170,9 +172,9 @@ def test_an_assignment_places_no_pod_twice_and_none_without_room() -> None:
     """Before and after pods are moved."""
     for number in range(12):
         of = drawn(number)
-        known = prices.Prices(of)
+        known = Prices(of)
         known.are_too_high()
-        placed = assignment.Assignment(known)
+        placed = Assignment(known)
         before = len(placed.places())
         placed.improve(50)
         for places in (placed.places(),):
@@ -191,12 +193,12 @@ def test_a_pod_that_finds_no_room_moves_others() -> None:
     of = given([(4, 4)] * 3, [1, 1, 1], [[4, 4, 110]] * 3)
     usable = [[True, False, False], [True, True, False], [True, True, True]]
     kinds = tuple(
-        problem.Kind(count=1, request=each.request, usable=np.array(flags))
+        Kind(count=1, request=each.request, usable=np.array(flags))
         for each, flags in zip(of.kinds, usable, strict=True)
     )
-    of = problem.Problem(kinds=kinds, free=of.free, requirements=of.requirements)
-    found = descent.Descent(of, STEPS, [(1, 0), (2, 1)]).run()
-    assert isinstance(found, problem.Found)
+    of = Problem(kinds=kinds, free=of.free, requirements=of.requirements)
+    found = Descent(of, STEPS, [(1, 0), (2, 1)]).run()
+    assert isinstance(found, Found)
     assert sorted(found.places) == [(0, 0), (1, 1), (2, 2)]
 
 
@@ -212,7 +214,7 @@ def test_a_large_gang_goes_on_where_the_steps_ended() -> None:
         assert len(begun) == placed
     last = search.solve(of, 40, (), begun)
     assert last.answer == whole.answer
-    assert isinstance(last.answer, problem.Found)
+    assert isinstance(last.answer, Found)
 
 
 def test_of_nodes_alike_the_one_with_the_best_score_is_taken() -> None:
@@ -220,11 +222,10 @@ def test_of_nodes_alike_the_one_with_the_best_score_is_taken() -> None:
     of = given([(2, 1), (5, 1)], [1, 1], [[5, 9, 110]] * 3)
     scores = np.array([1.0, 2.0, 3.0])
     kinds = tuple(
-        problem.Kind(count=1, request=each.request, usable=each.usable, scores=scores)
-        for each in of.kinds
+        Kind(count=1, request=kind.request, usable=kind.usable, scores=scores) for kind in of.kinds
     )
-    of = problem.Problem(kinds=kinds, free=of.free, requirements=of.requirements)
-    assert search.solve(of, STEPS).answer == problem.Found(((1, 2), (0, 1)))
+    of = Problem(kinds=kinds, free=of.free, requirements=of.requirements)
+    assert search.solve(of, STEPS).answer == Found(((1, 2), (0, 1)))
 
 
 def test_prices_are_left_to_the_next_cycle_if_few_steps_are_left() -> None:
@@ -232,8 +233,8 @@ def test_prices_are_left_to_the_next_cycle_if_few_steps_are_left() -> None:
     left = 0
     for number in range(24):
         of = drawn(number)
-        plain = descent.Descent(of, None, ())
-        if not isinstance(plain.run(), problem.CutShort):
+        plain = Descent(of, None, ())
+        if not isinstance(plain.run(), CutShort):
             continue
         left += 1
         few = search.solve(of, plain.steps + search.PRICED_STEPS - 1)
@@ -252,9 +253,9 @@ def test_pods_that_are_placed_already_cost_steps_as_well() -> None:
     of = drawn(0)
     begun = search.solve(of, 60).begun
     assert len(begun) > 40
-    again = descent.Descent(of, 0, begun)
-    assert again.run() == problem.CutShort(begun)
+    again = Descent(of, 0, begun)
+    assert again.run() == CutShort(begun)
     assert again.steps == 0
-    again = descent.Descent(of, len(begun), begun)
+    again = Descent(of, len(begun), begun)
     again.run()
     assert again.steps == len(begun)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests import pictures, running
-from tests.properties import lives
+from tests.properties.lives import Life
 
 TREE = {
     "actions": "enqueue, allocate, backfill, reclaim",
@@ -130,7 +130,7 @@ def deserved(world: World) -> dict[str, Fraction]:
 class Moment:
     """What runs after a cycle."""
 
-    def __init__(self, world: World, life: lives.Life) -> None:
+    def __init__(self, world: World, life: Life) -> None:
         self.world = world
         self.free = Counter(world.nodes)
         self.held: Counter[str] = Counter()
@@ -203,12 +203,12 @@ def lived(world: World) -> Moment:
     """The last of many cycles, in which owners create evicted pods again."""
     documents = pictures.documents(world.picture())
     late = [
-        each
-        for each in documents
-        if each["kind"] in ("Pod", "PodGroup")
-        and world.work[each["metadata"]["name"].partition("-")[0]].late
+        document
+        for document in documents
+        if document["kind"] in ("Pod", "PodGroup")
+        and world.work[document["metadata"]["name"].partition("-")[0]].late
     ]
-    life = lives.Life([each for each in documents if each not in late])
+    life = Life([document for document in documents if document not in late])
     for cycle in range(CYCLES):
         if cycle == LATE:
             life.add(late)

@@ -8,8 +8,11 @@ import numpy as np
 from hypothesis import given, strategies
 
 from tests import pictures, running
+from tests.pictures import Document
 from tests.properties import clusters
-from vscheduler.core.placement import lookahead, placement
+from vscheduler.core.placement import lookahead
+from vscheduler.core.placement.lookahead import Lookahead
+from vscheduler.core.placement.placement import Placement
 
 EVERYTHING = {"actions": "allocate, backfill, preempt, reclaim", "tiers": running.TREE["tiers"]}
 
@@ -41,15 +44,15 @@ def foreseeing_nothing() -> Iterator[None]:
 @contextmanager
 def keeping_nothing() -> Iterator[None]:
     """No answer about a row is used again once the row has changed."""
-    kept = lookahead.Lookahead.get
-    lookahead.Lookahead.get = lambda *_: None  # type: ignore[method-assign]  # only for a while
+    kept = Lookahead.get
+    Lookahead.get = lambda *_: None  # type: ignore[method-assign]  # only for a while
     try:
         yield
     finally:
-        lookahead.Lookahead.get = kept  # type: ignore[method-assign]  # as it was
+        Lookahead.get = kept  # type: ignore[method-assign]  # as it was
 
 
-def decided(documents: list[pictures.Document], tree: Mapping[str, Any]) -> str:
+def decided(documents: list[Document], tree: Mapping[str, Any]) -> str:
     """What a cycle decides, whatever it cost."""
     result = running.run(documents, tree)
     return running.digest(msgspec.structs.replace(result, work={}, costs={}, spent=0))
@@ -113,7 +116,7 @@ def test_a_gang_of_equal_pods_finds_each_node_as_it_was_foreseen() -> None:
     with opened.statement() as trial:
         for task in state.job.tasks:
             choice = opened.placement.choose(task)
-            assert choice == placement.Placement(opened).choose(task)
+            assert choice == Placement(opened).choose(task)
             assert choice is not None
             places.append(choice.row)
             trial.allocate(task, choice.row)

@@ -6,33 +6,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vscheduler.core.model import constraints, nodes
+from vscheduler.core.model.constraints import (
+    Constraints,
+    Effect,
+    PreferredTerm,
+    Requirement,
+    Taint,
+    Term,
+    Toleration,
+)
+from vscheduler.core.model.nodes import NodeLayout, NodeSpec
 
 Operator = constraints.Operator
 KEYS = st.sampled_from(["a", "b"])
 VALUES = st.sampled_from(["", "x", "y", "-1", "0", "7", "+7", "07", "1.5", "9" * 19])
-EFFECTS = st.sampled_from(list(constraints.Effect))
+EFFECTS = st.sampled_from(list(Effect))
 NAME = "metadata.name"
 
 requirements = st.builds(
-    constraints.Requirement,
+    Requirement,
     KEYS,
     st.sampled_from(list(Operator)),
     st.lists(VALUES, max_size=2).map(tuple),
 )
 fields = st.builds(
-    constraints.Requirement,
+    Requirement,
     st.sampled_from([NAME, NAME, "metadata.uid"]),
     st.sampled_from([Operator.IN, Operator.NOT_IN, Operator.EXISTS]),
     st.lists(st.sampled_from(["n0", "n1", "n9"]), max_size=2).map(tuple),
 )
 terms = st.builds(
-    constraints.Term,
+    Term,
     st.lists(requirements, max_size=2).map(tuple),
     st.lists(fields, max_size=1).map(tuple),
 )
-taints = st.builds(constraints.Taint, KEYS, VALUES, EFFECTS)
+taints = st.builds(Taint, KEYS, VALUES, EFFECTS)
 tolerations = st.builds(
-    constraints.Toleration,
+    Toleration,
     st.sampled_from(["", "a", "b"]),
     st.booleans(),
     VALUES,
@@ -45,7 +55,7 @@ specs = st.lists(
     max_size=5,
 ).map(
     lambda drawn: [
-        nodes.NodeSpec(
+        NodeSpec(
             name=f"n{place}",
             labels=tuple(sorted(labels.items())),
             taints=marks,
@@ -55,12 +65,10 @@ specs = st.lists(
     ]
 )
 limits = st.builds(
-    constraints.Constraints,
+    Constraints,
     node_selector=st.dictionaries(KEYS, VALUES, max_size=1).map(lambda it: tuple(it.items())),
     required=st.one_of(st.none(), st.lists(terms, max_size=2).map(tuple)),
-    preferred=st.lists(
-        st.builds(constraints.PreferredTerm, st.integers(1, 100), terms), max_size=2
-    ).map(tuple),
+    preferred=st.lists(st.builds(PreferredTerm, st.integers(1, 100), terms), max_size=2).map(tuple),
     tolerations=st.lists(tolerations, max_size=2).map(tuple),
 )
 
@@ -74,7 +82,7 @@ def number(text: str) -> int | None:
     return value if -(2**63) <= value < 2**63 else None
 
 
-def holds(condition: constraints.Requirement, labels: Mapping[str, str]) -> bool:
+def holds(condition: Requirement, labels: Mapping[str, str]) -> bool:
     """One requirement on one node's labels, as Kubernetes' documentation tells it."""
     has, value, values = condition.key in labels, labels.get(condition.key, ""), condition.values
     simple = {
@@ -93,7 +101,7 @@ def holds(condition: constraints.Requirement, labels: Mapping[str, str]) -> bool
     return left > right if condition.operator is Operator.GT else left < right
 
 
-def holds_on_name(condition: constraints.Requirement, name: str) -> bool:
+def holds_on_name(condition: Requirement, name: str) -> bool:
     """One requirement on one node's name."""
     if condition.key != NAME or len(condition.values) != 1:
         return False
@@ -101,41 +109,41 @@ def holds_on_name(condition: constraints.Requirement, name: str) -> bool:
     return {Operator.IN: equal, Operator.NOT_IN: not equal}.get(condition.operator, False)
 
 
-def meets(term: constraints.Term, spec: nodes.NodeSpec) -> bool:
+def meets(term: Term, spec: NodeSpec) -> bool:
     """A term on one node."""
     return (
         bool(term.labels or term.fields)
-        and all(holds(each, dict(spec.labels)) for each in term.labels)
-        and all(holds_on_name(each, spec.name) for each in term.fields)
+        and all(holds(label, dict(spec.labels)) for label in term.labels)
+        and all(holds_on_name(field, spec.name) for field in term.fields)
     )
 
 
 @given(specs, limits)
-def test_selected_nodes(there: list[nodes.NodeSpec], wanted: constraints.Constraints) -> None:
+def test_selected_nodes(there: list[NodeSpec], wanted: Constraints) -> None:
     """Selector and required affinity."""
     expected = [
         all(dict(spec.labels).get(key) == value for key, value in wanted.node_selector)
         and (wanted.required is None or any(meets(term, spec) for term in wanted.required))
         for spec in there
     ]
-    layout = nodes.NodeLayout(there)
+    layout = NodeLayout(there)
     assert nodes.selected(layout, wanted).tolist() == expected
     assert nodes.selected(layout, wanted).tolist() == expected
 
 
 @given(specs, limits)
-def test_preferred_nodes(there: list[nodes.NodeSpec], wanted: constraints.Constraints) -> None:
+def test_preferred_nodes(there: list[NodeSpec], wanted: Constraints) -> None:
     """Summed weights."""
     expected = [
         sum(each.weight for each in wanted.preferred if meets(each.term, spec)) for spec in there
     ]
-    assert nodes.preference(nodes.NodeLayout(there), wanted.preferred).tolist() == expected
+    assert nodes.preference(NodeLayout(there), wanted.preferred).tolist() == expected
 
 
 @given(specs, limits)
-def test_tainted_nodes(there: list[nodes.NodeSpec], wanted: constraints.Constraints) -> None:
+def test_tainted_nodes(there: list[NodeSpec], wanted: Constraints) -> None:
     """The first taint that bars the pod, and how many only ask it to stay away."""
-    layout = nodes.NodeLayout(there)
+    layout = NodeLayout(there)
     barriers = nodes.barriers(layout, wanted.tolerations)
     counts = nodes.soft_taints(layout, wanted.tolerations).tolist()
     for row, spec in enumerate(there):

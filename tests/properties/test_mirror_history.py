@@ -7,10 +7,15 @@ from hypothesis import given, strategies
 
 from tests.properties import clusters, pod_affinity_clusters
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs, queues, snapshot
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events, fields, wire
-from vscheduler.mirror.translate import pods, translation
+from vscheduler.core.model.jobs import HOLDING, JobId, PodClass, TaskId
+from vscheduler.core.model.queues import DEFAULT
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.wire import Pod, PodGroup
+from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.translate import translation
+from vscheduler.mirror.translate.pods import Translator
 
 Document = manifests.Document
 Key = tuple[str, str]
@@ -104,7 +109,7 @@ MAKERS: tuple[Callable[[random.Random], Document], ...] = (
 )
 
 
-def fresh() -> state.Mirror:
+def fresh() -> Mirror:
     """A Mirror that has seen nothing."""
     return manifests.mirror(node_selector=(("seen", "yes"),))
 
@@ -154,7 +159,7 @@ class History:
             assert not self.mirror.apply(manifests.removal_of(document))
 
     def _replace(self) -> None:
-        kind = self._chance.choice(tuple(events.Kind))
+        kind = self._chance.choice(tuple(Kind))
         of_kind = sorted(key for key in self.left if key[0] == kind)
         for key in of_kind:
             if self._chance.random() < 0.3:
@@ -163,25 +168,25 @@ class History:
         manifests.show_list(self.mirror, kind, *left)
 
     def _bind(self) -> None:
-        task = jobs.TaskId(f"p{self._chance.randrange(6)}-{self._chance.randrange(2)}")
+        task = TaskId(f"p{self._chance.randrange(6)}-{self._chance.randrange(2)}")
         self.mirror.assume(task, "n1", now=float(self._chance.randrange(100)))
         if self._chance.random() < 0.3:
             self.mirror.forget(task)
 
     def _evict(self) -> None:
-        task = jobs.TaskId(f"p{self._chance.randrange(6)}-{self._chance.randrange(2)}")
+        task = TaskId(f"p{self._chance.randrange(6)}-{self._chance.randrange(2)}")
         self.mirror.evicting(task, now=float(self._chance.randrange(100)))
         if self._chance.random() < 0.3:
             self.mirror.forget_eviction(task)
 
 
-def check_seats(found: snapshot.Snapshot) -> None:
+def check_seats(found: Snapshot) -> None:
     """Seats, and what is ours on nodes, are what the jobs' tasks say, one by one."""
-    seats: Counter[tuple[jobs.PodClass, str, str]] = Counter()
+    seats: Counter[tuple[PodClass, str, str]] = Counter()
     ours = np.zeros_like(found.nodes.used)
     for job in found.jobs:
         for task in job.tasks:
-            if task.status in jobs.HOLDING:
+            if task.status in HOLDING:
                 assert task.node is not None
                 seats[task.pod_class, task.node, job.queue] += 1
                 if task.node in found.nodes.layout.rows:
@@ -199,25 +204,29 @@ def check_seats(found: snapshot.Snapshot) -> None:
 
 def held_elsewhere(documents: list[Document]) -> dict[str, Counter[str]]:
     """By queue, the requests of other schedulers' pods, one by one."""
-    owners: dict[jobs.JobId, str] = {}
-    found = [manifests.read(each) for each in documents if each["kind"] in ("Pod", "PodGroup")]
+    owners: dict[JobId, str] = {}
+    found = [
+        manifests.read(document)
+        for document in documents
+        if document["kind"] in ("Pod", "PodGroup")
+    ]
     for group in found:
-        if isinstance(group, wire.PodGroup):
+        if isinstance(group, PodGroup):
             try:
-                job = translation.pod_group(group, queues.DEFAULT).job
-            except fields.FieldError:
+                job = translation.pod_group(group, DEFAULT).job
+            except FieldError:
                 continue
             owners[job.id] = job.queue
     held: dict[str, Counter[str]] = {}
-    translator = pods.Translator((manifests.OURS,))
+    translator = Translator((manifests.OURS,))
     for each in found:
-        pod = translator.pod(each) if isinstance(each, wire.Pod) else None
-        if pod and not pod.ours and pod.status in jobs.HOLDING and pod.group in owners:
+        pod = translator.pod(each) if isinstance(each, Pod) else None
+        if pod and not pod.ours and pod.status in HOLDING and pod.group in owners:
             held.setdefault(owners[pod.group], Counter()).update(pod.pod_class.request)
     return held
 
 
-def views(seen: state.Mirror) -> Iterator[object]:
+def views(seen: Mirror) -> Iterator[object]:
     """Everything that a Mirror says about the cluster."""
     yield manifests.canonical(seen.snapshot(0.0))
     yield sorted(seen.rejections.items())

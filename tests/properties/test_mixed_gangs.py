@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from tests.properties import mixed_gangs
+from tests.properties.mixed_gangs import World
 
 SEEDS = range(50)
 CYCLES = 8
@@ -13,7 +13,7 @@ def test_gangs_start_whole_with_the_members_that_ask_for_nothing(volcano: bool) 
     """Where pod slots are short as well, in both ways: minima, roles and sub-groups."""
     seen: Counter[str] = Counter()
     for seed in SEEDS:
-        world = mixed_gangs.World(seed, volcano=volcano)
+        world = World(seed, volcano=volcano)
         for number in range(CYCLES):
             result, broken = world.cycle(number)
             assert broken == [], seed

@@ -8,11 +8,15 @@ import numpy as np
 from hypothesis import given, strategies
 
 from tests import pictures, running
+from tests.pictures import Document
 from tests.properties import clusters
 from vscheduler.core import cycle
 from vscheduler.core.fair_share import constrained_max_min, fair_shares
-from vscheduler.core.model import jobs, resources
-from vscheduler.core.session import session
+from vscheduler.core.fair_share.constrained_max_min import SharingProblem
+from vscheduler.core.fair_share.fair_shares import FairShares
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import HOLDING, TaskStatus
+from vscheduler.core.session.session import Session
 
 TREE = {
     "actions": "allocate",
@@ -20,15 +24,17 @@ TREE = {
 }
 
 
-def drawn(picture: str, chance: random.Random) -> list[pictures.Document]:
+def drawn(picture: str, chance: random.Random) -> list[Document]:
     """The cluster, some of its jobs another scheduler's, and a root with a capability now and then;
     of jobs whose PodGroup isn't there, the pods.
     """
     documents = pictures.documents(picture)
-    groups = [each["metadata"]["name"] for each in documents if each["kind"] == "PodGroup"]
+    groups = [
+        document["metadata"]["name"] for document in documents if document["kind"] == "PodGroup"
+    ]
     others = {name for name in groups if chance.random() < 0.2}
     orphans = {name for name in groups if chance.random() < 0.05}
-    found: list[pictures.Document] = []
+    found: list[Document] = []
     for document in documents:
         if document["kind"] == "PodGroup" and document["metadata"]["name"] in orphans:
             continue
@@ -43,7 +49,7 @@ def drawn(picture: str, chance: random.Random) -> list[pictures.Document]:
     return found
 
 
-def by_hand(opened: session.Session) -> constrained_max_min.SharingProblem:
+def by_hand(opened: Session) -> SharingProblem:
     """Every pod with its nodes, every node by itself."""
     space, table = opened.space, opened.snapshot.nodes
     limits = fair_shares.limits(space, opened.queues, opened.snapshot.used_by_other_schedulers)
@@ -57,15 +63,15 @@ def by_hand(opened: session.Session) -> constrained_max_min.SharingProblem:
         queue = limits.names.index(state.job.queue)
         is_open = opened.queues[state.job.queue].open
         for task in state.job.tasks:
-            waits = task.status is jobs.TaskStatus.PENDING and is_open
-            if task.status not in jobs.HOLDING and not waits:
+            waits = task.status is TaskStatus.PENDING and is_open
+            if task.status not in HOLDING and not waits:
                 continue
             mask = opened.reachable(task)
             mask &= resources.fits(opened.request(task), table.allocatable)
             row = rows.get(task.node or "", -1)
-            if task.status in jobs.HOLDING and row >= 0:
+            if task.status in HOLDING and row >= 0:
                 ours[row] += opened.request(task)
-            if task.status in jobs.HOLDING and not (row >= 0 and mask[row]):
+            if task.status in HOLDING and not (row >= 0 and mask[row]):
                 pinned[queue] += opened.request(task)
                 if row >= 0:
                     taken[row] += opened.request(task)
@@ -79,7 +85,7 @@ def by_hand(opened: session.Session) -> constrained_max_min.SharingProblem:
     demands = np.zeros((len(limits.names), len(names), space.size))
     for (queue, name), amounts in wants.items():
         demands[queue, names.index(name)] += amounts
-    return constrained_max_min.SharingProblem(
+    return SharingProblem(
         weights=np.array([float(opened.queues[name].weight) for name in limits.names]),
         demands=demands,
         reach=np.array([masks[name] for name in names], dtype=np.bool_).reshape(
@@ -109,7 +115,7 @@ def test_a_survey_finds_what_every_pod_and_node_say(picture: str, seed: int) -> 
         opened.space, opened.queues, opened.snapshot.used_by_other_schedulers
     )
     weights = [opened.queues[name].weight for name in limits.names]
-    division = fair_shares.FairShares(opened.space, opened.pools, limits, weights)
+    division = FairShares(opened.space, opened.pools, limits, weights)
     found = division.divide().deserved
     scale = np.maximum(1.0, opened.snapshot.nodes.allocatable.sum(axis=0))
     assert (np.abs(found - expected) <= 1e-6 * scale).all()

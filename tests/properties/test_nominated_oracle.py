@@ -11,15 +11,17 @@ from hypothesis import given, strategies
 
 from tests import checks, pictures, running
 from tests.properties import clusters
-from vscheduler.core.model import jobs
-from vscheduler.core.placement import lookahead, unschedulable_classes
-from vscheduler.core.preemption import preemptors
+from tests.properties.clusters import Size
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.placement import lookahead
+from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
+from vscheduler.core.preemption.preemptors import Preemptor
 
 Document = Mapping[str, Any]
 TIERS = running.tiers("priority gang conformance | drf predicates proportion nodeorder binpack")
 EVERYTHING = {"actions": "enqueue, allocate, backfill, preempt, reclaim", "tiers": TIERS}
 TERMS = ("", "", "label=app=web", "label=app=db", "apart=app=db@zone", "apart=app=web@zone")
-SIZE = clusters.Size(nodes=6, queues=3, jobs=6, pods=4)
+SIZE = Size(nodes=6, queues=3, jobs=6, pods=4)
 
 
 @strategies.composite
@@ -59,14 +61,14 @@ class World:
 
     def __init__(self, documents: list[pictures.Document]) -> None:
         self.whole = running.open_session(documents, EVERYTHING)
-        self.nominated = [each for each in documents if is_nominated(each)]
-        rest = [each for each in documents if each not in self.nominated]
+        self.nominated = [document for document in documents if is_nominated(document)]
+        rest = [document for document in documents if document not in self.nominated]
         self.plain = running.open_session(rest, EVERYTHING)
         self.pods = checks.count(documents).pods
         self.zones = {
-            each["metadata"]["name"]: each["metadata"]["labels"]["zone"]
-            for each in documents
-            if each["kind"] == "Node"
+            document["metadata"]["name"]: document["metadata"]["labels"]["zone"]
+            for document in documents
+            if document["kind"] == "Node"
         }
 
     def counted(self, pod: Document) -> list[Document]:
@@ -107,14 +109,14 @@ class World:
     def check(self) -> None:
         """All that waits, on all nodes."""
         for state in self.plain.job_states.values():
-            for task in list(state.tasks(jobs.TaskStatus.PENDING)):
+            for task in list(state.tasks(TaskStatus.PENDING)):
                 for name, row in self.plain.layout.rows.items():
                     fits = self.plain.placement.feasible(task, row)
                     expected = fits and self.takes(self.pods[task.key], name)
                     twin = self.twin(task)
                     assert self.whole.placement.feasible(twin, row) == expected, (task.key, name)
 
-    def twin(self, task: jobs.Task) -> jobs.Task:
+    def twin(self, task: Task) -> Task:
         """The same pod in the whole cluster."""
         state = self.whole.job_states[task.job]
         return next(each for each in state.job.tasks if each.uid == task.uid)
@@ -138,7 +140,7 @@ def test_columns_keep_what_a_count_by_hand_keeps(picture: str, seed: int) -> Non
             waiting = [
                 task
                 for state in world.plain.job_states.values()
-                for task in state.tasks(jobs.TaskStatus.PENDING)
+                for task in state.tasks(TaskStatus.PENDING)
             ]
             if not waiting or not world.plain.layout.size:
                 return
@@ -163,8 +165,8 @@ def test_nothing_that_is_kept_in_mind_forgets_them(picture: str) -> None:
     known = decided(documents)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lookahead, "DEPTH", 0)
-        patch.setattr(unschedulable_classes.UnschedulableClasses, "_member", lambda *_: None)
-        patch.setattr(preemptors.Preemptor, "likeness", lambda *_: None)
+        patch.setattr(UnschedulableClasses, "_member", lambda *_: None)
+        patch.setattr(Preemptor, "likeness", lambda *_: None)
         assert decided(documents) == known
 
 
@@ -176,7 +178,7 @@ def test_what_a_cycle_gives_away_leaves_nominated_pods_their_room(picture: str) 
     before = running.open_session(documents, EVERYTHING)
     pods = checks.count(documents).pods
     result = running.run(documents, EVERYTHING)
-    given = [(each.node, pods[each.task.key]) for each in result.binds]
+    given = [(bind.node, pods[bind.task.key]) for bind in result.binds]
     given += [(each.node, pods[each.task.key]) for each in result.pipelined]
     for node in {place for place, _ in given}:
         row = before.layout.rows[node]

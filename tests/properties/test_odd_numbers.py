@@ -15,9 +15,10 @@ import pytest
 from tests import pictures, running
 from tests.properties import odd_worlds
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions
-from vscheduler.mirror import state
+from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import DecodeFailed, Upsert
+from vscheduler.mirror.state import Mirror, Options
 
 Document = pictures.Document
 
@@ -251,16 +252,14 @@ TREES = OURS | {
 }
 
 
-def cycle_of(
-    documents: list[Document], tree: Mapping[str, Any], *, wire: bool
-) -> decisions.CycleResult:
+def cycle_of(documents: list[Document], tree: Mapping[str, Any], *, wire: bool) -> CycleResult:
     """One cycle on what a mirror makes of these; all it says is put into words."""
-    options = state.Options(scheduler_names=(pictures.SCHEDULER,), claim_unowned=True)
-    mirror = state.Mirror(options)
+    options = Options(scheduler_names=(pictures.SCHEDULER,), claim_unowned=True)
+    mirror = Mirror(options)
     for document in documents:
         kind = events.kind_of(document)
         assert kind is not None
-        event: events.Upsert | events.DecodeFailed
+        event: Upsert | DecodeFailed
         if wire:
             event = events.decode(kind, json.dumps(document).encode())
         else:
@@ -276,20 +275,20 @@ def cycle_of(
                 *(found.real_capability or {}).values(),
                 found.share,
             ]
-            assert not any(math.isnan(each) for each in amounts), queue
+            assert not any(math.isnan(amount) for amount in amounts), queue
             assert all(math.isfinite(each) for each in found.deserved.values()), queue
     return result
 
 
-def of_others(result: decisions.CycleResult) -> tuple[object, ...]:
+def of_others(result: CycleResult) -> tuple[object, ...]:
     """What is decided of jobs that have nothing odd about them."""
-    bound = {each.task.key for each in result.binds if each.task.namespace != "odd"}
+    bound = {bind.task.key for bind in result.binds if bind.task.namespace != "odd"}
     phases = {
-        each.job: (each.phase, each.reason and each.reason.code)
-        for each in result.groups
-        if not each.job.startswith("odd/")
+        group.job: (group.phase, group.reason and group.reason.code)
+        for group in result.groups
+        if not group.job.startswith("odd/")
     }
-    gone = [each.task.key for each in result.evicts if each.task.namespace != "odd"]
+    gone = [evict.task.key for evict in result.evicts if evict.task.namespace != "odd"]
     return bound, phases, gone
 
 

@@ -7,12 +7,15 @@ import msgspec
 import pytest
 
 from tests import running
-from tests.properties import waiting_world
+from tests.properties.waiting_world import WaitingWorld
 from tests.properties.worlds import configurations
 from vscheduler.core import cycle
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.core.session import parked_groups, parked_jobs, session, settled_jobs
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.session import parked_jobs, settled_jobs
+from vscheduler.core.session.parked_groups import ParkedGroup
+from vscheduler.core.session.session import Session
 
 CYCLES = 16
 
@@ -38,10 +41,10 @@ class Compared:
         self.woken = 0
         """How many jobs were woken in the course of a cycle."""
 
-    def run(self, taken: snapshot.Snapshot, configured: policy.Policy) -> decisions.CycleResult:
+    def run(self, taken: Snapshot, configured: Policy) -> CycleResult:
         """One cycle, whose result is the same both ways."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(session.Session, "wake_jobs", self._waker())
+            patch.setattr(Session, "wake_jobs", self._waker())
             result = cycle.run_cycle(taken, configured)
         slow = cycle.run_cycle(awake(taken), configured)
         assert shown(result) == shown(slow)
@@ -54,7 +57,7 @@ class Compared:
     def _waker(self) -> Callable[..., None]:
         """Return what wakes jobs, and counts them."""
 
-        def wake(of: session.Session, groups: Iterable[parked_groups.ParkedGroup]) -> None:
+        def wake(of: Session, groups: Iterable[ParkedGroup]) -> None:
             groups = list(groups)
             self.woken += sum(len(group.members) for group in groups)
             WAKE(of, groups)
@@ -62,15 +65,15 @@ class Compared:
         return wake
 
 
-WAKE = session.Session.wake_jobs
+WAKE = Session.wake_jobs
 
 
-def awake(taken: snapshot.Snapshot) -> snapshot.Snapshot:
+def awake(taken: Snapshot) -> Snapshot:
     """The same snapshot, with nothing known of jobs that were left out before."""
     return msgspec.structs.replace(taken, carried=running.forgetful(taken.carried))
 
 
-def shown(result: decisions.CycleResult) -> decisions.CycleResult:
+def shown(result: CycleResult) -> CycleResult:
     """A result, whatever it cost."""
     return msgspec.structs.replace(result, work={}, costs={}, spent=0)
 
@@ -84,7 +87,7 @@ def test_jobs_that_are_left_out_change_no_result(configuration: str, seeds: int)
     compared = Compared()
     tree = {"tiers": running.tiers(configurations.FLAT), **TREES[configuration]}
     for seed in range(seeds):
-        waiting_world.WaitingWorld(seed, tree).live(compared.run, CYCLES)
+        WaitingWorld(seed, tree).live(compared.run, CYCLES)
     assert compared.parked > seeds * CYCLES
     assert compared.settled > seeds * CYCLES
     assert compared.woken >= seeds

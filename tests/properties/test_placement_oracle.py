@@ -8,9 +8,11 @@ from typing import Any
 from hypothesis import given, strategies
 
 from tests import checks, pictures, running
+from tests.pictures import Document
 from tests.properties import clusters
-from vscheduler.core.model import jobs
-from vscheduler.core.session import interfaces, statement
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.session.interfaces import Choice
+from vscheduler.core.session.statement import Statement
 
 TIERS = "gang | predicates nodeorder binpack"
 SIZES = ("cpu", "memory")
@@ -38,7 +40,7 @@ class Node:
         return total
 
 
-def cluster(documents: list[pictures.Document]) -> dict[str, Node]:
+def cluster(documents: list[Document]) -> dict[str, Node]:
     """All nodes by name, with the pods that they have."""
     census = checks.count(documents)
     found = {
@@ -134,7 +136,8 @@ def candidates(
     group = now or future
     soft = {
         name: sum(
-            each["effect"] == "PreferNoSchedule" and not bears(pod, each) for each in taints(node)
+            taint["effect"] == "PreferNoSchedule" and not bears(pod, taint)
+            for taint in taints(node)
         )
         for name, node in group.items()
     }
@@ -161,9 +164,9 @@ def assert_best(
 
 
 def take(
-    trial: statement.Statement,
-    task: jobs.Task,
-    choice: interfaces.Choice,
+    trial: Statement,
+    task: Task,
+    choice: Choice,
     node: Node,
     pod: Mapping[str, Any],
 ) -> None:
@@ -188,9 +191,7 @@ def test_columns_choose_as_a_slow_search_does(picture: str, seed: int) -> None:
     tree = {"actions": "allocate", "tiers": running.tiers(TIERS)}
     session = running.open_session(documents, tree)
     tasks = [
-        task
-        for state in session.job_states.values()
-        for task in state.tasks(jobs.TaskStatus.PENDING)
+        task for state in session.job_states.values() for task in state.tasks(TaskStatus.PENDING)
     ]
     random.Random(seed).shuffle(tasks)
     with session.statement() as trial:

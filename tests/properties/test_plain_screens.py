@@ -16,8 +16,12 @@ from click import testing
 from tests.unit.cli import job_objects, queue_objects
 from vscheduler.cli import main, output
 from vscheduler.cli.demo import demo_view
+from vscheduler.cli.demo.demo_view import Group, PlainLines
+from vscheduler.cli.output import Screen
 from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue.cluster_client import ClusterError, Kind
+from vscheduler.cli.queue.queue_tables import Row, Style
+from vscheduler.cli.queue.queue_watch import Log, Objects, Pages
 from vscheduler.mirror import plain_text
 
 SEEDS = range(10)
@@ -307,7 +311,7 @@ def test_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server's own words."""
 
     def opened(_kubeconfig: str, _context: str) -> queue_objects.Fake:
-        raise cluster_client.ClusterError(write())
+        raise ClusterError(write())
 
     monkeypatch.setattr(cluster_client, "opened", opened)
     for seed in SEEDS:
@@ -333,13 +337,13 @@ def seen(write: Writer) -> queue_watch.View:
 def test_queues_that_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
     """In a file: a line each, pages, and objects."""
     for seed in SEEDS:
-        style = queue_tables.Style(now=0.0)
+        style = Style(now=0.0)
         view = seen(Writer(seed))
         for show, folded in (
-            (queue_watch.Log(_rows, style), False),
-            (queue_watch.Pages(_lines, style), False),
-            (queue_watch.Objects("json", []), False),
-            (queue_watch.Objects("yaml", []), True),
+            (Log(_rows, style), False),
+            (Pages(_lines, style), False),
+            (Objects("json", []), False),
+            (Objects("yaml", []), True),
         ):
             show(view, list(view.queues.values()))
             out, err = capsys.readouterr()
@@ -348,21 +352,21 @@ def test_queues_that_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
             assert len(harmless(err)) == 2
 
 
-def _rows(view: queue_watch.View, style: queue_tables.Style) -> list[queue_tables.Row]:
+def _rows(view: queue_watch.View, style: Style) -> list[Row]:
     return queue_tables.list_rows(view.figures(), style)
 
 
-def _lines(view: queue_watch.View, style: queue_tables.Style) -> list[str]:
+def _lines(view: queue_watch.View, style: Style) -> list[str]:
     return [
         line
-        for each in view.figures()
-        for line in queue_tables.block(each, view.waiting(each.name), style)
+        for figure in view.figures()
+        for line in queue_tables.block(figure, view.waiting(figure.name), style)
     ]
 
 
 def test_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets our colours, and nothing that moves, links or names but what rich sends anyway."""
-    made = output.Screen
+    made = Screen
     for seed in SEEDS:
         shown = []
         for tame in (False, True):
@@ -371,7 +375,7 @@ def test_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
                 output, "Screen", lambda _, to=stream: made(to, force_terminal=True, width=3000)
             )
             view = seen(Writer(seed, tame=tame))
-            style = queue_tables.Style(now=0.0, width=3000, paint=queue_watch.paint)
+            style = Style(now=0.0, width=3000, paint=queue_watch.paint)
             with queue_watch.terminal(_lines, style) as show:
                 show(view, [])
             shown.append(stream.getvalue())
@@ -387,14 +391,14 @@ def test_the_demo() -> None:
     """Its log, its tables and its last words."""
     for seed in SEEDS:
         write, stream = Writer(seed), io.StringIO()
-        group = demo_view.Group(
+        group = Group(
             gang=demo_view.WAITING[0], phase=write(), bound=0, running=0, counted=0,
             reason=write(),
         )  # fmt: skip
         view = demo_view.View(shares={}, groups=(group,))
-        demo_view.PlainLines(stream)(view, 1.0)
+        PlainLines(stream)(view, 1.0)
         assert len(harmless(stream.getvalue())) == 2
         stream = io.StringIO()
-        output.Screen(stream).print(demo_view.picture(view, 1.0))
+        Screen(stream).print(demo_view.picture(view, 1.0))
         lines = harmless(stream.getvalue())
         assert len(lines) == 1 + len(demo_view.TENANTS) + 1 + 1 + 1 + 1

@@ -12,10 +12,17 @@ from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters, crowds, journals
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.core.placement import lookahead, placement, plans, unschedulable_classes
-from vscheduler.core.plugins import predicates
-from vscheduler.core.preemption import preemptors
+from tests.running import Tree
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.core.placement import lookahead
+from vscheduler.core.placement.lookahead import Lookahead
+from vscheduler.core.placement.placement import Placement
+from vscheduler.core.placement.plans import Plan
+from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
+from vscheduler.core.plugins.predicates import CachedRules, Predicates
+from vscheduler.core.preemption.preemptors import Preemptor
 
 Document = crowds.Document
 CYCLES = 4
@@ -24,12 +31,12 @@ PACKS = "nodeorder binpack:binpack.weight=10"
 GPU = crowds.GPU
 
 
-def tree(tiers: str, **more: Any) -> running.Tree:
+def tree(tiers: str, **more: Any) -> Tree:
     """All actions, with these plugins."""
     return {"actions": EVERYTHING, "tiers": running.tiers(tiers), **more}
 
 
-def with_arguments(tiers: str, name: str, arguments: Document) -> running.Tree:
+def with_arguments(tiers: str, name: str, arguments: Document) -> Tree:
     """The same, where one plugin is told more than a line of text can say."""
     found = tree(tiers)
     for tier in found["tiers"]:
@@ -48,7 +55,7 @@ FITS = {
     },
 }
 ZONES = "tdm:tdm.revocable-zone.rz1=00:00-23:59,tdm.revocable-zone.rz2=01:00-02:00"
-TREES: dict[str, running.Tree] = {
+TREES: dict[str, Tree] = {
     "packs": tree(f"priority gang | predicates proportion {PACKS}"),
     "spreads": tree("priority gang | drf predicates proportion nodeorder"),
     "groups of nodes": tree(f"priority gang | predicates proportion nodegroup {PACKS}"),
@@ -63,17 +70,17 @@ TREES: dict[str, running.Tree] = {
 def drawn(seed: int) -> list[Document]:
     """A crowd in two queues, on nodes in groups and zones, for the plugins that look at these."""
     chance = random.Random(seed)
-    documents = [each for each in crowds.documents(seed) if each["kind"] != "Queue"]
-    for each in documents:
-        labels = each["metadata"].setdefault("labels", {})
-        if each["kind"] == "Node" and chance.random() < 0.8:
+    documents = [document for document in crowds.documents(seed) if document["kind"] != "Queue"]
+    for document in documents:
+        labels = document["metadata"].setdefault("labels", {})
+        if document["kind"] == "Node" and chance.random() < 0.8:
             labels["volcano.sh/nodegroup-name"] = chance.choice("ab")
-        if each["kind"] == "Node" and chance.random() < 0.3:
+        if document["kind"] == "Node" and chance.random() < 0.3:
             labels["volcano.sh/revocable-zone"] = chance.choice(("rz1", "rz2"))
-        if each["kind"] == "PodGroup":
-            each["spec"]["queue"] = chance.choice("qr")
-        if each["kind"] == "Pod" and chance.random() < 0.4:
-            marks = each["metadata"].setdefault("annotations", {})
+        if document["kind"] == "PodGroup":
+            document["spec"]["queue"] = chance.choice("qr")
+        if document["kind"] == "Pod" and chance.random() < 0.4:
+            marks = document["metadata"].setdefault("annotations", {})
             marks["volcano.sh/revocable-zone"] = "*"
     return [*documents, *(_queue(chance, name) for name in "qr")]
 
@@ -103,31 +110,31 @@ def _queue(chance: random.Random, name: str) -> Document:
 @contextmanager
 def keeping_nothing() -> Iterator[None]:
     """Each question about a task is the first one."""
-    plan, ruling = placement.Placement._plan, predicates.Predicates._ruling
+    plan, ruling = Placement._plan, Predicates._ruling
 
-    def planned(found: placement.Placement, task: jobs.Task) -> plans.Plan:
+    def planned(found: Placement, task: Task) -> Plan:
         found._plans.clear()
         return plan(found, task)
 
-    def ruled(found: predicates.Predicates, *of: Any) -> predicates.CachedRules:
+    def ruled(found: Predicates, *of: Any) -> CachedRules:
         found._rulings.clear()
         found._spreads.clear()
         found._fixed.clear()
         return ruling(found, *of)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placement.Placement, "_plan", planned)
-        patch.setattr(predicates.Predicates, "_ruling", ruled)
-        patch.setattr(lookahead.Lookahead, "get", lambda *_: None)
+        patch.setattr(Placement, "_plan", planned)
+        patch.setattr(Predicates, "_ruling", ruled)
+        patch.setattr(Lookahead, "get", lambda *_: None)
         patch.setattr(lookahead, "DEPTH", 0)
-        patch.setattr(unschedulable_classes.UnschedulableClasses, "_member", lambda *_: None)
-        patch.setattr(preemptors.Preemptor, "likeness", lambda *_: None)
+        patch.setattr(UnschedulableClasses, "_member", lambda *_: None)
+        patch.setattr(Preemptor, "likeness", lambda *_: None)
         yield
 
 
-def history(documents: Sequence[Document], policy: str) -> list[decisions.CycleResult]:
+def history(documents: Sequence[Document], policy: str) -> list[CycleResult]:
     """Some cycles, each after what the one before decided."""
-    now, carried, found = documents, snapshot.FRESH, []
+    now, carried, found = documents, FRESH, []
     for _ in range(CYCLES):
         result = running.run(now, TREES[policy], carried=carried)
         found.append(result)
@@ -135,7 +142,7 @@ def history(documents: Sequence[Document], policy: str) -> list[decisions.CycleR
     return found
 
 
-def shown(result: decisions.CycleResult, *, reasons: bool) -> str:
+def shown(result: CycleResult, *, reasons: bool) -> str:
     """A result, whatever it cost."""
     groups = result.groups
     if not reasons:
@@ -180,11 +187,11 @@ def zoned(seed: int) -> list[Document]:
         "labelSelector": {"matchLabels": {"app": "g"}},
     }
     requests = {"cpu": "2", "memory": "1Gi"}
-    for each in documents:
-        if each["kind"] == "Pod":
+    for document in documents:
+        if document["kind"] == "Pod":
             containers = [{"name": "main", "resources": {"requests": requests}}]
-            each["spec"] = {
-                "schedulerName": each["spec"]["schedulerName"],
+            document["spec"] = {
+                "schedulerName": document["spec"]["schedulerName"],
                 "containers": containers,
                 "topologySpreadConstraints": [spread],
             }

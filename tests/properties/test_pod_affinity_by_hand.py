@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.properties.filters_by_hand import judging, worlds
+from tests.properties.filters_by_hand import judging
+from tests.properties.filters_by_hand.judging import Step
 from tests.properties.filters_by_hand.making import (
     HOST,
     TWO,
@@ -21,8 +22,9 @@ from tests.properties.filters_by_hand.making import (
     takers,
     term,
 )
+from tests.properties.filters_by_hand.worlds import State
 
-STAYS, COMES, LEAVES = worlds.State.STAYS, worlds.State.COMES, worlds.State.LEAVES
+STAYS, COMES, LEAVES = State.STAYS, State.COMES, State.LEAVES
 
 
 def test_required_affinity_wants_company_in_the_same_place() -> None:
@@ -236,19 +238,19 @@ def test_who_waits_counts_for_those_who_stay_and_not_for_those_who_start() -> No
 def test_order_matters_for_spread_and_for_the_first_of_its_kind() -> None:
     """Each pod is judged on the cluster as it is when its turn comes."""
     names = ("p", "q", "r")
-    pods = [pod(each, labels=A, topologySpreadConstraints=spread()) for each in names]
-    keys = [f"default/{each}" for each in names]
+    pods = [pod(name, labels=A, topologySpreadConstraints=spread()) for name in names]
+    keys = [f"default/{name}" for name in names]
 
-    def steps(*nodes: str, state: worlds.State = STAYS) -> list[judging.Step]:
+    def steps(*nodes: str, state: State = STAYS) -> list[Step]:
         listed = zip(keys, nodes, strict=False)
-        return [judging.Step(pod=key, node=each, state=state) for key, each in listed]
+        return [Step(pod=key, node=each, state=state) for key, each in listed]
 
     assert judging.in_order([*TWO, *pods], steps("n0", "n1", "n0")) == []
     (found,) = judging.in_order([*TWO, *pods], steps("n0", "n0", "n1"))
     assert found.startswith("default/q on n0")
     placed = dict(zip(keys, ("n0", "n0", "n1"), strict=True))
     assert judging.judge([*TWO, *pods], placed) == []
-    alike = [pod(each, labels=A, affinity=near(term())) for each in names]
+    alike = [pod(name, labels=A, affinity=near(term())) for name in names]
     assert judging.in_order([*TWO, *alike], steps("n0", "n0")) == []
     (told,) = judging.in_order([*TWO, *alike], steps("n0", "n1"))
     assert told == "default/q on n1 (now): has nobody near of those that it must be near"
@@ -260,7 +262,7 @@ def test_an_eviction_takes_a_pod_out_of_the_count() -> None:
     """What is to be evicted leaves, from its step on."""
     running = pod("r", "n0", labels=A)
     documents = [*TWO, running, pod("p", labels=A, topologySpreadConstraints=spread())]
-    step = judging.Step(pod="default/p", node="n0", state=STAYS)
-    out = judging.Step(pod="default/r", node="n0", state=LEAVES)
+    step = Step(pod="default/p", node="n0", state=STAYS)
+    out = Step(pod="default/r", node="n0", state=LEAVES)
     assert len(judging.in_order(documents, [step])) == 1
     assert judging.in_order(documents, [out, step]) == []

@@ -7,9 +7,11 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, pod_affinity_clusters
 from tests.properties import pod_affinity_by_hand as by_hand
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.session import session as sessions
-from vscheduler.core.session import statement
+from tests.properties.pod_affinity_by_hand import Document, Seat, World
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 OFF = ("leastrequested", "balancedresource", "tainttoleration")
 TIERS = f"predicates nodeorder:{','.join(f'{name}.weight=0' for name in OFF)}"
@@ -18,18 +20,26 @@ TIERS = f"predicates nodeorder:{','.join(f'{name}.weight=0' for name in OFF)}"
 class Trial:
     """Random steps in a statement, here and there."""
 
-    def __init__(self, documents: list[by_hand.Document], chance: random.Random) -> None:
+    def __init__(self, documents: list[Document], chance: random.Random) -> None:
         self.session = running.open_session(
             documents, {"actions": "allocate", "tiers": running.tiers(TIERS)}
         )
         self.chance = chance
-        self.pods = {by_hand.name_of(each): each for each in documents if each["kind"] == "Pod"}
-        self.world = by_hand.World(
-            nodes={each["metadata"]["name"]: each for each in documents if each["kind"] == "Node"},
+        self.pods = {
+            by_hand.name_of(document): document
+            for document in documents
+            if document["kind"] == "Pod"
+        }
+        self.world = World(
+            nodes={
+                document["metadata"]["name"]: document
+                for document in documents
+                if document["kind"] == "Node"
+            },
             namespaces={
-                each["metadata"]["name"]: by_hand.labels(each)
-                for each in documents
-                if each["kind"] == "Namespace"
+                document["metadata"]["name"]: by_hand.labels(document)
+                for document in documents
+                if document["kind"] == "Namespace"
             },
         )
         for key, pod in self.pods.items():
@@ -44,19 +54,19 @@ class Trial:
             task for state in self.session.job_states.values() for task in state.job.tasks
         ]
 
-    def of(self, *statuses: jobs.TaskStatus) -> list[jobs.Task]:
+    def of(self, *statuses: TaskStatus) -> list[Task]:
         """Tasks that stand so now."""
         found = [task for task in self.tasks if self.status(task) in statuses]
         return sorted(found, key=lambda task: task.uid)
 
-    def status(self, task: jobs.Task) -> jobs.TaskStatus:
+    def status(self, task: Task) -> TaskStatus:
         """How the task stands."""
         return self.session.job_state_of(task).status(task)
 
-    def step(self, trial: statement.Statement) -> None:
+    def step(self, trial: Statement) -> None:
         """Place a task where it may go, or anywhere, or evict one."""
-        waiting = self.of(jobs.TaskStatus.PENDING)
-        running_ones = self.of(jobs.TaskStatus.RUNNING)
+        waiting = self.of(TaskStatus.PENDING)
+        running_ones = self.of(TaskStatus.RUNNING)
         if waiting and (not running_ones or self.chance.random() < 0.7):
             task = self.chance.choice(waiting)
             row = self.chance.randrange(self.session.layout.size)
@@ -68,14 +78,14 @@ class Trial:
         elif running_ones:
             task = self.chance.choice(running_ones)
             assert task.node is not None
-            evict = decisions.Evict(task=task, node=task.node, action="preempt", beneficiary=None)
+            evict = Evict(task=task, node=task.node, action="preempt", beneficiary=None)
             trial.evict(evict)
             pod, place, _ = self.world.seats[task.key]
             self.world.seats[task.key] = (pod, place, by_hand.LEAVES)
 
     def check(self) -> None:
         """Both ways of looking at it say the same of every waiting task."""
-        for task in self.of(jobs.TaskStatus.PENDING):
+        for task in self.of(TaskStatus.PENDING):
             pod = self.pods[task.key]
             now, later = by_hand.allowed(self.world, pod)
             names = self.session.layout.names
@@ -89,7 +99,7 @@ class Trial:
                 assert choice.idle == bool(now), (task.key, now, later)
                 self.check_best(pod, now or later, names[choice.row])
 
-    def check_best(self, pod: by_hand.Document, names: set[str], chosen: str) -> None:
+    def check_best(self, pod: Document, names: set[str], chosen: str) -> None:
         """The first by name of those with the best score."""
         likes = by_hand.liking(self.world, pod, names)
         even = by_hand.evenness(self.world, pod, names)
@@ -112,7 +122,7 @@ def test_columns_see_the_neighbours_that_a_slow_search_sees(seed: int) -> None:
     found = open_trial(seed)
     found.check()
     with found.session.statement() as trial:
-        marks: list[tuple[int, dict[str, by_hand.Seat]]] = []
+        marks: list[tuple[int, dict[str, Seat]]] = []
         for _ in range(found.chance.randint(1, 8)):
             if found.chance.random() < 0.3:
                 marks.append((trial.checkpoint(), dict(found.world.seats)))
@@ -126,13 +136,13 @@ def test_columns_see_the_neighbours_that_a_slow_search_sees(seed: int) -> None:
         found.check()
 
 
-def spread_out(session: sessions.Session) -> list[tuple[str, bool]]:
+def spread_out(session: Session) -> list[tuple[str, bool]]:
     """What every waiting task may use."""
     tasks = [task for state in session.job_states.values() for task in state.job.tasks]
     return [
         (task.key, session.placement.feasible(task, row))
         for task in tasks
-        if task.status is jobs.TaskStatus.PENDING
+        if task.status is TaskStatus.PENDING
         for row in range(session.layout.size)
     ]
 

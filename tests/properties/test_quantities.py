@@ -5,6 +5,7 @@ from fractions import Fraction
 from hypothesis import given, strategies
 
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode.quantities import QuantityError
 
 SUFFIXES = {
     "n": Fraction(1, 10**9),
@@ -41,7 +42,7 @@ def test_what_is_written_is_read_as_the_same(name: str, amount: int) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but a QuantityError comes of any text, and nothing illegal is read."""
     amount = None
-    with suppress(quantities.QuantityError):
+    with suppress(QuantityError):
         amount = quantities.parse_milli(text)
     legal = re.fullmatch(r"[+-]?[0-9.]+([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)", text, re.ASCII)
     assert amount is None or legal

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from tests.properties import test_queue_tree_memo
-from vscheduler.core.model import queues
-from vscheduler.core.session import ordering
+from tests.properties.test_queue_tree_memo import Plain
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.session.ordering import SortKey, TreeLine
 
 TURNS = 60
 
@@ -17,20 +17,19 @@ TURNS = 60
 def test_the_first_in_line_has_the_smallest_key(seed: int, flat: bool) -> None:
     """Whatever a queue was given in its turn, until a resource is used up, or given back."""
     chance = random.Random(seed)
-    plain = test_queue_tree_memo.Plain(chance, flat=flat)
+    plain = Plain(chance, flat=flat)
     tree = plain.planted()
     every = {
-        name: queues.Queue(name=name, uid=name, created=chance.choice((1.0, 2.0)))
-        for name in plain.places
+        name: Queue(name=name, uid=name, created=chance.choice((1.0, 2.0))) for name in plain.places
     }
 
-    def key(queue: queues.Queue) -> ordering.SortKey:
+    def key(queue: Queue) -> SortKey:
         return (tree.key(queue.name), queue.created, queue.name)
 
-    def plain_key(name: str) -> ordering.SortKey:
+    def plain_key(name: str) -> SortKey:
         return (plain.key(name), every[name].created, name)
 
-    line = ordering.TreeLine(key, lambda queue: tree.path(queue.name))
+    line = TreeLine(key, lambda queue: tree.path(queue.name))
     for queue in every.values():
         line.join(key(queue), queue)
     left = set(every)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vscheduler.core.fair_share import hierarchical_drf
+from vscheduler.core.fair_share.hierarchical_drf import JobUsage, Tree
 
 PATHS = ("root/a", "root/a/b", "root/a/c", "root/d/e", "root/d/e", "root/d", "")
 WEIGHTS = "1/2/3/1"
@@ -30,19 +31,17 @@ class Plain:
             }
         self.held = {job: [0] * len(self.total) for jobs in self.requests.values() for job in jobs}
 
-    def planted(self) -> hierarchical_drf.Tree:
+    def planted(self) -> Tree:
         """The tree of these queues as they are now."""
         usages = {
             queue: [
-                hierarchical_drf.JobUsage(
-                    job=job, allocated=np.array(self.held[job]), request=np.array(request)
-                )
+                JobUsage(job=job, allocated=np.array(self.held[job]), request=np.array(request))
                 for job, request in jobs.items()
             ]
             for queue, jobs in self.requests.items()
         }
         total = np.array(self.total, dtype=np.int64)
-        return hierarchical_drf.Tree(total, self.places, usages, flat=self.flat)
+        return Tree(total, self.places, usages, flat=self.flat)
 
     def share(self, amounts: list[Any]) -> float:
         """The largest part of anything."""
@@ -84,9 +83,9 @@ class Plain:
     def own(self, queue: str) -> tuple[bool, list[Any]]:
         """The jobs of a queue; flat: and of those of the same path."""
         path = self.places[queue].path
-        same = [each for each in self.places if self.flat and self.places[each].path == path]
+        same = [place for place in self.places if self.flat and self.places[place].path == path]
         jobs = [(each, job) for each in same or [queue] for job in self.requests[each]]
-        return self.together([(self.saturated(*each), self.held[each[1]]) for each in jobs])
+        return self.together([(self.saturated(*job), self.held[job[1]]) for job in jobs])
 
     def key(self, queue: str) -> tuple[float, ...]:
         """Whether each node on the way is saturated, and its share by weight."""
@@ -103,7 +102,7 @@ class Plain:
             for (done, amounts), weight in nodes
             for part in (float(done), round(self.share(amounts) / weight, 9))
         ]
-        depth = max(len(each.path) for each in self.places.values()) + (not self.flat)
+        depth = max(len(place.path) for place in self.places.values()) + (not self.flat)
         return (*found, *[0.0] * (2 * depth - len(found)))
 
 
@@ -126,8 +125,8 @@ def test_what_is_remembered_is_what_would_be_worked_out(
         tree.shift(queue, job, np.array(amounts, dtype=np.int64))
 
     def compare() -> None:
-        assert {each: tree.key(each) for each in plain.places} == {
-            each: plain.key(each) for each in plain.places
+        assert {place: tree.key(place) for place in plain.places} == {
+            place: plain.key(place) for place in plain.places
         }
 
     def steps() -> list[tuple[str, str, Amounts]]:
@@ -135,7 +134,7 @@ def test_what_is_remembered_is_what_would_be_worked_out(
         for queue, job in chance.choices(jobs, k=chance.randint(1, 3)):
             amounts = [chance.randint(-min(has, 2), 2) for has in plain.held[job]]
             shift(queue, job, amounts)
-            taken.append((queue, job, [-each for each in amounts]))
+            taken.append((queue, job, [-amount for amount in amounts]))
         return taken
 
     for _ in range(25 if jobs else 0):

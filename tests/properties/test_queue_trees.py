@@ -10,8 +10,10 @@ from hypothesis import given, strategies
 
 from tests.properties import clusters
 from tests.unit.core import sessions
-from vscheduler.core.model import jobs, queues
-from vscheduler.core.plugins import capacity
+from tests.unit.core.sessions import Opened
+from vscheduler.core.model.jobs import Job, Task
+from vscheduler.core.model.queues import ROOT
+from vscheduler.core.plugins.capacity import Capacity
 
 CPU = "cpu"
 ENDLESS = float("inf")
@@ -21,8 +23,8 @@ ENDLESS = float("inf")
 class World:
     """A plugin, its session, and one waiting pod of each size for each leaf."""
 
-    plugin: capacity.Capacity
-    session: sessions.Opened
+    plugin: Capacity
+    session: Opened
     parents: dict[str, str]
     """Of queues but root."""
 
@@ -45,7 +47,7 @@ def world(chance: random.Random, *, flat: bool) -> World:
     made = []
     for number in range(chance.randint(1, 8)):
         name = f"q{number}"
-        parents[name] = queues.ROOT if flat else chance.choice([queues.ROOT, *parents])
+        parents[name] = ROOT if flat else chance.choice([ROOT, *parents])
         limits: dict[str, dict[str, int]] = {}
         if chance.random() < 0.5:
             limits["capability"] = {CPU: chance.randint(1, 30)}
@@ -62,7 +64,7 @@ def world(chance: random.Random, *, flat: bool) -> World:
         for name in leaves
     ]
     session = sessions.opened(*waiting, queues=made, total=sessions.total(cpu=total))
-    plugin = capacity.Capacity({}, frozenset() if flat else frozenset({"enableHierarchy"}))
+    plugin = Capacity({}, frozenset() if flat else frozenset({"enableHierarchy"}))
     plugin.open(session)
     plugin.start()
     return World(plugin, session, parents)
@@ -87,7 +89,7 @@ def guarantee(world: World, name: str) -> float:
 
 def space(world: World, name: str) -> float:
     """What is there for all below a queue: what its parent has, less what siblings are promised."""
-    if name == queues.ROOT:
+    if name == ROOT:
         return float(world.session.total[0])
     parent = world.parents[name]
     siblings = sum(guarantee(world, each) for each in world.below(parent))
@@ -104,7 +106,10 @@ def held(world: World, name: str, used: Counter[str]) -> float:
 def books(world: World) -> list[object]:
     """All that can change in the plugin's accounts."""
     accounts = world.plugin._usage_tree.usages
-    return [(each.name, each.allocated, each.owned, each.held) for each in accounts.values()]
+    return [
+        (account.name, account.allocated, account.owned, account.held)
+        for account in accounts.values()
+    ]
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -115,10 +120,10 @@ def test_no_limit_is_passed_and_no_guarantee_used_up(flat: bool, seed: int) -> N
     chance = random.Random(seed)
     made = world(chance, flat=flat)
     used: Counter[str] = Counter()
-    inner = {*made.parents.values(), queues.ROOT}
+    inner = {*made.parents.values(), ROOT}
     at_least = {name: held(made, name, used) for name in inner}
     before = repr(books(made))
-    placed: list[tuple[str, jobs.Task]] = []
+    placed: list[tuple[str, Task]] = []
     for _ in range(60):
         if placed and chance.random() < 0.3:
             queue, task = placed.pop(chance.randrange(len(placed)))
@@ -136,7 +141,7 @@ def test_no_limit_is_passed_and_no_guarantee_used_up(flat: bool, seed: int) -> N
         elif not made.plugin.shortages(made.session.queues[queue], task):
             pytest.fail("refused without a reason")
         for name in made.parents:
-            amount = sum(used[each] for each in made.parents if name in made.line(each))
+            amount = sum(used[parent] for parent in made.parents if name in made.line(parent))
             assert amount <= limit(made, name)
         for name in inner:
             assert held(made, name, used) <= max(space(made, name), at_least[name])
@@ -155,7 +160,7 @@ def test_what_is_guaranteed_is_there(seed: int) -> None:
     chance = random.Random(seed)
     made = world(chance, flat=False)
     nothing: Counter[str] = Counter()
-    inner = {*made.parents.values(), queues.ROOT}
+    inner = {*made.parents.values(), ROOT}
     if any(held(made, name, nothing) > space(made, name) for name in inner):
         return
     gangs = list(made.session.job_states.values())
@@ -166,7 +171,7 @@ def test_what_is_guaranteed_is_there(seed: int) -> None:
     assert _fill(made, lucky.job) >= guarantee(made, queue)
 
 
-def _fill(world: World, job: jobs.Job) -> int:
+def _fill(world: World, job: Job) -> int:
     """Place pods of one unit until the queue takes no more; how many. Without a limit, a few."""
     task, count = job.tasks[0], 0
     assert task.pod_class.request[CPU] == 1
@@ -187,6 +192,6 @@ def test_limits_say_how_many_pods_the_queue_takes(flat: bool, seed: int) -> None
         list(made.session.job_states.values()), len(made.session.job_states)
     ):
         limits = made.plugin.queue_limits(made.session.queues[state.job.queue], state.job.tasks[0])
-        rooms = {each.room for each in limits if each.resource in (CPU, "pods")}
+        rooms = {limit.room for limit in limits if limit.resource in (CPU, "pods")}
         if not flat or chance.random() < 0.5:
             assert _fill(made, state.job) == max(0, math.floor(min({50.0, *rooms})))

@@ -2,7 +2,7 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 
 
 @strategies.composite
@@ -37,6 +37,6 @@ def test_jobs_that_have_not_started_take_nothing_from_broken_gangs(drawn: tuple[
     assert refilled == bound(alone)
 
 
-def bound(result: decisions.CycleResult) -> set[str]:
+def bound(result: CycleResult) -> set[str]:
     """The pods that got a node."""
     return {bind.task.name for bind in result.binds}

@@ -13,10 +13,14 @@ from tests import running
 from tests.properties import edited_manifests
 from tests.properties.edited_manifests import Cluster, Document
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import configurations, generator, histories, manifests, moments
-from vscheduler.explain import changes, remedies, wording
+from tests.properties.worlds import configurations, generator, histories, manifests
+from tests.properties.worlds.histories import Plan
+from tests.properties.worlds.moments import Moment
+from vscheduler.explain import remedies, wording
+from vscheduler.explain.changes import Change, EndOfJob, MoreNodes
 from vscheduler.mirror import wording as sentences
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 CYCLES = 8
 JOBS_MAX = 2
@@ -35,13 +39,13 @@ Edit = Callable[[list[Document], str, re.Match[str]], None]
 def at_rest(seed: int) -> tuple[Cluster, list[str]]:
     """A world where features meet, once it rests, and the jobs of which no pod has a node."""
     name = CONFIGURATIONS[seed % len(CONFIGURATIONS)]
-    last: list[moments.Moment] = []
+    last: list[Moment] = []
 
-    def keep(moment: moments.Moment) -> Iterator[str]:
+    def keep(moment: Moment) -> Iterator[str]:
         last.append(moment)
         return iter(())
 
-    plan = histories.Plan(seed=seed, configuration=name, cycles=CYCLES, meeting=True)
+    plan = Plan(seed=seed, configuration=name, cycles=CYCLES, meeting=True)
     histories.live(plan, judges=(), resting=(keep,))
     tree = configurations.tree(name)
     if not last:
@@ -68,8 +72,8 @@ def at_rest(seed: int) -> tuple[Cluster, list[str]]:
 def told(cluster: Cluster, job: str) -> str:
     """What one cycle says of a job; nothing if it starts, or may."""
     result = running.run(copy.deepcopy(cluster.documents), cluster.configuration)
-    reasons = [each.reason for each in result.groups if each.job == job]
-    placed = [*(each.task for each in result.binds), *(each.task for each in result.pipelined)]
+    reasons = [group.reason for group in result.groups if group.job == job]
+    placed = [*(bind.task for bind in result.binds), *(each.task for each in result.pipelined)]
     return (
         ""
         if any(each.job == job for each in placed) or not reasons or reasons[0] is None
@@ -79,9 +83,9 @@ def told(cluster: Cluster, job: str) -> str:
 
 def _capability(documents: list[Document], _: str, found: re.Match[str]) -> None:
     """No limit for this queue."""
-    for each in documents:
-        if each["kind"] == "Queue" and each["metadata"]["name"] == found[1]:
-            each["spec"].pop("capability", None)
+    for document in documents:
+        if document["kind"] == "Queue" and document["metadata"]["name"] == found[1]:
+            document["spec"].pop("capability", None)
 
 
 def _nodes(documents: list[Document], _job: str, _: re.Match[str]) -> None:
@@ -96,11 +100,11 @@ def _nodes(documents: list[Document], _job: str, _: re.Match[str]) -> None:
 
 def _less(documents: list[Document], job: str, _: re.Match[str]) -> None:
     """A thousandth of a cpu, and nothing else."""
-    for each in documents:
-        if each["kind"] == "Pod" and censuses.group_of(each) == job:
-            each["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1m"}}
-        if each["kind"] == "PodGroup" and censuses.pod_key(each) == job:
-            each["spec"].pop("minResources", None)
+    for document in documents:
+        if document["kind"] == "Pod" and censuses.group_of(document) == job:
+            document["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1m"}}
+        if document["kind"] == "PodGroup" and censuses.pod_key(document) == job:
+            document["spec"].pop("minResources", None)
 
 
 ADVICE: Mapping[str, Edit] = {
@@ -123,26 +127,24 @@ def advised(cluster: Cluster, job: str) -> Iterator[str]:
                 yield f"{job} is told the same after {edit.__name__}: {before}"
 
 
-def candidates(cluster: Cluster, job: str) -> Iterator[changes.Change]:
+def candidates(cluster: Cluster, job: str) -> Iterator[Change]:
     """Single changes that a user might think of."""
-    for each in cluster.documents:
-        name = each["metadata"]["name"]
-        if each["kind"] == "PodGroup" and censuses.pod_key(each) != job:
+    for document in cluster.documents:
+        name = document["metadata"]["name"]
+        if document["kind"] == "PodGroup" and censuses.pod_key(document) != job:
             pods = [
                 pod
                 for pod in cluster.documents
                 if pod["kind"] == "Pod"
-                and censuses.group_of(pod) == censuses.pod_key(each)
+                and censuses.group_of(pod) == censuses.pod_key(document)
                 and censuses.has_node(pod)
                 and not censuses.finished(pod)
             ]
             if pods:
-                yield changes.EndOfJob(job=censuses.pod_key(each), pods=len(pods), holds=())
-        if each["kind"] == "Node":
-            amounts = censuses.amounts(each["status"]["allocatable"])
-            yield changes.MoreNodes(
-                like=name, count=MANY, allocatable=tuple(sorted(amounts.items()))
-            )
+                yield EndOfJob(job=censuses.pod_key(document), pods=len(pods), holds=())
+        if document["kind"] == "Node":
+            amounts = censuses.amounts(document["status"]["allocatable"])
+            yield MoreNodes(like=name, count=MANY, allocatable=tuple(sorted(amounts.items())))
 
 
 def _is_near_others(cluster: Cluster, job: str) -> bool:
@@ -150,10 +152,10 @@ def _is_near_others(cluster: Cluster, job: str) -> bool:
     looks at one job at a time.
     """
     return any(
-        each["kind"] == "Pod"
-        and censuses.group_of(each) == job
-        and "podAffinity" in each["spec"].get("affinity", {})
-        for each in cluster.documents
+        document["kind"] == "Pod"
+        and censuses.group_of(document) == job
+        and "podAffinity" in document["spec"].get("affinity", {})
+        for document in cluster.documents
     )
 
 
@@ -165,7 +167,7 @@ def examined(seed: int) -> Counter[str]:
         found["jobs"] += 1
         for problem in advised(cluster, job):
             raise AssertionError(f"{seed}: {problem}")
-        given = run.read(copy.deepcopy(cluster.documents), run.Options())
+        given = run.read(copy.deepcopy(cluster.documents), Options())
         explained = remedies.explain(given, cluster.policy, job)
         for remedy in explained.remedies:
             found[type(remedy.change).__name__] += 1

@@ -5,9 +5,10 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.session import session as working
-from vscheduler.core.session import statement
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import EVICTABLE, Task, TaskStatus
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 TREE = {
     "actions": "enqueue, allocate, backfill, preempt, reclaim, shuffle",
@@ -19,13 +20,13 @@ TREE = {
 """All plugins that go together."""
 
 
-def pending(session: working.Session) -> list[jobs.Task]:
+def pending(session: Session) -> list[Task]:
     """All tasks that wait, by job and UID."""
-    waits = jobs.TaskStatus.PENDING
+    waits = TaskStatus.PENDING
     return [task for state in session.job_states.values() for task in state.tasks(waits)]
 
 
-def books(session: working.Session) -> dict[str, object]:
+def books(session: Session) -> dict[str, object]:
     """All that a session keeps account of, arrays as bytes."""
     decided = session.decided
     return {
@@ -53,7 +54,7 @@ def books(session: working.Session) -> dict[str, object]:
     }
 
 
-def answers(session: working.Session) -> dict[str, object]:
+def answers(session: Session) -> dict[str, object]:
     """What every plugin says about everything, scores as bytes, and what placement makes of it."""
     dispatch = session.dispatch
     said: dict[str, object] = {}
@@ -77,33 +78,33 @@ def answers(session: working.Session) -> dict[str, object]:
     return said
 
 
-def evictable(session: working.Session) -> list[jobs.Task]:
+def evictable(session: Session) -> list[Task]:
     """All tasks that could be asked to go, by node and UID."""
     rows = range(session.layout.size)
     return [task for row in rows for task in session.cluster.evictable_on(row)]
 
 
 def act(
-    session: working.Session,
-    trial: statement.Statement,
-    tasks: Iterable[jobs.Task],
+    session: Session,
+    trial: Statement,
+    tasks: Iterable[Task],
     chance: random.Random,
 ) -> None:
     """Do and undo things with each task, whatever queues and gangs say."""
     for task in tasks:
-        if session.job_state_of(task).status(task) in jobs.EVICTABLE:
+        if session.job_state_of(task).status(task) in EVICTABLE:
             assert task.node is not None
-            trial.evict(decisions.Evict(task=task, node=task.node, action="x", beneficiary=None))
+            trial.evict(Evict(task=task, node=task.node, action="x", beneficiary=None))
             if chance.random() < 0.3:
                 trial.spare(task)
         else:
             _place(session, trial, task)
-            waits = session.job_state_of(task).status(task) is jobs.TaskStatus.PIPELINED
+            waits = session.job_state_of(task).status(task) is TaskStatus.PIPELINED
             if waits and chance.random() < 0.3:
                 trial.withdraw(task)
 
 
-def _place(session: working.Session, trial: statement.Statement, task: jobs.Task) -> None:
+def _place(session: Session, trial: Statement, task: Task) -> None:
     choice = session.placement.choose(task)
     if choice is not None:
         (trial.allocate if choice.idle else trial.pipeline)(task, choice.row)

@@ -7,9 +7,13 @@ from numpy.typing import NDArray
 
 from tests.properties import clusters
 from tests.unit.core import sessions
-from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, nodes, resources
-from vscheduler.core.plugins import binpack, nodeorder
+from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.nodes import NodeLayout, NodeSpec
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.plugins.binpack import Binpack
+from vscheduler.core.plugins.nodeorder import NodeOrder
 
 Scores = NDArray[np.float64]
 
@@ -18,10 +22,10 @@ WEIGHTS = {"leastrequested.weight": 1, "mostrequested.weight": 3, "balancedresou
 SEEDS = strategies.integers(0, 2**32)
 
 
-def view(chance: np.random.Generator) -> contracts.NodeView:
+def view(chance: np.random.Generator) -> NodeView:
     """Nodes with amounts of all sizes: without some resource, full, and over what they have."""
     size = int(chance.integers(1, 40))
-    layout = nodes.NodeLayout([nodes.NodeSpec(name=f"n{row:02}") for row in range(size)])
+    layout = NodeLayout([NodeSpec(name=f"n{row:02}") for row in range(size)])
     shape = (size, sessions.SPACE.size)
     most = chance.choice([3, 1000, 2**35, HUGE])
     allocatable = chance.integers(0, most, shape, dtype=np.int64, endpoint=True)
@@ -29,18 +33,18 @@ def view(chance: np.random.Generator) -> contracts.NodeView:
     used = (allocatable * chance.choice([0, 0.3, 1, 1.2], shape)).astype(np.int64)
     future = np.where(chance.random(shape) < 0.5, used, used // 2)
     rows = [resources.by_column(each) for each in (allocatable, used, future)]
-    return contracts.NodeView(layout, None, rows[0], rows[1], rows[2], {}, {})
+    return NodeView(layout, None, rows[0], rows[1], rows[2], {}, {})
 
 
-def some_kind(chance: np.random.Generator, nodes: contracts.NodeView) -> jobs.PodClass:
+def some_kind(chance: np.random.Generator, nodes: NodeView) -> PodClass:
     """A class of pods that some of these nodes may have room for."""
     row = nodes.allocatable[int(chance.integers(nodes.size))]
     amounts = (row * chance.random(row.size)).astype(int).tolist()
     names = zip(sessions.SPACE.names, amounts, strict=True)
-    return jobs.PodClass(request={name: amount for name, amount in names if amount})
+    return PodClass(request={name: amount for name, amount in names if amount})
 
 
-def usage(request: resources.Vector, nodes: contracts.NodeView) -> Scores:
+def usage(request: Vector, nodes: NodeView) -> Scores:
     """Nodeorder's, with the weights above."""
     cpu, memory = (
         np.minimum(
@@ -57,7 +61,7 @@ def usage(request: resources.Vector, nodes: contracts.NodeView) -> Scores:
     return scores
 
 
-def packing(request: resources.Vector, nodes: contracts.NodeView) -> Scores:
+def packing(request: Vector, nodes: NodeView) -> Scores:
     """Binpack's, where memory counts twice."""
     weights = {0: 1, 1: 2}
     whole = sum(weight for column, weight in weights.items() if request[column])
@@ -78,10 +82,10 @@ def test_scores_are_those_of_the_plain_formula(plain: object, seed: int) -> None
     """To the last bit, as ties decide; of all nodes, of some, and asked again."""
     chance = np.random.default_rng(seed)
     nodes = view(chance)
-    plugin: nodeorder.NodeOrder | binpack.Binpack = nodeorder.NodeOrder(WEIGHTS)
+    plugin: NodeOrder | Binpack = NodeOrder(WEIGHTS)
     formula = usage
     if plain is packing:
-        plugin, formula = binpack.Binpack({"binpack.memory": 2}), packing
+        plugin, formula = Binpack({"binpack.memory": 2}), packing
     plugin.open(sessions.opened())
     before = [array.copy() for array in (nodes.allocatable, nodes.used, nodes.future_used)]
     for number in range(3):

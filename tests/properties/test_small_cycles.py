@@ -6,18 +6,21 @@ from collections.abc import Callable
 import pytest
 
 from tests import running
-from tests.properties import test_parked_jobs_oracle, waiting_world
+from tests.properties import test_parked_jobs_oracle
+from tests.properties.waiting_world import WaitingWorld
 from tests.properties.worlds import configurations, histories
-from tests.properties.worlds import world as worlds
+from tests.properties.worlds.histories import Plan
+from tests.properties.worlds.world import Run
 from vscheduler.core import cycle
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import Snapshot
 
 BUDGET = 200_000
 CYCLES = 8
 
 
-def digest(result: decisions.CycleResult) -> str:
+def digest(result: CycleResult) -> str:
     """A result as text, whatever it cost: an attempt may have found out something already."""
     return running.digest(test_parked_jobs_oracle.shown(result))
 
@@ -30,9 +33,7 @@ class Attempts:
         self.given_up = self.finished = 0
         self.digests: list[str] = []
 
-    def run(
-        self, taken: snapshot.Snapshot, configured: policy.Policy, budget: int | None = BUDGET
-    ) -> decisions.CycleResult:
+    def run(self, taken: Snapshot, configured: Policy, budget: int | None = BUDGET) -> CycleResult:
         """One cycle, after up to three attempts that are given up at any point."""
         found = None
         for _ in range(self._chance.randrange(4)):
@@ -50,13 +51,11 @@ class Attempts:
         return result if found is None else found
 
 
-def digests(live: Callable[[worlds.Run], object], *, attempts: Attempts | None) -> list[str]:
+def digests(live: Callable[[Run], object], *, attempts: Attempts | None) -> list[str]:
     """What all cycles of a world decide, with these attempts or without any."""
     found: list[str] = []
 
-    def run(
-        taken: snapshot.Snapshot, configured: policy.Policy, budget: int | None = BUDGET
-    ) -> decisions.CycleResult:
+    def run(taken: Snapshot, configured: Policy, budget: int | None = BUDGET) -> CycleResult:
         result = cycle.run_cycle(taken, configured, budget)
         found.append(digest(result))
         return result
@@ -71,8 +70,8 @@ def test_worlds_in_which_jobs_wait(seed: int) -> None:
     trees = test_parked_jobs_oracle.TREES
     tree = {"tiers": running.tiers(configurations.FLAT), **trees[sorted(trees)[seed % len(trees)]]}
 
-    def live(run: worlds.Run) -> None:
-        waiting_world.WaitingWorld(seed, tree).live(run, CYCLES)
+    def live(run: Run) -> None:
+        WaitingWorld(seed, tree).live(run, CYCLES)
 
     attempts = Attempts(seed)
     assert digests(live, attempts=attempts) == digests(live, attempts=None)
@@ -84,8 +83,8 @@ def test_worlds_in_which_jobs_wait(seed: int) -> None:
 def test_worlds_that_keep_changing(configuration: str) -> None:
     """The same with all that users, nodes and the API server do."""
 
-    def live(run: worlds.Run) -> None:
-        plan = histories.Plan(seed=7, configuration=configuration, cycles=6)
+    def live(run: Run) -> None:
+        plan = Plan(seed=7, configuration=configuration, cycles=6)
         histories.live(plan, (), run)
 
     attempts = Attempts(7)

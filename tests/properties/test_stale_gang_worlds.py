@@ -6,8 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import changes, generator, judging, moments
-from tests.properties.worlds import world as worlds
+from tests.properties.worlds import changes, generator, judging
+from tests.properties.worlds.census import Census
+from tests.properties.worlds.moments import Moment
+from tests.properties.worlds.world import World
 
 SEEDS = range(12)
 GROWING = 8
@@ -19,10 +21,10 @@ RULE = "gang"
 """The action of evictions of incomplete gangs."""
 
 
-def grown(seed: int, configuration: str) -> worlds.World:
+def grown(seed: int, configuration: str) -> World:
     """A world in which all jobs have come."""
     blueprint = generator.blueprint(seed, generator.SMALL, tree=False)
-    around = worlds.World(blueprint.documents, configuration, seed)
+    around = World(blueprint.documents, configuration, seed)
     for workload in blueprint.workloads:
         around.arrive(workload)
     for _ in range(GROWING):
@@ -31,7 +33,7 @@ def grown(seed: int, configuration: str) -> worlds.World:
     return around
 
 
-def lose(around: worlds.World, chance: random.Random) -> None:
+def lose(around: World, chance: random.Random) -> None:
     """Most owners make no pods any more; some of their pods end."""
     for name in sorted(around.owners):
         if chance.random() < 0.7:
@@ -41,7 +43,7 @@ def lose(around: worlds.World, chance: random.Random) -> None:
         chance.choice(ends)(around, chance)
 
 
-def to_rest(around: worlds.World) -> Iterator[moments.Moment]:
+def to_rest(around: World) -> Iterator[Moment]:
     """Every cycle until nothing is decided any more, each at the instant at which one is due."""
     quiet = 0
     for _ in range(CYCLES_MAX):
@@ -57,7 +59,7 @@ def to_rest(around: worlds.World) -> Iterator[moments.Moment]:
     pytest.fail(f"no rest after {CYCLES_MAX} cycles")
 
 
-def is_stale(census: censuses.Census, group: str) -> bool:
+def is_stale(census: Census, group: str) -> bool:
     """Whether pods of the group run, fewer than it needs, and none exists that may start."""
     members, document = census.members[group], census.groups[group]
     has = [pod for pod in members if censuses.counts(pod)]
@@ -73,17 +75,17 @@ def is_stale(census: censuses.Census, group: str) -> bool:
     return started and runs and lost > 0 and not waits
 
 
-def is_free_to_go(census: censuses.Census, group: str) -> bool:
+def is_free_to_go(census: Census, group: str) -> bool:
     """Whether nothing protects any pod of the group."""
     pods = [pod for pod in census.members[group] if censuses.has_node(pod)]
     texts = [census.groups[group]["metadata"], *(pod["metadata"] for pod in pods)]
     preemptable = (
-        each.get(kind, {}).get("volcano.sh/preemptable", "true")
-        for each in texts
+        text.get(kind, {}).get("volcano.sh/preemptable", "true")
+        for text in texts
         for kind in ("annotations", "labels")
     )
     critical = any(pod["spec"].get("priorityClassName", "").startswith("system-") for pod in pods)
-    covered = any(censuses.covers(each, pod) for each in census.budgets for pod in pods)
+    covered = any(censuses.covers(budget, pod) for budget in census.budgets for pod in pods)
     return "false" not in preemptable and not critical and not covered
 
 
@@ -124,5 +126,5 @@ def test_worlds_have_gangs_that_go() -> None:
     for seed in SEEDS:
         around = grown(seed, "recovery")
         lose(around, random.Random(f"losses {seed}"))
-        gone += sum(each.action == RULE for moment in to_rest(around) for each in moment.evicts)
+        gone += sum(evict.action == RULE for moment in to_rest(around) for evict in moment.evicts)
     assert gone > len(SEEDS) // 4

@@ -9,12 +9,14 @@ from scipy import optimize
 
 from tests.properties import shortages
 from vscheduler.core.fair_share import constrained_max_min, surplus
+from vscheduler.core.fair_share.constrained_max_min import SharingProblem
+from vscheduler.core.fair_share.surplus import HeldResources
 
 CLOSE = 1e-6
 Floats = NDArray[np.float64]
 
 
-def drawn(seed: int) -> tuple[constrained_max_min.SharingProblem, surplus.HeldResources]:
+def drawn(seed: int) -> tuple[SharingProblem, HeldResources]:
     """A few queues with pods on nodes that they can use, within what these have."""
     chance = random.Random(seed)
     problem = shortages.drawn(chance).problem()
@@ -31,7 +33,7 @@ def drawn(seed: int) -> tuple[constrained_max_min.SharingProblem, surplus.HeldRe
             places.append((queue, domain, kind))
             amounts.append([amount])
     at = np.array(places, dtype=np.intp).reshape(-1, 3)
-    held = surplus.HeldResources(
+    held = HeldResources(
         queues=at[:, 0],
         domains=at[:, 1],
         kinds=at[:, 2],
@@ -40,9 +42,7 @@ def drawn(seed: int) -> tuple[constrained_max_min.SharingProblem, surplus.HeldRe
     return problem, held
 
 
-def feasible(
-    problem: constrained_max_min.SharingProblem, deserved: Floats, least: Floats, most: Floats
-) -> bool:
+def feasible(problem: SharingProblem, deserved: Floats, least: Floats, most: Floats) -> bool:
     """Whether shares can flow so that each queue has between these amounts on each kind, (Q, N)."""
     queues, domains, _ = problem.demands.shape
     kinds = problem.supply.shape[0]
@@ -111,7 +111,7 @@ def test_a_queue_within_its_share_stands_in_the_way() -> None:
     """One holds 29 of 75 on workers, and some of its pods could use 14 more elsewhere: of its share
     of 29⅔, 15⅔ can stay on workers.
     """
-    problem = constrained_max_min.SharingProblem(
+    problem = SharingProblem(
         weights=np.ones(3),
         demands=np.array([[[40.0], [20.0]], [[40.0], [0.0]], [[40.0], [0.0]]]),
         reach=np.array([[True, False], [True, True]]),
@@ -121,7 +121,7 @@ def test_a_queue_within_its_share_stands_in_the_way() -> None:
         capability=np.full((3, 1), np.inf),
         whole=np.array([np.inf]),
     )
-    held = surplus.HeldResources(
+    held = HeldResources(
         queues=np.array([0, 1, 2]),
         domains=np.zeros(3, dtype=np.intp),
         kinds=np.zeros(3, dtype=np.intp),

@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 from tests import device_labs, pictures, running
 from tests.properties import clusters
 from vscheduler.core import cycle
-from vscheduler.core.model import devices, snapshot
-from vscheduler.mirror import selectors, state
+from vscheduler.core.model.devices import Device, SelectorError
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.mirror import selectors
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.selectors import Selectors
+from vscheduler.mirror.state import Mirror, Options
 
 Document = dict[str, Any]
 
@@ -376,14 +379,14 @@ def worlds(draw: st.DrawFn) -> list[Document]:
         one = device_labs.claim(name)
         one["spec"]["devices"] = {"requests": draw(REQUESTS), "constraints": draw(RULES)}
         claims.append(one)
-    for each in documents:
-        name = each["metadata"]["name"]
-        if each["kind"] == "Pod" and name.startswith("odd"):
-            device_labs.use(each, {name: [name]})
-            each["spec"]["affinity"] = draw(maybe_odd(AFFINITY))
-            each["metadata"].setdefault("annotations", {}).update(draw(ANNOTATIONS))
+    for document in documents:
+        name = document["metadata"]["name"]
+        if document["kind"] == "Pod" and name.startswith("odd"):
+            device_labs.use(document, {name: [name]})
+            document["spec"]["affinity"] = draw(maybe_odd(AFFINITY))
+            document["metadata"].setdefault("annotations", {}).update(draw(ANNOTATIONS))
             if draw(st.booleans()):
-                amounts = each["spec"]["containers"][0]["resources"]
+                amounts = document["spec"]["containers"][0]["resources"]
                 amounts["requests"] = {**amounts["requests"], ODD_RESOURCE: "1"}
     slices = [device_labs.resource_slice(node, 4) for node in ("n1", "n2")]
     for one in slices:
@@ -402,12 +405,12 @@ def worlds(draw: st.DrawFn) -> list[Document]:
 @clusters.bounded(150)
 def test_another_tenant_is_served_whatever_one_writes(documents: list[Document]) -> None:
     """In the first cycles, without an exception, and with no plugin at fault."""
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
     for document in copy.deepcopy(documents):
         kind = events.kind_of(document)
         assert kind is not None
         mirror.apply(events.convert(kind, document))
-    now, carried, bound = pictures.NOW.timestamp(), snapshot.FRESH, set()
+    now, carried, bound = pictures.NOW.timestamp(), FRESH, set()
     for _ in range(3):
         result = cycle.run_cycle(
             mirror.snapshot(now, carried), running.policy_of(device_labs.TREE), 200_000
@@ -420,7 +423,7 @@ def test_another_tenant_is_served_whatever_one_writes(documents: list[Document])
     assert {"train-0", "train-1"} <= bound
 
 
-DEVICE = devices.Device(
+DEVICE = Device(
     name="d",
     attributes={f"{DRIVER}/a{at}": "x" * 64 for at in range(30)}
     | {f"{DRIVER}/numa": 3, f"{DRIVER}/model": "A100"},
@@ -435,11 +438,11 @@ SECONDS_MAX = 0.1
 @clusters.bounded(400)
 def test_no_expression_takes_long(expression: str) -> None:
     """Whether it is evaluated or refused, and it raises nothing."""
-    known = selectors.Selectors()
+    known = Selectors()
     known.problem(expression)
     began = time.thread_time()
     (answer,), cost = known.answers(expression, DRIVER, [DEVICE])
     took = time.thread_time() - began
-    assert isinstance(answer, bool | devices.SelectorError)
+    assert isinstance(answer, bool | SelectorError)
     assert cost <= selectors.COST_MAX + selectors.LOOKUP_COST
     assert took < SECONDS_MAX

@@ -10,8 +10,9 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters, lives
-from vscheduler.core.model import decisions, resources
-from vscheduler.core.session import session
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace
+from vscheduler.core.session.session import Session
 
 EVERYTHING = "enqueue, reclaim, allocate, backfill, preempt"
 """Evictions before placement, too, so that settled jobs lose pods while others look on."""
@@ -23,7 +24,7 @@ CYCLES = 6
 def looked_at() -> Iterator[None]:
     """Every job is looked at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session.Session, "waiting_jobs", lambda self: list(self.job_states.values()))
+        patch.setattr(Session, "waiting_jobs", lambda self: list(self.job_states.values()))
         yield
 
 
@@ -36,8 +37,8 @@ def history(picture: str, compatibility: str) -> list[str]:
         tree["compatibility"] = compatibility
     results = [life.cycle(tree) for _ in range(CYCLES)]
     return [
-        running.digest(msgspec.structs.replace(each, work={}, costs={}, spent=0))
-        for each in results
+        running.digest(msgspec.structs.replace(result, work={}, costs={}, spent=0))
+        for result in results
     ]
 
 
@@ -68,9 +69,9 @@ def test_what_queues_have_and_ask_for_is_that_of_their_jobs(picture: str) -> Non
             assert sums[queue] == summed(space, amounts)
 
 
-def summed(space: resources.ResourceSpace, amounts: list[resources.ResourceMap]) -> list[int]:
+def summed(space: ResourceSpace, amounts: list[ResourceMap]) -> list[int]:
     """The slow way."""
-    found: list[int] = np.sum([space.vector(each) for each in amounts], axis=0).tolist()
+    found: list[int] = np.sum([space.vector(amount) for amount in amounts], axis=0).tolist()
     return found
 
 
@@ -106,7 +107,5 @@ def test_most_of_a_busy_cluster_is_settled() -> None:
     (runs,) = (state for state in opened.job_states.values() if state.fully_scheduled)
     with opened.statement() as trial:
         victim = runs.job.tasks[0]
-        trial.evict(
-            decisions.Evict(task=victim, node="n1", action="test", beneficiary=None, whole=False)
-        )
+        trial.evict(Evict(task=victim, node="n1", action="test", beneficiary=None, whole=False))
         assert not runs.fully_scheduled

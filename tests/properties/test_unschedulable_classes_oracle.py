@@ -9,9 +9,11 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.core.placement import unschedulable_classes
-from vscheduler.core.preemption import preemptors
+from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
+from vscheduler.core.preemption.preemptors import Preemptor
 
 EVERYTHING = {
     "actions": "enqueue, allocate, backfill, preempt, reclaim",
@@ -25,8 +27,8 @@ CYCLES = 3
 def one_by_one() -> Iterator[None]:
     """No two jobs share a turn, nor what became of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unschedulable_classes.UnschedulableClasses, "_member", lambda *_: None)
-        patch.setattr(preemptors.Preemptor, "likeness", lambda *_: None)
+        patch.setattr(UnschedulableClasses, "_member", lambda *_: None)
+        patch.setattr(Preemptor, "likeness", lambda *_: None)
         yield
 
 
@@ -53,9 +55,9 @@ def crowds(draw: strategies.DrawFn) -> str:
     return "\n".join(lines)
 
 
-def history(picture: str) -> list[decisions.CycleResult]:
+def history(picture: str) -> list[CycleResult]:
     """Some cycles, each after what the one before decided."""
-    documents, carried, results = pictures.documents(picture), snapshot.FRESH, []
+    documents, carried, results = pictures.documents(picture), FRESH, []
     for _ in range(CYCLES):
         results.append(running.run(documents, EVERYTHING, carried=carried))
         documents = running.obey(documents, results[-1])
@@ -78,7 +80,7 @@ def test_jobs_told_together_fare_as_they_would_one_by_one(picture: str) -> None:
         assert shown(quick, reasons=quiet) == shown(each, reasons=quiet)
 
 
-def shown(result: decisions.CycleResult, *, reasons: bool) -> str:
+def shown(result: CycleResult, *, reasons: bool) -> str:
     """A result, whatever it cost."""
     groups = result.groups
     if not reasons:

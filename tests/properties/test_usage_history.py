@@ -5,6 +5,7 @@ import random
 import pytest
 
 from vscheduler.core.model import queues
+from vscheduler.core.model.queues import Account, Usage
 from vscheduler.mirror.translate import usage_annotation as annotations
 
 HISTORIES = 30
@@ -30,13 +31,13 @@ def remembered(pieces: list[Piece], name: str | None, now: float, half_life: flo
     return total
 
 
-def a_history(chance: random.Random, half_life: float) -> tuple[queues.Usage, list[Piece], float]:
+def a_history(chance: random.Random, half_life: float) -> tuple[Usage, list[Piece], float]:
     """Cycles at random instants, pods that come and go, and now and then a restart."""
     now = 1e9
     pieces: list[Piece] = []
     rates = {"a": 1.0}
-    start = queues.Account(used=0.0, rate=1.0)
-    record, known = queues.Usage(time=now, queue=start, namespaces={"a": start}), rates
+    start = Account(used=0.0, rate=1.0)
+    record, known = Usage(time=now, queue=start, namespaces={"a": start}), rates
     for _ in range(STEPS):
         later = now + chance.choice((0.0, 0.25, 1.0, 60.0, 3600.0))
         pieces.append((now, later, rates))

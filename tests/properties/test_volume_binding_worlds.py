@@ -10,7 +10,8 @@ from collections import Counter
 import pytest
 
 from tests import pictures, volume_labs
-from vscheduler.core.model import decisions
+from tests.volume_labs import Document, Lab
+from vscheduler.core.model.decisions import CycleResult
 
 SEEDS = range(24)
 UNKIND_CYCLES = 40
@@ -19,7 +20,7 @@ NODES = ("n1", "n2", "n3")
 LOCAL = volume_labs.storage_class("local", "kubernetes.io/no-provisioner")
 
 
-def a_lab(chance: random.Random) -> volume_labs.Lab:
+def a_lab(chance: random.Random) -> Lab:
     """Three nodes, some gangs, and claims of two classes; every gang fits, one after the other."""
     lines = [f"node {name} cpu=4" for name in NODES]
     lines.append("queue q")
@@ -37,20 +38,20 @@ def a_lab(chance: random.Random) -> volume_labs.Lab:
                 storage.append(volume_labs.claim(name, chance.choice(("slow", "slow", "local"))))
     local = sum(each.get("spec", {}).get("storageClassName") == "local" for each in storage)
     storage += [volume_labs.volume(f"disk-{n}", chance.choice(NODES)) for n in range(local)]
-    return volume_labs.Lab("\n".join(lines), *storage, uses=uses)
+    return Lab("\n".join(lines), *storage, uses=uses)
 
 
-def pods(lab: volume_labs.Lab) -> list[volume_labs.Document]:
+def pods(lab: Lab) -> list[Document]:
     """All pods."""
     return [each for (kind, _), each in lab.stored.items() if kind == "Pod"]
 
 
-def claims_of(pod: volume_labs.Document) -> list[str]:
+def claims_of(pod: Document) -> list[str]:
     """The names of the pod's claims."""
     return [each["persistentVolumeClaim"]["claimName"] for each in pod["spec"].get("volumes", ())]
 
 
-def reachable(lab: volume_labs.Lab, claim: str, node: str) -> bool:
+def reachable(lab: Lab, claim: str, node: str) -> bool:
     """Whether the claim is bound, and its volume can be used on the node."""
     stored = lab.stored.get(("PersistentVolumeClaim", claim), {})
     volume = lab.stored.get(("PersistentVolume", stored.get("spec", {}).get("volumeName", "")))
@@ -63,7 +64,7 @@ def reachable(lab: volume_labs.Lab, claim: str, node: str) -> bool:
     return node in {value for term in terms for value in term["matchFields"][0]["values"]}
 
 
-def judge(lab: volume_labs.Lab, result: decisions.CycleResult) -> None:
+def judge(lab: Lab, result: CycleResult) -> None:
     """Raise AssertionError if anything is stored that must never be."""
     new = {bind.task.name for bind in result.binds}
     room = Counter(pod["spec"].get("nodeName") for pod in pods(lab))
@@ -83,7 +84,7 @@ def judge(lab: volume_labs.Lab, result: decisions.CycleResult) -> None:
     assert not [uid for uid, count in counts.items() if count > 1], "a claim has two volumes"
 
 
-def provision(lab: volume_labs.Lab, chance: random.Random, *, kind: bool) -> None:
+def provision(lab: Lab, chance: random.Random, *, kind: bool) -> None:
     """Let Kubernetes and the provisioner act on what is asked for."""
     for name in sorted(lab.selected()):
         luck = chance.random()
@@ -98,7 +99,7 @@ def provision(lab: volume_labs.Lab, chance: random.Random, *, kind: bool) -> Non
             lab.bind(name)
 
 
-def disturb(lab: volume_labs.Lab, chance: random.Random) -> None:
+def disturb(lab: Lab, chance: random.Random) -> None:
     """Crash, lose a node, delete a job or a claim, all of them rarely."""
     luck = chance.random()
     if luck < 0.1:
@@ -114,18 +115,18 @@ def disturb(lab: volume_labs.Lab, chance: random.Random) -> None:
         finish(lab)
 
 
-def finish(lab: volume_labs.Lab) -> None:
+def finish(lab: Lab) -> None:
     """Let a running job end, so that others get its room."""
     for pod in pods(lab):
         if pod["spec"].get("nodeName"):
             job = pod["metadata"]["name"].partition("-")[0]
             lab.delete("PodGroup", job)
-            names = [each["metadata"]["name"] for each in pods(lab)]
+            names = [pod["metadata"]["name"] for pod in pods(lab)]
             lab.delete("Pod", *(name for name in names if name.partition("-")[0] == job))
             return
 
 
-def step(lab: volume_labs.Lab, chance: random.Random, *, kind: bool) -> decisions.CycleResult:
+def step(lab: Lab, chance: random.Random, *, kind: bool) -> CycleResult:
     """One cycle; an unkind world lets the scheduler die before all requests are written."""
     crashes = not kind and chance.random() < 0.15
     result = lab.cycle(chance.choice((1.0, 30.0, 400.0)), write=not crashes)
@@ -161,7 +162,7 @@ def test_gangs_with_claims_start_whole_in_unkind_worlds(seed: int) -> None:
 
 def test_the_judge_sees_a_pod_without_its_volume() -> None:
     """The judge has teeth."""
-    lab = volume_labs.Lab(
+    lab = Lab(
         "node n1 cpu=1\nqueue q\njob q/j0 min=1 cpu=1 n1",
         volume_labs.storage_class(),
         volume_labs.claim("c0-0"),

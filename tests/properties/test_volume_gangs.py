@@ -8,8 +8,9 @@ import pytest
 from tests import running
 from tests.properties import volume_gangs
 from tests.properties.volume_gangs import Claim, Pod, Volume, World
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import Reason, ReasonCode
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 SEEDS = 150
 NAMINGS = 2
@@ -22,16 +23,14 @@ POLICY = running.policy_of(
 )
 
 
-def outcome(
-    world: World, chance: random.Random, *, cycles: int
-) -> tuple[int, decisions.Reason | None]:
+def outcome(world: World, chance: random.Random, *, cycles: int) -> tuple[int, Reason | None]:
     """How many pods of the gang start, and why it waits after the first cycle."""
     documents = volume_gangs.documents(world, volume_gangs.renamed(world, chance))
     chance.shuffle(documents)
-    found = run.simulate(documents, POLICY, run.Options(cycles=cycles))
+    found = run.simulate(documents, POLICY, Options(cycles=cycles))
     assert found.problems == ()
-    reasons = [each.reason for each in found.results[0].groups if each.job.endswith("/g")]
-    started = [each for each in found.binds if each.task.job.endswith("/g")]
+    reasons = [group.reason for group in found.results[0].groups if group.job.endswith("/g")]
+    started = [bind for bind in found.binds if bind.task.job.endswith("/g")]
     return len(started), reasons[0] if reasons else None
 
 
@@ -46,7 +45,7 @@ def test_what_fits_starts_under_any_names() -> None:
         for _ in range(NAMINGS):
             started, reason = outcome(world, chance, cycles=CYCLES)
             assert started == (len(world.pods) if possible else 0), (seed, reason)
-            if reason is not None and reason.code is decisions.ReasonCode.NEVER_FITS:
+            if reason is not None and reason.code is ReasonCode.NEVER_FITS:
                 assert not possible, seed
                 seen["never"] += 1
             proof = None if reason is None else reason.proof
@@ -136,7 +135,7 @@ def test_too_few_volumes_are_a_proof_that_blames_no_node() -> None:
     for seed in range(6):
         started, reason = outcome(world, random.Random(seed), cycles=1)
         assert reason is not None
-        assert (started, reason.code) == (0, decisions.ReasonCode.NO_ROOM)
+        assert (started, reason.code) == (0, ReasonCode.NO_ROOM)
         assert reason.proof is not None
         assert reason.proof.proved
 
@@ -150,7 +149,7 @@ def test_what_fits_beside_terminating_pods_starts_at_once() -> None:
         now, later = volume_gangs.fits(world), volume_gangs.fits(world, later=True)
         started, reason = outcome(world, chance, cycles=1)
         assert started == (len(world.pods) if now else 0), seed
-        waits = reason is not None and reason.code is decisions.ReasonCode.WAITS_FOR_RELEASE
+        waits = reason is not None and reason.code is ReasonCode.WAITS_FOR_RELEASE
         assert waits == (later and not now), (seed, reason)
         seen["now" if now else "later" if later else "never"] += 1
     assert min(seen.values()) > SEEDS // 10, seen

@@ -9,13 +9,15 @@ import numpy as np
 from hypothesis import given, strategies
 
 from tests import pictures, running
-from tests.oracle import manifests, volumes, worlds
-from tests.properties import clusters, volumes_by_hand
+from tests.oracle import manifests, volumes
+from tests.oracle.worlds import World
+from tests.properties import clusters
+from tests.properties.volumes_by_hand import Judge
 from vscheduler.core import cycle
-from vscheduler.core.model import jobs
-from vscheduler.core.placement import placement
-from vscheduler.core.placement.volumes import state
-from vscheduler.core.session import session as working
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.placement.placement import Placement
+from vscheduler.core.placement.volumes.state import Volumes
+from vscheduler.core.session.session import Session
 
 Document = manifests.Document
 
@@ -29,7 +31,7 @@ WORLDS = strategies.builds(
 CHANCE = strategies.randoms(use_true_random=False)
 
 
-def asked(world: worlds.World, *, together: bool = False) -> list[Document]:
+def asked(world: World, *, together: bool = False) -> list[Document]:
     """The pods that wait as ours, each in a group of its own or all in one."""
     found = []
     for pod in world.waiting:
@@ -40,9 +42,9 @@ def asked(world: worlds.World, *, together: bool = False) -> list[Document]:
     return found
 
 
-def opened(world: worlds.World, waiting: Sequence[Document]) -> working.Session:
+def opened(world: World, waiting: Sequence[Document]) -> Session:
     """A session on the world."""
-    names = {each["metadata"]["annotations"][GROUP] for each in waiting}
+    names = {document["metadata"]["annotations"][GROUP] for document in waiting}
     groups = [manifests.group("oracle-a", name) for name in sorted(names)]
     documents = [
         *(manifests.QUEUE, *world.nodes, *world.storage, *world.standing),
@@ -51,27 +53,27 @@ def opened(world: worlds.World, waiting: Sequence[Document]) -> working.Session:
     return cycle.open_session(running.snapshot_of(documents), POLICY)
 
 
-def pending(session: working.Session) -> list[jobs.Task]:
+def pending(session: Session) -> list[Task]:
     """All tasks that wait."""
-    waits = jobs.TaskStatus.PENDING
-    return [task for each in session.job_states.values() for task in each.tasks(waits)]
+    waits = TaskStatus.PENDING
+    return [task for state in session.job_states.values() for task in state.tasks(waits)]
 
 
-def choices(session: working.Session, task: jobs.Task) -> frozenset[str]:
+def choices(session: Session, task: Task) -> frozenset[str]:
     """The nodes that take the task now."""
     placing = session.placement
-    assert isinstance(placing, placement.Placement)
+    assert isinstance(placing, Placement)
     rows = np.flatnonzero(placing._plan(task).idle > -np.inf).tolist()
     return frozenset(session.layout.names[row] for row in rows)
 
 
 @given(WORLDS)
 @clusters.bounded(120)
-def test_nodes_are_those_of_the_judge(world: worlds.World) -> None:
+def test_nodes_are_those_of_the_judge(world: World) -> None:
     """For every pod, and each node."""
     waiting = asked(world)
     session = opened(world, waiting)
-    judge = volumes_by_hand.Judge([*world.nodes, *world.storage, *world.standing, *waiting])
+    judge = Judge([*world.nodes, *world.storage, *world.standing, *waiting])
     by_key = {task.key: task for task in pending(session)}
     for pod in waiting:
         expected = {name for name in judge.nodes if judge.takes(pod, name)}
@@ -80,7 +82,7 @@ def test_nodes_are_those_of_the_judge(world: worlds.World) -> None:
 
 @given(WORLDS, CHANCE)
 @clusters.bounded(80)
-def test_members_of_a_gang_pass_alone(world: worlds.World, chance: random.Random) -> None:
+def test_members_of_a_gang_pass_alone(world: World, chance: random.Random) -> None:
     """All that one cycle places, each judged where it is with all others in place."""
     waiting = asked(world, together=True)
     session = opened(world, waiting)
@@ -107,7 +109,7 @@ def test_members_of_a_gang_pass_alone(world: worlds.World, chance: random.Random
     reserve(objects, by_claim)
     there = [each for each in waiting if manifests.key(each) in nodes]
     placed = [placed_on(each, nodes[manifests.key(each)]) for each in there]
-    judge = volumes_by_hand.Judge([*world.nodes, *objects, *world.standing, *placed])
+    judge = Judge([*world.nodes, *objects, *world.standing, *placed])
     for pod in placed:
         assert judge.takes(pod, pod["spec"]["nodeName"]), manifests.key(pod)
 
@@ -119,12 +121,14 @@ def placed_on(pod: Document, node: str) -> Document:
 
 def reserve(objects: Sequence[Document], by_claim: Mapping[str, str | None]) -> None:
     """Give the chosen volumes to their claims; where the rest is made is for others to see."""
-    claims = {manifests.key(each): each for each in objects if each["kind"] == CLAIM}
-    for each in objects:
+    claims = {
+        manifests.key(document): document for document in objects if document["kind"] == CLAIM
+    }
+    for document in objects:
         for claim, volume in by_claim.items():
-            if each["kind"] == "PersistentVolume" and each["metadata"]["name"] == volume:
+            if document["kind"] == "PersistentVolume" and document["metadata"]["name"] == volume:
                 names = claims[claim]["metadata"]
-                each["spec"]["claimRef"] = {
+                document["spec"]["claimRef"] = {
                     name: names[name] for name in ("namespace", "name", "uid")
                 }
     for claim in by_claim:
@@ -137,10 +141,10 @@ CLAIM = "PersistentVolumeClaim"
 
 @given(WORLDS, CHANCE)
 @clusters.bounded(80)
-def test_rollback_restores_volumes_exactly(world: worlds.World, chance: random.Random) -> None:
+def test_rollback_restores_volumes_exactly(world: World, chance: random.Random) -> None:
     """After any placements and changes of mind nothing is left, and answers are equal."""
     session = opened(world, asked(world, together=True))
-    assert isinstance(session.volumes, state.Volumes)
+    assert isinstance(session.volumes, Volumes)
     tasks, rows = pending(session), range(session.layout.size)
     before = books(session.volumes)
     said = [choices(session, task) for task in tasks]
@@ -159,7 +163,7 @@ def test_rollback_restores_volumes_exactly(world: worlds.World, chance: random.R
         assert again == bindings
 
 
-def books(found: state.Volumes) -> object:
+def books(found: Volumes) -> object:
     """All that the volumes of a cycle keep account of."""
     binding, users = found._binding, found._users
     given_away = {name: dict(each) for name, each in binding._given.items() if each}
@@ -175,7 +179,7 @@ def books(found: state.Volumes) -> object:
 
 @given(WORLDS)
 @clusters.bounded(40)
-def test_a_cycle_that_remembers_decides_like_one_that_does_not(world: worlds.World) -> None:
+def test_a_cycle_that_remembers_decides_like_one_that_does_not(world: World) -> None:
     """What placement keeps of volumes between placements changes no answer."""
     waiting = asked(world, together=True)
     remembering = opened(world, waiting)
@@ -193,8 +197,8 @@ def test_a_cycle_that_remembers_decides_like_one_that_does_not(world: worlds.Wor
 
 @contextmanager
 def afresh(
-    world: worlds.World, waiting: Sequence[Document], taken: Sequence[tuple[str, int]]
-) -> Iterator[working.Session]:
+    world: World, waiting: Sequence[Document], taken: Sequence[tuple[str, int]]
+) -> Iterator[Session]:
     """A session with these tasks placed before anything was asked."""
     session = opened(world, waiting)
     by_key = {task.key: task for task in pending(session)}

@@ -7,13 +7,18 @@ import pytest
 
 from tests import pictures, running
 from tests.properties.worlds import histories
+from tests.properties.worlds.histories import Plan
+from tests.running import Document
 from vscheduler.core import cycle
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.core.placement import explanations
-from vscheduler.core.session import job_likeness, session
-from vscheduler.mirror import state
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult, GroupStatus
+from vscheduler.core.model.jobs import Job
+from vscheduler.core.model.snapshot import FRESH, Snapshot
+from vscheduler.core.placement.explanations import RefusedNodes
+from vscheduler.core.session import job_likeness
+from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.state import Mirror, Options
 
 CYCLES = 8
 
@@ -23,18 +28,16 @@ class Compared:
 
     def __init__(self) -> None:
         self.kept = 0
-        self._known: dict[str, decisions.GroupStatus] = {}
+        self._known: dict[str, GroupStatus] = {}
 
-    def run(
-        self, taken: snapshot.Snapshot, configured: policy.Policy, budget: int | None = None
-    ) -> decisions.CycleResult:
+    def run(self, taken: Snapshot, configured: Policy, budget: int | None = None) -> CycleResult:
         """One cycle, whose result is the same both ways."""
         result = cycle.run_cycle(taken, configured, budget)
         anew = msgspec.structs.replace(taken, jobs=tuple(map(as_new, taken.jobs)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job_likeness, "of_waiting", lambda _: None)
-            patch.setattr(session.Session, "waiting_jobs", searched_again)
-            patch.setattr(explanations.RefusedNodes, "explain", explained_again)
+            patch.setattr(Session, "waiting_jobs", searched_again)
+            patch.setattr(RefusedNodes, "explain", explained_again)
             slow = cycle.run_cycle(anew, configured, budget)
         assert shown(result) == shown(slow)
         for status in result.groups:
@@ -44,26 +47,26 @@ class Compared:
         return result
 
 
-def as_new(job: jobs.Job) -> jobs.Job:
+def as_new(job: Job) -> Job:
     """The same job, of which nothing is kept."""
     return msgspec.structs.replace(job)
 
 
-def searched_again(of: session.Session) -> list[object]:
+def searched_again(of: Session) -> list[object]:
     """The unfinished jobs, looked for each time."""
     return [state for state in of.job_states.values() if not state.fully_scheduled]
 
 
-EXPLAIN = explanations.RefusedNodes.explain
+EXPLAIN = RefusedNodes.explain
 
 
-def explained_again(of: explanations.RefusedNodes, request: object) -> object:
+def explained_again(of: RefusedNodes, request: object) -> object:
     """What would be explained first."""
     of._explained.clear()
     return EXPLAIN(of, request)  # type: ignore[arg-type]  # as it is
 
 
-def shown(result: decisions.CycleResult) -> str:
+def shown(result: CycleResult) -> str:
     """A result, whatever it cost."""
     return running.digest(msgspec.structs.replace(result, work={}, costs={}, spent=0))
 
@@ -72,7 +75,7 @@ def shown(result: decisions.CycleResult) -> str:
 def test_nothing_kept_of_waiting_jobs_changes_a_result(configuration: str) -> None:
     """In worlds that change all the time, statuses and reasons are those of a fresh decision."""
     compared = Compared()
-    plan = histories.Plan(seed=1, configuration=configuration, cycles=CYCLES)
+    plan = Plan(seed=1, configuration=configuration, cycles=CYCLES)
     histories.live(plan, (), compared.run)
     assert compared.kept > 0
 
@@ -89,7 +92,7 @@ AROUND = """
 STEPS = 25
 
 
-def shown_to(mirror: state.Mirror, document: running.Document) -> None:
+def shown_to(mirror: Mirror, document: Document) -> None:
     """Show the Mirror one object as it is now."""
     kind = events.kind_of(document)
     assert kind is not None
@@ -98,17 +101,19 @@ def shown_to(mirror: state.Mirror, document: running.Document) -> None:
 
 def test_statuses_follow_what_changes_around_a_job() -> None:
     """Pods of others end and come back, time passes, rules change; the waiting jobs never do."""
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
     documents = pictures.documents(AROUND)
     for document in documents:
         shown_to(mirror, document)
-    others = [each for each in documents if each["metadata"]["name"].startswith("there-")]
+    others = [
+        document for document in documents if document["metadata"]["name"].startswith("there-")
+    ]
     ways = [
         running.policy_of({"actions": "enqueue, allocate", "tiers": running.TREE["tiers"], **way})
         for way in ({}, {"compatibility": "volcano"})
     ]
     chance, compared = random.Random(7), Compared()
-    carried, now, seen = snapshot.FRESH, pictures.NOW.timestamp(), set[object]()
+    carried, now, seen = FRESH, pictures.NOW.timestamp(), set[object]()
     for _ in range(STEPS):
         pod = chance.choice(others)
         pod["status"] = {"phase": chance.choice(("Running", "Succeeded"))}
@@ -117,7 +122,7 @@ def test_statuses_follow_what_changes_around_a_job() -> None:
         result = compared.run(mirror.snapshot(now, carried), chance.choice(ways))
         carried = result.carried
         seen |= {
-            (each.job, each.phase, each.reason and each.reason.holes) for each in result.groups
+            (group.job, group.phase, group.reason and group.reason.holes) for group in result.groups
         }
     assert compared.kept > 0
     assert len(seen) > 2 * len(result.groups)

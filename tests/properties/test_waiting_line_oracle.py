@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import JobId
 from vscheduler.simulator import run, waiting_line
+from vscheduler.simulator.run import Options
 
 TIERS = "priority gang | drf predicates proportion nodeorder"
 TREE = {"actions": "enqueue, allocate", "tiers": running.tiers(TIERS)}
@@ -32,7 +34,7 @@ def picture(chance: Random) -> str:
     return "\n".join([f"node n1 cpu={used + 1}", *lines])
 
 
-def has_share_left(result: decisions.CycleResult, queue: str, used: int) -> bool:
+def has_share_left(result: CycleResult, queue: str, used: int) -> bool:
     """Whether the queue may have one pod more than the pods that it has."""
     (figures,) = (each for each in result.queues if each.name == queue)
     deserved = {} if figures.entitlement is None else figures.entitlement.deserved
@@ -42,14 +44,14 @@ def has_share_left(result: decisions.CycleResult, queue: str, used: int) -> bool
 def pods_on_nodes(documents: list[dict[str, Any]]) -> Counter[str]:
     """By queue; of one core each."""
     queues = {
-        each["metadata"]["name"]: each["spec"]["queue"]
-        for each in documents
-        if each["kind"] == "PodGroup"
+        document["metadata"]["name"]: document["spec"]["queue"]
+        for document in documents
+        if document["kind"] == "PodGroup"
     }
     return Counter(
-        queues[each["metadata"]["name"].rpartition("-")[0]]
-        for each in documents
-        if each["kind"] == "Pod" and each["spec"].get("nodeName")
+        queues[document["metadata"]["name"].rpartition("-")[0]]
+        for document in documents
+        if document["kind"] == "Pod" and document["spec"].get("nodeName")
     )
 
 
@@ -60,11 +62,13 @@ def test_the_first_in_line_gets_the_room(seed: int, policy: Any) -> None:
     queue may, the room is lent.
     """
     documents = pictures.documents(picture(Random(seed)))
-    places = waiting_line.places(documents, policy, run.Options())
-    groups = [each["metadata"]["name"] for each in documents if each["kind"] == "PodGroup"]
+    places = waiting_line.places(documents, policy, Options())
+    groups = [
+        document["metadata"]["name"] for document in documents if document["kind"] == "PodGroup"
+    ]
     assert len(places) == sum(name.startswith("waits") for name in groups)
     used = pods_on_nodes(documents)
-    result = run.simulate(documents, policy, run.Options()).last
+    result = run.simulate(documents, policy, Options()).last
     line = sorted(places, key=lambda key: places[key].overall)
     eligible = [
         key for key in line if has_share_left(result, places[key].queue, used[places[key].queue])
@@ -77,7 +81,7 @@ def test_the_first_in_line_gets_the_room(seed: int, policy: Any) -> None:
 def test_a_line_has_no_gaps(seed: int) -> None:
     """Each place is taken once, in each queue and overall; and both orders agree."""
     documents = pictures.documents(picture(Random(seed)))
-    places = waiting_line.places(documents, POLICY, run.Options())
+    places = waiting_line.places(documents, POLICY, Options())
     found = sorted(places.values(), key=lambda place: place.overall)
     assert [place.overall for place in found] == list(range(1, len(found) + 1))
     for queue in {place.queue for place in found}:
@@ -91,10 +95,10 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     """Nor do jobs that run, and those of queues that don't exist."""
     chance = Random(7)
     documents = pictures.documents(f"{picture(chance)}\njob missing/lost min=1 -")
-    places = waiting_line.places(documents, POLICY, run.Options())
+    places = waiting_line.places(documents, POLICY, Options())
     assert "default/lost" not in places
     chance.shuffle(documents)
-    assert waiting_line.places(documents, POLICY, run.Options()) == places
+    assert waiting_line.places(documents, POLICY, Options()) == places
 
 
 def test_jobs_of_an_overused_queue_come_last() -> None:
@@ -108,7 +112,7 @@ def test_jobs_of_an_overused_queue_come_last() -> None:
         job poor/new min=1 cpu=4 -
         """
     )
-    places = waiting_line.places(documents, POLICY, run.Options())
-    assert places[jobs.JobId("default/new")].overall == 1
-    assert places[jobs.JobId("default/old")].overall == 2
-    assert places[jobs.JobId("default/old")].in_queue == 1
+    places = waiting_line.places(documents, POLICY, Options())
+    assert places[JobId("default/new")].overall == 1
+    assert places[JobId("default/old")].overall == 2
+    assert places[JobId("default/old")].in_queue == 1

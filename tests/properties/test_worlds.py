@@ -11,11 +11,13 @@ from tests.properties.worlds import (
     eviction_rules,
     generator,
     histories,
-    moments,
     rest_rules,
     sentence_rules,
 )
-from tests.properties.worlds import world as worlds
+from tests.properties.worlds.histories import Plan
+from tests.properties.worlds.moments import Judge, Moment
+from tests.properties.worlds.rest_rules import Promised
+from tests.properties.worlds.world import World
 
 SEEDS = 3
 """Of each configuration in every run: 20 s."""
@@ -29,7 +31,7 @@ MEETINGS = 3000
 MEETING_CYCLES = 10
 
 
-def lives_well(plan: histories.Plan) -> None:
+def lives_well(plan: Plan) -> None:
     """No rule is broken; prints the command that shows it again."""
     history = histories.live(plan)
     assert not history.problems, str(history)
@@ -40,7 +42,7 @@ def test_unkind_worlds_break_no_rule(configuration: str) -> None:
     """A sample, other seeds for each configuration."""
     first = SEEDS * configurations.NAMES.index(configuration)
     for seed in range(first, first + SEEDS):
-        lives_well(histories.Plan(seed=seed, configuration=configuration))
+        lives_well(Plan(seed=seed, configuration=configuration))
 
 
 @pytest.mark.parametrize("configuration", configurations.NAMES)
@@ -51,11 +53,9 @@ def test_worlds_where_features_meet_break_no_rule(configuration: str) -> None:
         lives_well(meeting(seed, configuration))
 
 
-def meeting(seed: int, configuration: str) -> histories.Plan:
+def meeting(seed: int, configuration: str) -> Plan:
     """The plan of such a world."""
-    return histories.Plan(
-        seed=seed, configuration=configuration, cycles=MEETING_CYCLES, meeting=True
-    )
+    return Plan(seed=seed, configuration=configuration, cycles=MEETING_CYCLES, meeting=True)
 
 
 WAITING = """
@@ -67,9 +67,9 @@ WAITING = """
 """Another job is drawn behind it, which waits or doesn't as each test says."""
 
 
-def resting(picture: str, *judges: moments.Judge, configuration: str = "preempt") -> list[str]:
+def resting(picture: str, *judges: Judge, configuration: str = "preempt") -> list[str]:
     """What judges of rest say of a world whose scheduler does nothing."""
-    moment = worlds.World(pictures.documents(picture), configuration, 0).step()
+    moment = World(pictures.documents(picture), configuration, 0).step()
     idle = dataclasses.replace(moment, binds=(), pipelined=(), evicts=())
     return [problem.split()[0] for judge in judges for problem in judge(idle)]
 
@@ -103,10 +103,10 @@ def test_in_a_world_at_rest_nobody_waits_for_less_important_pods() -> None:
 
 def test_whoever_pods_were_evicted_for_is_served_before_rest() -> None:
     """Until a pod of its own is bound."""
-    around = worlds.World(pictures.documents(WAITING + "job b/late min=1 -"), "built-in", 0)
-    promised = rest_rules.Promised()
+    around = World(pictures.documents(WAITING + "job b/late min=1 -"), "built-in", 0)
+    promised = Promised()
     moment = around.step()
-    assert [each.beneficiary for each in moment.evicts] == ["default/late"]
+    assert [evict.beneficiary for evict in moment.evicts] == ["default/late"]
     promised.note(moment)
     assert [problem.split()[0] for problem in promised.unserved(moment)] == ["UNSERVED"]
     while not moment.binds:
@@ -139,7 +139,7 @@ SENTENCES = {
 @pytest.mark.parametrize("name", SENTENCES)
 def test_a_sentence_is_held_against_the_world(name: str) -> None:
     """It is true; with any of its figures one higher it isn't."""
-    moment = worlds.World(pictures.documents(SENTENCES[name]), "preempt", 0).step()
+    moment = World(pictures.documents(SENTENCES[name]), "preempt", 0).step()
     ((group, true),) = sentence_rules.told(moment)
     assert group == "default/late"
 
@@ -160,18 +160,18 @@ def test_shares_are_recounted_in_plain_worlds() -> None:
     """A rule that left every world aside would never be broken."""
     recounted = []
 
-    def listen(moment: moments.Moment) -> Iterable[str]:
+    def listen(moment: Moment) -> Iterable[str]:
         recounted.append(division_rules.demanded(moment) is not None)
         return ()
 
-    histories.live(histories.Plan(seed=0, configuration="built-in", cycles=6), [listen])
+    histories.live(Plan(seed=0, configuration="built-in", cycles=6), [listen])
     assert all(recounted)
 
 
 @pytest.mark.parametrize(("seed", "configuration"), [(806, "drf")])
 def test_a_world_comes_to_rest_that_once_did_not(seed: int, configuration: str) -> None:
     """Two branches of a tree took a pod from each other in turns."""
-    lives_well(histories.Plan(seed=seed, configuration=configuration))
+    lives_well(Plan(seed=seed, configuration=configuration))
 
 
 def test_volcanos_way_may_swap_pods_of_a_job_that_cannot_start() -> None:
@@ -183,7 +183,7 @@ def test_volcanos_way_may_swap_pods_of_a_job_that_cannot_start() -> None:
         job   q/gang  min=4 select=zone=a   n1@4 n1@0 -@0*2
         job   q/other min=1 cpu=0           n2
         """
-    moment = worlds.World(pictures.documents(picture), "preempt-volcano", 0).step()
+    moment = World(pictures.documents(picture), "preempt-volcano", 0).step()
     (swap,) = moment.evicts
     assert swap.pod == "default/gang-1"
 
@@ -205,7 +205,7 @@ def test_volcanos_way_may_swap_pods_of_a_job_that_cannot_start() -> None:
 def test_many_unkind_worlds_break_no_rule(configuration: str) -> None:
     """All of them, each with one configuration."""
     for seed in range(configurations.NAMES.index(configuration), WORLDS, len(configurations.NAMES)):
-        lives_well(histories.Plan(seed=seed, configuration=configuration))
+        lives_well(Plan(seed=seed, configuration=configuration))
 
 
 @pytest.mark.at_length
@@ -223,7 +223,5 @@ def test_large_unkind_worlds_break_no_rule(seed: int) -> None:
     """50 nodes, 10 queues, 80 jobs, for a minute."""
     configuration = configurations.NAMES[seed % len(configurations.NAMES)]
     lives_well(
-        histories.Plan(
-            seed=seed, configuration=configuration, size=generator.LARGE, cycles=LARGE_CYCLES
-        )
+        Plan(seed=seed, configuration=configuration, size=generator.LARGE, cycles=LARGE_CYCLES)
     )

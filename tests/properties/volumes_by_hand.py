@@ -52,7 +52,7 @@ class Judge:
             and not any(_share_disk(pod, other) for other in others)
             and self._is_within_limits(pod, others, name)
             and all(self._reaches(claim, name) for claim in claims if _is_bound(claim))
-            and self._gets_volumes([each for each in claims if not _is_bound(each)], name)
+            and self._gets_volumes([claim for claim in claims if not _is_bound(claim)], name)
         )
 
     def claim(self, pod: Document, volume: Document) -> Document | None:
@@ -63,10 +63,10 @@ class Judge:
             return self.claims.get((metadata["namespace"], name))
         found = self.claims.get((metadata["namespace"], f"{metadata['name']}-{volume['name']}"))
         owners = found["metadata"].get("ownerReferences", ()) if found else ()
-        return found if any(each["uid"] == metadata["uid"] for each in owners) else None
+        return found if any(owner["uid"] == metadata["uid"] for owner in owners) else None
 
     def _on(self, name: str) -> list[Document]:
-        return [each for each in self.pods if each["spec"].get("nodeName") == name]
+        return [pod for pod in self.pods if pod["spec"].get("nodeName") == name]
 
     def _is_usable(self, claim: Document) -> bool:
         if claim.get("status", {}).get("phase") == "Lost":
@@ -81,9 +81,9 @@ class Judge:
 
     def _is_alone(self, pod: Document, claims: Sequence[Document]) -> bool:
         single = [
-            each["metadata"]["name"]
-            for each in claims
-            if "ReadWriteOncePod" in each["spec"]["accessModes"]
+            document["metadata"]["name"]
+            for document in claims
+            if "ReadWriteOncePod" in document["spec"]["accessModes"]
         ]
         for other in self.pods:
             if other is pod or not other["spec"].get("nodeName"):
@@ -104,10 +104,12 @@ class Judge:
         wanted = set(self._handles(pod, node))
         used = {handle for other in others for handle in self._handles(other, node)}
         attached = set()
-        for each in self.attachments:
-            volume = self.volumes.get(each["spec"]["source"]["persistentVolumeName"])
-            if each["spec"]["nodeName"] == name and volume and "csi" in volume["spec"]:
-                attached.add((each["spec"]["attacher"], volume["spec"]["csi"]["volumeHandle"]))
+        for attachment in self.attachments:
+            volume = self.volumes.get(attachment["spec"]["source"]["persistentVolumeName"])
+            if attachment["spec"]["nodeName"] == name and volume and "csi" in volume["spec"]:
+                attached.add(
+                    (attachment["spec"]["attacher"], volume["spec"]["csi"]["volumeHandle"])
+                )
         for driver in {each for each, _ in wanted - used}:
             limit = _limit(node, driver)
             held = sum(each == driver for each, _ in used | attached)
@@ -158,7 +160,7 @@ class Judge:
         return True
 
     def _gets_volumes(self, claims: Sequence[Document], name: str) -> bool:
-        unique = list({each["metadata"]["name"]: each for each in claims}.values())
+        unique = list({document["metadata"]["name"]: document for document in claims}.values())
         chosen: set[str] = set()
         for claim in sorted(unique, key=_size_of_claim):
             selected = claim["metadata"].get("annotations", {}).get(SELECTED)
@@ -215,26 +217,30 @@ class Judge:
         driver = self.drivers.get(of_class["provisioner"])
         if driver is None or not driver["spec"]["storageCapacity"]:
             return True
-        for each in self.capacities:
-            most = each.get("maximumVolumeSize", each.get("capacity"))
+        for capacity in self.capacities:
+            most = capacity.get("maximumVolumeSize", capacity.get("capacity"))
             if (
-                each["storageClassName"] == of_class["metadata"]["name"]
+                capacity["storageClassName"] == of_class["metadata"]["name"]
                 and most is not None
                 and _bytes(most) >= _size_of_claim(claim)
-                and each.get("nodeTopology") is not None
-                and _selects(each["nodeTopology"], labels)
+                and capacity.get("nodeTopology") is not None
+                and _selects(capacity["nodeTopology"], labels)
             ):
                 return True
         return False
 
 
 def _by_name(documents: Iterable[Document], kind: str) -> dict[str, Document]:
-    return {each["metadata"]["name"]: each for each in documents if each["kind"] == kind}
+    return {
+        document["metadata"]["name"]: document for document in documents if document["kind"] == kind
+    }
 
 
 def _claiming(pod: Document) -> list[Document]:
     volumes = pod["spec"].get("volumes", ())
-    return [each for each in volumes if "persistentVolumeClaim" in each or "ephemeral" in each]
+    return [
+        volume for volume in volumes if "persistentVolumeClaim" in volume or "ephemeral" in volume
+    ]
 
 
 def _is_bound(claim: Document) -> bool:

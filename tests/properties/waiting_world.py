@@ -11,16 +11,18 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from tests import pictures, running
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.mirror import state
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind, Remove
+from vscheduler.mirror.state import Mirror, Options
 
 Document: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]
 """Kind and name of an object."""
 
-Run: TypeAlias = Callable[[snapshot.Snapshot, policy.Policy], decisions.CycleResult]
+Run: TypeAlias = Callable[[Snapshot, Policy], CycleResult]
 
 AROUND = """
     node n1 cpu=8 memory=8Gi label=zone=a   node n2 cpu=8 memory=8Gi label=zone=a
@@ -69,8 +71,8 @@ class WaitingWorld:
     def __init__(self, seed: int, tree: Document) -> None:
         self.chance = random.Random(seed)
         self._policies = [running.policy_of(tree), running.policy_of(tree)]
-        self._mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
-        self._carried, self._now = snapshot.FRESH, pictures.NOW.timestamp()
+        self._mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
+        self._carried, self._now = FRESH, pictures.NOW.timestamp()
         self._there: dict[Key, Document] = {}
         self._absent: dict[Key, Document] = {}
         """What may still come, or come back."""
@@ -92,7 +94,7 @@ class WaitingWorld:
             self._carried = result.carried
             self._obey(result)
 
-    def _obey(self, result: decisions.CycleResult) -> None:
+    def _obey(self, result: CycleResult) -> None:
         """Bound pods run, evicted ones are gone, and mostly the status of groups is stored."""
         for bind in result.binds:
             pod = copy.deepcopy(self._there["Pod", bind.task.name])
@@ -118,7 +120,7 @@ class WaitingWorld:
         kind, metadata = events.kind_of(document), document["metadata"]
         assert kind is not None
         self._mirror.apply(
-            events.Remove(
+            Remove(
                 kind=kind,
                 namespace=metadata.get("namespace", ""),
                 name=metadata["name"],
@@ -126,7 +128,7 @@ class WaitingWorld:
             )
         )
         again = copy.deepcopy(document)
-        if kind is events.Kind.POD:
+        if kind is Kind.POD:
             again["metadata"]["uid"] += "x"
             again["spec"].pop("nodeName", None)
             again["status"] = {"phase": "Pending"}

@@ -3,33 +3,34 @@
 from typing import Any
 
 from tests import pictures, running
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 CLOSED, QUEUE_FULL, CLUSTER_FULL = (
-    decisions.ReasonCode.QUEUE_CLOSED,
-    decisions.ReasonCode.QUEUE_FULL,
-    decisions.ReasonCode.CLUSTER_FULL,
+    ReasonCode.QUEUE_CLOSED,
+    ReasonCode.QUEUE_FULL,
+    ReasonCode.CLUSTER_FULL,
 )
 TIERS = "priority gang | overcommit drf predicates proportion"
 
 
 def cycles(
     picture: str, count: int = 1, actions: str = "enqueue, allocate", **more: Any
-) -> list[decisions.CycleResult]:
+) -> list[CycleResult]:
     """What so many cycles decide, a second apart; more: keys of the configuration."""
     tree = {"actions": actions, "tiers": running.tiers(TIERS), **more}
-    options = run.Options(cycles=count, claim_unowned=True, now=pictures.NOW.timestamp())
+    options = Options(cycles=count, claim_unowned=True, now=pictures.NOW.timestamp())
     documents = pictures.documents(picture)
     return list(run.simulate(documents, running.policy_of(tree), options).results)
 
 
-def phases(result: decisions.CycleResult) -> dict[str, str]:
+def phases(result: CycleResult) -> dict[str, str]:
     """By job."""
     return {status.job.partition("/")[2]: str(status.phase) for status in result.groups}
 
 
-def reasons(result: decisions.CycleResult) -> dict[str, decisions.ReasonCode]:
+def reasons(result: CycleResult) -> dict[str, ReasonCode]:
     """By job that waits."""
     return {
         status.job.partition("/")[2]: status.reason.code

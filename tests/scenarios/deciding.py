@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tests import checks, pictures, running
-from vscheduler.core.model import decisions
+from tests.pictures import Document
+from vscheduler.core.model.decisions import Bind, CycleResult, Evict, Pipeline
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 SETTLING_CYCLES = 5
 
@@ -65,7 +67,7 @@ def decide(picture: str, actions: str, tiers: str = running.STANDARD) -> list[De
     outcome = run.simulate(
         documents,
         running.policy_of({"actions": actions, "tiers": running.tiers(tiers)}),
-        run.Options(cycles=1 + SETTLING_CYCLES),
+        Options(cycles=1 + SETTLING_CYCLES),
     )
     assert outcome.problems == ()
     first = outcome.results[0]
@@ -74,7 +76,7 @@ def decide(picture: str, actions: str, tiers: str = running.STANDARD) -> list[De
     return written(first)
 
 
-def settle(documents: list[pictures.Document], results: Sequence[decisions.CycleResult]) -> None:
+def settle(documents: list[Document], results: Sequence[CycleResult]) -> None:
     """After the first cycle's decisions were obeyed, only what they make room for happens.
 
     Pods that were being deleted are gone in the second cycle, those that the first evicted in the
@@ -90,7 +92,7 @@ def settle(documents: list[pictures.Document], results: Sequence[decisions.Cycle
     assert {evict.beneficiary for evict in first.evicts} <= {None, *started}
 
 
-def written(result: decisions.CycleResult) -> list[Decision]:
+def written(result: CycleResult) -> list[Decision]:
     """A result's decisions: binds, evictions, pipelined pods, each sorted by name."""
     return [
         *(bind(each.task.name, each.node) for each in by_pod(result.binds)),
@@ -99,7 +101,7 @@ def written(result: decisions.CycleResult) -> list[Decision]:
     ]
 
 
-T = TypeVar("T", decisions.Bind, decisions.Evict, decisions.Pipeline)
+T = TypeVar("T", Bind, Evict, Pipeline)
 
 
 def by_pod(found: Sequence[T]) -> list[T]:
@@ -107,5 +109,5 @@ def by_pod(found: Sequence[T]) -> list[T]:
     return sorted(found, key=lambda each: (each.task.name, each.node))
 
 
-def _job(eviction: decisions.Evict) -> str:
+def _job(eviction: Evict) -> str:
     return (eviction.beneficiary or "").rpartition("/")[2]

@@ -4,12 +4,12 @@ from collections import Counter
 from typing import Any
 
 from vscheduler.core.config import policy
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import Basis, CycleResult
 
 BUILT_IN: dict[str, Any] = dict(policy.BUILT_IN)
 
 
-def deserved(result: decisions.CycleResult, resource: str = "cpu") -> dict[str, float]:
+def deserved(result: CycleResult, resource: str = "cpu") -> dict[str, float]:
     """By queue; cpu in cores."""
     unit = 1000 if resource == "cpu" else 1
     return {
@@ -19,14 +19,14 @@ def deserved(result: decisions.CycleResult, resource: str = "cpu") -> dict[str, 
     }
 
 
-def basis(result: decisions.CycleResult, name: str, resource: str = "cpu") -> decisions.Basis:
+def basis(result: CycleResult, name: str, resource: str = "cpu") -> Basis:
     """How a queue's share came about."""
     (found,) = [queue.entitlement for queue in result.queues if queue.name == name]
     assert found is not None
     return found.bases[resource]
 
 
-def losers(result: decisions.CycleResult) -> Counter[str]:
+def losers(result: CycleResult) -> Counter[str]:
     """How many pods each job loses, or each queue where jobs are single pods."""
     names = {status.job: status.queue for status in result.groups}
     return Counter(names[evict.task.job] for evict in result.evicts)

@@ -2,7 +2,7 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide, pipeline
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import Phase
 
 TABLE = {
     "ties go by name, not by the order of the manifests": (
@@ -131,4 +131,4 @@ def test_without_enqueue_jobs_are_admitted_when_they_are_looked_at() -> None:
     """A group that was Pending and finds no room is Inqueue, so that its pods are made."""
     documents = pictures.documents("node n1 cpu=1 queue q job q/p phase=Pending cpu=2 -")
     (group,) = running.run(documents, running.TREE).groups
-    assert group.phase is jobs.Phase.INQUEUE
+    assert group.phase is Phase.INQUEUE

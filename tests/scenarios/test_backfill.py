@@ -4,7 +4,9 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.core.model.jobs import JobId, TaskId
+from vscheduler.core.model.snapshot import Carried
 
 TIERS = "priority gang | predicates proportion nodeorder"
 
@@ -141,18 +143,18 @@ def test_pods_that_ask_for_nothing(picture: str, decisions: list[object]) -> Non
 
 def first(
     picture: str, volcano: bool = False, actions: str = "backfill", **carried: Any
-) -> decisions.CycleResult:
+) -> CycleResult:
     """One cycle, nothing after it."""
     tree: dict[str, Any] = {"actions": actions, "tiers": running.tiers(TIERS)}
     if volcano:
         tree["compatibility"] = "volcano"
     documents = pictures.documents(picture)
-    return running.run(documents, tree, carried=snapshot.Carried(**carried))
+    return running.run(documents, tree, carried=Carried(**carried))
 
 
-def outcome(result: decisions.CycleResult) -> tuple[list[str], list[str]]:
+def outcome(result: CycleResult) -> tuple[list[str], list[str]]:
     """The pods that are bound, and those that wait."""
-    bound = [each.task.name for each in result.binds]
+    bound = [bind.task.name for bind in result.binds]
     return bound, [each.task.name for each in result.pipelined]
 
 
@@ -190,7 +192,7 @@ def test_it_says_why_a_pod_waits(picture: str, code: str) -> None:
     found = {status.job: status.reason for status in first(picture).groups}
     reason = found[next(job for job in found if job.endswith("/idle"))]
     assert reason is not None
-    assert (reason.code, reason.queue, reason.tasks) == (decisions.ReasonCode[code], "q", 1)
+    assert (reason.code, reason.queue, reason.tasks) == (ReasonCode[code], "q", 1)
 
 
 def test_a_cycle_that_ends_early_says_nothing_of_the_rest() -> None:
@@ -204,7 +206,7 @@ def test_a_cycle_that_ends_early_says_nothing_of_the_rest() -> None:
     tree = {"actions": "backfill", "tiers": running.tiers(TIERS)}
     documents = pictures.documents(picture)
     result = running.run(documents, tree, budget=1)
-    assert [each.task.name for each in result.binds] == ["a-0"]
+    assert [bind.task.name for bind in result.binds] == ["a-0"]
     assert not result.finished
     assert [status.job for status in result.groups] == ["default/a"]
 
@@ -219,18 +221,18 @@ def test_what_was_said_before_stays_said() -> None:
     tree = {"actions": "allocate, backfill", "tiers": running.tiers(TIERS)}
     (status,) = running.run(pictures.documents(picture), tree, budget=1).groups
     assert status.reason is not None
-    assert status.reason.code is decisions.ReasonCode.NEVER_FITS
+    assert status.reason.code is ReasonCode.NEVER_FITS
 
 
 def test_jobs_that_had_their_turn_wait_for_the_next_round() -> None:
     """Their number mustn't use up every budget."""
     picture = "node n1 cpu=1 queue q job q/a cpu= - job q/b cpu= -"
-    result = first(picture, attempted=frozenset({jobs.JobId("default/a")}))
+    result = first(picture, attempted=frozenset({JobId("default/a")}))
     assert outcome(result) == (["b-0"], [])
     assert [status.job for status in result.groups] == ["default/b"]
 
 
-PROMISED = {jobs.TaskId("idle-00000"): "n1"}
+PROMISED = {TaskId("idle-00000"): "n1"}
 
 
 def test_a_promise_is_exchanged_for_a_place() -> None:
@@ -262,7 +264,7 @@ def test_who_starts_with_idlers_takes_along_those_that_were_held(*, volcano: boo
         job   q/gone min=0 ~n3
         job   q/a cpu= min=3 -@1 -@1 -@1 -
         """
-    promised = {jobs.TaskId(f"a-0000{number}"): f"n{number + 1}" for number in range(3)}
+    promised = {TaskId(f"a-0000{number}"): f"n{number + 1}" for number in range(3)}
     result = first(picture, volcano, "allocate, backfill", nominations=promised)
     assert outcome(result) == (["a-0", "a-1", "a-3"], ["a-2"])
 

@@ -1,25 +1,27 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import JobId, Phase
 from vscheduler.mirror import queue_status
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options, Outcome
 
 TREE = "gang | capacity:enableHierarchy=true predicates nodeorder"
 
 
-def cycle(picture: str, actions: str = "allocate", *, volcano: bool = False) -> run.Outcome:
+def cycle(picture: str, actions: str = "allocate", *, volcano: bool = False) -> Outcome:
     """One cycle with a tree of queues."""
     tree = {"actions": actions, "tiers": running.tiers(TREE)}
     if volcano:
         tree["compatibility"] = "volcano"
-    options = run.Options(claim_unowned=True)
+    options = Options(claim_unowned=True)
     outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), options)
     assert outcome.problems == ()
     return outcome
 
 
-def reasons(result: decisions.CycleResult) -> dict[str, tuple[str, str]]:
+def reasons(result: CycleResult) -> dict[str, tuple[str, str]]:
     """By job: the code, and the queue at fault."""
     return {
         status.job.partition("/")[2]: (
@@ -75,7 +77,7 @@ def test_a_broken_subtree_is_set_aside_and_the_rest_goes_on(
 ) -> None:
     """Its jobs and its queues say so; in Volcano's way everything stops."""
     outcome = cycle(SOUND + broken)
-    assert [each.task.name for each in outcome.binds] == ["fine-0"]
+    assert [bind.task.name for bind in outcome.binds] == ["fine-0"]
     assert reasons(outcome.last) == why
     tree = run.tree(outcome)
     assert tree["queues"]["lost"]["message"] == message
@@ -100,11 +102,11 @@ def test_a_job_in_an_inner_queue_waits_alone(job: str, actions: str) -> None:
     """
     fresh = "job twig/new phase=Pending minresources=cpu:4"
     outcome = cycle(f"{INNER} {job} {fresh}", actions)
-    assert [each.task.name for each in outcome.binds] == ["fine-0"]
+    assert [bind.task.name for bind in outcome.binds] == ["fine-0"]
     if " -" in job:
         assert reasons(outcome.last)["wrong"] == ("QueueNotLeaf", "")
-    phases = {each.job: each.phase for each in outcome.last.groups}
-    assert phases[jobs.JobId("default/new")] == "Inqueue"
+    phases = {group.job: group.phase for group in outcome.last.groups}
+    assert phases[JobId("default/new")] == "Inqueue"
     tree = run.tree(outcome)
     assert all("message" not in tree["queues"][each] for each in ("team", "good", "twig"))
     assert cycle(f"{INNER} {job}", volcano=True).binds == ()
@@ -142,7 +144,7 @@ def test_a_job_in_root_is_only_its_own_misfortune() -> None:
     """Anybody could stop everybody otherwise."""
     picture = f"{SOUND} queue root   job root/wrong -"
     outcome = cycle(picture)
-    assert [each.task.name for each in outcome.binds] == ["fine-0"]
+    assert [bind.task.name for bind in outcome.binds] == ["fine-0"]
     assert reasons(outcome.last) == {"wrong": ("QueueNotLeaf", "")}
     assert cycle(picture, volcano=True).binds == ()
 
@@ -150,7 +152,7 @@ def test_a_job_in_root_is_only_its_own_misfortune() -> None:
 def test_jobs_that_are_done_stand_in_nobodys_way() -> None:
     """A completed group in a queue that has become an inner one."""
     picture = f"{SOUND} job team/old phase=Completed"
-    assert [each.task.name for each in cycle(picture).binds] == ["fine-0"]
+    assert [bind.task.name for bind in cycle(picture).binds] == ["fine-0"]
 
 
 def test_pods_in_broken_queues_still_count() -> None:
@@ -197,11 +199,11 @@ ADMISSIONS = {
 def test_a_group_is_refused_by(queues: str, expected: tuple[str, str]) -> None:
     """The queue whose limit it is; the cluster, where more nodes would help."""
     picture = f"node n1 cpu=9   queue team capability=cpu:4   {queues}"
-    (refused,) = (each for each in cycle(picture, "enqueue").last.groups if each.reason)
+    (refused,) = (group for group in cycle(picture, "enqueue").last.groups if group.reason)
     assert refused.reason is not None
     assert refused.job == "default/j"
     assert (str(refused.reason.code), refused.reason.subject) == expected
-    assert refused.phase is jobs.Phase.PENDING
+    assert refused.phase is Phase.PENDING
 
 
 def test_what_is_admitted_counts_for_the_next() -> None:
@@ -213,11 +215,11 @@ def test_what_is_admitted_counts_for_the_next() -> None:
         job   b/k phase=Pending minresources=cpu:2
         job   b/l phase=Pending minresources=cpu:1
         """
-    phases = {each.job: each.phase for each in cycle(picture, "enqueue").last.groups}
+    phases = {group.job: group.phase for group in cycle(picture, "enqueue").last.groups}
     assert phases == {
-        "default/j": jobs.Phase.RUNNING,
-        "default/k": jobs.Phase.PENDING,
-        "default/l": jobs.Phase.INQUEUE,
+        "default/j": Phase.RUNNING,
+        "default/k": Phase.PENDING,
+        "default/l": Phase.INQUEUE,
     }
 
 
@@ -307,7 +309,7 @@ def test_what_is_kept_for_other_queues_is_named(picture: str, said: str) -> None
 def test_root_is_kept_nothing() -> None:
     """Its deserved amount is the sum of its children's, which isn't a guarantee."""
     picture = "node n1 cpu=16   queue root   queue a parent=root guarantee=cpu:12"
-    found = {each.name: each for each in cycle(picture).last.queues}
+    found = {queue.name: queue for queue in cycle(picture).last.queues}
     told = queue_status.explanation(found["a"])
     assert told is not None
     assert told.message == "12 CPU are kept for it: its guarantee"

@@ -4,36 +4,39 @@ import pytest
 
 from tests import pictures
 from tests.scenarios import deciding
-from vscheduler.core.model import decisions, jobs, snapshot
+from tests.scenarios.deciding import Decision
+from vscheduler.core.model.decisions import Bind, CycleResult, Evict
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.snapshot import FRESH
 
-JOB = jobs.JobId("default/needy")
+JOB = JobId("default/needy")
 
 
-def task(name: str, job: str = JOB) -> jobs.Task:
+def task(name: str, job: str = JOB) -> Task:
     """A task of this name."""
-    return jobs.Task(
-        uid=jobs.TaskId(name),
+    return Task(
+        uid=TaskId(name),
         namespace="default",
         name=name,
-        job=jobs.JobId(job),
-        pod_class=jobs.PodClass(request={}),
-        status=jobs.TaskStatus.RUNNING,
+        job=JobId(job),
+        pod_class=PodClass(request={}),
+        status=TaskStatus.RUNNING,
         created=0.0,
     )
 
 
-def cycle(**decided: Any) -> decisions.CycleResult:
+def cycle(**decided: Any) -> CycleResult:
     """What a cycle decided, nothing unless it is given."""
     nothing: dict[str, Any] = dict.fromkeys(
         ("binds", "pipelined", "evicts", "groups", "queues"), ()
     )
-    return decisions.CycleResult(**{**nothing, "total": {}, "carried": snapshot.FRESH, **decided})
+    return CycleResult(**{**nothing, "total": {}, "carried": FRESH, **decided})
 
 
-BIND = cycle(binds=(decisions.Bind(task=task("needy-0"), node="n1"),))
+BIND = cycle(binds=(Bind(task=task("needy-0"), node="n1"),))
 EVICT = cycle(
     evicts=(
-        decisions.Evict(
+        Evict(
             task=task("greedy-3", "default/greedy"), node="n1", action="reclaim", beneficiary=JOB
         ),
     )
@@ -53,9 +56,7 @@ NOTHING = cycle()
         (deciding.bind("greedy-3", "n1"), False),
     ],
 )
-def test_an_eviction_is_compared_by_what_is_said_of_it(
-    expected: deciding.Decision, equal: bool
-) -> None:
+def test_an_eviction_is_compared_by_what_is_said_of_it(expected: Decision, equal: bool) -> None:
     """Its node and whom it is for may be left out."""
     assert (deciding.written(EVICT) == [expected]) is equal
 
@@ -76,7 +77,7 @@ def test_an_eviction_is_compared_by_what_is_said_of_it(
     ],
 )
 def test_a_cluster_settles_when_those_who_leave_are_gone(
-    leaving: str, results: list[decisions.CycleResult], settled: bool
+    leaving: str, results: list[CycleResult], settled: bool
 ) -> None:
     """Evictions come in the first cycle only, and somebody starts for each of them."""
     documents = pictures.documents(f"node n1 cpu=1 queue q job q/j {leaving}")

@@ -8,40 +8,41 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core import actions, compat, plugins
-from vscheduler.core.api import contracts, views
+from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Session
+from vscheduler.core.api.views import JobState
 from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.model import nodes as tables
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import Job, PodClass, Task
+from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.session import declared_reads
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 ROOM = "example.com/room"
 TIER = {"plugins": [{"name": "gang"}, {"name": "rooms"}, {"name": "predicates"}]}
 
 
-class Rooms(contracts.Plugin):
+class Rooms(Plugin):
     """Keeps a pod on the node that its annotation and its label name."""
 
     name = "rooms"
     reads_annotations: ClassVar[Sequence[str]] = (ROOM,)
     reads_labels: ClassVar[Sequence[str]] = ("node",)
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Keep the names of the nodes."""
         self._names = np.array(session.snapshot.nodes.layout.names)
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
         """Return the named node."""
         hints = pod_class.hints
-        mask: tables.Mask = np.array(layout.names) == (hints.get(ROOM) or hints.get("label node"))
+        mask: Mask = np.array(layout.names) == (hints.get(ROOM) or hints.get("label node"))
         return mask
 
-    def filter_nodes(
-        self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Refuse all nodes but the named one."""
         named = task.annotations.get(ROOM) or task.labels.get("node", "")
-        return [contracts.FilterResult("node(s) were another room", nodes.of(self._names) == named)]
+        return [FilterResult("node(s) were another room", nodes.of(self._names) == named)]
 
 
 class Undeclared(Rooms):
@@ -56,12 +57,12 @@ class UndeclaredLabel(Rooms):
     reads_labels = ()
 
 
-class Ordering(contracts.Plugin):
+class Ordering(Plugin):
     """Orders pods by an annotation that it doesn't declare."""
 
     name = "rooms"
 
-    def task_key(self, task: jobs.Task) -> float:
+    def task_key(self, task: Task) -> float:
         """Return what the pod says."""
         return float(task.annotations[ROOM])
 
@@ -69,21 +70,19 @@ class Ordering(contracts.Plugin):
 class OfGroups(Rooms):
     """Looks for the room in the PodGroup, in some way."""
 
-    read: ClassVar[Callable[[jobs.Job], object]]
+    read: ClassVar[Callable[[Job], object]]
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Keep the jobs, too."""
         super().open(session)
         self._states = session.job_states
 
-    def filter_nodes(
-        self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Refuse all nodes if the PodGroup has a room."""
         refused = bool(type(self).read(self._states[task.job].job))
-        return [contracts.FilterResult("node(s) were closed", np.full(nodes.size, not refused))]
+        return [FilterResult("node(s) were closed", np.full(nodes.size, not refused))]
 
-    def job_key(self, state: views.JobState) -> tuple[bool]:
+    def job_key(self, state: JobState) -> tuple[bool]:
         """Return what the PodGroup says: this is asked about each job."""
         return (ROOM in state.job.annotations,)
 
@@ -101,7 +100,7 @@ def _pod(name: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
-def _decided(plugin: type[contracts.Plugin]) -> decisions.CycleResult:
+def _decided(plugin: type[Plugin]) -> CycleResult:
     """One cycle with three pods that are equal but for their annotations and labels."""
     tree = {"actions": "allocate", "tiers": [TIER]}
     known = (*plugins.PLUGINS, plugin)
@@ -127,7 +126,7 @@ def _decided(plugin: type[contracts.Plugin]) -> decisions.CycleResult:
         _pod("b", annotations={ROOM: "green"}),
         _pod("c", labels={"node": "blue"}),
     ]
-    return run.simulate([*nodes, group, *pods], parsed.policy, run.Options()).last
+    return run.simulate([*nodes, group, *pods], parsed.policy, Options()).last
 
 
 def test_declared_texts_are_part_of_the_pod_class() -> None:
@@ -150,7 +149,7 @@ def test_declared_texts_are_part_of_the_pod_class() -> None:
     ],
 )
 def test_an_undeclared_read_is_a_failure_of_the_plugin(
-    plugin: type[contracts.Plugin], hook: str, kind: str, name: str, attribute: str
+    plugin: type[Plugin], hook: str, kind: str, name: str, attribute: str
 ) -> None:
     """The fault names the plugin, what it reads, and where to declare it; nothing is guessed."""
     result = _decided(plugin)
@@ -177,7 +176,7 @@ def test_an_undeclared_read_is_a_failure_of_the_plugin(
     ],
 )
 def test_texts_of_podgroups_are_no_part_of_a_class(
-    read: Callable[[jobs.Job], object], what: str, attribute: str
+    read: Callable[[Job], object], what: str, attribute: str
 ) -> None:
     """A filter that reads them fails, with the names of the plugin, the hook and the text."""
     plugin = type("OfGroups", (OfGroups,), {"read": staticmethod(read)})
@@ -193,7 +192,7 @@ def test_texts_of_podgroups_are_no_part_of_a_class(
 def test_a_filter_without_nodes_for_shares_is_refused() -> None:
     """Shares would count nodes that it refuses."""
 
-    class FiltersOnly(contracts.Plugin):
+    class FiltersOnly(Plugin):
         name = "rooms"
         filter_nodes = Rooms.filter_nodes
 

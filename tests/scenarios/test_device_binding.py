@@ -5,7 +5,7 @@ import pytest
 from tests import device_labs, volume_labs
 from tests.device_labs import Lab
 from tests.volume_labs import binds, waits
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
 
 TWO_NODES = """
     node  n1 cpu=4
@@ -19,7 +19,7 @@ GPU = device_labs.device_class()
 FOUR = [device_labs.resource_slice(node, 4) for node in ("n1", "n2")]
 
 
-def quiet(result: decisions.CycleResult) -> bool:
+def quiet(result: CycleResult) -> bool:
     """Whether a cycle writes nothing, and starts nothing."""
     return not (result.binds or result.allocations or result.deallocations)
 
@@ -29,7 +29,7 @@ def test_a_gang_starts_once_all_its_claims_are_allocated() -> None:
     lab = Lab(TWO_NODES, GPU, *FOUR, *CLAIMS, uses=EACH)
     first = lab.cycle()
     (decided,) = first.allocations
-    assert [each.key for each in decided.claims] == [f"default/gpus-{n}" for n in range(3)]
+    assert [claim.key for claim in decided.claims] == [f"default/gpus-{n}" for n in range(3)]
     assert binds(first) == {}
     assert lab.reserved() == {f"gpus-{n}": [f"train-{n}"] for n in range(3)}
     nodes = waits(first)
@@ -50,12 +50,12 @@ def test_no_pod_starts_before_the_last_claim_is_written() -> None:
     for expected in ([1, 2], [2]):
         result = lab.cycle(write=1)
         (decided,) = result.allocations
-        assert [each.name for each in decided.claims] == [f"gpus-{n}" for n in expected]
+        assert [claim.name for claim in decided.claims] == [f"gpus-{n}" for n in expected]
         assert binds(result) == {}
         assert waits(result) == waits(first)
         reason = result.groups[0].reason
         assert reason is not None
-        assert reason.code is decisions.ReasonCode.WAITS_FOR_DEVICES
+        assert reason.code is ReasonCode.WAITS_FOR_DEVICES
         assert reason.devices is not None
         assert (reason.devices.allocated, reason.devices.claims) == (3 - len(expected), 3)
     assert binds(lab.cycle()) == waits(first)
@@ -96,7 +96,7 @@ def test_a_deleted_claim_of_a_pod_that_waits_gives_its_devices_back() -> None:
     claim = lab.get("ResourceClaim", name)
     claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     lab.put(claim)
-    assert name in {each.name for each in lab.cycle().deallocations}
+    assert name in {deallocation.name for deallocation in lab.cycle().deallocations}
     assert name not in lab.allocated()
 
 
@@ -153,7 +153,7 @@ def test_a_gang_waits_for_volumes_and_devices_together() -> None:
     pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     lab.put(pod)
     first = lab.cycle()
-    assert [each.name for prepared in first.claims for each in prepared.bindings] == ["data"]
+    assert [binding.name for prepared in first.claims for binding in prepared.bindings] == ["data"]
     assert len(lab.allocated()) == 3
     again = lab.cycle()
     assert (binds(again), again.deallocations) == ({}, ())
@@ -178,7 +178,7 @@ def test_a_device_that_two_schedulers_have_allocated_is_given_back() -> None:
     }
     lab.put(other)
     result = lab.cycle()
-    assert [each.name for each in result.deallocations] == ["gpus-0"]
+    assert [deallocation.name for deallocation in result.deallocations] == ["gpus-0"]
     assert binds(result) == {}
     lab.cycle()
     mine = set(lab.allocated()["gpus-0"])

@@ -3,7 +3,7 @@
 from tests import pictures
 from tests.device_labs import Lab
 from tests.scenarios import test_device_quotas
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import Phase
 
 
 def made_from_a_template(found: Lab, pod: str) -> None:
@@ -33,6 +33,6 @@ def test_gangs_of_equal_pods_need_not_fit_alike() -> None:
         made_from_a_template(found, name)
     results = test_device_quotas.run(found)
     assert {"a-0", "a-1"} <= test_device_quotas.started(results) <= {*names[:5]}
-    phases = {str(each.job): each.phase for each in results[0].groups}
-    assert phases[f"{pictures.NAMESPACE}/b"] is jobs.Phase.PENDING
+    phases = {str(group.job): group.phase for group in results[0].groups}
+    assert phases[f"{pictures.NAMESPACE}/b"] is Phase.PENDING
     assert "needs 40 cpu" in test_device_quotas.reason(results[0], "b")

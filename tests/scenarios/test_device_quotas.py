@@ -10,8 +10,11 @@ from tests.device_labs import Lab
 from tests.oracle import manifests
 from tests.volume_labs import binds, waits
 from vscheduler.core import cycle
-from vscheduler.core.fair_share import fair_shares, surplus
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.fair_share import fair_shares
+from vscheduler.core.fair_share.fair_shares import FairShares
+from vscheduler.core.fair_share.surplus import Surplus
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import JobId
 from vscheduler.mirror import wording
 
 Document = dict[str, Any]
@@ -36,7 +39,7 @@ def lab(
 ) -> Lab:
     """A cluster with eight devices; each claim that pods use is of one, unless it is given."""
     given = {each["metadata"]["name"] for each in others}
-    names = sorted({name for each in uses.values() for name in each} - given)
+    names = sorted({name for use in uses.values() for name in use} - given)
     tree = {"actions": actions, "tiers": running.tiers(f"priority gang | {plugins}")}
     made = [device_labs.claim(name) for name in names]
     found = Lab(NODES + picture, CLASS, *FOUR, *made, *others, uses=uses, tree=tree)
@@ -52,23 +55,23 @@ def own(*pods: str) -> dict[str, list[str]]:
     return {pod: [pod] for pod in pods}
 
 
-def run(found: Lab, cycles: int = 4) -> list[decisions.CycleResult]:
+def run(found: Lab, cycles: int = 4) -> list[CycleResult]:
     """Several cycles."""
     return [found.cycle() for _ in range(cycles)]
 
 
-def started(results: Sequence[decisions.CycleResult]) -> set[str]:
+def started(results: Sequence[CycleResult]) -> set[str]:
     """The pods that were bound."""
     return {name for result in results for name in binds(result)}
 
 
-def figures(result: decisions.CycleResult, queue: str = "q") -> tuple[float, float]:
+def figures(result: CycleResult, queue: str = "q") -> tuple[float, float]:
     """How many devices a queue has, and asks for with those."""
     found = next(each for each in result.queues if each.name == queue)
     return found.allocated.get(GPU, 0), found.request.get(GPU, 0)
 
 
-def reason(result: decisions.CycleResult, job: str) -> str:
+def reason(result: CycleResult, job: str) -> str:
     """Why a job waits."""
     found = {str(group.job): group.reason for group in result.groups}[f"{pictures.NAMESPACE}/{job}"]
     assert found is not None
@@ -90,7 +93,7 @@ def test_a_queue_gets_no_more_devices_than_it_may_have(plugins: str) -> None:
     )
     results = run(found)
     assert started(results) == {"a-0", "a-1"}
-    assert [figures(each) for each in results] == [(0, 3), (2, 3), (2, 3), (2, 3)]
+    assert [figures(result) for result in results] == [(0, 3), (2, 3), (2, 3), (2, 3)]
     assert f"queue q has 2 {GPU} of the 2 it may have; this pod needs 1" in reason(results[-1], "b")
 
 
@@ -140,10 +143,10 @@ def test_devices_are_shared_by_weight_and_reclaimed() -> None:
     for pod in waiting:
         found.put(pod)
     result = found.cycle()
-    assert len({each.task.name for each in result.evicts} & set(greedy)) == 2
+    assert len({evict.task.name for evict in result.evicts} & set(greedy)) == 2
     assert set(waits(result)) == set(needy)
     deserved = {
-        each.name: each.entitlement.deserved[GPU] for each in result.queues if each.entitlement
+        queue.name: queue.entitlement.deserved[GPU] for queue in result.queues if queue.entitlement
     }
     assert deserved == {"q": 6.0, "p": 2.0}
 
@@ -354,9 +357,9 @@ def test_surplus_counts_devices_of_pods_that_run_and_that_leave() -> None:
         found.put(claim)
     opened = cycle.open_session(found.mirror().snapshot(found.now), found.policy)
     limits = fair_shares.limits(opened.space, opened.queues, {})
-    shares = fair_shares.FairShares(opened.space, opened.pools, limits, [1] * len(limits.names))
-    surpluses = surplus.Surplus(opened, opened.pools, shares)
-    tasks = opened.job_states[jobs.JobId("default/greedy")].job.tasks
+    shares = FairShares(opened.space, opened.pools, limits, [1] * len(limits.names))
+    surpluses = Surplus(opened, opened.pools, shares)
+    tasks = opened.job_states[JobId("default/greedy")].job.tasks
     column = opened.space.columns[GPU]
 
     def most() -> float:

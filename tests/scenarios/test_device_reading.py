@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests import device_labs, pictures, running
+from tests.device_labs import Lab
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.core.placement.devices import assumed
-from vscheduler.mirror import state, wording
+from vscheduler.mirror import wording
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.state import Mirror, Options
 
 Document = dict[str, Any]
 
@@ -76,8 +79,8 @@ class Cluster:
         tree: Mapping[str, Any] = device_labs.TREE,
     ) -> None:
         self.policy = running.policy_of(tree)
-        self.mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
-        self.now, self.carried = pictures.NOW.timestamp(), snapshot.FRESH
+        self.mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
+        self.now, self.carried = pictures.NOW.timestamp(), FRESH
         uses = {MINE: ["odd"]} | ({} if theirs is None else {THEIRS: ["cheap"]})
         self.put(
             *(device_labs.device_class(), unlike_devices("n1"), unlike_devices("n2")),
@@ -98,7 +101,7 @@ class Cluster:
             self.mirror.apply(events.convert(kind, document))
         assert not self.mirror.rejections
 
-    def cycle(self) -> decisions.CycleResult:
+    def cycle(self) -> CycleResult:
         """One cycle, when the last one asked for it."""
         taken = self.mirror.snapshot(self.now, self.carried)
         result = cycle.run_cycle(taken, self.policy, BUDGET)
@@ -109,7 +112,7 @@ class Cluster:
         self.now = result.wake_at or self.now
         return result
 
-    def read(self) -> list[decisions.CycleResult]:
+    def read(self) -> list[CycleResult]:
         """Cycles until none is due any more."""
         results = [self.cycle()]
         while results[-1].wake_at is not None:
@@ -118,15 +121,15 @@ class Cluster:
         return results
 
 
-def told(result: decisions.CycleResult) -> str:
+def told(result: CycleResult) -> str:
     """What the first tenant is told."""
-    (group,) = [each for each in result.groups if "odd" in str(each.job)]
+    (group,) = [group for group in result.groups if "odd" in str(group.job)]
     return "" if group.reason is None else wording.sentence(group.reason)
 
 
-def is_allocated(result: decisions.CycleResult, name: str) -> bool:
+def is_allocated(result: CycleResult, name: str) -> bool:
     """Whether the cycle gives a claim its devices."""
-    return any(each.name == name for found in result.allocations for each in found.claims)
+    return any(claim.name == name for found in result.allocations for claim in found.claims)
 
 
 def test_another_tenant_starts_while_a_claim_is_read() -> None:
@@ -136,11 +139,11 @@ def test_another_tenant_starts_while_a_claim_is_read() -> None:
     results = Cluster().read()
     assert [bind.task.name for bind in results[0].binds if bind.task.name == THEIRS]
     assert len(results) > 2
-    assert all(each.spent < BUDGET / 2 and each.finished for each in results)
+    assert all(result.spent < BUDGET / 2 and result.finished for result in results)
     assert 'the device selectors of resourceclaim "odd" are still being evaluated' in told(
         results[0]
     )
-    assert [is_allocated(each, "odd") for each in results].index(True) == len(results) - 1
+    assert [is_allocated(result, "odd") for result in results].index(True) == len(results) - 1
 
 
 def test_the_tenant_of_a_claim_pays_for_its_selectors() -> None:
@@ -176,7 +179,7 @@ def test_evictions_for_a_job_are_looked_for_once_its_claim_is_read() -> None:
     *before, last = Cluster(full, tree=tree).read()
     assert len(before) > 2
     assert not any(each.evicts for each in before)
-    assert [each.task.job.partition("/")[2] for each in last.evicts] == ["train"]
+    assert [evict.task.job.partition("/")[2] for evict in last.evicts] == ["train"]
 
 
 def test_a_search_in_vain_on_many_nodes_is_bounded_and_charged() -> None:
@@ -199,7 +202,7 @@ def searched(nodes: int) -> int:
     for each in slices:
         for number, device in enumerate(each["spec"]["devices"]):
             device["attributes"]["group"] = {"int": number // 7}
-    lab = device_labs.Lab(
+    lab = Lab(
         f"{world}\nqueue q\njob q/a min=1 cpu=1 -",
         *(device_labs.device_class(), one, *slices),
         uses={"a-0": ["c"]},

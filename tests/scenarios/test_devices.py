@@ -8,7 +8,7 @@ import pytest
 from tests import device_labs
 from tests.device_labs import Lab
 from tests.volume_labs import binds, waits
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import wording
 
 Document = dict[str, Any]
@@ -44,7 +44,7 @@ def mixed(node: str, *sizes: str) -> Document:
     return found
 
 
-def reason(result: decisions.CycleResult) -> str:
+def reason(result: CycleResult) -> str:
     """Why the only job waits."""
     found = result.groups[0].reason
     assert found is not None
@@ -252,7 +252,7 @@ def test_devices_of_a_pod_that_leaves_are_waited_for() -> None:
     assert waits(result) == {"young-0": "n1"}
     assert result.allocations == ()
     lab.delete("Pod", "old-0")
-    assert [each.claims[0].name for each in lab.cycle().allocations] == ["new"]
+    assert [allocation.claims[0].name for allocation in lab.cycle().allocations] == ["new"]
     assert binds(lab.cycle()) == {"young-0": "n1"}
 
 
@@ -277,7 +277,7 @@ def test_preemption_frees_devices() -> None:
     assert binds(lab.cycle()) == {"old-0": "n1"}
     lab.put(young)
     result = lab.cycle()
-    assert [each.task.name for each in result.evicts] == ["old-0"]
+    assert [evict.task.name for evict in result.evicts] == ["old-0"]
     assert waits(result) == {"young-0": "n1"}
 
 
@@ -305,7 +305,7 @@ def test_devices_that_share_counters_are_never_allocated() -> None:
     said = reason(lab.cycle())
     assert "(1 such device, 0 allocated; 2 more share counters with others, which" in said
     lab.put(asking("gpus-0", 1))
-    assert [each.claims[0].name for each in lab.cycle().allocations] == ["gpus-0"]
+    assert [allocation.claims[0].name for allocation in lab.cycle().allocations] == ["gpus-0"]
 
 
 def test_a_claim_made_for_another_pod_is_not_used() -> None:

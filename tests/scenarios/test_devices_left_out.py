@@ -3,10 +3,10 @@
 from tests import running
 from tests.scenarios import test_device_quotas
 from vscheduler.core import cycle
-from vscheduler.core.config import policy as policies
+from vscheduler.core.config.policy import Policy
 
 
-def without_devices() -> policies.Policy:
+def without_devices() -> Policy:
     """A policy of which no plugin looks at claims for devices."""
     tiers = running.tiers("priority gang | predicates proportion")
     for plugin in tiers[1]["plugins"]:

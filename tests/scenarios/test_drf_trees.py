@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests import pictures, running
-from tests.properties import lives
+from tests.properties.lives import Life
 from tests.scenarios.deciding import decide, evict, pipeline
 
 TIERS = "gang drf:enableHierarchy=true | predicates"
@@ -19,7 +19,7 @@ def placed(picture: str, places: dict[str, str]) -> Counter[str]:
             path = places[document["metadata"]["name"]]
             document["metadata"]["annotations"] = {"volcano.sh/hierarchy": path}
     tree = {"actions": "allocate", "tiers": running.tiers(TIERS)}
-    return Counter(each.task.job for each in running.run(documents, tree).binds)
+    return Counter(bind.task.job for bind in running.run(documents, tree).binds)
 
 
 def test_branches_share_before_queues_do() -> None:
@@ -92,7 +92,7 @@ def test_branches_whose_jobs_start_and_stop_come_to_rest() -> None:
     """Each pod by which a job starts or stops changes what the others count for. By that alone,
     preempt and reclaim would lead the same pods in a circle.
     """
-    life = lives.Life(
+    life = Life(
         pictures.documents("""
         node  n1 cpu=20
         queue a   queue b

@@ -4,7 +4,9 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.admitting import CLOSED, QUEUE_FULL, TIERS, cycles, phases, reasons
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror import wording
 
 
@@ -96,7 +98,7 @@ ADMISSION = {
 
 @pytest.mark.parametrize(("picture", "standing", "waiting"), ADMISSION.values(), ids=ADMISSION)
 def test_groups_are_let_in_as_far_as_they_can_be_promised_room(
-    picture: str, standing: dict[str, str], waiting: dict[str, decisions.ReasonCode]
+    picture: str, standing: dict[str, str], waiting: dict[str, ReasonCode]
 ) -> None:
     """Phases after one cycle of enqueue, and what the refused are told."""
     (result,) = cycles(picture, actions="enqueue")
@@ -133,7 +135,7 @@ STUCK = """
     """
 
 
-def young(result: decisions.CycleResult) -> dict[str, str]:
+def young(result: CycleResult) -> dict[str, str]:
     """The phases of jobs but for the one that runs all the time."""
     return {job: phase for job, phase in phases(result).items() if job != "runs"}
 
@@ -201,7 +203,7 @@ def test_who_lost_its_place_first_is_the_first_to_have_one_again() -> None:
         """
     )
     now = pictures.NOW.timestamp()
-    carried = snapshot.Carried(admission_expired={"a": now - 1, "b": now - 5})
+    carried = Carried(admission_expired={"a": now - 1, "b": now - 5})
     tree = {"actions": "enqueue", "tiers": running.tiers(TIERS)}
     result = running.run_claimed(documents, tree, carried)
     assert phases(result) == {"a": "Pending", "b": "Inqueue"}
@@ -222,9 +224,9 @@ def test_a_group_for_which_pods_are_evicted_keeps_its_place() -> None:
     now = pictures.NOW.timestamp()
     tree = {"actions": "enqueue", "tiers": running.tiers(TIERS), **timeout("2s")}
     for promised, phase in ((True, "Inqueue"), (False, "Pending")):
-        carried = snapshot.Carried(
+        carried = Carried(
             admitted={"a": now - 9},
-            nominations={jobs.TaskId("a-00000"): "n1"} if promised else {},
+            nominations={TaskId("a-00000"): "n1"} if promised else {},
         )
         assert phases(running.run_claimed(documents, tree, carried))["a"] == phase
 
@@ -315,7 +317,7 @@ def test_cycles_that_are_cut_short_let_everyone_in_and_get_to_placing(budget: in
     tree = {"actions": "enqueue, allocate", "tiers": running.tiers(TIERS)}
     bound: set[str] = set()
     told: dict[str, str] = {}
-    carried = snapshot.FRESH
+    carried = FRESH
     for _ in range(12):
         result = running.run(documents, tree, budget=budget, carried=carried)
         bound |= {bind.task.name for bind in result.binds}
@@ -350,7 +352,7 @@ def test_what_is_left_out_of_promises_is_told(shares: str) -> None:
         """
     tiers = running.tiers(f"priority gang | overcommit predicates {shares}")
     tree = {"actions": "enqueue, allocate", "tiers": tiers}
-    told = [each.reason for each in running.run(pictures.documents(picture), tree).groups]
+    told = [group.reason for group in running.run(pictures.documents(picture), tree).groups]
     (reason,) = (each for each in told if each is not None)
     assert wording.sentence(reason) == (
         "not admitted: queue q has, or was promised, 4 cpu of the 12 it may have, besides 4 cpu "

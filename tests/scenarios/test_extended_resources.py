@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests import device_labs, pictures, running
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import wording
 from vscheduler.mirror.translate import extended_resources
 
@@ -68,12 +68,12 @@ TWO = "node n1 cpu=8 \n node n2 cpu=8 \n queue q \n job q/train min=2 cpu=1  - -
 SLICES = (device_labs.resource_slice("n1", 2), device_labs.resource_slice("n2", 2))
 
 
-def bound(result: decisions.CycleResult) -> dict[str, str]:
+def bound(result: CycleResult) -> dict[str, str]:
     """The nodes of pods that start."""
     return {bind.task.name: bind.node for bind in result.binds}
 
 
-def reason(result: decisions.CycleResult) -> str:
+def reason(result: CycleResult) -> str:
     """Why the only job waits."""
     found = result.groups[0].reason
     assert found is not None
@@ -86,9 +86,9 @@ def test_a_claim_is_made_for_the_pod_and_announced_before_the_pod_starts(resourc
     lab = Lab(ONE, gpu_class(), SLICES[0], asks={resource: 2})
     first = lab.cycle()
     assert first.binds == ()
-    (claim,) = [each for allocated in first.allocations for each in allocated.claims]
+    (claim,) = [claim for allocated in first.allocations for claim in allocated.claims]
     assert claim.uid == ""
-    assert [each.id.device for each in claim.allocation.devices] == ["gpu-0", "gpu-1"]  # type: ignore[union-attr]
+    assert [device.id.device for device in claim.allocation.devices] == ["gpu-0", "gpu-1"]  # type: ignore[union-attr]
     (request,) = lab.get("ResourceClaim", claim.name)["spec"]["devices"]["requests"]
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}
     assert request["exactly"] == exactly
@@ -136,7 +136,7 @@ def test_a_gang_needs_devices_for_all_its_pods() -> None:
     three = TWO.replace("min=2", "min=3").replace("- -", "- - -")
     assert Lab(three, gpu_class(), *SLICES, asks={GPU: 2}).cycle().allocations == ()
     lab = Lab(TWO, gpu_class(), *SLICES, asks={GPU: 2})
-    assert [len(each.claims) for each in lab.cycle().allocations] == [2]
+    assert [len(allocation.claims) for allocation in lab.cycle().allocations] == [2]
     assert len(bound(lab.cycle())) == 2
 
 
@@ -210,8 +210,8 @@ def test_resources_of_two_kinds_come_from_where_they_are() -> None:
     lab.offer("n1", {"example.com/nic": 1})
     (allocated,) = lab.cycle().allocations
     (claim,) = allocated.claims
-    assert [each.alternatives[0].device_class for each in claim.requests] == ["gpu"]
-    assert [each.resource for each in claim.mappings] == [GPU]
+    assert [request.alternatives[0].device_class for request in claim.requests] == ["gpu"]
+    assert [mapping.resource for mapping in claim.mappings] == [GPU]
     assert bound(lab.cycle()) == {"train-0": "n1"}
 
 
@@ -328,7 +328,7 @@ def test_a_group_is_let_in_before_it_has_pods(named: str) -> None:
     for asked, phase in (("3", "Pending"), ("2", "Inqueue")):
         group["spec"]["minResources"] = {named: asked}
         lab.put(group)
-        assert [each.phase for each in lab.cycle().groups] == [phase]
+        assert [group.phase for group in lab.cycle().groups] == [phase]
 
 
 @pytest.mark.parametrize(("priority", "second"), [(0, "Pending"), (9, "Inqueue")])
@@ -352,5 +352,5 @@ def test_a_group_that_was_let_in_keeps_what_it_was_promised(
         lab.delete("Pod", f"{name}-0")
         annotations = {"scheduling.volcano.sh/scheduler-name": pictures.SCHEDULER}
         group["metadata"]["annotations"] = annotations
-    phases = {each.job: each.phase for each in lab.cycle().groups}
+    phases = {group.job: group.phase for group in lab.cycle().groups}
     assert phases == {"default/first": "Inqueue", "default/second": second}

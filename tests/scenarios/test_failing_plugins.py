@@ -6,9 +6,10 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core import cycle
-from vscheduler.core.api import contracts, hooks
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions
+from vscheduler.core.api import hooks
+from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
+from vscheduler.core.config.policy import PluginSetting, Policy
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror import condition_reasons, wording
 
 PICTURE = """
@@ -34,7 +35,7 @@ def says(answer: Any) -> Callable[..., Any]:
     return lambda *_: answer
 
 
-def writes(_: object, __: object, nodes: contracts.NodeView) -> np.ndarray[Any, Any]:
+def writes(_: object, __: object, nodes: NodeView) -> np.ndarray[Any, Any]:
     """A score that would make room for itself."""
     nodes.used[:] = 0
     return np.zeros(nodes.size)
@@ -59,11 +60,11 @@ FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
     **{f"{hook} raises": (hook, fail) for hook in sorted(ASKED)},
     "masks of another size": (
         "filter_nodes",
-        says([contracts.FilterResult("x", np.ones(9, bool))]),
+        says([FilterResult("x", np.ones(9, bool))]),
     ),
     "masks of numbers": (
         "filter_nodes",
-        says([contracts.FilterResult("x", cast("Any", np.ones(NODES)))]),
+        says([FilterResult("x", cast("Any", np.ones(NODES)))]),
     ),
     "a score that is no number": ("score_nodes", says([np.nan] * NODES)),
     "scores of another size": ("score_nodes", says(1.0)),
@@ -77,14 +78,14 @@ FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
-def run(**methods: Callable[..., Any]) -> decisions.CycleResult:
+def run(**methods: Callable[..., Any]) -> CycleResult:
     """One cycle with a plugin of these methods before the usual ones."""
-    bad = type("Bad", (contracts.Plugin,), {"name": "bad", **methods})
+    bad = type("Bad", (Plugin,), {"name": "bad", **methods})
     usual = running.policy_of({"actions": "allocate", "tiers": running.tiers("gang | predicates")})
-    tiers = ((policy.PluginSetting(plugin=bad),), *usual.tiers)
+    tiers = ((PluginSetting(plugin=bad),), *usual.tiers)
     return cycle.run_cycle(
         running.snapshot_of(pictures.documents(PICTURE)),
-        policy.Policy(actions=usual.actions, tiers=tiers),
+        Policy(actions=usual.actions, tiers=tiers),
     )
 
 
@@ -101,18 +102,18 @@ def test_a_hook_that_fails_is_told_of_and_set_aside(hook: str, method: Callable[
 @pytest.mark.parametrize("request_", ["2", "99", "0"], ids=["room", "never", "best effort"])
 def test_a_filter_that_fails_is_the_reason(request_: str) -> None:
     """No further node would help, so that autoscalers mustn't add any; the reason names who."""
-    bad = type("Bad", (contracts.Plugin,), {"name": "bad", "filter_nodes": fail})
+    bad = type("Bad", (Plugin,), {"name": "bad", "filter_nodes": fail})
     tiers = running.tiers("gang | predicates")
     usual = running.policy_of({"actions": "allocate, backfill", "tiers": tiers})
-    setting = policy.PluginSetting(plugin=bad)
+    setting = PluginSetting(plugin=bad)
     picture = f"node n1 cpu=3\n queue q\n job q/a min=1 cpu={request_} -"
     result = cycle.run_cycle(
         running.snapshot_of(pictures.documents(picture)),
-        policy.Policy(actions=usual.actions, tiers=((setting,), *usual.tiers)),
+        Policy(actions=usual.actions, tiers=((setting,), *usual.tiers)),
     )
     (reason,) = [group.reason for group in result.groups]
     assert reason is not None
-    assert (reason.code, reason.subject) == (decisions.ReasonCode.PLUGIN_FAILED, "bad")
+    assert (reason.code, reason.subject) == (ReasonCode.PLUGIN_FAILED, "bad")
     assert condition_reasons.pod_reason(reason) == "PluginFailed"
     said = "plugin bad failed on this job; the scheduler's log says why"
     assert wording.sentence(reason) == said
@@ -132,15 +133,13 @@ CONTESTED = """
 def test_a_path_that_fails_leaves_queues_in_the_order_of_their_keys() -> None:
     """The plugin that orders the queues of a tree is told of, and its keys still count."""
     methods = {"queue_key": lambda _, queue: len(queue.name), "queue_path": fail}
-    bad = type("Bad", (contracts.Plugin,), {"name": "bad", **methods})
+    bad = type("Bad", (Plugin,), {"name": "bad", **methods})
     drf = "drf:enableHierarchy=true,enableQueueOrder=false"
     usual = running.policy_of({"actions": "allocate", "tiers": running.tiers(f"{drf} predicates")})
     picture = "node n1 cpu=1\n queue long\n queue q\n job long/a min=1 -\n job q/b min=1 -"
     result = cycle.run_cycle(
         running.snapshot_of(pictures.documents(picture)),
-        policy.Policy(
-            actions=usual.actions, tiers=((policy.PluginSetting(plugin=bad),), *usual.tiers)
-        ),
+        Policy(actions=usual.actions, tiers=((PluginSetting(plugin=bad),), *usual.tiers)),
     )
     assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", "queue_path")]
     assert [bind.task.name for bind in result.binds] == ["b-0"]
@@ -148,15 +147,13 @@ def test_a_path_that_fails_leaves_queues_in_the_order_of_their_keys() -> None:
 
 def test_a_share_that_is_not_known_keeps_nothing_idle() -> None:
     """What is lent then goes to the oldest job."""
-    bad = type("Bad", (contracts.Plugin,), {"name": "bad", "share_with": fail})
+    bad = type("Bad", (Plugin,), {"name": "bad", "share_with": fail})
     tree = {"actions": "allocate", "tiers": running.tiers("gang | predicates proportion")}
     usual = running.policy_of(tree)
     picture = "node n1 cpu=1\n queue p\n queue q\n job p/a age=1 -\n job q/b age=2 -"
     result = cycle.run_cycle(
         running.snapshot_of(pictures.documents(picture)),
-        policy.Policy(
-            actions=usual.actions, tiers=((policy.PluginSetting(plugin=bad),), *usual.tiers)
-        ),
+        Policy(actions=usual.actions, tiers=((PluginSetting(plugin=bad),), *usual.tiers)),
     )
     assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", "share_with")]
     assert [bind.task.name for bind in result.binds] == ["b-0"]
@@ -164,14 +161,12 @@ def test_a_share_that_is_not_known_keeps_nothing_idle() -> None:
 
 def test_a_recovery_time_out_that_is_not_known_evicts_nobody() -> None:
     """The gang that has lost pods stays."""
-    bad = type("Bad", (contracts.Plugin,), {"name": "bad", "recovery_timeout": fail})
+    bad = type("Bad", (Plugin,), {"name": "bad", "recovery_timeout": fail})
     usual = running.policy_of({"actions": "allocate", "tiers": running.tiers("gang predicates")})
     picture = "node n1 cpu=4\n queue q\n job q/a min=4 phase=Running n1 n1 n1"
     result = cycle.run_cycle(
         running.snapshot_of(pictures.documents(picture)),
-        policy.Policy(
-            actions=usual.actions, tiers=((policy.PluginSetting(plugin=bad),), *usual.tiers)
-        ),
+        Policy(actions=usual.actions, tiers=((PluginSetting(plugin=bad),), *usual.tiers)),
     )
     assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", "recovery_timeout")]
     assert (result.evicts, result.wake_at) == ((), None)
@@ -180,17 +175,17 @@ def test_a_recovery_time_out_that_is_not_known_evicts_nobody() -> None:
 @pytest.mark.parametrize("hook", sorted(UNASKED - ONLY_IN_TREES - ASKED_ELSEWHERE))
 def test_a_hook_that_fails_where_pods_are_evicted(hook: str) -> None:
     """Who has a say in who may go, and can't be asked, keeps everybody where they are."""
-    bad = type("Bad", (contracts.Plugin,), {"name": "bad", hook: fail})
+    bad = type("Bad", (Plugin,), {"name": "bad", hook: fail})
     usual = running.policy_of(
         {
             "actions": "enqueue, allocate, preempt, reclaim, shuffle",
             "tiers": running.tiers("priority gang | drf predicates proportion"),
         }
     )
-    tiers = ((policy.PluginSetting(plugin=bad),), *usual.tiers)
+    tiers = ((PluginSetting(plugin=bad),), *usual.tiers)
     result = cycle.run_cycle(
         running.snapshot_of(pictures.documents(CONTESTED)),
-        policy.Policy(actions=usual.actions, tiers=tiers),
+        Policy(actions=usual.actions, tiers=tiers),
     )
     assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", hook)]
     lost = {"preemptive": {"reclaim"}}

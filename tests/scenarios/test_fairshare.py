@@ -6,9 +6,13 @@ import pytest
 
 from tests import checks, pictures, running
 from tests.scenarios import deciding
-from vscheduler.core.model import queues, snapshot
+from tests.scenarios.deciding import Decision
+from vscheduler.core.model import queues
+from vscheduler.core.model.queues import Account, Usage
+from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror.translate import usage_annotation as annotations
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 NOW = pictures.NOW.timestamp()
 HOUR = 3600.0
@@ -21,18 +25,16 @@ BIG_TURN = 120.0
 """What is used in one turn, in core-seconds: nobody can be nearer to his part than that."""
 
 
-def used(hours: float, **namespaces: float) -> queues.Usage:
+def used(hours: float, **namespaces: float) -> Usage:
     """So many core-hours by now, and in these namespaces of a queue so many of them."""
-    return queues.Usage(
+    return Usage(
         time=NOW,
-        queue=queues.Account(used=hours * HOUR, rate=0.0),
-        namespaces={
-            name: queues.Account(used=part * HOUR, rate=0.0) for name, part in namespaces.items()
-        },
+        queue=Account(used=hours * HOUR, rate=0.0),
+        namespaces={name: Account(used=part * HOUR, rate=0.0) for name, part in namespaces.items()},
     )
 
 
-def drawn(picture: str, past: Mapping[str, queues.Usage]) -> list[dict[str, Any]]:
+def drawn(picture: str, past: Mapping[str, Usage]) -> list[dict[str, Any]]:
     """A picture's manifests; a job called `x-in-lab` is in namespace lab, and queues have what
     they have used written on them.
     """
@@ -48,11 +50,11 @@ def drawn(picture: str, past: Mapping[str, queues.Usage]) -> list[dict[str, Any]
     return documents
 
 
-def decide(picture: str, tiers: str, **past: queues.Usage) -> list[deciding.Decision]:
+def decide(picture: str, tiers: str, **past: Usage) -> list[Decision]:
     """The decisions of one cycle, checked from outside and settled."""
     documents = drawn(picture, past)
     policy = running.policy_of({"actions": "allocate", "tiers": running.tiers(tiers)})
-    options = run.Options(cycles=1 + deciding.SETTLING_CYCLES)
+    options = Options(cycles=1 + deciding.SETTLING_CYCLES)
     outcome = run.simulate(documents, policy, options)
     assert outcome.problems == ()
     first = outcome.results[0]
@@ -140,13 +142,13 @@ def test_namespaces_of_a_queue_take_turns() -> None:
     assert found == [deciding.bind("a-in-lab-1", "n1")]
 
 
-def took_turns(picture: str, cycles: int) -> tuple[Counter[str], snapshot.Carried]:
+def took_turns(picture: str, cycles: int) -> tuple[Counter[str], Carried]:
     """How often each job was bound, one cycle a minute: a pod ends in time for the next cycle, and
     its job has another.
     """
     tree = {"actions": "allocate", "tiers": running.tiers(ALONE)}
     documents = drawn(picture, {})
-    carried, turns = snapshot.FRESH, Counter[str]()
+    carried, turns = FRESH, Counter[str]()
     for minute in range(cycles):
         result = running.run_at(documents, tree, NOW + TURN * minute, carried)
         turns.update(bind.task.name.partition("-")[0] for bind in result.binds)
@@ -154,7 +156,7 @@ def took_turns(picture: str, cycles: int) -> tuple[Counter[str], snapshot.Carrie
     return turns, carried
 
 
-def at_the_end(record: queues.Usage, cycles: int) -> queues.Usage:
+def at_the_end(record: Usage, cycles: int) -> Usage:
     """The same record when the last pods have ended."""
     rates = dict.fromkeys(record.namespaces, 1.0)  # another one, so that it is made anew
     found = queues.updated_usage(record, rates, 2.0, NOW + TURN * cycles, 168 * HOUR)

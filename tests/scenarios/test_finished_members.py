@@ -4,8 +4,9 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios import admitting
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 PICTURE = """
     node  n1 cpu=10
@@ -15,20 +16,20 @@ PICTURE = """
     """
 
 
-def cycle(picture: str, finished: int, **more: str) -> decisions.CycleResult:
+def cycle(picture: str, finished: int, **more: str) -> CycleResult:
     """What a cycle decides when so many pods of g have succeeded."""
     documents = pictures.documents(picture)
-    for each in documents:
-        name = each["metadata"]["name"]
-        if each["kind"] == "Pod" and name.startswith("g-") and int(name[2:]) < finished:
-            each["status"]["phase"] = "Succeeded"
-            each["spec"]["nodeName"] = "n1"
+    for document in documents:
+        name = document["metadata"]["name"]
+        if document["kind"] == "Pod" and name.startswith("g-") and int(name[2:]) < finished:
+            document["status"]["phase"] = "Succeeded"
+            document["spec"]["nodeName"] = "n1"
     tree = {
         "actions": "enqueue, allocate, reclaim",
         "tiers": running.tiers(admitting.TIERS),
         **more,
     }
-    options = run.Options(claim_unowned=True, now=pictures.NOW.timestamp())
+    options = Options(claim_unowned=True, now=pictures.NOW.timestamp())
     (result,) = run.simulate(documents, running.policy_of(tree), options).results
     return result
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import JobId, Phase
 
 CONFIGURATIONS = {
     "built-in": "priority gang conformance pdb | overcommit drf predicates proportion nodeorder",
@@ -35,9 +35,9 @@ def test_a_forged_status_keeps_nobody_else_out(tiers: str, forged: str) -> None:
     """A group that says it was admitted claims no more than its queue may have."""
     tree = {"actions": "enqueue, allocate, backfill, reclaim", "tiers": running.tiers(tiers)}
     result = running.run_claimed(pictures.documents(WORLD + forged), tree)
-    phases = {each.job: each.phase for each in result.groups}
-    assert phases[jobs.JobId("default/new")] is jobs.Phase.INQUEUE, forged
-    assert "default/late-0" in {each.task.key for each in result.binds}
+    phases = {group.job: group.phase for group in result.groups}
+    assert phases[JobId("default/new")] is Phase.INQUEUE, forged
+    assert "default/late-0" in {bind.task.key for bind in result.binds}
     assert result.evicts == ()
 
 
@@ -49,9 +49,9 @@ def test_what_was_really_promised_is_kept(name: str) -> None:
     world = WORLD.replace("capability=cpu:2", "capability=cpu:5")
     honest = "job evil/honest phase=Inqueue minresources=cpu:5"
     result = running.run_claimed(pictures.documents(world + honest), tree)
-    phases = {each.job: each.phase for each in result.groups}
-    assert phases[jobs.JobId("default/new")] is jobs.Phase.PENDING
-    assert phases[jobs.JobId("default/honest")] is jobs.Phase.INQUEUE
+    phases = {group.job: group.phase for group in result.groups}
+    assert phases[JobId("default/new")] is Phase.PENDING
+    assert phases[JobId("default/honest")] is Phase.INQUEUE
 
 
 @pytest.mark.parametrize("promise", ["cpu:6", "cpu:1000000", "x.io/none:1"])
@@ -68,9 +68,9 @@ def test_a_promise_that_cannot_be_kept_keeps_nobody_out_of_the_same_queue(
         job   team/good phase=Pending minresources=cpu:5
     """
     result = running.run_claimed(pictures.documents(world), tree)
-    phases = {each.job: each.phase for each in result.groups}
-    assert phases[jobs.JobId("default/good")] is jobs.Phase.INQUEUE
-    assert phases[jobs.JobId("default/forged")] is jobs.Phase.PENDING
+    phases = {group.job: group.phase for group in result.groups}
+    assert phases[JobId("default/good")] is Phase.INQUEUE
+    assert phases[JobId("default/forged")] is Phase.PENDING
 
 
 @pytest.mark.parametrize("promise", ["cpu:6", "cpu:1000000", "x.io/none:1"])
@@ -85,9 +85,9 @@ def test_a_running_group_is_promised_no_more_than_there_can_be(tiers: str, promi
         job   team/good phase=Pending minresources=cpu:4
     """
     result = running.run_claimed(pictures.documents(world), tree)
-    phases = {each.job: each.phase for each in result.groups}
-    assert phases[jobs.JobId("default/good")] is jobs.Phase.INQUEUE
-    assert phases[jobs.JobId("default/asks-for-more")] is jobs.Phase.RUNNING
+    phases = {group.job: group.phase for group in result.groups}
+    assert phases[JobId("default/good")] is Phase.INQUEUE
+    assert phases[JobId("default/asks-for-more")] is Phase.RUNNING
 
 
 def test_a_promise_outlives_a_moment_without_nodes() -> None:
@@ -95,9 +95,9 @@ def test_a_promise_outlives_a_moment_without_nodes() -> None:
     tree = {"actions": "enqueue", "tiers": running.tiers(CONFIGURATIONS["built-in"])}
     admitted = "queue q job q/a phase=Inqueue minresources=cpu:5"
     for nodes, phase in (
-        ("node n1 cpu=10", jobs.Phase.INQUEUE),
-        ("node n1 cpu=10 unready", jobs.Phase.INQUEUE),
-        ("node n1 cpu=4", jobs.Phase.PENDING),
+        ("node n1 cpu=10", Phase.INQUEUE),
+        ("node n1 cpu=10 unready", Phase.INQUEUE),
+        ("node n1 cpu=4", Phase.PENDING),
     ):
         result = running.run_claimed(pictures.documents(f"{nodes} {admitted}"), tree)
-        assert {each.phase for each in result.groups} == {phase}, nodes
+        assert {group.phase for group in result.groups} == {phase}, nodes

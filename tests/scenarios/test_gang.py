@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
+from tests.pictures import Document
 from tests.scenarios.deciding import Decision, bind, decide, evict, pipeline, written
 
 TABLE = {
@@ -206,7 +207,7 @@ def test_a_gang_starts_whole_or_not_at_all(picture: str, decisions: list[object]
     assert decide(picture, "allocate", "gang | predicates") == decisions
 
 
-def divided(picture: str, parts: str, **policy: Any) -> list[pictures.Document]:
+def divided(picture: str, parts: str, **policy: Any) -> list[Document]:
     """The picture, its pods labelled part=a, part=b and so on, in sub-groups of two."""
     documents = pictures.documents(picture)
     drawn = [document for document in documents if document["kind"] == "Pod"]
@@ -362,7 +363,7 @@ def test_others_may_do_for_members_that_have_no_place() -> None:
     """They are taken for placed while they wait, but only until that is found out."""
     picture = "node n1 cpu=4 queue q job q/g min=2 - - -@0"
     documents = pictures.documents(picture)
-    (pod,) = [each for each in documents if each["metadata"]["name"] == "g-2"]
+    (pod,) = [document for document in documents if document["metadata"]["name"] == "g-2"]
     pod["spec"]["nodeSelector"] = {"zone": "nowhere"}
     result = running.run(documents, running.TREE)
     assert written(result) == [bind("g-0", "n1"), bind("g-1", "n1")]

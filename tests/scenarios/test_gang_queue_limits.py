@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
+from tests.pictures import Document
 from tests.scenarios.deciding import bind, decide
 from vscheduler.core import plugins
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, queues
+from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.model.decisions import CycleResult, Reason, ReasonCode
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.queues import Queue
 from vscheduler.mirror import wording
 
 SHARES = "priority gang | predicates proportion nodeorder binpack"
@@ -17,7 +20,7 @@ AMOUNTS = "priority gang | predicates capacity:enableHierarchy=true nodeorder bi
 TREE: dict[str, Any] = {"actions": "allocate", "tiers": running.tiers(SHARES)}
 
 
-def reason(result: decisions.CycleResult) -> decisions.Reason:
+def reason(result: CycleResult) -> Reason:
     """Why the only job waits."""
     (status,) = result.groups
     assert status.reason is not None
@@ -71,7 +74,7 @@ def test_a_gang_that_the_queue_cannot_take_is_not_searched_for_again() -> None:
     picture = "node n1 cpu=9 queue q capability=cpu:4 job q/g min=3 -@3 -@2 -@2 -@1"
     first = running.run(pictures.documents(picture), TREE)
     assert first.binds == ()
-    assert reason(first).code is decisions.ReasonCode.QUEUE_OVER_SHARE
+    assert reason(first).code is ReasonCode.QUEUE_OVER_SHARE
     assert wording.sentence(reason(first)) == (
         "queue q has 0 cpu of the 4 it may have; the smallest pods that this gang can start with "
         "need 5 cpu"
@@ -83,13 +86,13 @@ def test_a_gang_that_the_queue_cannot_take_is_not_searched_for_again() -> None:
     assert len(running.run(more, TREE, carried=again.carried).binds) == 3
 
 
-def asking(picture: str, requests: Mapping[str, Mapping[str, str]]) -> list[pictures.Document]:
+def asking(picture: str, requests: Mapping[str, Mapping[str, str]]) -> list[Document]:
     """The manifests of a picture, with other requests for these pods."""
     documents = pictures.documents(picture)
-    for each in documents:
-        if each["metadata"]["name"] in requests:
-            asked = dict(requests[each["metadata"]["name"]])
-            each["spec"]["containers"][0]["resources"] = {"requests": asked, "limits": asked}
+    for document in documents:
+        if document["metadata"]["name"] in requests:
+            asked = dict(requests[document["metadata"]["name"]])
+            document["spec"]["containers"][0]["resources"] = {"requests": asked, "limits": asked}
     return documents
 
 
@@ -111,7 +114,7 @@ def test_the_queue_may_lack_one_thing_for_some_pods_and_another_for_others() -> 
     less = running.run(asking(picture.replace("gpu:3", "gpu:1"), requests), TREE)
     assert "queue q has 0 nvidia.com/gpu of the 1 it may have" in wording.sentence(reason(less))
     more = running.run(asking(picture.replace("gpu:3", "gpu:4"), requests), TREE)
-    assert [each.task.name for each in more.binds] == ["g-0", "g-2"]
+    assert [bind.task.name for bind in more.binds] == ["g-0", "g-2"]
 
 
 def test_queue_and_nodes_may_be_in_the_way_together() -> None:
@@ -125,7 +128,7 @@ def test_queue_and_nodes_may_be_in_the_way_together() -> None:
         if each["metadata"]["name"] in ("g-2", "g-3"):
             each["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n2"}
     result = running.run(small, TREE)
-    assert reason(result).code is decisions.ReasonCode.NO_ROOM
+    assert reason(result).code is ReasonCode.NO_ROOM
     assert "no choice of pods that the queue may have finds room at once" in wording.sentence(
         reason(result)
     )
@@ -144,21 +147,21 @@ def test_limits_in_groups_of_nodes() -> None:
     for cores in (5, 4, 3, 2):
         documents = pictures.documents(picture)
         limits = f'{{"a": {{"cpu": "{cores}"}}, "b": {{"cpu": "3"}}}}'
-        for each in documents:
-            if each["kind"] == "Queue":
+        for document in documents:
+            if document["kind"] == "Queue":
                 key = "volcano.sh/nodegroup-resource-limits"
-                each["metadata"].setdefault("annotations", {})[key] = limits
+                document["metadata"].setdefault("annotations", {})[key] = limits
         result = running.run(documents, {"actions": "allocate", "tiers": tiers})
-        bound[cores] = [each.node for each in result.binds]
+        bound[cores] = [bind.node for bind in result.binds]
     assert bound == {5: ["n1", "n2", "n1"], 4: ["n2", "n1", "n1"], 3: [], 2: []}
 
 
-class NoSecond(contracts.Plugin):
+class NoSecond(Plugin):
     """Refuses a pod without saying which limit is in the way."""
 
     name = "no-second"
 
-    def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
+    def allocatable(self, queue: Queue, task: Task) -> bool:
         """Whether it is another pod."""
         del queue
         return not task.key.endswith("-1")

@@ -8,7 +8,9 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
-from vscheduler.core.model import decisions, gang_proof, snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.gang_proof import GangProof
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import wording
 
 TIERS = "priority gang | predicates nodeorder binpack"
@@ -53,7 +55,7 @@ def limited(steps: int) -> dict[str, Any]:
     return {**TREE, "configurations": [{"name": "allocate", "arguments": arguments}]}
 
 
-def proof(result: decisions.CycleResult) -> gang_proof.GangProof:
+def proof(result: CycleResult) -> GangProof:
     """What the search for the only job has shown."""
     (status,) = result.groups
     assert status.reason is not None
@@ -61,7 +63,7 @@ def proof(result: decisions.CycleResult) -> gang_proof.GangProof:
     return status.reason.proof
 
 
-def blocking(result: decisions.CycleResult) -> Sequence[tuple[int, float, int]]:
+def blocking(result: CycleResult) -> Sequence[tuple[int, float, int]]:
     """How many pods with how much cpu don't fit together, and how many nodes take one of them."""
     return [(each.count, each.request["cpu"], each.nodes) for each in proof(result).blocking]
 
@@ -151,7 +153,7 @@ def test_a_search_that_is_cut_short_goes_on_in_the_next_cycle() -> None:
 
 def test_a_search_ends_in_a_proof_however_often_it_is_cut_short() -> None:
     """Each cycle takes its steps, and what has failed isn't tried again."""
-    documents, steps, carried = pictures.documents(HARD), [], snapshot.FRESH
+    documents, steps, carried = pictures.documents(HARD), [], FRESH
     for _ in range(8):
         result = running.run(documents, limited(30), carried=carried)
         carried = result.carried
@@ -166,12 +168,12 @@ def test_a_search_ends_in_a_proof_however_often_it_is_cut_short() -> None:
 @pytest.mark.parametrize("more", [("n1 cpu=12", "n1 cpu=13"), ("n2 cpu=25", "n2 cpu=26")])
 def test_states_that_have_failed_are_forgotten_when_a_node_grows(more: tuple[str, str]) -> None:
     """The gang is then searched for as if it had never been searched for before."""
-    carried, tree = snapshot.FRESH, limited(30)
+    carried, tree = FRESH, limited(30)
     for _ in range(3):
         carried = running.run(pictures.documents(HARD), tree, carried=carried).carried
     assert any(search.failed for search in carried.gang_searches.values())
     outcomes: list[list[Sequence[str]]] = []
-    for known in (carried, snapshot.FRESH):
+    for known in (carried, FRESH):
         cycles: list[Sequence[str]] = []
         result = running.run(pictures.documents(HARD.replace(*more)), tree, carried=known)
         while not result.binds:
@@ -179,17 +181,17 @@ def test_states_that_have_failed_are_forgotten_when_a_node_grows(more: tuple[str
             result = running.run(
                 pictures.documents(HARD.replace(*more)), tree, carried=result.carried
             )
-        outcomes.append([*cycles, [each.node for each in result.binds]])
+        outcomes.append([*cycles, [bind.node for bind in result.binds]])
     assert outcomes[0] == outcomes[1]
 
 
 def test_a_search_is_given_up_in_the_end() -> None:
     """After as many steps as 16 cycles may take; it isn't begun again before something changes."""
-    documents, carried = pictures.documents(HARD), snapshot.FRESH
+    documents, carried = pictures.documents(HARD), FRESH
     for _ in range(18):
         result = running.run(documents, limited(4), carried=carried)
         carried = result.carried
-    assert proof(result) == gang_proof.GangProof(proved=False, steps=64)
+    assert proof(result) == GangProof(proved=False, steps=64)
     assert "searches" not in result.work
     assert result.wake_at is None
 

@@ -8,14 +8,16 @@ import pytest
 
 from tests import pictures, running
 from tests.properties import gang_manifests, gang_problems
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.snapshot import FRESH, SearchRoom
 from vscheduler.core.placement.gang_search import attempt
 
 TREE: Mapping[str, Any] = {
     "actions": "allocate",
     "tiers": running.tiers("priority gang | predicates nodeorder binpack"),
 }
-GANG = jobs.JobId("default/g")
+GANG = JobId("default/g")
 TIGHT = """
     node n1 cpu=4
     node n2 cpu=3
@@ -33,10 +35,10 @@ BUDGET = 3_000
 CYCLES_MAX = 6
 
 
-def cycles(picture: str, budget: int | None) -> Sequence[decisions.CycleResult]:
+def cycles(picture: str, budget: int | None) -> Sequence[CycleResult]:
     """The cycles of a cluster in which nothing happens, until one has finished or bound pods."""
-    found: list[decisions.CycleResult] = []
-    carried = snapshot.FRESH
+    found: list[CycleResult] = []
+    carried = FRESH
     while not found or not (found[-1].finished or found[-1].binds):
         assert len(found) < CYCLES_MAX
         result = running.run(pictures.documents(picture), TREE, budget=budget, carried=carried)
@@ -45,16 +47,16 @@ def cycles(picture: str, budget: int | None) -> Sequence[decisions.CycleResult]:
     return found
 
 
-def left(picture: str) -> decisions.CycleResult:
+def left(picture: str) -> CycleResult:
     """A cycle that leaves the search to the next one."""
     result = running.run(pictures.documents(picture), TREE, budget=BUDGET)
-    assert result.carried.gang_searches[GANG, snapshot.SearchRoom.IDLE].waits
+    assert result.carried.gang_searches[GANG, SearchRoom.IDLE].waits
     return result
 
 
-def places(result: decisions.CycleResult) -> Mapping[str, str]:
+def places(result: CycleResult) -> Mapping[str, str]:
     """The nodes of the pods that are bound."""
-    return {each.task.name: each.node for each in result.binds}
+    return {bind.task.name: bind.node for bind in result.binds}
 
 
 @pytest.mark.parametrize("budget", [1, 500, 1000, 1500, 2000, 5000, 20_000, 60_000])
@@ -91,7 +93,7 @@ def test_no_gang_behind_takes_the_room_meanwhile() -> None:
 def test_one_by_one_again_if_the_nodes_have_changed() -> None:
     """The nodes are those of a gang that has just come."""
     first = left(TIGHT)
-    assert first.carried.gang_searches[GANG, snapshot.SearchRoom.IDLE].waits
+    assert first.carried.gang_searches[GANG, SearchRoom.IDLE].waits
     documents = pictures.documents(LARGER)
     second = running.run(documents, TREE, carried=first.carried)
     assert second.work["tasks"] == 3
@@ -111,7 +113,7 @@ def test_a_search_is_not_left_twice_in_a_row() -> None:
 @pytest.mark.parametrize("budget", [1, 300, 2000, 20_000, 60_000])
 def test_the_reason_of_a_gang_that_does_not_fit_is_the_same(budget: int) -> None:
     """It is told once placing one by one has counted the pods."""
-    (status,) = (status for each in cycles(SMALLER, budget) for status in each.groups)
+    (status,) = (status for cycle in cycles(SMALLER, budget) for status in cycle.groups)
     (expected,) = running.run(pictures.documents(SMALLER), TREE).groups
     assert expected.reason is not None
     assert status.reason == expected.reason
@@ -124,7 +126,7 @@ def test_a_search_that_begins_a_cycle_ends_with_the_budget() -> None:
         chance, pods=chance.randint(2, 12), nodes=chance.randint(2, 8)
     )
     world.queue = [10**6] * 3  # the manifests have a Queue then
-    carried, steps = snapshot.FRESH, list[int]()
+    carried, steps = FRESH, list[int]()
     for _ in range(CYCLES_MAX):
         result = running.run(gang_manifests.documents(world), TREE, budget=BUDGET, carried=carried)
         carried = result.carried

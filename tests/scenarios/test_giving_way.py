@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from tests.properties import lives
+from tests.pictures import Document
+from tests.properties.lives import Life
 from tests.scenarios.deciding import decide, evict, pipeline
 from tests.scenarios.sharing import BUILT_IN, losers
 
@@ -25,7 +26,7 @@ RIGID = """
     """
 
 
-def placed(life: lives.Life) -> dict[str, str]:
+def placed(life: Life) -> dict[str, str]:
     """Pods with their nodes."""
     return {
         document["metadata"]["name"]: document["spec"]["nodeName"]
@@ -168,7 +169,7 @@ PING_PONG = """
 
 def test_two_queues_dont_take_each_others_place_for_ever() -> None:
     """Each is within its share, and by amounts alone could have it elsewhere: its pods couldn't."""
-    life = lives.Life(pictures.documents(PING_PONG))
+    life = Life(pictures.documents(PING_PONG))
     results = [life.cycle(BUILT_IN) for _ in range(40)]
     assert not any(result.evicts for result in results[10:])
 
@@ -182,15 +183,15 @@ IN_THE_WAY = """
 EVICTED = {f"a-{index}" for index in range(4)}
 
 
-def latecomers() -> list[pictures.Document]:
+def latecomers() -> list[Document]:
     """An older job of the queue that gives way, which wants whatever is free."""
     documents = pictures.documents("queue a job a/old min=1 age=999 -*8")
-    return [each for each in documents if each["kind"] != "Queue"]
+    return [document for document in documents if document["kind"] != "Queue"]
 
 
 def test_room_is_kept_for_those_who_give_way() -> None:
     """Their next pods find it, whoever else has come in the meantime; nothing else moves."""
-    life = lives.Life(pictures.documents(IN_THE_WAY))
+    life = Life(pictures.documents(IN_THE_WAY))
     first = life.cycle(BUILT_IN)
     assert losers(first) == {"a": 4}
     assert [room.node for room in first.carried.replacement_reservations] == ["n2"] * 4
@@ -205,7 +206,7 @@ def test_room_is_kept_for_those_who_give_way() -> None:
 
 def test_room_that_is_kept_is_theirs_though_the_share_has_shrunk_since() -> None:
     """A third queue has come by then; else the room would be lost as soon as they ask for it."""
-    life = lives.Life(pictures.documents(IN_THE_WAY))
+    life = Life(pictures.documents(IN_THE_WAY))
     life.cycle(BUILT_IN)
     life.add(pictures.documents("queue c job c/c min=1 -*8"))
     for _ in range(2):
@@ -219,7 +220,7 @@ def test_room_is_kept_for_a_while_only() -> None:
     documents = pictures.documents(IN_THE_WAY)
     first = running.run(documents, BUILT_IN)
     assert first.wake_at is not None
-    left = [each for each in documents if each["metadata"]["name"] not in EVICTED]
+    left = [document for document in documents if document["metadata"]["name"] not in EVICTED]
     now = pictures.NOW.timestamp()
     for seconds, count in ((59, 0), (61, 4)):
         result = running.run_at([*left, *latecomers()], BUILT_IN, now + seconds, first.carried)
@@ -233,7 +234,9 @@ def test_no_room_is_kept_for_pods_that_could_not_be_evicted() -> None:
     """
     documents = pictures.documents(IN_THE_WAY)
     first = running.run(documents, BUILT_IN)
-    left = [each for each in documents if each["metadata"]["name"] not in {"a-0", "a-1"}]
+    left = [
+        document for document in documents if document["metadata"]["name"] not in {"a-0", "a-1"}
+    ]
     result = running.run_at(left, BUILT_IN, pictures.NOW.timestamp() + 1, first.carried)
     kept = [room.task.name for room in result.carried.replacement_reservations]
     assert {evict.task.name for evict in result.evicts} == {"a-2", "a-3"}
@@ -244,7 +247,7 @@ def test_room_is_kept_though_the_queue_has_no_pod_left() -> None:
     """All of its pods are gone, and their owner hasn't made the next ones yet."""
     documents = pictures.documents(IN_THE_WAY)
     first = running.run(documents, BUILT_IN)
-    left = [each for each in documents if each["metadata"]["name"] not in EVICTED]
+    left = [document for document in documents if document["metadata"]["name"] not in EVICTED]
     result = running.run_at(left, BUILT_IN, pictures.NOW.timestamp() + 1, first.carried)
     assert [room.node for room in result.carried.replacement_reservations] == ["n2"] * 4
     shares = {queue.name: queue.entitlement for queue in result.queues}
@@ -312,7 +315,7 @@ def test_who_is_in_the_way_moves_to_where_a_third_queue_has_too_much() -> None:
     """One, one and four are fair. The pod on the only node of a queue takes the place of the third
     queue's surplus, whichever pods come back first; then nothing moves any more.
     """
-    life = lives.Life(pictures.documents(PINNED))
+    life = Life(pictures.documents(PINNED))
     first = life.cycle(BUILT_IN)
     assert losers(first) == {"flexible": 1, "borrower": 1}
     assert {evict.task.name for evict in first.evicts if evict.moves} == {"f-0"}

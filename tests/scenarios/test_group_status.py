@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model.decisions import GroupStatus, ReasonCode
+from vscheduler.core.model.jobs import Condition, GroupState, Phase
+from vscheduler.core.model.snapshot import FRESH, BindRefusal
 from vscheduler.mirror import condition_reasons, statuses, wording
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 TIERS = "priority gang | predicates proportion"
 WAYS = pytest.mark.parametrize("volcano", [False, True], ids=["ours", "volcano"])
@@ -20,7 +23,7 @@ def told(
     actions: str = "allocate, backfill",
     volcano: bool = False,
     end: str = "Succeeded",
-) -> decisions.GroupStatus:
+) -> GroupStatus:
     """What one cycle says of group a; the pods of these names have this end."""
     documents = pictures.documents(picture)
     for document in documents:
@@ -36,11 +39,11 @@ def told(
     return next(status for status in groups if status.job.endswith("/a"))
 
 
-def conditions(status: decisions.GroupStatus, *known: jobs.Condition) -> dict[str, str]:
+def conditions(status: GroupStatus, *known: Condition) -> dict[str, str]:
     """The PodGroup's conditions by type, on top of those that are known."""
-    stored = jobs.GroupState(conditions=known)
+    stored = GroupState(conditions=known)
     state = statuses.group_state(status, stored, now=0.0, transition="1")
-    return {each.type: each.status for each in state.conditions}
+    return {condition.type: condition.status for condition in state.conditions}
 
 
 IDLERS = {
@@ -60,22 +63,22 @@ def test_members_that_ask_for_nothing_make_no_minimum_while_they_wait(
     status = told(picture, volcano=volcano)
     assert conditions(status) == {"Unschedulable": "True"}
     assert status.reason is not None
-    assert status.reason.code is decisions.ReasonCode.NO_ROOM
+    assert status.reason.code is ReasonCode.NO_ROOM
     assert len(status.unplaced) == left
 
 
 def test_a_group_that_loses_such_a_member_isnt_scheduled_any_more() -> None:
     """Its condition turns when the pod that was made anew finds no slot."""
-    before = jobs.Condition(type="Scheduled", status="True", reason=statuses.READY_REASON)
+    before = Condition(type="Scheduled", status="True", reason=statuses.READY_REASON)
     status = told("node n1 cpu=4 pods=1 queue q job q/a min=2 phase=Running n1 -@0")
     assert conditions(status, before) == {"Scheduled": "False", "Unschedulable": "True"}
-    assert status.phase is jobs.Phase.UNKNOWN
+    assert status.phase is Phase.UNKNOWN
 
 
 def test_in_volcano_such_a_group_falls_back() -> None:
     """Its members count as placed for the phase, which is Volcano's."""
     status = told("node n1 cpu=4 pods=1 queue q job q/a min=2 phase=Running n1 -@0", volcano=True)
-    assert status.phase is jobs.Phase.PENDING
+    assert status.phase is Phase.PENDING
 
 
 def test_members_that_are_bound_make_the_minimum() -> None:
@@ -96,7 +99,7 @@ def test_room_that_is_only_kept_makes_no_minimum() -> None:
     status = told(picture)
     assert conditions(status) == {"Unschedulable": "True"}
     assert status.reason is not None
-    assert status.reason.code is decisions.ReasonCode.WAITS_FOR_RELEASE
+    assert status.reason.code is ReasonCode.WAITS_FOR_RELEASE
 
 
 def test_nor_do_they_where_there_is_no_queue() -> None:
@@ -105,24 +108,24 @@ def test_nor_do_they_where_there_is_no_queue() -> None:
 
 
 FINISHED = {
-    "all are done": ("+n1 +n1", ("a-0", "a-1"), jobs.Phase.COMPLETED, jobs.Phase.COMPLETED),
-    "one runs": ("n1 n1", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.RUNNING),
-    "one waits": ("n1 -@9", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.COMPLETED),
-    "one is bound now": ("n1 -", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.COMPLETED),
+    "all are done": ("+n1 +n1", ("a-0", "a-1"), Phase.COMPLETED, Phase.COMPLETED),
+    "one runs": ("n1 n1", ("a-0",), Phase.RUNNING, Phase.RUNNING),
+    "one waits": ("n1 -@9", ("a-0",), Phase.RUNNING, Phase.COMPLETED),
+    "one is bound now": ("n1 -", ("a-0",), Phase.RUNNING, Phase.COMPLETED),
     "one waits for room that is being freed": (
         "n1 -@3 job q/gone min=0 cpu=3 ~n1",
         ("a-0",),
-        jobs.Phase.RUNNING,
-        jobs.Phase.COMPLETED,
+        Phase.RUNNING,
+        Phase.COMPLETED,
     ),
-    "one is behind a gate": ("n1 !", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.COMPLETED),
-    "one is being deleted": ("n1 ~n1", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.RUNNING),
+    "one is behind a gate": ("n1 !", ("a-0",), Phase.RUNNING, Phase.COMPLETED),
+    "one is being deleted": ("n1 ~n1", ("a-0",), Phase.RUNNING, Phase.RUNNING),
 }
 
 
 @pytest.mark.parametrize(("pods", "done", "ours", "volcanos"), FINISHED.values(), ids=FINISHED)
 def test_a_group_is_completed_when_all_its_pods_are_done(
-    pods: str, done: tuple[str, ...], ours: jobs.Phase, volcanos: jobs.Phase
+    pods: str, done: tuple[str, ...], ours: Phase, volcanos: Phase
 ) -> None:
     """Until then it is Running, if those that are done make its minimum; Volcano goes by those
     that have nodes.
@@ -147,8 +150,8 @@ def test_a_group_waits_for_nothing_once_its_pods_have_ended(
 ) -> None:
     """Whatever came of them; what it was told while it waited doesn't hold any more."""
     status = told(f"node n1 cpu=4 queue q job q/a {pods}", *failed, volcano=volcano, end="Failed")
-    assert (status.phase, status.reason) == (jobs.Phase.COMPLETED, None)
-    before = jobs.Condition(type="Unschedulable", status="True", reason="NotEnoughTasks")
+    assert (status.phase, status.reason) == (Phase.COMPLETED, None)
+    before = Condition(type="Unschedulable", status="True", reason="NotEnoughTasks")
     assert conditions(status, before) == {"Unschedulable": "False"}
 
 
@@ -166,7 +169,7 @@ def test_a_group_with_a_pod_that_may_still_run_waits(
 ) -> None:
     """Its phase isn't Completed, and it has a reason."""
     status = told(f"node n1 cpu=4 queue q job q/a {pods}", *failed, end="Failed")
-    assert status.phase is not jobs.Phase.COMPLETED
+    assert status.phase is not Phase.COMPLETED
     assert status.reason is not None
     assert status.reason.code == code
 
@@ -174,7 +177,7 @@ def test_a_group_with_a_pod_that_may_still_run_waits(
 def test_nobody_is_to_create_pods_while_a_gang_is_being_deleted() -> None:
     """Its pods count until they are gone: more may come, or not."""
     status = told("node n1 cpu=4 queue q job q/a min=2 phase=Running n1 ~n1 ~n1", "a-0")
-    assert (status.phase, status.reason) == (jobs.Phase.RUNNING, None)
+    assert (status.phase, status.reason) == (Phase.RUNNING, None)
 
 
 def test_a_pod_that_cant_be_used_waits_too() -> None:
@@ -186,9 +189,9 @@ def test_a_pod_that_cant_be_used_waits_too() -> None:
         if document["metadata"]["name"] == "a-1":
             document["spec"]["resourceClaims"] = [{"name": "gpu"}]
     policy = running.policy_of({"actions": "allocate", "tiers": running.tiers(TIERS)})
-    (status,) = run.simulate(documents, policy, run.Options()).last.groups
+    (status,) = run.simulate(documents, policy, Options()).last.groups
     assert status.rejections
-    assert status.phase is jobs.Phase.RUNNING
+    assert status.phase is Phase.RUNNING
 
 
 SHORT = "1 of 2 pods of the sub-group with volcano.sh/task-spec=y of policy role exist"
@@ -230,8 +233,8 @@ def test_that_others_find_no_room_is_told_before(volcano: bool) -> None:
     )
     assert status.reason is not None
     assert status.reason.code in (
-        decisions.ReasonCode.NEVER_FITS,
-        decisions.ReasonCode.QUEUE_OVER_SHARE,
+        ReasonCode.NEVER_FITS,
+        ReasonCode.QUEUE_OVER_SHARE,
     )
 
 
@@ -248,7 +251,7 @@ def test_pods_that_are_not_admitted_are_told_if_nodes_help_or_they_were_told_oth
     """An older reason might let an autoscaler add nodes for a closed queue."""
     picture = f"node n1 cpu=4 queue q {queue} job q/a min=2 phase=Pending {pods} - -"
     status = told(picture, actions="enqueue, allocate")
-    assert status.phase is jobs.Phase.PENDING
+    assert status.phase is Phase.PENDING
     assert (len(status.unplaced), len(status.withheld)) == (all_, told_before)
 
 
@@ -264,9 +267,9 @@ def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
         tree["compatibility"] = "volcano"
     plain = running.run(documents, tree)
     first, second = (bind.task for bind in plain.binds)
-    denied = snapshot.BindRefusal(node="n1", message="denied")
+    denied = BindRefusal(node="n1", message="denied")
     refusal = {first.job: {second.uid: denied}}
-    carried = dataclasses.replace(snapshot.FRESH, refused_binds=refusal)
+    carried = dataclasses.replace(FRESH, refused_binds=refusal)
     result = running.run(documents, tree, carried=carried)
     assert [bind.task.key for bind in result.binds] == [first.key, second.key]
     (status,) = result.groups
@@ -279,7 +282,7 @@ def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
     assert (pod.name, words.reason) == ("a-1", "SchedulerError")
     assert words.message == "the API server refused to bind the pod to n1: denied"
     refused_both = {first.job: {first.uid: denied, second.uid: denied}}
-    carried = dataclasses.replace(snapshot.FRESH, refused_binds=refused_both)
+    carried = dataclasses.replace(FRESH, refused_binds=refused_both)
     (status,) = running.run(documents, tree, carried=carried).groups
     assert status.reason is not None
     assert "bind pod default/a-0 to n1, and 1 more: denied" in wording.sentence(status.reason)
@@ -300,10 +303,12 @@ def test_who_has_an_owner_isnt_told_to_create_pods(
 ) -> None:
     """The owner creates them, if it isn't suspended or waiting itself."""
     documents = pictures.documents(f"node n1 cpu=4 queue q job q/a min=2 phase=Inqueue {pods}")
-    for each in documents:
-        if each["kind"] == "PodGroup":
-            each["metadata"]["annotations"] = {"scheduling.volcano.sh/scheduler-name": "vscheduler"}
-            each["metadata"]["ownerReferences"] = [
+    for document in documents:
+        if document["kind"] == "PodGroup":
+            document["metadata"]["annotations"] = {
+                "scheduling.volcano.sh/scheduler-name": "vscheduler"
+            }
+            document["metadata"]["ownerReferences"] = [
                 {"apiVersion": version, "kind": kind, "name": "late", "uid": "u"}
             ]
     tree = {"actions": "allocate", "tiers": running.tiers(TIERS)}

@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 
 from tests import pictures, running
-from tests.properties import lives
+from tests.properties.lives import Life
+from tests.running import Tree
 from tests.scenarios.deciding import decide
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import wording
 
 SHARES = "priority gang | predicates proportion"
@@ -18,12 +19,12 @@ MANY_QUEUES = "\n".join(
 )
 
 
-def run(picture: str, tree: running.Tree = TREE) -> decisions.CycleResult:
+def run(picture: str, tree: Tree = TREE) -> CycleResult:
     """One cycle."""
     return running.run(pictures.documents(picture), tree)
 
 
-def bound(picture: str, tree: running.Tree = TREE) -> Counter[str]:
+def bound(picture: str, tree: Tree = TREE) -> Counter[str]:
     """How many pods of each job start in one cycle."""
     return Counter(bind.task.job.rpartition("/")[2] for bind in run(picture, tree).binds)
 
@@ -158,7 +159,7 @@ GIVEN_BACK = {
 @pytest.mark.parametrize("picture", GIVEN_BACK.values(), ids=GIVEN_BACK)
 def test_what_is_borrowed_goes_back_and_stays(picture: str) -> None:
     """Owners create evicted pods again; nobody takes anything back."""
-    life = lives.Life(pictures.documents(picture))
+    life = Life(pictures.documents(picture))
     evicted = [len(life.cycle(TREE).evicts) for _ in range(60)]
     assert evicted[0]
     assert not any(evicted[5:])

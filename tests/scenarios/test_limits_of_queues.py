@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from tests.properties import lives
+from tests.properties.lives import Life
 from tests.scenarios.sharing import losers
 
 ACTIONS = "allocate, preempt, reclaim"
@@ -60,7 +60,7 @@ def test_for_a_limit_of_the_queue_pods_go_on_any_node(
     picture: str, tree: dict[str, Any], lost: int
 ) -> None:
     """There is room on a node that has too few victims or none; as many go as the limit lacks."""
-    life = lives.Life(pictures.documents(picture))
+    life = Life(pictures.documents(picture))
     first = life.cycle(tree)
     assert sum(losers(first).values()) == lost
     results = [life.cycle(tree) for _ in range(8)]

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.core.model.jobs import Phase
 
 PICTURE = """
     node  n1 cpu=8
@@ -15,19 +16,19 @@ PICTURE = """
 """Two of four pods are gone, and one has been created again."""
 
 
-def cycle(picture: str = PICTURE, *, volcano: bool = False, **status: Any) -> decisions.CycleResult:
+def cycle(picture: str = PICTURE, *, volcano: bool = False, **status: Any) -> CycleResult:
     """One cycle; `status` is more that the PodGroup says of itself."""
     documents = pictures.documents(picture)
-    for each in documents:
-        if each["kind"] == "PodGroup":
-            each.setdefault("status", {}).update(status)
+    for document in documents:
+        if document["kind"] == "PodGroup":
+            document.setdefault("status", {}).update(status)
     tree = dict[str, Any](running.TREE)
     if volcano:
         tree["compatibility"] = "volcano"
     return running.run(documents, tree)
 
 
-def bound(result: decisions.CycleResult) -> list[str]:
+def bound(result: CycleResult) -> list[str]:
     """Who starts."""
     return [bind.task.name for bind in result.binds]
 
@@ -71,7 +72,7 @@ def test_in_volcano_s_way_it_waits_for_its_other_pods() -> None:
     """As for all pods of a gang."""
     (group,) = cycle(volcano=True, succeeded=2).groups
     assert group.reason is not None
-    assert (group.reason.code, group.reason.tasks) == (decisions.ReasonCode.TOO_FEW_PODS, 2)
+    assert (group.reason.code, group.reason.tasks) == (ReasonCode.TOO_FEW_PODS, 2)
     assert group.succeeded == 0
 
 
@@ -79,8 +80,8 @@ def test_what_has_room_no_more_is_told_why() -> None:
     """The reason isn't that pods have to be created."""
     (group,) = cycle(PICTURE.replace("n1 -", "n1 -@9")).groups
     assert group.reason is not None
-    assert group.reason.code not in (decisions.ReasonCode.TOO_FEW_PODS, None)
-    assert group.phase is jobs.Phase.UNKNOWN
+    assert group.reason.code not in (ReasonCode.TOO_FEW_PODS, None)
+    assert group.phase is Phase.UNKNOWN
 
 
 def test_pods_that_succeeded_count_when_they_are_deleted() -> None:
@@ -96,7 +97,7 @@ def test_pods_that_succeeded_count_when_they_are_deleted() -> None:
 def test_such_a_gang_is_complete() -> None:
     """Nothing has to be created."""
     (group,) = cycle(PICTURE.replace("n1 -", "n1 n1"), succeeded=2).groups
-    assert (group.phase, group.ready, group.reason) == (jobs.Phase.RUNNING, True, None)
+    assert (group.phase, group.ready, group.reason) == (Phase.RUNNING, True, None)
 
 
 def test_a_completed_group_whose_pods_are_gone_takes_a_whole_gang() -> None:
@@ -109,6 +110,6 @@ def test_a_gang_that_never_had_its_minimum_is_not_unknown() -> None:
     """So its phase tells it from gangs that may be refilled."""
     picture = PICTURE.replace("Running n1 -", "Inqueue n1 n1 n1 -@9")
     (group,) = cycle(picture).groups
-    assert group.phase is jobs.Phase.INQUEUE
+    assert group.phase is Phase.INQUEUE
     (group,) = cycle(picture, volcano=True).groups
-    assert group.phase is jobs.Phase.UNKNOWN
+    assert group.phase is Phase.UNKNOWN

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
+from tests.pictures import Document
 from tests.scenarios.deciding import bind, written
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model.decisions import CycleResult, Reason, ReasonCode
+from vscheduler.core.model.jobs import Phase, TaskId
+from vscheduler.core.model.snapshot import Carried
 from vscheduler.mirror import wording
 
 HARD = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
@@ -36,7 +39,7 @@ ALONE = """
     """
 
 
-def with_spec(picture: str, spec: Mapping[str, Any]) -> list[pictures.Document]:
+def with_spec(picture: str, spec: Mapping[str, Any]) -> list[Document]:
     """The manifests, with more in the spec of the PodGroup `gang`."""
     found = pictures.documents(picture)
     for document in found:
@@ -45,9 +48,9 @@ def with_spec(picture: str, spec: Mapping[str, Any]) -> list[pictures.Document]:
     return found
 
 
-def told(result: decisions.CycleResult, job: str = "gang") -> decisions.Reason | None:
+def told(result: CycleResult, job: str = "gang") -> Reason | None:
     """What the job is told."""
-    (group,) = (each for each in result.groups if each.job == f"default/{job}")
+    (group,) = (group for group in result.groups if group.job == f"default/{job}")
     return group.reason
 
 
@@ -68,9 +71,9 @@ def test_a_gang_that_must_be_near_together_waits(
     result = running.run(with_spec(ALONE.format(phase=phase), spec), TREE)
     assert written(result) == []
     (group,) = result.groups
-    assert group.phase is jobs.Phase.PENDING
+    assert group.phase is Phase.PENDING
     assert group.reason is not None
-    assert group.reason.code is decisions.ReasonCode.TOPOLOGY_UNKNOWN
+    assert group.reason.code is ReasonCode.TOPOLOGY_UNKNOWN
     assert wording.sentence(group.reason) == (
         f"{field} is hard, and this scheduler knows no network topology yet; set mode soft, or "
         f"hardNetworkTopology: anywhere in the scheduler's configuration"
@@ -115,7 +118,7 @@ def test_without_admission_it_waits_as_well() -> None:
     assert written(result) == []
     reason = told(result)
     assert reason is not None
-    assert reason.code is decisions.ReasonCode.TOPOLOGY_UNKNOWN
+    assert reason.code is ReasonCode.TOPOLOGY_UNKNOWN
 
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
@@ -136,12 +139,12 @@ def test_nobody_is_evicted_for_it(action: str) -> None:
 def test_it_holds_no_room_that_was_promised_to_it_before() -> None:
     """Somebody made the topology hard in between."""
     picture = ALONE.format(phase="Inqueue") + "job q/other cpu=4   -"
-    named = {jobs.TaskId(f"gang-0000{number}"): "n1" for number in range(2)}
-    carried = snapshot.Carried(nominations=named)
+    named = {TaskId(f"gang-0000{number}"): "n1" for number in range(2)}
+    carried = Carried(nominations=named)
     before = running.run(pictures.documents(picture), TREE, carried=carried)
-    assert [each.task.name for each in before.binds] == ["gang-0", "gang-1"]
+    assert [bind.task.name for bind in before.binds] == ["gang-0", "gang-1"]
     after = running.run(with_spec(picture, HARD), TREE, carried=carried)
-    assert [each.task.name for each in after.binds] == ["other-0"]
+    assert [bind.task.name for bind in after.binds] == ["other-0"]
 
 
 def test_its_minimum_keeps_nobody_out() -> None:
@@ -166,4 +169,4 @@ def test_what_runs_of_it_runs_on() -> None:
     result = running.run(with_spec(picture, HARD), TREE)
     assert written(result) == []
     (group,) = result.groups
-    assert group.phase is jobs.Phase.RUNNING
+    assert group.phase is Phase.RUNNING

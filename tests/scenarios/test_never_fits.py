@@ -4,12 +4,13 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.admitting import TIERS, cycles, phases, reasons
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.model.decisions import ReasonCode
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import condition_reasons, wording
 
-NEVER, NO_ROOM = decisions.ReasonCode.NEVER_FITS, decisions.ReasonCode.NO_ROOM
-SHARE, CLOSED = decisions.ReasonCode.QUEUE_OVER_SHARE, decisions.ReasonCode.QUEUE_CLOSED
-FULL = decisions.ReasonCode.QUEUE_FULL
+NEVER, NO_ROOM = ReasonCode.NEVER_FITS, ReasonCode.NO_ROOM
+SHARE, CLOSED = ReasonCode.QUEUE_OVER_SHARE, ReasonCode.QUEUE_CLOSED
+FULL = ReasonCode.QUEUE_FULL
 
 OUT = {
     "a pod is larger than any node": (
@@ -99,9 +100,7 @@ OUT = {
 
 @pytest.mark.parametrize("phase", ["Pending", "Inqueue"])
 @pytest.mark.parametrize(("picture", "code"), OUT.values(), ids=OUT)
-def test_what_can_never_start_is_not_let_in(
-    picture: str, code: decisions.ReasonCode, phase: str
-) -> None:
+def test_what_can_never_start_is_not_let_in(picture: str, code: ReasonCode, phase: str) -> None:
     """Nor does it keep its place where it was let in before."""
     if phase == "Inqueue" and (code not in (NEVER, NO_ROOM) or "minresources" in picture):
         return
@@ -151,7 +150,7 @@ def test_what_may_start_some_day_is_let_in(picture: str, bound: list[str]) -> No
     """Only what is proved counts."""
     (result,) = cycles(picture)
     assert phases(result)["a"] == "Inqueue"
-    assert [each.task.name for each in result.binds] == bound
+    assert [bind.task.name for bind in result.binds] == bound
 
 
 BESIDE = """
@@ -173,7 +172,7 @@ def test_a_node_that_comes_lets_it_in() -> None:
     """Autoscalers see its pods meanwhile."""
     tree = {"actions": "enqueue, allocate", "tiers": running.tiers(TIERS)}
     documents = pictures.documents("node n1 cpu=2 queue q job q/a phase=Pending min=2 cpu=4 -*2")
-    first = running.run_claimed(documents, tree, snapshot.FRESH)
+    first = running.run_claimed(documents, tree, FRESH)
     (told,) = first.groups
     assert [task.name for task in told.unplaced] == ["a-0", "a-1"]
     assert told.reason is not None
@@ -244,6 +243,6 @@ SENTENCES = {
 def test_the_reason_has_the_numbers(picture: str, sentence: str) -> None:
     """Of a share, or of promises, not a word."""
     (result,) = cycles(picture)
-    (told,) = (each.reason for each in result.groups if each.reason)
+    (told,) = (group.reason for group in result.groups if group.reason)
     assert told is not None
     assert wording.sentence(told) == sentence

@@ -9,12 +9,13 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.sharing import BUILT_IN, deserved, losers
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH, LastNodes
 
 
 def follow(
     before: str, after: str, seconds: float, tree: Mapping[str, Any] = BUILT_IN
-) -> list[decisions.CycleResult]:
+) -> list[CycleResult]:
     """A cycle on the one picture, a cycle on the other a second later, and one after more time."""
     first = running.run(pictures.documents(before), tree)
     results = [first]
@@ -70,10 +71,10 @@ def test_what_comes_back_in_time_was_never_gone(seconds: float) -> None:
     first = running.run(documents, calm)
     now = pictures.NOW.timestamp()
     without = [
-        {**each, "status": {**each["status"], "allocatable": {"cpu": "32", "pods": "110"}}}
-        if each["kind"] == "Node"
-        else each
-        for each in documents
+        {**document, "status": {**document["status"], "allocatable": {"cpu": "32", "pods": "110"}}}
+        if document["kind"] == "Node"
+        else document
+        for document in documents
     ]
     gone = running.run_at(without, BUILT_IN, now + 1, first.carried)
     assert gone.evicts == ()
@@ -107,7 +108,7 @@ def test_a_tenant_that_comes_isnt_kept_waiting_by_a_node_that_left() -> None:
 
 def at_seconds(tree: Mapping[str, Any], *steps: tuple[float, str]) -> list[Counter[str]]:
     """Who loses pods in cycles at these instants, on these pictures."""
-    carried, lost = snapshot.FRESH, []
+    carried, lost = FRESH, []
     for second, picture in steps:
         now = pictures.NOW.timestamp() + second
         result = running.run_at(pictures.documents(picture), tree, now, carried)
@@ -200,5 +201,5 @@ def test_figures_of_a_carried_snapshot_stay_small() -> None:
     """What is remembered of nodes is theirs as they were, by reference, and no loss at rest."""
     result = running.run(pictures.documents("node n1 cpu=1 node n2 cpu=1 queue a"), BUILT_IN)
     assert result.carried.node_losses == {}
-    assert isinstance(result.carried.seen, snapshot.LastNodes)
+    assert isinstance(result.carried.seen, LastNodes)
     assert result.carried.seen.nodes.layout.names == ("n1", "n2")

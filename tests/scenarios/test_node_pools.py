@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from tests.properties import lives
+from tests.properties.lives import Life
 from tests.scenarios.sharing import BUILT_IN, basis, deserved, losers
-from vscheduler.core.model import decisions, refusals
+from vscheduler.core.model.decisions import Basis, LimitedBy
+from vscheduler.core.model.refusals import Refusal, RefusalCode
 
 WORKERS = "".join(f"node w{number} cpu=15 label=pool=work\n" for number in range(5))
 CONTROL_PLANE = "node cp cpu=14500m taint=control-plane=:NoSchedule\n"
@@ -59,10 +60,10 @@ def test_three_equal_tenants_get_a_third_each(jobs: str, remedy: str, selector: 
     assert losers(result) == {"a": 12, "b": 12}
     assert len(result.binds) + len(result.pipelined) == 25
     left_out = [(each.refusal, each.nodes) for each in result.excluded]
-    taint = refusals.Refusal(refusals.RefusalCode.TAINT, "control-plane")
+    taint = Refusal(RefusalCode.TAINT, "control-plane")
     assert left_out == ([] if selector else [(taint, ("cp",))])
-    assert basis(result, "c") == decisions.Basis(
-        deserved=25_000, usable=75_000, bound=decisions.LimitedBy.WEIGHT, weight=1, weights=3
+    assert basis(result, "c") == Basis(
+        deserved=25_000, usable=75_000, bound=LimitedBy.WEIGHT, weight=1, weights=3
     )
 
 
@@ -291,7 +292,7 @@ def test_a_share_that_waits_elsewhere_isnt_kept_here(
     """Whoever is within its share, but could have it on nodes that others can't use, gives way;
     its pods that come anew find their places there, and all is quiet.
     """
-    life = lives.Life(pictures.documents(picture))
+    life = Life(pictures.documents(picture))
     assert losers(life.cycle(BUILT_IN)) == expected
     results = [life.cycle(BUILT_IN) for _ in range(12)]
     assert all(not result.evicts for result in results)

@@ -6,6 +6,7 @@ import pytest
 from tests import pictures, running
 from vscheduler.mirror.translate import translation
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options, Outcome
 
 LABEL = "label=volcano.sh/nodegroup-name"
 NODES = f"""
@@ -20,7 +21,7 @@ def placed(
     flags: dict[str, Any] | None = None,
     actions: str = "allocate",
     arguments: dict[str, bool] | None = None,
-) -> run.Outcome:
+) -> Outcome:
     """One cycle; limits are the annotation of queue q."""
     nodegroup = {"name": "nodegroup", "arguments": arguments or {}, **(flags or {})}
     tiers = [{"plugins": [{"name": "priority"}, {"name": "gang"}, nodegroup]}]
@@ -33,10 +34,10 @@ def placed(
         ):
             document["metadata"]["annotations"] = {translation.GROUP_LIMITS: limits}
     policy = running.policy_of({"actions": actions, "tiers": tiers})
-    return run.simulate(documents, policy, run.Options())
+    return run.simulate(documents, policy, Options())
 
 
-def nodes(outcome: run.Outcome) -> list[str]:
+def nodes(outcome: Outcome) -> list[str]:
     """Where pods go, sorted by pod."""
     return [each.node for each in sorted(outcome.binds, key=lambda each: each.task.key)]
 
@@ -120,7 +121,7 @@ def test_room_that_a_gang_gives_back_counts_no_more() -> None:
     """A gang that can't start leaves the limit to others."""
     picture = "queue q affinity=required:g1   job q/gang min=4 age=9 -*4   job q/p -*3"
     outcome = placed(picture, limits=LIMITED)
-    assert [each.task.name for each in outcome.binds] == ["p-0", "p-1", "p-2"]
+    assert [bind.task.name for bind in outcome.binds] == ["p-0", "p-1", "p-2"]
     said = run.tree(outcome)["podGroups"]["default/gang"]["message"]
     assert "1 node(s) were in a node group of which queue q has all that it may have" in said
 
@@ -142,7 +143,7 @@ def test_limits_that_can_not_be_read_stop_the_queue(text: str, problem: str) -> 
     """And only it; its jobs say what is wrong with them."""
     picture = f"{BOTH}   queue o affinity=required:g1   job o/o -   job q/p -"
     outcome = placed(picture, limits=text)
-    assert [each.task.name for each in outcome.binds] == ["o-0"]
+    assert [bind.task.name for bind in outcome.binds] == ["o-0"]
     said = run.tree(outcome)["podGroups"]["default/p"]["message"]
     assert f"the limits of queue q can't be read ({problem}" in said
 
@@ -154,5 +155,5 @@ def test_a_pod_of_the_same_queue_makes_way_under_the_limit() -> None:
         job   q/low preemptable=true n1*3   job q/high priority=9 -
         """
     outcome = placed(picture, limits=LIMITED, actions="allocate, preempt")
-    assert [each.task.name for each in outcome.last.evicts] == ["low-2"]
+    assert [evict.task.name for evict in outcome.last.evicts] == ["low-2"]
     assert [(each.task.name, each.node) for each in outcome.last.pipelined] == [("high-0", "n1")]

@@ -13,7 +13,7 @@ def the_reason(picture: str, job: str) -> str:
     """What the job is told."""
     tree = {"actions": "allocate", "tiers": running.tiers("gang | predicates")}
     result = running.run(pictures.documents(picture), tree)
-    (group,) = (each for each in result.groups if each.job == f"default/{job}")
+    (group,) = (group for group in result.groups if group.job == f"default/{job}")
     assert group.reason is not None
     return wording.sentence(group.reason)
 
@@ -225,7 +225,7 @@ def test_what_is_nominated_away_is_short_when_a_gang_is_to_go_whole() -> None:
         "configurations": [{"name": "preempt", "arguments": arguments}],
     }
     result = running.run(pictures.documents(picture), tree)
-    assert [each.task.name for each in result.evicts] == ["gang-0", "gang-1"]
+    assert [evict.task.name for evict in result.evicts] == ["gang-0", "gang-1"]
 
 
 def test_pods_of_one_class_are_kept_away_by_their_labels() -> None:

@@ -1,7 +1,8 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import jobs, snapshot
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.snapshot import Carried
 
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates proportion")}
 SHRUNK = """
@@ -29,9 +30,9 @@ def test_a_promise_outlives_the_share_and_no_limit(
     """Else pods that were evicted for it would have gone in vain. What the share of lead doesn't
     cover and nobody else may use is lent.
     """
-    named = {jobs.TaskId("needy-00000"): "n1"} if promised else {}
+    named = {TaskId("needy-00000"): "n1"} if promised else {}
     documents = pictures.documents(SHRUNK.format(marks=marks))
-    result = running.run(documents, TREE, carried=snapshot.Carried(nominations=named))
+    result = running.run(documents, TREE, carried=Carried(nominations=named))
     assert [bind.task.name for bind in result.binds] == bound
 
 
@@ -44,10 +45,8 @@ def test_the_older_promise_is_kept_first() -> None:
         job   q/new  min=1 cpu=1 priority=5   -
         job   q/gone min=1 cpu=1   ~n1
         """
-    named = {jobs.TaskId(f"{name}-00000"): "n1" for name in ("old", "new")}
-    result = running.run(
-        pictures.documents(picture), TREE, carried=snapshot.Carried(nominations=named)
-    )
+    named = {TaskId(f"{name}-00000"): "n1" for name in ("old", "new")}
+    result = running.run(pictures.documents(picture), TREE, carried=Carried(nominations=named))
     assert [bind.task.name for bind in result.binds] == ["old-0"]
     assert result.carried.nominations == {"new-00000": "n1"}
 

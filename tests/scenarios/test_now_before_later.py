@@ -10,7 +10,9 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide, pipeline
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror import wording
 
 TIERS = "priority gang | predicates nodeorder binpack"
@@ -34,13 +36,13 @@ SMALL_FIRST = """
 
 def first(
     picture: str, *, steps: int = 1000, nominated: dict[str, str] | None = None
-) -> decisions.CycleResult:
+) -> CycleResult:
     """The first cycle, in which jobs wait on these nodes already."""
     arguments = {"allocate.gangSearchSteps": steps}
     tree = {**TREE, "configurations": [{"name": "allocate", "arguments": arguments}]}
-    named = {jobs.TaskId(uid): node for uid, node in (nominated or {}).items()}
+    named = {TaskId(uid): node for uid, node in (nominated or {}).items()}
     documents = pictures.documents(picture)
-    return running.run(documents, tree, carried=snapshot.Carried(nominations=named))
+    return running.run(documents, tree, carried=Carried(nominations=named))
 
 
 @pytest.mark.parametrize(
@@ -82,9 +84,9 @@ def test_a_gang_that_fits_only_later_waits_as_before() -> None:
     picture = SMALL_FIRST.replace("min=2 -@1 -@2", "min=2 -@2 -@2")
     assert decide(picture, "allocate", TIERS) == [pipeline("g-0", "n1"), pipeline("g-1", "n2")]
     result = first(picture)
-    (group,) = [each for each in result.groups if each.job.endswith("/g")]
+    (group,) = [group for group in result.groups if group.job.endswith("/g")]
     assert group.reason is not None
-    assert group.reason.code is decisions.ReasonCode.WAITS_FOR_RELEASE
+    assert group.reason.code is ReasonCode.WAITS_FOR_RELEASE
 
 
 def test_a_gang_that_pods_were_evicted_for_keeps_its_places_until_it_fits() -> None:
@@ -113,7 +115,7 @@ def test_a_nominated_pod_starts_on_another_node_that_is_free() -> None:
 def test_a_gang_that_pods_were_evicted_for_starts_where_it_fits_now() -> None:
     """Nodes became free elsewhere while the victim of the job terminates."""
     result = first(SMALL_FIRST, nominated={"g-00000": "n1", "g-00001": "n2"})
-    assert {(each.task.name, each.node) for each in result.binds} == {("g-0", "n2"), ("g-1", "n1")}
+    assert {(bind.task.name, bind.node) for bind in result.binds} == {("g-0", "n2"), ("g-1", "n1")}
     assert not result.carried.nominations
 
 
@@ -127,14 +129,14 @@ def test_a_pod_that_is_near_itself_waits_for_its_predecessor_on_a_lost_node() ->
         """
     result = first(picture)
     assert [(held.task.name, held.node) for held in result.pipelined] == [("new-0", "b1")]
-    (group,) = [each for each in result.groups if each.job.endswith("/new")]
+    (group,) = [group for group in result.groups if group.job.endswith("/new")]
     assert group.reason is not None
     assert wording.sentence(group.reason) == (
         "waits until pods being deleted are gone; as long as they count, "
         "1 node(s) didn't match pod affinity rules; 1 of the 1 pod it needs has a place"
     )
     gone = first(picture.replace("~a1", "-@9"))
-    assert [(each.task.name, each.node) for each in gone.binds] == [("new-0", "b1")]
+    assert [(bind.task.name, bind.node) for bind in gone.binds] == [("new-0", "b1")]
 
 
 NEVER_GONE = """
@@ -153,14 +155,14 @@ def test_nobody_waits_for_a_pod_that_should_be_gone_for_five_minutes(*, kept: bo
     """
     picture = NEVER_GONE if kept else NEVER_GONE.replace(" nominated=n1", "")
     documents, now = pictures.documents(picture), pictures.NOW.timestamp()
-    nominations = {jobs.TaskId("gang-00000"): "n1", jobs.TaskId("gang-00001"): "n2"}
-    carried = snapshot.Carried(nominations=nominations if kept else {})
+    nominations = {TaskId("gang-00000"): "n1", TaskId("gang-00001"): "n2"}
+    carried = Carried(nominations=nominations if kept else {})
     result = running.run_at(documents, TREE, now + 299, carried)
     assert not result.binds
     assert sorted(held.node for held in result.pipelined) == ["n1", "n2"]
     assert result.wake_at == now + 300
     result = running.run_at(documents, TREE, now + 300, result.carried)
-    assert [(each.task.name, each.node) for each in result.binds] == [("small-0", "n2")]
+    assert [(bind.task.name, bind.node) for bind in result.binds] == [("small-0", "n2")]
     assert not result.pipelined
     assert not result.carried.nominations
     assert result.wake_at is None
@@ -169,12 +171,12 @@ def test_nobody_waits_for_a_pod_that_should_be_gone_for_five_minutes(*, kept: bo
 def test_a_pod_that_goes_after_all_frees_its_node_at_once() -> None:
     """However late it is."""
     late = [
-        each
-        for each in pictures.documents(NEVER_GONE)
-        if each["metadata"]["name"] not in ("gone-0", "small-0")
+        document
+        for document in pictures.documents(NEVER_GONE)
+        if document["metadata"]["name"] not in ("gone-0", "small-0")
     ]
-    result = running.run_at(late, TREE, pictures.NOW.timestamp() + 900, snapshot.FRESH)
-    assert sorted(each.node for each in result.binds) == ["n1", "n2"]
+    result = running.run_at(late, TREE, pictures.NOW.timestamp() + 900, FRESH)
+    assert sorted(bind.node for bind in result.binds) == ["n1", "n2"]
 
 
 def test_a_host_port_of_a_pod_that_never_goes_is_taken() -> None:
@@ -186,7 +188,6 @@ def test_a_host_port_of_a_pod_that_never_goes_is_taken() -> None:
         """
     documents, now = pictures.documents(picture), pictures.NOW.timestamp()
     counts = [
-        len(running.run_at(documents, TREE, now + seconds, snapshot.FRESH).pipelined)
-        for seconds in (0, 300)
+        len(running.run_at(documents, TREE, now + seconds, FRESH).pipelined) for seconds in (0, 300)
     ]
     assert counts == [1, 0]

@@ -1,9 +1,9 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import ReasonCode
 
-TOO_SMALL = {decisions.ReasonCode.CLUSTER_FULL, decisions.ReasonCode.NEVER_FITS}
+TOO_SMALL = {ReasonCode.CLUSTER_FULL, ReasonCode.NEVER_FITS}
 
 
 def admitted(picture: str, plugin: str = "overcommit", volcano: bool = False) -> set[str]:
@@ -14,9 +14,9 @@ def admitted(picture: str, plugin: str = "overcommit", volcano: bool = False) ->
     if volcano:
         tree["compatibility"] = "volcano"
     result = running.run_claimed(pictures.documents(picture), tree)
-    waiting = {each.job: each.reason for each in result.groups if each.phase == "Pending"}
+    waiting = {group.job: group.reason for group in result.groups if group.phase == "Pending"}
     assert {reason and reason.code for reason in waiting.values()} <= TOO_SMALL
-    return {each.job.partition("/")[2] for each in result.groups if each.phase == "Inqueue"}
+    return {group.job.partition("/")[2] for group in result.groups if group.phase == "Inqueue"}
 
 
 TABLE = {

@@ -6,10 +6,11 @@ from tests import pictures, running
 from tests.scenarios.admitting import CLUSTER_FULL, QUEUE_FULL, cycles, phases, reasons
 from vscheduler.core import compat, cycle
 from vscheduler.core.actions import ACTIONS
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.config import policy
-from vscheduler.core.model import jobs, queues
-from vscheduler.core.plugins import overcommit
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.plugins.overcommit import Overcommit
 from vscheduler.mirror.wording import sentence
 
 OWED = """
@@ -51,24 +52,22 @@ def test_what_its_queue_has_promised_to_others_is_not_owed() -> None:
     assert reasons(result)["b"] is CLUSTER_FULL
 
 
-class Sated(contracts.Plugin):
+class Sated(Plugin):
     """Says that every queue is owed all, and has had enough."""
 
     name = "sated"
 
-    def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """All."""
         del queue, tasks
         return True
 
-    def reclaimable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def reclaimable(self, claimant: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """All."""
         del claimant
         return candidates
 
-    def overused(self, queue: queues.Queue) -> bool:
+    def overused(self, queue: Queue) -> bool:
         """Enough, where it may say so."""
         del queue
         return True
@@ -81,7 +80,7 @@ def test_a_queue_that_has_had_enough_is_owed_nothing(sated: bool) -> None:
     tiers = [{"plugins": [{"name": "overcommit"}, {"name": "sated", **flags}]}]
     parsed = policy.parse(
         {"actions": "enqueue, reclaim", "tiers": tiers},
-        [overcommit.Overcommit, Sated],
+        [Overcommit, Sated],
         ACTIONS,
         compat.VOLCANO,
     )
@@ -115,8 +114,8 @@ def test_who_may_preempt_is_admitted_where_all_is_taken(tiers: str, limit: str, 
     picture = FULL.format(limit=limit, priority=1000, pods=pods)
     results = cycles(picture, 4, actions="enqueue, allocate, preempt", tiers=running.tiers(tiers))
     assert phases(results[0])["hi"] == "Inqueue"
-    assert sum(len(each.evicts) for each in results) == (2 if pods else 0)
-    assert {bind.task.name for each in results for bind in each.binds} == (
+    assert sum(len(result.evicts) for result in results) == (2 if pods else 0)
+    assert {bind.task.name for result in results for bind in result.binds} == (
         {"hi-0", "hi-1"} if pods else set()
     )
 
@@ -130,7 +129,7 @@ def test_who_may_not_is_not(tiers: str, limit: str, priority: int, actions: str)
         picture, 3, actions=f"enqueue, allocate, {actions}", tiers=running.tiers(tiers)
     )
     assert reasons(results[-1])["hi"] in (CLUSTER_FULL, QUEUE_FULL)
-    assert not any(each.evicts for each in results)
+    assert not any(result.evicts for result in results)
 
 
 def test_a_leaf_gets_its_quota_back_below_a_full_parent() -> None:
@@ -145,8 +144,8 @@ def test_a_leaf_gets_its_quota_back_below_a_full_parent() -> None:
         """
     tiers = running.tiers("priority gang | drf predicates capacity:enableHierarchy=true")
     results = cycles(picture, 4, actions="enqueue, allocate, reclaim", tiers=tiers)
-    assert sum(len(each.evicts) for each in results) == 2
-    assert {bind.task.name for each in results for bind in each.binds} == {"w-0", "w-1"}
+    assert sum(len(result.evicts) for result in results) == 2
+    assert {bind.task.name for result in results for bind in result.binds} == {"w-0", "w-1"}
 
 
 def test_promises_to_less_important_groups_give_way() -> None:
@@ -168,15 +167,15 @@ def test_promises_to_less_important_groups_give_way() -> None:
 def test_nothing_is_evicted_for_preemption_policy_never() -> None:
     """It isn't admitted, either, and its reason says so."""
     documents = pictures.documents(FULL.format(limit="", priority=1000, pods="-*2"))
-    for each in documents:
-        if each["kind"] == "Pod" and each["metadata"]["name"].startswith("hi"):
-            each["spec"]["preemptionPolicy"] = "Never"
+    for document in documents:
+        if document["kind"] == "Pod" and document["metadata"]["name"].startswith("hi"):
+            document["spec"]["preemptionPolicy"] = "Never"
     tree = {
         "actions": "enqueue, allocate, preempt",
         "tiers": running.tiers(PLUGINS["overcommit"][0]),
     }
     result = running.decide(running.snapshot_of(documents), tree)
-    (reason,) = [each.reason for each in result.groups if each.job.endswith("hi")]
+    (reason,) = [group.reason for group in result.groups if group.job.endswith("hi")]
     assert reason is not None
     assert sentence(reason).endswith("; no pod is evicted for it, as its preemptionPolicy is Never")
     assert not result.evicts

@@ -104,7 +104,7 @@ def test_a_spread_stays_within_its_skew() -> None:
         job q/w label=app=w spread=app=w@zone:1 -*6
         """
     binds = decide(picture, "allocate", FILTERS)
-    assert [each.node for each in binds] == ["n1", "n2", "n1", "n2", "n1"]
+    assert [bind.node for bind in binds] == ["n1", "n2", "n1", "n2", "n1"]
 
 
 def test_a_place_next_to_a_leaving_pod_is_waited_for() -> None:
@@ -172,8 +172,8 @@ def test_the_last_that_a_pod_was_just_placed_near_stays(
     tiers = running.tiers("priority gang | predicates")
     configured = {"actions": "allocate, preempt", "tiers": tiers, **tree}
     result = running.run(pictures.documents(picture), configured)
-    assert [each.task.name for each in result.binds] == ["fan-0"]
-    assert [each.task.name for each in result.evicts] == [gone] * (gone is not None)
+    assert [bind.task.name for bind in result.binds] == ["fan-0"]
+    assert [evict.task.name for evict in result.evicts] == [gone] * (gone is not None)
 
 
 def nodes_with(picture: str, plugin: str, **tree: Any) -> list[str]:

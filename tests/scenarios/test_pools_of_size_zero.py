@@ -7,15 +7,16 @@ import pytest
 from tests import pictures, running
 from vscheduler.core import actions, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror import condition_reasons, statuses
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 BUILT_IN: dict[str, Any] = dict(policy.BUILT_IN)
 JOB = "queue q {limit} job q/a phase=Pending min=2 {least} {asks} -*2"
 
 
-def told(result: decisions.CycleResult) -> dict[str, str]:
+def told(result: CycleResult) -> dict[str, str]:
     """What each job's pods are told in their condition PodScheduled, if anything."""
     return {
         status.job: words.message
@@ -33,11 +34,13 @@ def test_a_gang_waits_for_its_nodes_and_starts_when_they_come(least: str) -> Non
     (status,) = first.groups
     assert [task.name for task in status.unplaced] == ["a-0", "a-1"]
     assert status.reason is not None
-    assert status.reason.code is decisions.ReasonCode.NO_NODES
+    assert status.reason.code is ReasonCode.NO_NODES
     assert all(words.message for _, words in statuses.pod_words(status))
     stored = running.snapshot_of(documents).jobs[0].state
     state = statuses.group_state(status, stored, now=0.0, transition="1")
-    assert [(each.type, each.status) for each in state.conditions] == [("Unschedulable", "True")]
+    assert [(condition.type, condition.status) for condition in state.conditions] == [
+        ("Unschedulable", "True")
+    ]
     nodes = pictures.documents("node n1 cpu=2 node n2 cpu=2")
     second = running.run([*running.obey(documents, first), *nodes], BUILT_IN, carried=first.carried)
     assert {(bind.task.name, bind.node) for bind in second.binds} == {("a-0", "n1"), ("a-1", "n2")}
@@ -68,7 +71,7 @@ def test_no_node_is_made_for_a_group_that_its_queue_refuses(limit: str, nodes: s
     """Whether or not the cluster would be too small, too."""
     picture = JOB.format(limit=limit, least="minresources=cpu:4", asks="cpu=2")
     result = running.run(pictures.documents(f"{nodes} {picture}"), BUILT_IN)
-    assert [str(each.phase) for each in result.groups] == ["Pending"]
+    assert [str(group.phase) for group in result.groups] == ["Pending"]
     assert told(result) == {}
 
 
@@ -76,7 +79,7 @@ def test_no_node_is_made_for_what_a_capability_stops_on_its_way_in() -> None:
     """It asks for no minResources, and isn't admitted: its pods are told nothing."""
     picture = "node n1 cpu=3 queue q capability=cpu:3 job q/a min=2 cpu=2 -*2"
     result = running.run(pictures.documents(picture), BUILT_IN)
-    assert [str(each.phase) for each in result.groups] == ["Pending"]
+    assert [str(group.phase) for group in result.groups] == ["Pending"]
     assert told(result) == {}
 
 
@@ -100,8 +103,8 @@ def test_no_node_is_made_for_a_group_that_a_quota_refuses(volcano: bool) -> None
         limit="", least="minresources=cpu:8", asks="cpu=2"
     )
     result = running.run(pictures.documents(picture), tree)
-    assert [each.reason and each.reason.code for each in result.groups] == [
-        decisions.ReasonCode.QUOTA_FULL
+    assert [group.reason and group.reason.code for group in result.groups] == [
+        ReasonCode.QUOTA_FULL
     ]
     assert told(result) == {}
 
@@ -110,7 +113,7 @@ def test_the_simulator_says_the_same() -> None:
     """By the door that people use."""
     picture = JOB.format(limit="", least="minresources=cpu:4", asks="cpu=2")
     policy_ = policy.built_in(plugins.PLUGINS, actions.ACTIONS)
-    outcome = run.simulate(pictures.documents(picture), policy_, run.Options(cycles=3))
+    outcome = run.simulate(pictures.documents(picture), policy_, Options(cycles=3))
     assert [told(result) for result in outcome.results] == [told(outcome.last)] * 3
     assert told(outcome.last)
     assert outcome.binds == ()

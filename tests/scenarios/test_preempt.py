@@ -1,7 +1,7 @@
 import pytest
 
 from tests import pictures, running
-from tests.properties import lives
+from tests.properties.lives import Life
 from tests.scenarios.deciding import Decision, bind, decide, evict, pipeline, written
 
 TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
@@ -210,13 +210,13 @@ def test_a_gang_that_waits_for_one_keeps_the_room_of_all() -> None:
         job   q/late min=1 priority=9   -
         """)
     later = [each for each in every if each["metadata"]["name"].startswith("late")]
-    life = lives.Life([each for each in every if each not in later])
+    life = Life([each for each in every if each not in later])
     tree = {"actions": "preempt, allocate", "tiers": running.tiers(TIERS)}
     first = life.cycle(tree)
-    assert [each.task.name for each in first.evicts] == ["low-0"]
+    assert [evict.task.name for evict in first.evicts] == ["low-0"]
     assert [each.task.name for each in first.pipelined] == ["gang-0", "gang-1", "gang-2"]
     life.add(later)
-    started = [each.task.name for _ in range(3) for each in life.cycle(tree).binds]
+    started = [bind.task.name for _ in range(3) for bind in life.cycle(tree).binds]
     assert started == ["gang-0", "gang-1", "gang-2"]
 
 
@@ -231,7 +231,7 @@ def test_a_group_that_says_so_loses_nobody(mark: str) -> None:
         """)
     tree = {"actions": "allocate, preempt", "tiers": running.tiers(TIERS)}
     assert len(running.run(documents, tree).evicts) == 1
-    (group,) = [each for each in documents if each["metadata"]["name"] == "low"]
+    (group,) = [document for document in documents if document["metadata"]["name"] == "low"]
     group["metadata"].setdefault(mark, {})["volcano.sh/preemptable"] = "false"
     assert running.run(documents, tree).evicts == ()
 
@@ -257,7 +257,7 @@ def test_a_gang_that_has_just_been_bound_loses_no_part_of_it(
     assert written(first) == [bind("low-1", "n2")]
     later = running.run(running.obey(documents, first), tree)
     goes = ["low-0"] if compatibility else ["low-0", "low-1"]
-    assert [each.task.name for each in later.evicts] == goes
+    assert [evict.task.name for evict in later.evicts] == goes
 
 
 @pytest.mark.parametrize(
@@ -279,4 +279,4 @@ def test_pods_of_a_job_that_cannot_start_keep_their_places(
         """
     )
     tree = {"actions": "preempt", "tiers": running.tiers(TIERS), **compatibility}
-    assert [each.task.name for each in running.run(documents, tree).evicts] == goes
+    assert [evict.task.name for evict in running.run(documents, tree).evicts] == goes

@@ -3,7 +3,8 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions
+from tests.pictures import Document
+from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror.decode import fields
 
 TREE = {
@@ -19,7 +20,7 @@ WAITING = """
     """
 
 
-def annotated(picture: str, *jobs: str, **spec: str) -> list[pictures.Document]:
+def annotated(picture: str, *jobs: str, **spec: str) -> list[Document]:
     """The manifests, with the highest volcano.sh/task-priority on the pods of these jobs."""
     found = pictures.documents(picture)
     for document in found:
@@ -30,14 +31,14 @@ def annotated(picture: str, *jobs: str, **spec: str) -> list[pictures.Document]:
     return found
 
 
-def victims(found: list[pictures.Document]) -> set[str]:
+def victims(found: list[Document]) -> set[str]:
     """The jobs of the pods that are evicted."""
-    return {each.task.name.rpartition("-")[0] for each in running.run(found, TREE).evicts}
+    return {evict.task.name.rpartition("-")[0] for evict in running.run(found, TREE).evicts}
 
 
-def bound(result: decisions.CycleResult) -> list[str]:
+def bound(result: CycleResult) -> list[str]:
     """The pods that are placed."""
-    return [each.task.name for each in result.binds]
+    return [bind.task.name for bind in result.binds]
 
 
 def test_the_annotation_brings_no_job_before_another() -> None:

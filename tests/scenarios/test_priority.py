@@ -50,9 +50,9 @@ def test_in_volcanos_way_priorities_of_pods_mean_nothing_between_jobs() -> None:
         """
     tree = {"actions": "allocate", "tiers": running.tiers(running.STANDARD)}
     documents = pictures.documents(picture)
-    assert [each.task.name for each in running.run(documents, tree).binds] == ["b-0"]
+    assert [bind.task.name for bind in running.run(documents, tree).binds] == ["b-0"]
     volcano = {**tree, "compatibility": "volcano"}
-    assert [each.task.name for each in running.run(documents, volcano).binds] == ["a-0"]
+    assert [bind.task.name for bind in running.run(documents, volcano).binds] == ["a-0"]
 
 
 def test_priority_ends_at_the_queue() -> None:

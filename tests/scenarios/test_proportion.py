@@ -152,13 +152,13 @@ def test_who_is_above_its_part_of_roots_capability_gives_back() -> None:
         job   gold/g n1*8 -   job   lead/l -*4
         """
     (alone,) = cycles(picture, actions="allocate")
-    told = {each.job.partition("/")[2]: each.reason for each in alone.groups}
+    told = {group.job.partition("/")[2]: group.reason for group in alone.groups}
     assert told["l"] is not None
     assert sentence(told["l"]) == "queue root has 8 cpu of the 8 it may have; this pod needs 1"
     results = cycles(picture, 4, actions="allocate, reclaim")
     assert losers(results[0]) == {"gold": 4}
-    held = [sum(queue.allocated.get("cpu", 0) for queue in each.queues) for each in results]
+    held = [sum(queue.allocated.get("cpu", 0) for queue in result.queues) for result in results]
     assert max(held) == 8000
-    assert {bind.task.name for each in results for bind in each.binds} == {
+    assert {bind.task.name for result in results for bind in result.binds} == {
         f"l-{number}" for number in range(4)
     }

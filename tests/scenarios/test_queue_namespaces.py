@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
+from tests.pictures import Document
 from tests.scenarios.deciding import bind, written
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import CycleResult, GroupStatus, ReasonCode
+from vscheduler.core.model.jobs import Phase
 from vscheduler.mirror import condition_reasons, wording
 from vscheduler.mirror.translate import translation
 
@@ -23,7 +25,7 @@ WAITING = """
     """
 
 
-def listing(picture: str, told: str | None, queue: str = "q") -> list[pictures.Document]:
+def listing(picture: str, told: str | None, queue: str = "q") -> list[Document]:
     """The manifests, with the annotation on the queue."""
     found = pictures.documents(picture)
     (drawn,) = (
@@ -34,9 +36,9 @@ def listing(picture: str, told: str | None, queue: str = "q") -> list[pictures.D
     return found
 
 
-def group(result: decisions.CycleResult) -> decisions.GroupStatus:
+def group(result: CycleResult) -> GroupStatus:
     """What becomes of the job `gang`."""
-    (found,) = (each for each in result.groups if each.job == "default/gang")
+    (found,) = (group for group in result.groups if group.job == "default/gang")
     return found
 
 
@@ -49,7 +51,7 @@ def test_a_job_of_another_namespace_waits(told: str, phase: str, tree: dict[str,
     assert written(result) == []
     reason = group(result).reason
     assert reason is not None
-    assert reason.code is decisions.ReasonCode.QUEUE_BARRED
+    assert reason.code is ReasonCode.QUEUE_BARRED
     assert wording.sentence(reason).startswith("queue q isn't for namespace default; ")
     assert [task.name for task in group(result).unplaced] == ["gang-0", "gang-1"]
     assert condition_reasons.pod_reason(reason) == "QueueNotForNamespace"
@@ -59,7 +61,7 @@ def test_a_job_of_another_namespace_waits(told: str, phase: str, tree: dict[str,
 def test_nothing_is_promised_to_it() -> None:
     """A PodGroup that says it is Inqueue is let in no more."""
     result = running.run(listing(WAITING.format(phase="Inqueue"), "team-a"), TREE)
-    assert group(result).phase is jobs.Phase.PENDING
+    assert group(result).phase is Phase.PENDING
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_pods_that_run_stay_and_no_more_are_placed() -> None:
     assert group(result).running == 2
     reason = group(result).reason
     assert reason is not None
-    assert reason.code is decisions.ReasonCode.QUEUE_BARRED
+    assert reason.code is ReasonCode.QUEUE_BARRED
 
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
@@ -116,4 +118,4 @@ def test_it_does_not_keep_others_of_its_queue_waiting() -> None:
         if document["metadata"]["name"].startswith("next"):
             document["metadata"]["namespace"] = "team-a"
     result = running.run(found, TREE)
-    assert sorted(each.task.key for each in result.binds) == ["team-a/next-0", "team-a/next-1"]
+    assert sorted(bind.task.key for bind in result.binds) == ["team-a/next-0", "team-a/next-1"]

@@ -3,8 +3,9 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.config import policy
+from vscheduler.core.config.policy import BUILT_IN
 from vscheduler.mirror import queue_status
+from vscheduler.mirror.queue_status import Explanation
 
 CASES: dict[str, tuple[str, str]] = {
     "by weight, and a node that nobody can use": (
@@ -155,8 +156,8 @@ CASES: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize(("picture", "sentence"), CASES.values(), ids=CASES)
 def test_a_queue_says_how_its_share_came_about(picture: str, sentence: str) -> None:
     """Queue q does, in one sentence."""
-    result = running.run(pictures.documents(picture), dict(policy.BUILT_IN))
-    (queue,) = [each for each in result.queues if each.name == "q"]
+    result = running.run(pictures.documents(picture), dict(BUILT_IN))
+    (queue,) = [queue for queue in result.queues if queue.name == "q"]
     found = queue_status.explanation(queue, result.excluded)
     assert found is not None
     assert found.message == sentence
@@ -190,7 +191,7 @@ def test_a_guarantee_above_the_cluster_evicts_nobody(volcano: bool) -> None:
         node  n1 cpu=8
         queue greedy guarantee=cpu:1000   queue lead   job lead/b min=1 n1*5 -*3
         """
-    tree = {**policy.BUILT_IN, **({"compatibility": "volcano"} if volcano else {})}
+    tree = {**BUILT_IN, **({"compatibility": "volcano"} if volcano else {})}
     result = running.run(pictures.documents(picture), tree)
     assert (len(result.binds), result.evicts) == (0 if volcano else 3, ())
 
@@ -206,5 +207,5 @@ def test_a_queue_that_owns_amounts_says_so() -> None:
     result = running.run(pictures.documents(picture), tree)
     found = {queue.name: queue_status.explanation(queue) for queue in result.queues}
     message = "5 of 10 usable CPU: its guarantee; memory 2Gi of 10Gi: its own; more is borrowed"
-    assert found["q"] == queue_status.Explanation(reason="Quota", message=message)
+    assert found["q"] == Explanation(reason="Quota", message=message)
     assert found["r"] is None

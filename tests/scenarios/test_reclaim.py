@@ -2,7 +2,7 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import Decision, decide, evict, pipeline
-from vscheduler.core.model import snapshot
+from vscheduler.core.model.snapshot import FRESH
 
 TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
 
@@ -203,11 +203,11 @@ def test_jobs_that_ask_in_vain_leave_the_others_their_turn(budget: int) -> None:
         """
     documents = pictures.documents(picture)
     tree = {"actions": "allocate, reclaim", "tiers": running.tiers(TIERS)}
-    carried, gone = snapshot.FRESH, []
+    carried, gone = FRESH, []
     for _ in range(20):
         result = running.run(documents, tree, budget=budget, carried=carried)
         carried = result.carried
-        gone += [each.task.name for each in result.evicts]
+        gone += [evict.task.name for evict in result.evicts]
         if gone or result.finished:
             break
     assert gone == ["greedy-3"]
@@ -240,7 +240,7 @@ def test_in_volcano_pods_that_ask_for_nothing_reclaim_as_well() -> None:
     tree = {"actions": "allocate, reclaim", "tiers": running.tiers(TIERS)}
     result = running.run(pictures.documents(picture), {**tree, "compatibility": "volcano"})
     assert result.binds == ()
-    assert [each.task.name for each in result.evicts] == ["greedy-2"]
+    assert [evict.task.name for evict in result.evicts] == ["greedy-2"]
     assert [each.task.name for each in result.pipelined] == ["mixed-0", "mixed-1"]
     native = running.run(pictures.documents(picture), tree)
     assert (native.binds, native.evicts) == ((), ())

@@ -7,6 +7,7 @@ import pytest
 from tests import pictures, running
 from vscheduler.mirror import reclaim_wording
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 RECLAIM = "enqueue, allocate, backfill, reclaim"
 STARVED = "reclaim makes no room, though queue poor has 0 of the 4 cpu it deserves: "
@@ -20,8 +21,8 @@ def outlook(
     if arguments:
         named = {f"reclaim.{name}": value for name, value in arguments.items()}
         tree["configurations"] = [{"name": "reclaim", "arguments": named}]
-    outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), run.Options())
-    found = next(each for each in outcome.last.queues if each.name == "poor")
+    outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), Options())
+    found = next(queue for queue in outcome.last.queues if queue.name == "poor")
     return "" if found.reclaim is None else reclaim_wording.sentence(found.name, found.reclaim)
 
 

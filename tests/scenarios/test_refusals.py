@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
+from tests.pictures import Document
 from tests.scenarios.sharing import BUILT_IN, deserved
 from tests.unit.mirror import manifests
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror import wording
 
 NOW = pictures.NOW.timestamp()
 
 
-def refusal(node: str, seconds_ago: float = 12, reason: str = "OutOfcpu") -> pictures.Document:
+def refusal(node: str, seconds_ago: float = 12, reason: str = "OutOfcpu") -> Document:
     """A pod of ours that this node's kubelet refused."""
     return {
         "apiVersion": "v1",
@@ -29,15 +30,13 @@ def refusal(node: str, seconds_ago: float = 12, reason: str = "OutOfcpu") -> pic
     }
 
 
-def cycle(
-    picture: str, *more: pictures.Document, tree: Any = BUILT_IN, later: float = 0.0
-) -> decisions.CycleResult:
+def cycle(picture: str, *more: Document, tree: Any = BUILT_IN, later: float = 0.0) -> CycleResult:
     """One cycle, so much later than the picture."""
     seen = manifests.mirror(*pictures.documents(picture), *more)
     return running.decide(seen.snapshot(NOW + later), tree)
 
 
-def nodes(result: decisions.CycleResult) -> dict[str, str]:
+def nodes(result: CycleResult) -> dict[str, str]:
     """Who is bound where."""
     return {bind.task.name: bind.node for bind in result.binds}
 
@@ -79,7 +78,7 @@ def test_a_pause_is_no_reason_to_say_that_the_pod_never_fits() -> None:
     result = cycle("node n1 cpu=8 node n2 cpu=2 queue q job q/j cpu=4 -", refusal("n1"))
     (group,) = result.groups
     assert group.reason is not None
-    assert group.reason.code is decisions.ReasonCode.NO_ROOM
+    assert group.reason.code is ReasonCode.NO_ROOM
 
 
 def test_nobody_is_evicted_from_a_node_that_is_left_alone() -> None:

@@ -8,6 +8,7 @@ from tests import running
 from tests.unit.mirror import manifests
 from vscheduler.mirror import wording
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 CLAIMS = {"resourceClaims": [{"name": "gpu"}]}
 FLAW = (
@@ -34,7 +35,7 @@ def decided(spec: dict[str, Any], good: int, bad: int, **tree: Any) -> tuple[int
         *(manifests.pod(f"bad-{at}", group="g", spec=CLAIMS) for at in range(bad)),
     ]
     policy = running.policy_of({"actions": "enqueue, allocate", "tiers": tree["tiers"]})
-    outcome = run.simulate(documents, policy, run.Options())
+    outcome = run.simulate(documents, policy, Options())
     (status,) = outcome.last.groups
     reason = status.reason
     said = None if reason is None else f"{reason.code}: {wording.sentence(reason)}"
@@ -91,7 +92,7 @@ def test_a_group_whose_queue_is_missing_says_that_and_its_pods_say_the_other() -
         manifests.pod("bad-0", group="g", spec=CLAIMS),
     ]
     policy = running.policy_of({"actions": "allocate", "tiers": running.tiers("gang")})
-    (status,) = run.simulate(documents, policy, run.Options()).last.groups
+    (status,) = run.simulate(documents, policy, Options()).last.groups
     assert status.reason is not None
     assert str(status.reason.code) == "QueueNotFound"
-    assert [each.name for each in status.rejections] == ["bad-0"]
+    assert [rejection.name for rejection in status.rejections] == ["bad-0"]

@@ -2,7 +2,7 @@ from typing import Any
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide
-from vscheduler.core.model import refusals
+from vscheduler.core.model.refusals import Refusal, RefusalCode
 
 TIERS = "resource-strategy-fit | predicates"
 SCARCE = {"enable": True, "resources": "nvidia.com/gpu", "weight": 5}
@@ -18,7 +18,7 @@ def placed(picture: str, **arguments: Any) -> list[tuple[str, str]]:
     plugin = {"name": "resource-strategy-fit", "arguments": arguments}
     tiers = [{"plugins": [plugin]}, *running.tiers("predicates")]
     result = running.run(pictures.documents(picture), {"actions": "allocate", "tiers": tiers})
-    return [(each.task.name, each.node) for each in result.binds]
+    return [(bind.task.name, bind.node) for bind in result.binds]
 
 
 def test_pods_spread_where_nothing_is_configured() -> None:
@@ -99,5 +99,5 @@ def test_it_says_which_device_the_room_is_kept_for() -> None:
     tree = {"actions": "allocate", "tiers": [{"plugins": [plugin]}]}
     (status,) = running.run(pictures.documents(picture), tree).groups
     assert status.reason is not None
-    refused = refusals.Refusal(refusals.RefusalCode.OUT_OF_PROPORTION, "nvidia.com/gpu")
+    refused = Refusal(RefusalCode.OUT_OF_PROPORTION, "nvidia.com/gpu")
     assert dict(status.reason.refusals)[refused] == 1

@@ -1,24 +1,25 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult, ReasonCode, Shortage
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 TREE = {"actions": "enqueue", "tiers": running.tiers("resourcequota")}
 
 
-def decide(picture: str, *, volcano: bool = False) -> decisions.CycleResult:
+def decide(picture: str, *, volcano: bool = False) -> CycleResult:
     """One cycle of enqueue."""
     tree = TREE | ({"compatibility": "volcano"} if volcano else {})
-    options = run.Options(claim_unowned=True)
+    options = Options(claim_unowned=True)
     outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), options)
     assert outcome.problems == ()
     return outcome.last
 
 
-def admitted(result: decisions.CycleResult) -> set[str]:
+def admitted(result: CycleResult) -> set[str]:
     """Jobs that are Inqueue."""
-    return {each.job.partition("/")[2] for each in result.groups if each.phase == "Inqueue"}
+    return {group.job.partition("/")[2] for group in result.groups if group.phase == "Inqueue"}
 
 
 TABLE = {
@@ -74,10 +75,10 @@ def test_a_refused_group_is_told_which_quota_and_how_much() -> None:
     )
     (status,) = result.groups
     assert status.reason is not None
-    assert status.reason.code is decisions.ReasonCode.QUOTA_FULL
+    assert status.reason.code is ReasonCode.QUOTA_FULL
     assert status.reason.subject == "small"
     assert status.reason.shortages == (
-        decisions.Shortage(resource="cpu", requested=4000, allocated=1000, limit=4000),
+        Shortage(resource="cpu", requested=4000, allocated=1000, limit=4000),
     )
 
 

@@ -19,7 +19,7 @@ TREE = {
 def told(picture: str, job: str, tree: Mapping[str, Any] = FLAT) -> str:
     """The sentence about this job after one cycle."""
     result = running.run(pictures.documents(picture), tree)
-    (reason,) = [each.reason for each in result.groups if each.job == f"default/{job}"]
+    (reason,) = [group.reason for group in result.groups if group.job == f"default/{job}"]
     assert reason is not None
     return wording.sentence(reason)
 

@@ -3,22 +3,24 @@ from collections.abc import Sequence
 from tests import pictures, running
 from tests.scenarios.deciding import decide, evict
 from vscheduler.core import cycle
-from vscheduler.core.actions import allocate, shuffle
-from vscheduler.core.api import contracts
-from vscheduler.core.config import policy
-from vscheduler.core.model import jobs
-from vscheduler.core.plugins import gang, predicates
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.actions.shuffle import Shuffle
+from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.config.policy import ActionSetting, PluginSetting, Policy
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.plugins.gang import Gang
+from vscheduler.core.plugins.predicates import Predicates
 
 CLOSED = "tdm:tdm.revocable-zone.night=22:00-06:00"
 LENT = "label=volcano.sh/revocable-zone=night"
 
 
-class Everyone(contracts.Plugin):
+class Everyone(Plugin):
     """Wants all pods gone."""
 
     name = "everyone"
 
-    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+    def shuffle_victims(self, candidates: Sequence[Task]) -> Sequence[Task]:
         """All of them."""
         return candidates
 
@@ -27,14 +29,14 @@ def all_gone(picture: str, *, allocated: bool = False) -> list[tuple[str, bool]]
     """Who goes where all are wanted gone, and whether whole gangs do; allocated: after those who
     wait were placed.
     """
-    kinds = [allocate.Allocate] * allocated + [shuffle.Shuffle]
-    plugins = (Everyone, gang.Gang, predicates.Predicates)
-    configured = policy.Policy(
-        actions=tuple(policy.ActionSetting(action=each) for each in kinds),
-        tiers=(tuple(policy.PluginSetting(plugin=each) for each in plugins),),
+    kinds = [Allocate] * allocated + [Shuffle]
+    plugins = (Everyone, Gang, Predicates)
+    configured = Policy(
+        actions=tuple(ActionSetting(action=kind) for kind in kinds),
+        tiers=(tuple(PluginSetting(plugin=plugin) for plugin in plugins),),
     )
     result = cycle.run_cycle(running.snapshot_of(pictures.documents(picture)), configured)
-    return [(each.task.name, each.whole) for each in result.evicts]
+    return [(evict.task.name, evict.whole) for evict in result.evicts]
 
 
 def test_gangs_go_whole_and_pods_that_say_no_stay() -> None:
@@ -135,7 +137,7 @@ def test_in_volcanos_way_whoever_is_named_goes() -> None:
         budget calm select=app=db allowed=0
         """
     )
-    loose = [each for each in documents if each["kind"] != "PodDisruptionBudget"]
+    loose = [document for document in documents if document["kind"] != "PodDisruptionBudget"]
     for present, tiers, expected in (
         (documents, CLOSED, ["bare-0", "batch-0"]),
         (documents, "pdb", []),
@@ -143,7 +145,7 @@ def test_in_volcanos_way_whoever_is_named_goes() -> None:
         (loose, "pdb", ["batch-0", "batch-1"]),
     ):
         tree = {"actions": "shuffle", "compatibility": "volcano", "tiers": running.tiers(tiers)}
-        assert sorted(each.task.name for each in running.run(present, tree).evicts) == expected
+        assert sorted(evict.task.name for evict in running.run(present, tree).evicts) == expected
 
 
 def test_in_volcanos_way_a_gang_that_is_being_bound_keeps_its_minimum() -> None:
@@ -158,12 +160,12 @@ def test_in_volcanos_way_a_gang_that_is_being_bound_keeps_its_minimum() -> None:
     )
     tiers = running.tiers(f"gang | {CLOSED},enablePredicate=false predicates")
     for minimum, goes in ((2, ["batch-0"]), (3, [])):
-        (group,) = [each for each in documents if each["kind"] == "PodGroup"]
+        (group,) = [document for document in documents if document["kind"] == "PodGroup"]
         group["spec"]["minMember"] = minimum
         tree = {"actions": "allocate, shuffle", "compatibility": "volcano", "tiers": tiers}
         result = running.run(documents, tree)
-        assert [each.task.name for each in result.binds] == ["batch-2"]
-        assert [each.task.name for each in result.evicts] == goes
+        assert [bind.task.name for bind in result.binds] == ["batch-2"]
+        assert [evict.task.name for evict in result.evicts] == goes
         tree["actions"] = "shuffle"
         after = running.run(running.obey(documents, result), tree)
         assert after.evicts

@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 NOW = pictures.NOW.timestamp()
 BORN = pictures.BORN.timestamp()
@@ -12,7 +13,7 @@ BORN = pictures.BORN.timestamp()
 
 def cycle(
     picture: str, waits: dict[str, str], *, wait: str | None = None, **more: Any
-) -> decisions.CycleResult:
+) -> CycleResult:
     """One cycle in which overcommit and gang say no to most; waits: annotations by job."""
     arguments = {"arguments": {"sla-waiting-time": wait}} if wait else {}
     tree = {
@@ -28,11 +29,11 @@ def cycle(
         name = document["metadata"]["name"]
         if document["kind"] == "PodGroup" and name in waits:
             document["metadata"]["annotations"] = {"volcano.sh/sla-waiting-time": waits[name]}
-    options = run.Options(claim_unowned=True, now=NOW)
+    options = Options(claim_unowned=True, now=NOW)
     return run.simulate(documents, running.policy_of(tree), options).last
 
 
-def phases(result: decisions.CycleResult) -> dict[str, str]:
+def phases(result: CycleResult) -> dict[str, str]:
     """By job."""
     return {status.job.partition("/")[2]: str(status.phase) for status in result.groups}
 
@@ -99,9 +100,9 @@ def test_a_waiting_time_that_can_not_be_read_is_said(text: str) -> None:
     """Volcano passes over it, and takes the plugin's."""
     result = cycle(HUGE, {"a": text}, wait="1h")
     assert phases(result) == {"a": "Pending", "b": "Inqueue"}
-    (told,) = [each.reason for each in result.groups if each.job == "default/a"]
+    (told,) = [group.reason for group in result.groups if group.job == "default/a"]
     assert told is not None
-    assert told.code is decisions.ReasonCode.BAD_SETTING
+    assert told.code is ReasonCode.BAD_SETTING
     assert "volcano.sh/sla-waiting-time" in told.subject
     assert text in told.subject
     ignored = cycle(HUGE, {"a": text}, wait="1h", compatibility="volcano")
@@ -112,6 +113,6 @@ def test_a_job_that_was_let_in_before_is_told_as_well() -> None:
     """Its annotation was changed since."""
     result = cycle("node n1 cpu=4 queue q job q/a -", {"a": "soon"})
     assert result.binds == ()
-    assert [each.reason and each.reason.code for each in result.groups] == [
-        decisions.ReasonCode.BAD_SETTING
+    assert [group.reason and group.reason.code for group in result.groups] == [
+        ReasonCode.BAD_SETTING
     ]

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, snapshot
+from tests.pictures import Document
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.core.plugins import gang
 from vscheduler.mirror import wording
 
@@ -29,30 +31,30 @@ def world(
     group: str = "",
     ended: str = "Failed",
     **status: Any,
-) -> list[pictures.Document]:
+) -> list[Document]:
     """The last of four pods has ended; time-outs of the queue and the PodGroup."""
     documents = pictures.documents(picture)
-    for each in documents:
-        annotations = each["metadata"].setdefault("annotations", {})
-        if each["metadata"]["name"] == "g-3" and ended:
-            each["status"]["phase"] = ended
-        if each["kind"] == "Queue" and queue:
+    for document in documents:
+        annotations = document["metadata"].setdefault("annotations", {})
+        if document["metadata"]["name"] == "g-3" and ended:
+            document["status"]["phase"] = ended
+        if document["kind"] == "Queue" and queue:
             annotations[gang.RECOVERY] = queue
-        if each["kind"] == "PodGroup":
-            each["status"].update(status)
+        if document["kind"] == "PodGroup":
+            document["status"].update(status)
             if group:
                 annotations[gang.RECOVERY] = group
     return documents
 
 
 def cycle(
-    documents: list[pictures.Document],
+    documents: list[Document],
     now: float = 0.0,
-    carried: snapshot.Carried = snapshot.FRESH,
+    carried: Carried = FRESH,
     tiers: str = TEN,
     *,
     compatibility: str = "",
-) -> decisions.CycleResult:
+) -> CycleResult:
     """One cycle, some seconds after the picture."""
     settings: dict[str, Any] = {
         "actions": "allocate",
@@ -63,9 +65,7 @@ def cycle(
     return running.run_at(documents, settings, NOW + now, carried)
 
 
-def late(
-    documents: list[pictures.Document], tiers: str = TEN, compatibility: str = ""
-) -> list[str]:
+def late(documents: list[Document], tiers: str = TEN, compatibility: str = "") -> list[str]:
     """Who goes after an hour."""
     first = cycle(documents, tiers=tiers, compatibility=compatibility)
     assert not first.evicts
@@ -74,7 +74,7 @@ def late(
     )
 
 
-def evicted(result: decisions.CycleResult) -> list[str]:
+def evicted(result: CycleResult) -> list[str]:
     """Who goes."""
     return [evict.task.name for evict in result.evicts]
 
@@ -87,7 +87,7 @@ def test_what_is_left_of_a_gang_goes_after_its_time_with_numbers() -> None:
     assert (evicted(before), before.wake_at) == ([], NOW + 600)
     after = cycle(world(), 600.0, before.carried)
     assert evicted(after) == ["g-0", "g-1", "g-2"]
-    assert {(each.action, each.beneficiary, each.whole) for each in after.evicts} == {
+    assert {(evict.action, evict.beneficiary, evict.whole) for evict in after.evicts} == {
         ("gang", None, True)
     }
     (job,) = running.snapshot_of(world()).jobs

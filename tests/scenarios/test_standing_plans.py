@@ -3,8 +3,9 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import snapshot
+from vscheduler.core.model.snapshot import Carried
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 TREE = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}
 NEAR = """
@@ -32,10 +33,8 @@ SPREAD = """
 )
 def test_what_a_planned_pod_needs_elsewhere_is_not_evicted_for_another_job(picture: str) -> None:
     """Once the first job runs, the second one takes what the first one needed to get there."""
-    outcome = run.simulate(
-        pictures.documents(picture), running.policy_of(TREE), run.Options(cycles=9)
-    )
-    evicted = [[each.task.name for each in result.evicts] for result in outcome.results]
+    outcome = run.simulate(pictures.documents(picture), running.policy_of(TREE), Options(cycles=9))
+    evicted = [[evict.task.name for evict in result.evicts] for result in outcome.results]
     assert evicted[0] == ["f1-0"]
     assert sum(map(len, evicted)) == 2
     bound = [bind.task.name for result in outcome.results for bind in result.binds]
@@ -53,7 +52,7 @@ def test_pods_that_come_leave_a_nominated_pod_its_place() -> None:
         job   poor/comes label=app=db min=2 select=zone=b -*2
         """
     documents = pictures.documents(picture)
-    carried = snapshot.Carried(nominations={"waits-00000": "n2"})  # type: ignore[dict-item]
+    carried = Carried(nominations={"waits-00000": "n2"})  # type: ignore[dict-item]
     result = running.run(documents, TREE, carried=carried)
     assert result.evicts == ()
     assert result.carried.nominations == {"waits-00000": "n2"}
@@ -68,11 +67,13 @@ def test_nominated_pods_of_a_gang_wait_on_whatever_order_they_come_in() -> None:
         job   q/gang min=2 -*2     job q/going ~n1*2
         """
     )
-    first, second = (each for each in documents if each["metadata"]["name"] in ("gang-0", "gang-1"))
+    first, second = (
+        document for document in documents if document["metadata"]["name"] in ("gang-0", "gang-1")
+    )
     second["metadata"]["labels"] = {"app": "db"}
     term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     first["spec"]["affinity"] = {"podAffinity": required}
     named = {first["metadata"]["uid"]: "n1", second["metadata"]["uid"]: "n1"}
-    result = running.run(documents, running.TREE, carried=snapshot.Carried(nominations=named))
+    result = running.run(documents, running.TREE, carried=Carried(nominations=named))
     assert result.carried.nominations == named

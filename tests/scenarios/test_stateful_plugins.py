@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from tests import pictures, running
 from vscheduler.core import cycle, plugins
-from vscheduler.core.api import contracts
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.model import nodes as tables
+from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Session
+from vscheduler.core.config.policy import PluginSetting, Policy
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.core.model.nodes import NodeLayout
 
 MANY_NODES = "\n".join(f"node n{number:02} cpu=16" for number in range(12))
 PICTURE = f"""{MANY_NODES}
@@ -22,65 +23,61 @@ PICTURE = f"""{MANY_NODES}
     """
 
 
-class TwoOnANode(contracts.Plugin):
+class TwoOnANode(Plugin):
     """At most two pods on one node, of those that were placed in this cycle."""
 
     name = "two-on-a-node"
     nodes_last = True
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> None:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> None:
         """Return None: empty nodes take any pod."""
         del pod_class, layout
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Nobody was placed yet."""
         self._session = session
         self._counts: Counter[int] = Counter()
 
-    def filter_nodes(
-        self, _: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, _: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Nodes with fewer than two."""
         rows = range(nodes.layout.size) if nodes.rows is None else nodes.rows.tolist()
         passes = np.array([self._counts[row] < 2 for row in rows], dtype=np.bool_)
-        return [contracts.FilterResult("node(s) had two pods", passes)]
+        return [FilterResult("node(s) had two pods", passes)]
 
-    def on_allocate(self, task: jobs.Task) -> None:
+    def on_allocate(self, task: Task) -> None:
         """One more."""
         self._count(task, 1)
 
-    def on_deallocate(self, task: jobs.Task) -> None:
+    def on_deallocate(self, task: Task) -> None:
         """One less."""
         self._count(task, -1)
 
-    def _count(self, task: jobs.Task, step: int) -> None:
+    def _count(self, task: Task, step: int) -> None:
         node = self._session.job_states[task.job].node(task)
         self._counts[self._session.snapshot.nodes.layout.rows[node or ""]] += step
 
 
-class LooksForThem(contracts.Plugin):
+class LooksForThem(Plugin):
     """At most two pods on one node. It takes no notes: the session knows who is where."""
 
     name = "looks-for-them"
     nodes_last = True
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> None:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> None:
         """Return None: empty nodes take any pod."""
         del pod_class, layout
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Nothing is counted yet."""
         self._gangs = session.job_states
 
-    def filter_nodes(
-        self, _: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, _: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Nodes with fewer than two."""
-        return [contracts.FilterResult("node(s) had two pods", self._counts(nodes) < 2)]
+        return [FilterResult("node(s) had two pods", self._counts(nodes) < 2)]
 
-    def _counts(self, nodes: contracts.NodeView) -> NDArray[np.int64]:
+    def _counts(self, nodes: NodeView) -> NDArray[np.int64]:
         every = self._gangs.values()
-        found = Counter(state.node(each) for state in every for each in state.job.tasks)
+        found = Counter(state.node(task) for state in every for task in state.job.tasks)
         rows = range(nodes.layout.size) if nodes.rows is None else nodes.rows.tolist()
         return np.array([found[nodes.layout.names[row]] for row in rows], dtype=np.int64)
 
@@ -88,13 +85,11 @@ class LooksForThem(contracts.Plugin):
 class LikesThemFew(LooksForThem):
     """The same as a wish: where there are two already, any other node is better."""
 
-    def filter_nodes(
-        self, _: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, _: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """All nodes will do."""
-        return [contracts.FilterResult("never", np.ones(nodes.size, dtype=np.bool_))]
+        return [FilterResult("never", np.ones(nodes.size, dtype=np.bool_))]
 
-    def score_nodes(self, _: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
+    def score_nodes(self, _: Task, nodes: NodeView) -> NDArray[np.float64]:
         """Far below what packing can make up for."""
         return np.where(self._counts(nodes) < 2, 0.0, -1e6)
 
@@ -102,7 +97,7 @@ class LikesThemFew(LooksForThem):
 class TellsItsCounts(TwoOnANode):
     """The same, and says what its answers depend on."""
 
-    def row_outlook(self, _: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
+    def row_outlook(self, _: Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
         """How many there are."""
         return [self._counts[row] for row in rows.tolist()]
 
@@ -110,25 +105,23 @@ class TellsItsCounts(TwoOnANode):
 class TellsTooMuch(TellsItsCounts):
     """The same, with one answer too many."""
 
-    def row_outlook(self, _: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
+    def row_outlook(self, _: Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
         """One more than was asked for."""
         return [*super().row_outlook(_, rows), 0]
 
 
-def run(plugin: type[contracts.Plugin]) -> decisions.CycleResult:
+def run(plugin: type[Plugin]) -> CycleResult:
     """One cycle that packs, with this plugin before the usual ones."""
     tiers = running.tiers("gang | predicates nodeorder binpack:binpack.weight=10")
     usual = running.policy_of({"actions": "allocate", "tiers": tiers})
-    mine = (policy.PluginSetting(plugin=plugin),)
+    mine = (PluginSetting(plugin=plugin),)
     snapshot = running.snapshot_of(pictures.documents(PICTURE))
-    return cycle.run_cycle(
-        snapshot, policy.Policy(actions=usual.actions, tiers=(mine, *usual.tiers))
-    )
+    return cycle.run_cycle(snapshot, Policy(actions=usual.actions, tiers=(mine, *usual.tiers)))
 
 
 @pytest.mark.parametrize("plugin", [TwoOnANode, TellsItsCounts])
 def test_a_plugin_that_counts_is_asked_about_nodes_as_they_are(
-    plugin: type[contracts.Plugin],
+    plugin: type[Plugin],
 ) -> None:
     """Packing puts two on a node, and no third one, whether the plugin says that it counts."""
     result = run(plugin)
@@ -138,7 +131,7 @@ def test_a_plugin_that_counts_is_asked_about_nodes_as_they_are(
 
 @pytest.mark.parametrize("plugin", [LooksForThem, LikesThemFew])
 def test_a_plugin_that_looks_at_the_session_finds_it_as_it_is(
-    plugin: type[contracts.Plugin],
+    plugin: type[Plugin],
 ) -> None:
     """It has no on_allocate, and still no node gets a third pod."""
     result = run(plugin)
@@ -148,10 +141,10 @@ def test_a_plugin_that_looks_at_the_session_finds_it_as_it_is(
 
 @pytest.mark.parametrize("plugin", plugins.PLUGINS)
 def test_our_plugins_say_what_answers_about_nodes_depend_on(
-    plugin: type[contracts.Plugin],
+    plugin: type[Plugin],
 ) -> None:
     """One that doesn't would have everybody asked anew after each placement."""
-    answers = policy.PluginSetting(plugin=plugin).answers
+    answers = PluginSetting(plugin=plugin).answers
     assert "row_outlook" in answers or not answers & {"filter_nodes", "score_nodes"}
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
-from vscheduler.core.model import snapshot
+from vscheduler.core.model.snapshot import Carried
 
 OPEN = "tdm:tdm.revocable-zone.night=10:00-21:00 | predicates"
 CLOSED = "tdm:tdm.revocable-zone.night=22:00-06:00 | predicates"
@@ -99,13 +99,13 @@ def test_the_next_one_goes_a_period_later() -> None:
     documents = pictures.documents(f"node n1 cpu=4 {LENT} queue q job q/batch min=0 n1 n1")
     tree = {"actions": "shuffle", "tiers": running.tiers(CLOSED)}
     first = running.run(documents, tree)
-    assert [each.task.name for each in first.evicts] == ["batch-0"]
+    assert [evict.task.name for evict in first.evicts] == ["batch-0"]
     assert (first.carried.shuffled_at, first.wake_at) == (NOW, NOW + MINUTE)
     soon = running.run_at(documents, tree, NOW + MINUTE - 1, first.carried)
     assert soon.evicts == ()
     assert (soon.carried.shuffled_at, soon.wake_at) == (NOW, NOW + MINUTE)
     later = running.run_at(documents, tree, NOW + MINUTE, first.carried)
-    assert [each.task.name for each in later.evicts] == ["batch-0"]
+    assert [evict.task.name for evict in later.evicts] == ["batch-0"]
     assert later.carried.shuffled_at == NOW + MINUTE
 
 
@@ -146,6 +146,6 @@ def test_refused_evictions_arent_asked_for_again_at_once() -> None:
     documents = pictures.documents(f"node n1 cpu=4 {LENT} queue q job q/batch min=0 n1 n1")
     tree = {"actions": "shuffle", "tiers": running.tiers(CLOSED)}
     first = running.run(documents, tree).evicts[0].task
-    carried = snapshot.Carried(eviction_refused_pods=frozenset({first.uid}))
+    carried = Carried(eviction_refused_pods=frozenset({first.uid}))
     again = running.run(documents, tree, carried=carried)
-    assert [each.task.name for each in again.evicts] == ["batch-1"]
+    assert [evict.task.name for evict in again.evicts] == ["batch-1"]

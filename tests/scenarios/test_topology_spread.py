@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
+from tests.pictures import Document
 
 TREE: dict[str, Any] = {"actions": "allocate", "tiers": running.tiers("gang | predicates")}
 ZONES = """
@@ -17,7 +18,7 @@ DB = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
 SPREAD = {**DB, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 
 
-def places(picture: str, spec: pictures.Document) -> list[str]:
+def places(picture: str, spec: Document) -> list[str]:
     """The nodes of pods of job new, whose spec has this as well."""
     documents = pictures.documents(picture)
     for document in documents:
@@ -35,9 +36,7 @@ def places(picture: str, spec: pictures.Document) -> list[str]:
     ],
     ids=["as many as there are", "no more than there are", "more than there are"],
 )
-def test_too_few_domains_count_as_one_that_is_empty(
-    fields: pictures.Document, nodes: list[str]
-) -> None:
+def test_too_few_domains_count_as_one_that_is_empty(fields: Document, nodes: list[str]) -> None:
     """Both zones have a pod: one more each is even, unless a third zone is asked for."""
     picture = """
         node n1 cpu=8 label=zone=a
@@ -59,7 +58,7 @@ def test_too_few_domains_count_as_one_that_is_empty(
     ids=["by default", "ignored", "honoured"],
 )
 def test_nodes_that_a_pod_does_not_tolerate_count_by_policy(
-    fields: pictures.Document, nodes: list[str]
+    fields: Document, nodes: list[str]
 ) -> None:
     """The empty zone, which the pod can't use, keeps it from the others only if it counts."""
     picture = f"{ZONES} job q/old label=app=db n1 n2 job q/new label=app=db -"
@@ -76,7 +75,7 @@ def test_nodes_that_a_pod_does_not_tolerate_count_by_policy(
     ids=["by default", "honoured", "ignored"],
 )
 def test_nodes_that_a_pod_does_not_select_count_by_policy(
-    fields: pictures.Document, nodes: list[str]
+    fields: Document, nodes: list[str]
 ) -> None:
     """The same with a selector in place of a taint; there Honor is the default."""
     picture = """
@@ -114,9 +113,7 @@ def test_a_spread_counts_pods_of_the_same_revision(keys: list[str]) -> None:
     ],
     ids=["any revision", "the same one", "another one"],
 )
-def test_terms_are_about_pods_by_their_revision(
-    fields: pictures.Document, near: str, apart: str
-) -> None:
+def test_terms_are_about_pods_by_their_revision(fields: Document, near: str, apart: str) -> None:
     """One pod of each revision is there, each in a zone of its own."""
     picture = """
         node n1 cpu=8 label=zone=a

@@ -3,7 +3,8 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import GroupStatus
+from vscheduler.core.model.jobs import GroupState
 from vscheduler.mirror import phrases, statuses, wording
 
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates proportion")}
@@ -69,6 +70,8 @@ def test_what_pods_lack_is_said_before_what_could_be_created(pods: str, said: st
     assert _unschedulable(status) == said
 
 
-def _unschedulable(status: decisions.GroupStatus) -> str:
-    state = statuses.group_state(status, jobs.GroupState(), now=0.0, transition="1")
-    return next(each.message for each in state.conditions if each.type == "Unschedulable")
+def _unschedulable(status: GroupStatus) -> str:
+    state = statuses.group_state(status, GroupState(), now=0.0, transition="1")
+    return next(
+        condition.message for condition in state.conditions if condition.type == "Unschedulable"
+    )

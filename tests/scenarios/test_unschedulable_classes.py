@@ -1,12 +1,14 @@
 """Jobs for which there is no node are told so together, and only what is true of each."""
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.snapshot import FRESH, Carried
 
 TREE = {"actions": "allocate, reclaim", "tiers": running.tiers("gang | predicates proportion")}
 
 
-def run(picture: str, *, budget: int | None = None) -> decisions.CycleResult:
+def run(picture: str, *, budget: int | None = None) -> CycleResult:
     """One cycle on this picture."""
     return running.run(pictures.documents(picture), TREE, budget=budget)
 
@@ -24,7 +26,7 @@ def test_each_job_is_told_its_own_figures() -> None:
     assert result.work["roomless"] == 3
     told = [group.reason for group in result.groups]
     assert [(each.tasks, each.minimum) for each in told if each] == [(2, 2), (1, 1), (2, 1)]
-    assert {each.code for each in told if each} == {decisions.ReasonCode.NO_ROOM}
+    assert {each.code for each in told if each} == {ReasonCode.NO_ROOM}
 
 
 def test_pods_that_look_for_company_wait_for_their_turn() -> None:
@@ -50,7 +52,7 @@ def test_a_pod_that_was_promised_room_has_its_turn() -> None:
         job   q/b cpu=2 -
         job   q/c cpu=2 -
         """
-    named = snapshot.Carried(nominations={jobs.TaskId("a-00000"): "n1"})
+    named = Carried(nominations={TaskId("a-00000"): "n1"})
     result = running.run(pictures.documents(picture), TREE, carried=named)
     assert (result.work["roomless"], result.work["turns"]) == (2, 2)
 
@@ -70,7 +72,7 @@ def test_a_short_cycle_tells_some_and_the_next_one_the_others() -> None:
     picture = "node n1 cpu=4 node n2 cpu=4 queue q job q/here cpu=3 n1 n2" + "".join(
         f" job q/j{each} cpu=2 -" for each in range(9)
     )
-    carried, told = snapshot.FRESH, []
+    carried, told = FRESH, []
     for _ in range(9):
         result = running.run(pictures.documents(picture), TREE, budget=1, carried=carried)
         carried = result.carried

@@ -10,10 +10,12 @@ from msgspec.structs import replace
 
 from tests import attacks
 from tests.scenarios import test_work_budget as tenants
+from tests.scenarios.test_work_budget import Cluster
 from tests.unit.mirror import manifests
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.core.plugins import predicates
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.core.plugins.predicates import Predicates
 
 GROUPS = 6
 
@@ -29,11 +31,11 @@ class Teller:
             *attacks.classes(groups, "selector"),
             *(renamed(each) for each in attacks.classes(groups, "amount")),
         ]
-        self.cluster = tenants.Cluster(classes)
+        self.cluster = Cluster(classes)
         self.policy = tenants.built_in()
-        self.carried = snapshot.FRESH
+        self.carried = FRESH
 
-    def decide(self) -> decisions.CycleResult:
+    def decide(self) -> CycleResult:
         """A cycle, which decides and says the same as one to which nothing was told before."""
         taken = self.cluster.mirror.snapshot(tenants.NOW, self.carried)
         result = cycle.run_cycle(taken, self.policy)
@@ -141,15 +143,15 @@ def test_it_is_found_anew_by_another_policy() -> None:
 def test_nodes_are_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plugins aren't asked which nodes a class could use for which there is none."""
     asked = []
-    answer = predicates.Predicates.class_nodes
+    answer = Predicates.class_nodes
 
-    def counted(self: predicates.Predicates, *about: Any) -> Any:
+    def counted(self: Predicates, *about: Any) -> Any:
         asked.append(about)
         return answer(self, *about)
 
-    monkeypatch.setattr(predicates.Predicates, "class_nodes", counted)
-    cluster, settings = tenants.Cluster(attacks.classes(GROUPS, "selector")), tenants.built_in()
-    carried, counts = snapshot.FRESH, []
+    monkeypatch.setattr(Predicates, "class_nodes", counted)
+    cluster, settings = Cluster(attacks.classes(GROUPS, "selector")), tenants.built_in()
+    carried, counts = FRESH, []
     for _ in range(3):
         asked.clear()
         taken = cluster.mirror.snapshot(tenants.NOW, carried)
@@ -163,21 +165,21 @@ def test_nothing_is_kept_where_a_plugin_may_answer_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What it says of nodes may follow from the time, as that of tdm does."""
-    monkeypatch.setattr(predicates.Predicates, "nodes_last", False)
+    monkeypatch.setattr(Predicates, "nodes_last", False)
     scheduler = Teller()
     assert [scheduler.found(), scheduler.found()] == [2 * GROUPS, 2 * GROUPS]
 
 
 def test_after_a_plugin_failed_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was said while a filter couldn't answer isn't said again when it can."""
-    answer, moody = predicates.Predicates.filter_nodes, True
+    answer, moody = Predicates.filter_nodes, True
 
-    def answers(self: predicates.Predicates, *about: Any) -> Any:
+    def answers(self: Predicates, *about: Any) -> Any:
         if moody:
             raise RuntimeError("moody")
         return answer(self, *about)
 
-    monkeypatch.setattr(predicates.Predicates, "filter_nodes", answers)
+    monkeypatch.setattr(Predicates, "filter_nodes", answers)
     scheduler = Teller()
     assert scheduler.decide().faults
     moody = False

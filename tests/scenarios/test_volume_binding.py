@@ -3,9 +3,10 @@
 import pytest
 
 from tests import volume_labs
-from tests.volume_labs import Lab, binds, waits
-from vscheduler.core.model import claim_decisions, decisions
-from vscheduler.core.placement.volumes import binding
+from tests.volume_labs import Document, Lab, binds, waits
+from vscheduler.core.model.claim_decisions import ReleaseClaim, ReleaseVolume
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.core.placement.volumes.binding import Binding
 
 TWO_NODES = """
     node  n1 cpu=2
@@ -17,18 +18,18 @@ EACH = {f"train-{number}": [f"data-{number}"] for number in range(3)}
 CLAIMS = [volume_labs.claim(f"data-{number}") for number in range(3)]
 SLOW = volume_labs.storage_class()
 LOCAL = volume_labs.storage_class("local", "kubernetes.io/no-provisioner")
-WAITS = decisions.ReasonCode.WAITS_FOR_VOLUMES
+WAITS = ReasonCode.WAITS_FOR_VOLUMES
 TIMEOUT = 600.0
 AVOIDED = 3600.0
 
 
-def released(result: decisions.CycleResult) -> set[str]:
+def released(result: CycleResult) -> set[str]:
     """The claims whose selected nodes a cycle withdraws."""
     found = result.releases
-    return {each.key for each in found if isinstance(each, claim_decisions.ReleaseClaim)}
+    return {each.key for each in found if isinstance(each, ReleaseClaim)}
 
 
-def quiet(result: decisions.CycleResult) -> bool:
+def quiet(result: CycleResult) -> bool:
     """Whether a cycle asks for nothing, gives nothing back, and starts nothing."""
     return not (result.binds or result.claims or result.releases)
 
@@ -39,7 +40,7 @@ def test_a_gang_starts_once_all_its_claims_are_bound() -> None:
     first = lab.cycle()
     asked = lab.now
     (prepared,) = first.claims
-    assert [each.key for each in prepared.bindings] == [f"default/data-{n}" for n in range(3)]
+    assert [binding.key for binding in prepared.bindings] == [f"default/data-{n}" for n in range(3)]
     assert binds(first) == {}
     assert lab.selected() == {f"data-{n}": waits(first)[f"train-{n}"] for n in range(3)}
     for bound in range(3):
@@ -150,16 +151,19 @@ def test_a_time_out_frees_the_nodes_and_withdraws_the_requests() -> None:
     assert released(late) == {"default/data-0", "default/data-2"}
     assert waits(late) == {}
     assert late.wake_at == lab.now + AVOIDED
-    (status,) = (each for each in late.groups if each.job == "default/train")
+    (status,) = (group for group in late.groups if group.job == "default/train")
     assert status.reason is not None
-    assert status.reason.code is decisions.ReasonCode.NO_ROOM
+    assert status.reason.code is ReasonCode.NO_ROOM
     lab.put({**lab.get("Node", "n1"), **node_of(3)})
     assert binds(lab.cycle()) == {"next-0": "n1"}
     assert quiet(lab.cycle(AVOIDED - 10))
     lab.delete("Pod", "next-0")
     again = lab.cycle(10)
     assert waits(again).keys() == EACH.keys()
-    assert [each.key for each in again.claims[0].bindings] == ["default/data-0", "default/data-2"]
+    assert [binding.key for binding in again.claims[0].bindings] == [
+        "default/data-0",
+        "default/data-2",
+    ]
 
 
 def test_time_outs_lead_to_other_nodes_and_then_to_a_pause() -> None:
@@ -186,13 +190,13 @@ def test_time_outs_lead_to_other_nodes_and_then_to_a_pause() -> None:
 
 def test_pods_without_a_choice_for_their_claims_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the filters had let them pass: the cycle goes on, and other jobs start."""
-    monkeypatch.setattr(binding.Binding, "decided", lambda *_: ())
+    monkeypatch.setattr(Binding, "decided", lambda *_: ())
     result = Lab(TWO_NODES + "job q/next min=1 -", SLOW, *CLAIMS, uses=EACH).cycle()
     assert binds(result).keys() == {"next-0"}
     assert (result.claims, result.carried.nominations) == ((), {})
 
 
-def node_of(cpus: int) -> volume_labs.Document:
+def node_of(cpus: int) -> Document:
     """The status of a larger node."""
     amounts = {"cpu": str(cpus), "pods": "110"}
     conditions = [{"type": "Ready", "status": "True"}]
@@ -231,7 +235,7 @@ def test_a_volume_that_its_maker_has_reserved_stays_reserved() -> None:
     stored = lab.get("PersistentVolume", "disk")
     assert stored["spec"]["claimRef"] == {"namespace": "default", "name": "data-0"}
     assert stored["metadata"]["annotations"] == {}
-    assert isinstance(release, claim_decisions.ReleaseVolume)
+    assert isinstance(release, ReleaseVolume)
     assert (release.name, release.reserved) == ("disk", True)
 
 
@@ -314,7 +318,7 @@ def test_a_claim_held_to_a_full_node_is_given_back_and_asked_for_elsewhere() -> 
     lab.put(other.get("Pod", "rival-0"))
     lab.put(other.get("PodGroup", "rival"))
     lab.restart()
-    assert [type(each).__name__ for each in lab.cycle().releases] == ["ReleaseClaim"]
+    assert [type(release).__name__ for release in lab.cycle().releases] == ["ReleaseClaim"]
     again = lab.cycle()
     assert waits(again)["train-0"] != taken
     assert lab.selected() == {"data-0": waits(again)["train-0"]}
@@ -350,7 +354,7 @@ def test_two_jobs_that_share_a_claim_ask_for_it_once() -> None:
     shared = volume_labs.claim("data", mode="ReadWriteMany")
     lab = Lab(picture, SLOW, shared, uses={"a-0": ["data"], "b-0": ["data"]})
     first = lab.cycle()
-    assert [len(each.bindings) for each in first.claims] == [1]
+    assert [len(claim.bindings) for claim in first.claims] == [1]
     assert set(waits(first)) == {"a-0", "b-0"}
     lab.delete("Pod", "a-0")
     assert quiet(lab.cycle())

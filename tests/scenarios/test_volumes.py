@@ -9,9 +9,11 @@ from tests import pictures, running
 from tests import volume_manifests as made
 from tests.oracle import manifests
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.mirror import state, wording
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.mirror import wording
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.state import Mirror, Options
 
 Document = dict[str, Any]
 
@@ -25,8 +27,8 @@ class Cluster:
     def __init__(self, documents: Iterable[Document], actions: str, predicates: str) -> None:
         tiers = running.tiers(PLUGINS.format(predicates))
         self._policy = running.policy_of({"actions": actions, "tiers": tiers})
-        self._mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
-        self._carried = snapshot.FRESH
+        self._mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
+        self._carried = FRESH
         self._now = pictures.NOW.timestamp()
         self.show(manifests.QUEUE)
         for document in documents:
@@ -38,7 +40,7 @@ class Cluster:
         assert kind is not None
         self._mirror.apply(events.convert(kind, document))
 
-    def cycle(self) -> decisions.CycleResult:
+    def cycle(self) -> CycleResult:
         """The next cycle, a second later."""
         self._now += 1
         result = cycle.run_cycle(self._mirror.snapshot(self._now, self._carried), self._policy)
@@ -46,14 +48,14 @@ class Cluster:
         return result
 
 
-def binds(result: decisions.CycleResult) -> dict[str, str]:
+def binds(result: CycleResult) -> dict[str, str]:
     """Nodes by pod."""
-    return {each.task.name: each.node for each in result.binds}
+    return {bind.task.name: bind.node for bind in result.binds}
 
 
-def why(result: decisions.CycleResult) -> str:
+def why(result: CycleResult) -> str:
     """The reason of the only job that waits."""
-    (found,) = [each.reason for each in result.groups if each.reason is not None]
+    (found,) = [group.reason for group in result.groups if group.reason is not None]
     return wording.sentence(found)
 
 
@@ -151,7 +153,7 @@ def test_an_eviction_frees_a_place_for_a_volume() -> None:
     jobs = [group("a", 1, "Running"), low, important, pod("high", "b", "c2", priority=10)]
     found = cluster([*limits, *of_csi(1, 2), *jobs, priority(10)], "allocate, preempt")
     result = found.cycle()
-    assert [each.task.name for each in result.evicts] == ["low"]
+    assert [evict.task.name for evict in result.evicts] == ["low"]
     assert [(each.task.name, each.node) for each in result.pipelined] == [("high", "n1")]
 
 

@@ -11,10 +11,13 @@ from tests.unit.mirror import manifests
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.actions import enqueue
 from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.core.placement import explanations, feasibility, placement
 from vscheduler.core.session import work_budget
-from vscheduler.mirror import state
+from vscheduler.mirror.state import Mirror, Options
 
 BUDGET = 20_000
 """A tenth of the daemon's, and attacks in proportion."""
@@ -28,7 +31,7 @@ class Cluster:
     """Two tenants with a queue each; the first one's queue is the older."""
 
     def __init__(self, documents: Iterable[dict[str, Any]] = ()) -> None:
-        self.mirror = state.Mirror(state.Options(scheduler_names=(manifests.OURS,)))
+        self.mirror = Mirror(Options(scheduler_names=(manifests.OURS,)))
         for name in ("qa", "qb"):
             self.show(manifests.queue(name, {"weight": 1}, state="Open"))
         for number in range(NODES):
@@ -37,7 +40,7 @@ class Cluster:
             self.show(manifests.node(name, amounts, labels={attacks.HOST: name}))
         for document in documents:
             self.show(document)
-        self.carried = snapshot.FRESH
+        self.carried = FRESH
         self.before = Counter(self.mirror.work)
 
     def show(self, document: dict[str, Any]) -> None:
@@ -45,11 +48,11 @@ class Cluster:
         document["metadata"].setdefault("uid", document["metadata"]["name"])
         self.mirror.apply(manifests.event_of(document))
 
-    def snapshot(self) -> snapshot.Snapshot:
+    def snapshot(self) -> Snapshot:
         """As things stand."""
         return self.mirror.snapshot(NOW, self.carried)
 
-    def decide(self, budget: int | None = BUDGET) -> decisions.CycleResult:
+    def decide(self, budget: int | None = BUDGET) -> CycleResult:
         """One cycle; what it binds is seen as being bound. What opening costs comes on top."""
         taken = self.snapshot()
         if budget is not None:
@@ -75,7 +78,7 @@ class Cluster:
         raise AssertionError(f"{name} waits")
 
 
-def built_in() -> policy.Policy:
+def built_in() -> Policy:
     """The built-in configuration."""
     parsed = policy.parse(policy.BUILT_IN, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert parsed.policy is not None
@@ -145,7 +148,7 @@ def test_everybody_is_told_in_the_end(attack: str) -> None:
     """Cycles that were cut short are followed by others until all jobs had their turn."""
     cluster = Cluster(ATTACKS[attack]())
     waiting = {job.id for job in cluster.snapshot().jobs}
-    told: set[jobs.JobId] = set()
+    told: set[JobId] = set()
     for _ in range(60):
         result = cluster.decide()
         told |= {group.job for group in result.groups if group.reason or group.ready}
@@ -163,7 +166,7 @@ def test_conditions_of_running_pods_about_everybody_are_one_to_a_task() -> None:
         document["spec"]["nodeName"] = "n01"
     cluster = Cluster([*many, *attacks.gang("first", "team-b", "qb")])
     opened = cycle.open_session(cluster.snapshot(), built_in())
-    (task, *_) = opened.job_states[jobs.JobId("team-b/first")].job.tasks
+    (task, *_) = opened.job_states[JobId("team-b/first")].job.tasks
     affinity = opened.affinity_counts.state_of(task)
     assert affinity is not None
     assert len(affinity.repelling) == 1
@@ -204,7 +207,7 @@ def test_without_pressure_nobody_stands_back() -> None:
 def test_a_namespace_that_costs_much_has_its_turns_all_the_same() -> None:
     """Others that always have something to ask for don't keep it from being served."""
     cluster = Cluster(attacks.classes(150, "amount"))
-    told: set[jobs.JobId] = set()
+    told: set[JobId] = set()
     for number in range(60):
         for each in attacks.gang(f"g{number}", "team-b", "qb"):
             cluster.show(each)
@@ -240,10 +243,10 @@ def test_looking_at_groups_leaves_something_for_letting_them_in() -> None:
     for number in range(300):
         name = f"fits-{number:03}"
         found, *pods = attacks.gang(name, "team-a", "qa")
-        for each in pods:
-            each["spec"]["nodeSelector"] = {attacks.HOST: f"n{number % NODES:02}"}
+        for pod in pods:
+            pod["spec"]["nodeSelector"] = {attacks.HOST: f"n{number % NODES:02}"}
             amounts = {"cpu": f"{10 + number}m"}
-            each["spec"]["containers"][0]["resources"]["requests"] = amounts
+            pod["spec"]["containers"][0]["resources"]["requests"] = amounts
         documents += [*inqueue([found]), *pods]
     cluster = Cluster(documents)
     for each in attacks.gang("late", "team-b", "qb"):

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.simulation import actors, knobs, programs, simulation
+from tests.simulation import actors, knobs, programs
 from tests.simulation.kernel import core
+from tests.simulation.knobs import Knobs
+from tests.simulation.simulation import Options, Outcome, Simulation
 
 LAST = 40
 """How many of the last log lines and writes a failure shows."""
@@ -30,8 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.shrink:
         return _shrink(options)
     with tempfile.TemporaryDirectory() as folder:
-        run = simulation.Simulation(
-            simulation.Options(
+        run = Simulation(
+            Options(
                 seed=options.seed,
                 hours=options.hours,
                 calm_seconds=options.calm,
@@ -72,8 +74,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _knobs(options: argparse.Namespace) -> knobs.Knobs:
-    drawn = knobs.Knobs() if options.usual else knobs.draw(options.seed)
+def _knobs(options: argparse.Namespace) -> Knobs:
+    drawn = Knobs() if options.usual else knobs.draw(options.seed)
     given = {name: value for name in TURNED if (value := getattr(options, name)) is not None}
     if options.volumes:
         drawn = replace(drawn, storage=knobs.draw_storage(options.seed))
@@ -83,9 +85,7 @@ def _knobs(options: argparse.Namespace) -> knobs.Knobs:
     return replace(drawn, **given, faults=tuple(strike))
 
 
-def _show(
-    options: argparse.Namespace, run: simulation.Simulation, outcome: simulation.Outcome
-) -> None:
+def _show(options: argparse.Namespace, run: Simulation, outcome: Outcome) -> None:
     write = sys.stdout.write
     speed = outcome.hours / max(outcome.cpu_seconds, 0.001) * 3600
     write(
@@ -105,7 +105,7 @@ def _show(
     write(f"again: python -m tests.simulation {shlex.join(_words(options))}\n")
 
 
-def _show_last(run: simulation.Simulation) -> None:
+def _show_last(run: Simulation) -> None:
     write = sys.stdout.write
     for line in list(run.log.lines)[-LAST:]:
         write(f"log {line.at:.3f} {line.process} {line.event} {line.fields}\n")
@@ -160,7 +160,7 @@ def _rule(options: argparse.Namespace) -> str:
 
 def _hash_seed(arguments: Sequence[str]) -> str:
     """The hash seed of a run, which depends on the simulation's seed only."""
-    seeds = [each for each in arguments if not each.startswith("-")]
+    seeds = [argument for argument in arguments if not argument.startswith("-")]
     return str(zlib.crc32(seeds[0].encode())) if seeds else "0"
 
 

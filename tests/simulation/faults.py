@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.simulation import instances
 from tests.simulation.actors import informers
-from tests.simulation.api_server import client
-from tests.simulation.kernel import core, network
-from vscheduler.sandbox import errors
+from tests.simulation.api_server.client import Client
+from tests.simulation.instances import Instance
+from tests.simulation.kernel.core import Kernel
+from tests.simulation.kernel.network import Network
+from vscheduler.sandbox.errors import ApiError
 
 if TYPE_CHECKING:
-    from tests.simulation.api_server import server
-    from tests.simulation.kernel import processes
+    from tests.simulation.api_server.server import ApiServer
+    from tests.simulation.kernel.processes import Process
 
 KILLED = 137
 TERM = 15
@@ -43,10 +44,10 @@ Heal = Callable[[], None]
 class Scene:
     """What faults can reach."""
 
-    kernel: core.Kernel
-    net: network.Network
-    api: "server.ApiServer"
-    replicas: Sequence[instances.Instance]
+    kernel: Kernel
+    net: Network
+    api: "ApiServer"
+    replicas: Sequence[Instance]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def _nothing() -> None:
     pass
 
 
-def _pick(scene: Scene, chance: random.Random) -> instances.Instance:
+def _pick(scene: Scene, chance: random.Random) -> Instance:
     return scene.replicas[int(chance.random() * len(scene.replicas))]
 
 
@@ -97,8 +98,8 @@ def kill_without_lease(scene: Scene, chance: random.Random) -> Heal:
 
 
 def _delete_lease(scene: Scene, name: str) -> None:
-    with suppress(errors.ApiError):
-        client.Client(scene.api, "meddler").delete(informers.path("leases", LEASE_NAMESPACE, name))
+    with suppress(ApiError):
+        Client(scene.api, "meddler").delete(informers.path("leases", LEASE_NAMESPACE, name))
 
 
 def terminate(scene: Scene, chance: random.Random) -> Heal:
@@ -134,15 +135,13 @@ def sleep(scene: Scene, chance: random.Random) -> Heal:
     return heal
 
 
-def _when_one_writes(
-    scene: Scene, do: Callable[["processes.Process"], None], part: bytes = b""
-) -> Heal:
+def _when_one_writes(scene: Scene, do: Callable[["Process"], None], part: bytes = b"") -> Heal:
     """Do something to the first process that writes, right after it.
 
     Only writes to paths with this part count; those to Leases, only if the part is theirs.
     """
 
-    def see(process: "processes.Process", data: bytes) -> None:
+    def see(process: "Process", data: bytes) -> None:
         line = data.partition(b"\r\n")[0]
         if line.startswith(WRITES) and part in line and (LEASES in line) == (part == LEASES):
             scene.net.on_send = None
@@ -174,9 +173,9 @@ def freeze_at_a_renewal(scene: Scene, chance: random.Random) -> Heal:
 
 
 def _freeze_when_one_writes(scene: Scene, part: bytes) -> Heal:
-    frozen: list[processes.Process] = []
+    frozen: list[Process] = []
 
-    def stop(process: "processes.Process") -> None:
+    def stop(process: "Process") -> None:
         process.stop()
         frozen.append(process)
 

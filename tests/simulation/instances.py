@@ -11,10 +11,14 @@ from typing import Any
 
 import structlog
 
-from tests.simulation.judges import view_rules
-from tests.simulation.kernel import loops, network, processes, threads
+from tests.simulation.judges.view_rules import View
+from tests.simulation.kernel.loops import SimLoop
+from tests.simulation.kernel.network import Network
+from tests.simulation.kernel.processes import Clock, Process
+from tests.simulation.kernel.threads import Machine
 from vscheduler.daemon import application, configuration, settings
 from vscheduler.daemon.liveness import signals
+from vscheduler.daemon.settings import Given
 
 RESTART_SECONDS = (1.0, 20.0)
 OVERDUE = 1
@@ -58,7 +62,7 @@ class Lines:
 class Log:
     """The last log events of all processes."""
 
-    def __init__(self, machine: threads.Machine, most: int = 2000) -> None:
+    def __init__(self, machine: Machine, most: int = 2000) -> None:
         self._machine = machine
         self.lines: deque[Line] = deque(maxlen=most)
         self.failures: list[Line] = []
@@ -99,9 +103,9 @@ class Instance:
 
     def __init__(
         self,
-        machine: threads.Machine,
+        machine: Machine,
         name: str,
-        net: network.Network,
+        net: Network,
         folder: Path,
         *,
         seed: str,
@@ -111,8 +115,8 @@ class Instance:
     ) -> None:
         self.name = name
         self.starts = 0
-        self.process: processes.Process | None = None
-        self.clock = processes.Clock(machine.kernel)
+        self.process: Process | None = None
+        self.clock = Clock(machine.kernel)
         self.ends: list[tuple[float, str, int, list[BaseException]]] = []
         """When which process ended, with what status, and what had gone wrong in it."""
         self._kernel = machine.kernel
@@ -125,9 +129,7 @@ class Instance:
         token.write_text(user)
         kubeconfig = folder / f"{name}.kubeconfig"
         kubeconfig.write_text(KUBECONFIG.format(token=token))
-        given = settings.Given(
-            scheduler_name=tuple(schedulers), kubeconfig=str(kubeconfig), **(flags or {})
-        )
+        given = Given(scheduler_name=tuple(schedulers), kubeconfig=str(kubeconfig), **(flags or {}))
         self._settings = settings.check(given)
         self._loaded = configuration.load("")
 
@@ -137,14 +139,14 @@ class Instance:
         self._token.write_text(f"{self._user}#{self._tokens}")
         return self._user, self._tokens
 
-    def view(self) -> view_rules.View | None:
+    def view(self) -> View | None:
         """What its process believes about the cluster; None if there is no process."""
         if self.process is None or self.process.mirror is None:
             return None
         mirror = self.process.mirror
         shot = mirror.snapshot(self._kernel.now())
         names, columns = shot.nodes.layout.names, shot.space.names
-        return view_rules.View(
+        return View(
             process=self.process.name,
             allocatable=_by_node(names, columns, shot.nodes.allocatable),
             used=_by_node(names, columns, shot.nodes.used),
@@ -159,7 +161,7 @@ class Instance:
         """Start a process."""
         self.starts += 1
         name = f"{self.name}-{self.starts}"
-        process = processes.Process(
+        process = Process(
             self._kernel,
             name,
             self._net,
@@ -171,8 +173,8 @@ class Instance:
         self.process = process
         process.start(lambda: self._main(process))
 
-    def _main(self, process: processes.Process) -> None:
-        loop = loops.SimLoop(process)
+    def _main(self, process: Process) -> None:
+        loop = SimLoop(process)
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(self._run())
 
@@ -181,7 +183,7 @@ class Instance:
         signals.leave_at_once()
         await application.run(self._settings, self._loaded, Lines())  # type: ignore[arg-type]
 
-    def _ended(self, process: processes.Process, status: int) -> None:
+    def _ended(self, process: Process, status: int) -> None:
         # A shutdown is given a time by the clock; whoever stood still meanwhile can't keep to it.
         overdue = self._kernel.moment - process.went_on_at < OVERDUE_SECONDS
         errors, status = process.errors, 0 if status == OVERDUE and overdue else status

@@ -17,15 +17,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulation import actors, faults, judges, knobs, programs, simulation
+from tests.simulation import actors, faults, judges, programs, simulation
 from tests.simulation.actors import device_users, objects, storage, volume_users
 from tests.simulation.actors.base import Object
 from tests.simulation.actors.informers import path
+from tests.simulation.actors.objects import Template
 from tests.simulation.api_server.client import Client
+from tests.simulation.faults import Strike
 from tests.simulation.judges import devices
 from tests.simulation.judges import objects as reading
-from tests.simulation.kernel import core, processes
-from vscheduler.sandbox import errors
+from tests.simulation.kernel import core
+from tests.simulation.kernel.processes import Process
+from tests.simulation.knobs import Knobs
+from tests.simulation.simulation import Options, Outcome, Simulation
+from vscheduler.sandbox.errors import ApiError
 
 NODES = 2
 EACH = 3
@@ -65,7 +70,7 @@ class Killed:
 
     def __init__(self, folder: Path, *, size: int, with_volumes: bool) -> None:
         self._size, self._with_volumes = size, with_volumes
-        turned = knobs.Knobs(
+        turned = Knobs(
             nodes=NODES,
             jobs=1,
             denied=0.0,
@@ -73,13 +78,11 @@ class Killed:
             devices=actors.Devices(part=0.5),
             storage=actors.Storage(part=0.5 if with_volumes else 0.0, local=size * 2),
         )
-        self._run = simulation.Simulation(
-            simulation.Options(
-                seed="killed", turned=turned, without=(*actors.RESTLESS, "device-driver")
-            ),
+        self._run = Simulation(
+            Options(seed="killed", turned=turned, without=(*actors.RESTLESS, "device-driver")),
             folder,
         )
-        self.outcome = simulation.Outcome()
+        self.outcome = Outcome()
         self._client = Client(self._run.api, "user")
         self._count = 0
         self._line = b""
@@ -113,7 +116,7 @@ class Killed:
         self._note(self._leftovers())
         return self._line.decode()
 
-    def _see(self, given: Round, process: processes.Process, data: bytes) -> None:
+    def _see(self, given: Round, process: Process, data: bytes) -> None:
         line = data.partition(b"\r\n")[0]
         if self._line or not COUNTED.search(line):
             return
@@ -122,7 +125,7 @@ class Killed:
             return
         self._line = line
         now = self._run.kernel.now()
-        self._run.faults.strikes.append(faults.Strike(name="kill", since=now, until=now))
+        self._run.faults.strikes.append(Strike(name="kill", since=now, until=now))
         if given.way == "lost":
             process.exit(faults.KILLED)
         self._run.kernel.after(0.0, lambda: process.end(faults.KILLED))
@@ -134,7 +137,7 @@ class Killed:
             uses = [{"name": "own", "resourceClaimTemplateName": GANG}]
             if number < SHARING:
                 uses.append({"name": SHARED, "resourceClaimName": SHARED})
-            template = objects.Template(
+            template = Template(
                 scheduler=simulation.SCHEDULER,
                 requests={"cpu": "1"},
                 annotations={objects.GROUP: GANG},
@@ -153,7 +156,7 @@ class Killed:
         for plural, name in self._parts():
             try:
                 self._client.delete(path(plural, NAMESPACE, name))
-            except errors.ApiError as error:
+            except ApiError as error:
                 if error.status != 404:
                     raise
 
@@ -171,12 +174,12 @@ class Killed:
         return [each for each in self._run.world.store.all("pods") if not reading.leaving(each)]
 
     def _is_whole(self) -> bool:
-        return sum(bool(reading.node_of(each)) for each in self._pods()) == self._size
+        return sum(bool(reading.node_of(pod)) for pod in self._pods()) == self._size
 
     def _wrong(self) -> Iterator[str]:
         """What isn't as it should be of a gang that has started."""
         pods = self._pods()
-        uids = {each["metadata"]["uid"] for each in pods}
+        uids = {pod["metadata"]["uid"] for pod in pods}
         claims = self._run.world.store.all(devices.CLAIMS)
         if len(claims) != self._size + 1:
             yield f"there are {len(claims)} claims"

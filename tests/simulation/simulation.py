@@ -10,10 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.simulation import actors, faults, instances, judges, knobs
-from tests.simulation.api_server import http, server
+from tests.simulation import actors, faults, judges
+from tests.simulation.api_server import server
+from tests.simulation.api_server.http import HttpServer
+from tests.simulation.api_server.server import ApiServer
+from tests.simulation.faults import Faults, Scene
+from tests.simulation.instances import Instance, Log
 from tests.simulation.judges import devices, rest_rules, volumes
-from tests.simulation.kernel import core, network, patching
+from tests.simulation.kernel import core, patching
+from tests.simulation.kernel.core import Kernel
+from tests.simulation.kernel.network import Network
+from tests.simulation.knobs import Knobs
 from vscheduler.daemon import application
 
 SCHEDULER = "volcano"
@@ -57,7 +64,7 @@ class Options:
     hours: float = 1.0
     calm_seconds: float = 900.0
     """How long nothing breaks at the end."""
-    turned: knobs.Knobs = field(default_factory=knobs.Knobs)
+    turned: Knobs = field(default_factory=Knobs)
     without: Sequence[str] = ()
     """Names of faults and actors that are left out."""
 
@@ -89,7 +96,7 @@ class Outcome:
         return not (self.findings or self.crashes)
 
 
-def bytes_max(turned: knobs.Knobs) -> float:
+def bytes_max(turned: Knobs) -> float:
     """How many bytes a second may be sent to the API server in such a world."""
     jobs = max(turned.jobs, 10) * (1 + turned.storage.part + turned.devices.part)
     return BYTES_A_JOB * jobs / min(turned.pauses, 1.0)
@@ -101,8 +108,8 @@ class Simulation:
     def __init__(self, options: Options, folder: Path) -> None:
         seed, turned = options.seed, options.turned
         self.options = options
-        self.kernel = core.Kernel(seed)
-        self.api = server.ApiServer(self.kernel, random.Random(f"{seed}/api"))
+        self.kernel = Kernel(seed)
+        self.api = ApiServer(self.kernel, random.Random(f"{seed}/api"))
         self.world = actors.populate(
             self.api,
             self.kernel,
@@ -123,16 +130,16 @@ class Simulation:
         net_chance = random.Random(f"{seed}/net")
         self.machine = patching.install(self.kernel, seed)
         application.WORKERS = turned.workers
-        self.net = network.Network(self.kernel, http.HttpServer(self.api).connection, net_chance)
-        self.log = instances.Log(self.machine)
+        self.net = Network(self.kernel, HttpServer(self.api).connection, net_chance)
+        self.log = Log(self.machine)
         self.replicas = [
-            instances.Instance(
+            Instance(
                 self.machine, name, self.net, folder, seed=seed, schedulers=(SCHEDULER,), user=name
             )
             for name in REPLICAS
         ]
-        scene = faults.Scene(kernel=self.kernel, net=self.net, api=self.api, replicas=self.replicas)
-        self.faults = faults.Faults(
+        scene = Scene(kernel=self.kernel, net=self.net, api=self.api, replicas=self.replicas)
+        self.faults = Faults(
             scene,
             seed,
             [name for name in turned.faults if name not in options.without],
@@ -244,8 +251,8 @@ class Simulation:
     def _is_disturbed(self, at: float) -> bool:
         """Whether something was broken shortly before a moment, besides rollouts."""
         return any(
-            each.name != "terminate" and each.since <= at and each.until >= at - PEACE_SECONDS
-            for each in self.faults.strikes
+            strike.name != "terminate" and strike.since <= at and strike.until >= at - PEACE_SECONDS
+            for strike in self.faults.strikes
         )
 
     def _look(self, outcome: Outcome) -> None:
@@ -282,7 +289,7 @@ class Simulation:
     def _judge_end(self, outcome: Outcome, calm_since: float) -> None:
         now = self.kernel.now()
         outcome.findings += self._court.finish(now)
-        views = [view for each in self.replicas if (view := each.view()) is not None]
+        views = [view for replica in self.replicas if (view := replica.view()) is not None]
         outcome.findings += judges.at_rest(
             self.api.history, self.settings, at=now, calm_since=calm_since, views=views
         )
@@ -303,7 +310,7 @@ class Simulation:
 
 
 def _told(errors: Sequence[BaseException]) -> str:
-    return "".join(line for each in errors for line in traceback.format_exception(each))
+    return "".join(line for error in errors for line in traceback.format_exception(error))
 
 
 def _digest(history: Sequence[server.Change]) -> str:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import actors
-from tests.simulation.actors import binder, controllers, device_users, objects
+from tests.simulation.actors import controllers, device_users, objects
 from tests.simulation.actors.base import Object
+from tests.simulation.actors.binder import Binder
 from tests.simulation.actors.informers import path
+from tests.simulation.actors.objects import Template
 from tests.simulation.api_server.server import ApiServer, Client
 from tests.simulation.judges import devices
 from tests.simulation.judges import objects as reading
@@ -35,7 +37,7 @@ class Run:
         self.server = ApiServer(self.kernel, random.Random(f"{seed}/server"))
         chance = random.Random(f"{seed}/actors")
         self.world = actors.populate(self.server, self.kernel, chance, scale)
-        self.world.add("naive", binder.Binder, store=self.world.store, scheduler=SCHEDULER)
+        self.world.add("naive", Binder, store=self.world.store, scheduler=SCHEDULER)
         self.world.units["naive"].start()
         self.client = Client(self.server, "test")
 
@@ -58,9 +60,9 @@ class Run:
         return self.client.get(path("nodes", name=name))
 
 
-def template(cpu: str = "100m", **annotations: str) -> objects.Template:
+def template(cpu: str = "100m", **annotations: str) -> Template:
     """Pods for the binder."""
-    return objects.Template(
+    return Template(
         scheduler=SCHEDULER,
         requests={"cpu": cpu},
         annotations=annotations,
@@ -145,7 +147,7 @@ def test_a_kubelet_refuses_what_does_not_fit() -> None:
     again = objects.pod("second", template("15").written())
     again["spec"]["nodeName"] = name
     run.create("pods", again, 5)
-    found = {each["metadata"]["name"]: each["status"] for each in run.pods()}
+    found = {pod["metadata"]["name"]: pod["status"] for pod in run.pods()}
     assert found["first"]["phase"] == "Running"
     assert (found["second"]["phase"], found["second"]["reason"]) == ("Failed", "OutOfcpu")
 
@@ -162,7 +164,7 @@ def test_a_kubelet_asks_no_node_for_what_a_claim_has() -> None:
         run.create("pods", pod)
         run.client.patch(path("pods", "default", each, "status"), {"status": told})
         run.kernel.run(5)
-    found = {each["metadata"]["name"]: each["status"] for each in run.pods()}
+    found = {pod["metadata"]["name"]: pod["status"] for pod in run.pods()}
     assert found["with"]["phase"] == "Running"
     refused = found["without"]["phase"], found["without"]["reason"]
     assert refused == ("Failed", f"OutOf{devices.EXTENDED}")
@@ -172,14 +174,14 @@ def test_deployments_scale() -> None:
     """By their ReplicaSets; a new template replaces all pods."""
     run = Run()
     run.create("deployments", objects.workload("Deployment", "d", template(), 3), 10)
-    first = {each["metadata"]["name"] for each in run.pods()}
+    first = {pod["metadata"]["name"] for pod in run.pods()}
     assert run.phases() == {"Running": 3}
     where = path("deployments", "default", "d")
     change = {"template": {"metadata": {"annotations": {"a": "b"}}}, "replicas": 2}
     run.client.patch(where, {"spec": change})
     run.kernel.run(60)
     assert run.phases() == {"Running": 2}
-    assert not first & {each["metadata"]["name"] for each in run.pods()}
+    assert not first & {pod["metadata"]["name"] for pod in run.pods()}
     assert len(run.client.list(path("replicasets", "default"))) == 1
 
 
@@ -190,9 +192,9 @@ def test_deployments_retire_earlier_sets_in_turns_of_their_own(
     run = Run()
     run.create("deployments", objects.workload("Deployment", "d", template(), 1), 10)
     for number in range(3):
-        for each in run.pods():
+        for pod in run.pods():
             kept = {"metadata": {"finalizers": ["example.com/kept"]}}
-            run.client.patch(path("pods", "default", each["metadata"]["name"]), kept)
+            run.client.patch(path("pods", "default", pod["metadata"]["name"]), kept)
         change = {"template": {"metadata": {"annotations": {"a": str(number)}}}}
         run.client.patch(path("deployments", "default", "d"), {"spec": change})
         run.kernel.run(30)
@@ -208,10 +210,10 @@ def test_names_of_a_stateful_set_come_back() -> None:
     """A deleted pod is created again, as another one."""
     run = Run()
     run.create("statefulsets", objects.workload("StatefulSet", "s", template(), 2), 20)
-    uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in run.pods()}
+    uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in run.pods()}
     run.client.delete(path("pods", "default", "s-0"))
     run.kernel.run(40)
-    again = {each["metadata"]["name"]: each["metadata"]["uid"] for each in run.pods()}
+    again = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in run.pods()}
     assert again.keys() == uids.keys() == {"s-0", "s-1"}
     assert again["s-0"] != uids["s-0"]
 
@@ -236,7 +238,7 @@ def test_pods_stay_as_orphans() -> None:
     run.client.delete(path("jobs", "default", "j"), propagationPolicy="Orphan")
     run.kernel.run(60)
     assert run.client.list(path("jobs", "default")) == []
-    assert [each["metadata"].get("ownerReferences") for each in run.pods()] == [None, None]
+    assert [pod["metadata"].get("ownerReferences") for pod in run.pods()] == [None, None]
 
 
 def test_pods_leave_a_machine_that_is_down() -> None:
@@ -248,7 +250,7 @@ def test_pods_leave_a_machine_that_is_down() -> None:
     run.kernel.run(60)
     assert objects.UNREACHABLE in {each["key"] for each in run.node(name)["spec"]["taints"]}
     run.kernel.run(60)
-    there = [each for each in run.pods() if reading.node_of(each) == name]
+    there = [pod for pod in run.pods() if reading.node_of(pod) == name]
     assert there
     assert all(map(reading.leaving, there))
     run.world.machines.restore()

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.api_server import server, wire
+from tests.simulation.api_server import wire
 from tests.simulation.api_server.client import Client
-from tests.simulation.contract import sides
+from tests.simulation.api_server.server import ApiServer
+from tests.simulation.api_server.wire import Answer, Request
+from tests.simulation.contract.sides import Case, Clock, Memory
 from vscheduler.mirror import paths
-from vscheduler.sandbox import errors
+from vscheduler.sandbox.errors import ApiError
 
 PODS = paths.PODS.within("default")
 POD: dict[str, Any] = {
@@ -29,9 +31,9 @@ GROUP: dict[str, Any] = {
 
 
 @pytest.fixture
-def memory() -> sides.Memory:
+def memory() -> Memory:
     """An API server of the test's own."""
-    return sides.Memory.made()
+    return Memory.made()
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -41,12 +43,12 @@ def pod(name: str) -> dict[str, Any]:
 
 def status(call: Any) -> int:
     """The status with which a call is refused."""
-    with pytest.raises(errors.ApiError) as refused:
+    with pytest.raises(ApiError) as refused:
         call()
     return refused.value.status
 
 
-def test_compaction_forgets_versions_and_pages(memory: sides.Memory) -> None:
+def test_compaction_forgets_versions_and_pages(memory: Memory) -> None:
     """410 for a watch and for the next page; a new list is served."""
     for name in ("a", "b"):
         memory.api.create(PODS, pod(name))
@@ -63,8 +65,8 @@ def test_compaction_forgets_versions_and_pages(memory: sides.Memory) -> None:
 
 def test_the_history_limit_forgets_as_well() -> None:
     """The oldest events first."""
-    clock = sides.Clock()
-    api = server.ApiServer(clock, random.Random(1), history_limit=2)
+    clock = Clock()
+    api = ApiServer(clock, random.Random(1), history_limit=2)
     me = Client(api, "me")
     versions = [
         int(me.create(PODS, pod(name))["metadata"]["resourceVersion"]) for name in ("a", "b", "c")
@@ -81,19 +83,19 @@ def test_the_history_limit_forgets_as_well() -> None:
     assert seen == ["ADDED b", "ADDED c"]
 
 
-def test_requests_are_throttled(memory: sides.Memory) -> None:
+def test_requests_are_throttled(memory: Memory) -> None:
     """429 with Retry-After, for some users or all, until it ends."""
     memory.server.faults.throttle(1.0, retry_after=3, users={"admin"})
-    request = wire.Request(method="GET", path=PODS, query={}, headers={}, body=b"", user="admin")
+    request = Request(method="GET", path=PODS, query={}, headers={}, body=b"", user="admin")
     answer = memory.server.ask(request)
-    assert isinstance(answer, wire.Answer)
+    assert isinstance(answer, Answer)
     assert (answer.status, answer.headers["retry-after"]) == (429, "3")
     assert Client(memory.server, "other").list(PODS) == []
     memory.server.faults.throttle(0.0)
     assert memory.api.list(PODS) == []
 
 
-def test_rights_are_denied(memory: sides.Memory) -> None:
+def test_rights_are_denied(memory: Memory) -> None:
     """403, in reviews too; other verbs are served."""
     memory.server.faults.deny("admin", "create", "pods")
     assert status(lambda: memory.api.create(PODS, POD)) == 403
@@ -105,16 +107,16 @@ def test_rights_are_denied(memory: sides.Memory) -> None:
     memory.api.create(PODS, POD)
 
 
-def test_subresources_have_rights_of_their_own(memory: sides.Memory) -> None:
+def test_subresources_have_rights_of_their_own(memory: Memory) -> None:
     """Such as pods/binding."""
     memory.api.create(PODS, POD)
     memory.server.faults.deny("admin", "create", "pods/binding")
-    case = sides.Case(memory, "default")
+    case = Case(memory, "default")
     assert case.bind("a").status == 403
     memory.api.create(PODS, pod("b"))
 
 
-def test_a_revoked_user_is_unknown(memory: sides.Memory) -> None:
+def test_a_revoked_user_is_unknown(memory: Memory) -> None:
     """401 until accepted again."""
     memory.server.faults.revoke("admin")
     assert status(lambda: memory.api.list(PODS)) == 401
@@ -122,7 +124,7 @@ def test_a_revoked_user_is_unknown(memory: sides.Memory) -> None:
     assert memory.api.list(PODS) == []
 
 
-def test_a_kind_is_no_longer_served(memory: sides.Memory) -> None:
+def test_a_kind_is_no_longer_served(memory: Memory) -> None:
     """404, in discovery too; its watches end, and its objects come back."""
     groups = paths.POD_GROUPS.within("default")
     memory.api.create(groups, GROUP)
@@ -138,7 +140,7 @@ def test_a_kind_is_no_longer_served(memory: sides.Memory) -> None:
     assert len(memory.api.list(groups)) == 1
 
 
-def test_the_server_is_down_for_a_while(memory: sides.Memory) -> None:
+def test_the_server_is_down_for_a_while(memory: Memory) -> None:
     """503 for everything."""
     memory.server.faults.go_down(5.0)
     assert status(lambda: memory.api.list(PODS)) == 503
@@ -146,7 +148,7 @@ def test_the_server_is_down_for_a_while(memory: sides.Memory) -> None:
     assert memory.api.list(PODS) == []
 
 
-def test_an_answer_is_lost(memory: sides.Memory) -> None:
+def test_an_answer_is_lost(memory: Memory) -> None:
     """500 although the write was carried out, as the history knows."""
     memory.server.faults.lose_answers(1.0)
     assert status(lambda: memory.api.create(PODS, POD)) == 500
@@ -155,10 +157,10 @@ def test_an_answer_is_lost(memory: sides.Memory) -> None:
     assert memory.server.history[-1].code == 201
 
 
-def test_the_history_has_every_write(memory: sides.Memory) -> None:
+def test_the_history_has_every_write(memory: Memory) -> None:
     """Served or refused, with the object before and after; no reads, no dry runs."""
     made = memory.api.create(PODS, POD)
-    case = sides.Case(memory, "default")
+    case = Case(memory, "default")
     case.bind("a", "n")
     case.bind("a", "n")
     memory.api.list(PODS)
@@ -183,12 +185,12 @@ def test_the_history_has_every_write(memory: sides.Memory) -> None:
     assert {each.user for each in history} == {"admin"}
 
 
-def test_what_is_stored_never_changes(memory: sides.Memory) -> None:
+def test_what_is_stored_never_changes(memory: Memory) -> None:
     """The history shares it."""
     memory.api.create(PODS, POD)
     created = memory.server.history[-1].after
     before = wire.encode(created)
-    case = sides.Case(memory, "default")
+    case = Case(memory, "default")
     case.bind("a")
     memory.api.patch(f"{case.at('a')}/status", {"status": {"phase": "Running"}}, kind="merge")
     memory.api.patch(case.at("a"), {"metadata": {"labels": {"x": "y"}}})
@@ -196,7 +198,7 @@ def test_what_is_stored_never_changes(memory: sides.Memory) -> None:
     assert wire.encode(created) == before
 
 
-def test_events_are_forgotten_after_an_hour(memory: sides.Memory) -> None:
+def test_events_are_forgotten_after_an_hour(memory: Memory) -> None:
     """When the next one comes."""
     path = paths.EVENTS.within("default")
     body = {"eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal"}
@@ -206,7 +208,7 @@ def test_events_are_forgotten_after_an_hour(memory: sides.Memory) -> None:
     assert [each["metadata"]["name"] for each in memory.api.list(path)] == ["two"]
 
 
-def test_no_client_is_called_while_another_asks(memory: sides.Memory) -> None:
+def test_no_client_is_called_while_another_asks(memory: Memory) -> None:
     """Events of a watch come in a call of the clock, in order."""
     seen: list[str] = []
     me = Client(memory.server, "me")
@@ -223,7 +225,7 @@ def test_no_client_is_called_while_another_asks(memory: sides.Memory) -> None:
     assert seen == ["ADDED a", "ADDED b"]
 
 
-def test_garbage_is_refused_and_never_raised(memory: sides.Memory) -> None:
+def test_garbage_is_refused_and_never_raised(memory: Memory) -> None:
     """Whatever a hostile tenant sends."""
     chance = random.Random(3)
     values: list[Any] = [None, 1, -1.5, "x", [], {}, [1], {"a": 1}, True, "x" * 300]
@@ -232,7 +234,7 @@ def test_garbage_is_refused_and_never_raised(memory: sides.Memory) -> None:
     collections = [PODS, paths.EVENTS.within("default"), paths.BUDGETS.within("default")]
     collections += [paths.POD_GROUPS.within("default"), paths.LEASES.within("default")]
     kinds = ["merge", "strategic", "json", "apply"]
-    case = sides.Case(memory, "default")
+    case = Case(memory, "default")
     memory.api.create(PODS, POD)
     for _ in range(800):
         body: Any = {chance.choice(places): chance.choice(values) for _ in range(3)}

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.api_server import http, server
-from tests.simulation.contract import sides
+from tests.simulation.api_server import server
+from tests.simulation.api_server.http import HttpServer
+from tests.simulation.api_server.server import ApiServer
+from tests.simulation.contract.sides import Clock
 
 PODS = "/api/v1/namespaces/default/pods"
 POD: dict[str, Any] = {
@@ -20,11 +22,11 @@ class Wire:
     """A connection, and all that came back on it."""
 
     def __init__(self) -> None:
-        self.clock = sides.Clock()
-        self.server = server.ApiServer(self.clock, random.Random(1))
+        self.clock = Clock()
+        self.server = ApiServer(self.clock, random.Random(1))
         self.written = b""
         self.closed = False
-        self.connection = http.HttpServer(self.server).connection(self.take, self.close, "left")
+        self.connection = HttpServer(self.server).connection(self.take, self.close, "left")
 
     def take(self, data: bytes) -> None:
         """Bytes from the server."""

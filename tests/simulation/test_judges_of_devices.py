@@ -20,11 +20,11 @@ def claim(
     status: Object = {}
     if device_names:
         results = [
-            {"request": "gpus", "driver": devices.DRIVER, "pool": "n1", "device": each}
-            for each in device_names
+            {"request": "gpus", "driver": devices.DRIVER, "pool": "n1", "device": name}
+            for name in device_names
         ]
         selector = {"nodeSelectorTerms": [term]}
-        reserved = [{"resource": "pods", "name": each, "uid": f"uid-{each}"} for each in users]
+        reserved = [{"resource": "pods", "name": user, "uid": f"uid-{user}"} for user in users]
         status["allocation"] = {"devices": {"results": results}, "nodeSelector": selector}
         status["reservedFor"] = reserved
     request = {"name": "gpus", "exactly": {"deviceClassName": devices.CLASS, "count": 1}}
@@ -46,8 +46,8 @@ def waiting(*claims: Object) -> History:
     history.put(devices.SLICES, {"metadata": meta("slice"), "spec": spec})
     used = [{"name": "gpu", "resourceClaimName": "c0"}]
     history.put("pods", pod("p0", resourceClaims=used))
-    for each in claims:
-        history.put(devices.CLAIMS, each)
+    for claim in claims:
+        history.put(devices.CLAIMS, claim)
     history.later(10)
     history.leads("a")
     return history

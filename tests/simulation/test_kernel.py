@@ -10,7 +10,11 @@ from collections.abc import AsyncIterator, Callable
 import aiohttp
 import pytest
 
-from tests.simulation.kernel import core, loops, network, patching, processes
+from tests.simulation.kernel import patching
+from tests.simulation.kernel.core import Kernel, LivelockError
+from tests.simulation.kernel.loops import SimLoop
+from tests.simulation.kernel.network import Network
+from tests.simulation.kernel.processes import Clock, Process
 
 
 class Echo:
@@ -35,8 +39,8 @@ class Machine:
     """A kernel, a network to an echo server, and processes by name."""
 
     def __init__(self, seed: str = "1") -> None:
-        self.kernel = core.Kernel(seed)
-        self.net = network.Network(self.kernel, Echo, random.Random(seed))
+        self.kernel = Kernel(seed)
+        self.net = Network(self.kernel, Echo, random.Random(seed))
         self.said: list[tuple[float, str]] = []
         self.ended: list[tuple[str, int]] = []
 
@@ -44,25 +48,25 @@ class Machine:
         """Note the moment."""
         self.said.append((round(self.kernel.moment, 3), words))
 
-    def start(self, name: str, main: Callable[[], object]) -> processes.Process:
+    def start(self, name: str, main: Callable[[], object]) -> Process:
         """Start a process whose main thread runs a coroutine."""
-        process = processes.Process(
+        process = Process(
             self.kernel,
             name,
             self.net,
-            processes.Clock(self.kernel),
+            Clock(self.kernel),
             host=f"host-of-{name}",
             seed="1",
             on_end=self._note,
         )
 
         def run() -> None:
-            asyncio.Runner(loop_factory=lambda: loops.SimLoop(process)).run(main())  # type: ignore[arg-type]
+            asyncio.Runner(loop_factory=lambda: SimLoop(process)).run(main())  # type: ignore[arg-type]
 
         process.start(run)
         return process
 
-    def _note(self, process: processes.Process, status: int) -> None:
+    def _note(self, process: Process, status: int) -> None:
         self.ended.append((process.name, status))
 
 
@@ -102,7 +106,7 @@ def test_a_process_that_stands_still_goes_on_later(machine: Machine) -> None:
 
 def test_a_suspended_machine_counts_its_sleep_by_one_clock_only(machine: Machine) -> None:
     """CLOCK_BOOTTIME goes on; the monotonic clock doesn't."""
-    clock = processes.Clock(machine.kernel)
+    clock = Clock(machine.kernel)
     machine.kernel.run(10)
     assert clock.boot() == clock.monotonic()
     clock.asleep_seconds += 4
@@ -133,7 +137,7 @@ def test_a_failure_of_the_main_thread_is_kept(machine: Machine) -> None:
     process = machine.start("one", main)
     machine.kernel.run(1)
     assert machine.ended == [("one", 1)]
-    assert [str(each) for each in process.errors] == ["broken"]
+    assert [str(error) for error in process.errors] == ["broken"]
 
 
 def test_the_end_of_a_thread_leaves_its_creator_alone(machine: Machine) -> None:
@@ -251,7 +255,7 @@ def test_no_server_refuses(machine: Machine) -> None:
     machine.net.serving = False
     process = machine.start("one", lambda: talk(machine))
     machine.kernel.run(60)
-    assert [type(each) for each in process.errors] == [ConnectionRefusedError]
+    assert [type(error) for error in process.errors] == [ConnectionRefusedError]
 
 
 def test_what_was_sent_before_the_end_arrives(machine: Machine) -> None:
@@ -262,7 +266,7 @@ def test_what_was_sent_before_the_end_arrives(machine: Machine) -> None:
         def received(self, data: bytes) -> None:
             arrived.append(data)
 
-    machine.net = network.Network(machine.kernel, Sink, random.Random("1"))
+    machine.net = Network(machine.kernel, Sink, random.Random("1"))
     process = machine.start("one", lambda: talk(machine))
     while not machine.net.bytes_sent:
         machine.kernel.run(0.0001)
@@ -290,7 +294,7 @@ def test_a_loop_that_never_waits_is_found(machine: Machine) -> None:
             await asyncio.sleep(0)
 
     machine.start("one", main)
-    with pytest.raises(core.LivelockError):
+    with pytest.raises(LivelockError):
         machine.kernel.run(2)
 
 

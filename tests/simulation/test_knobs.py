@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.simulation import faults, knobs, simulation
+from tests.simulation.knobs import Knobs
 
 SEEDS = [knobs.draw(str(number)) for number in range(200)]
 
@@ -34,7 +35,7 @@ def test_volumes_turn_no_other_knob() -> None:
 
 def test_gangs_with_claims_may_send_as_much_as_other_jobs() -> None:
     """They come beside the jobs; restless tenants change more."""
-    usual = knobs.Knobs(jobs=20)
+    usual = Knobs(jobs=20)
     assert simulation.bytes_max(usual) == 20 * simulation.BYTES_A_JOB
     wanted = replace(knobs.draw_devices("17"), part=0.5)
     assert simulation.bytes_max(replace(usual, devices=wanted)) == 30 * simulation.BYTES_A_JOB

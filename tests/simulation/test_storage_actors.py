@@ -61,7 +61,7 @@ def labelled(run: Run, zone: str) -> str:
 
 def user(name: str, *claims: str, **volume: Any) -> Object:
     """A pod that uses claims."""
-    used = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    used = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
     if volume:
         used.append({"name": "own", **volume})
     return objects.pod(name, volume_users.with_volumes(template(), *used).written())
@@ -288,7 +288,7 @@ def test_each_node_says_how_many_volumes_it_can_have() -> None:
     found = {each["metadata"]["name"]: each for each in run.client.list(path("csinodes"))}
     assert found.keys() == {"node-000", "node-001", "node-002"}
     drivers = found["node-000"]["spec"]["drivers"]
-    assert {each["allocatable"]["count"] for each in drivers} == {2}
+    assert {driver["allocatable"]["count"] for driver in drivers} == {2}
     assert len(drivers) == len(provisioners.KINDS)
     run.client.delete(path("nodes", name="node-000"))
     run.kernel.run(5)

@@ -11,15 +11,23 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from tests.simulation import actors, judges
-from tests.simulation.actors import binder
 from tests.simulation.actors.base import Key, Object
+from tests.simulation.actors.binder import Binder
 from tests.simulation.actors.informers import path_of
 from tests.simulation.actors.storage import CLAIMS, CLASSES, VOLUMES, suits
 from tests.simulation.api_server.client import Client
 from tests.simulation.api_server.server import ApiServer
-from tests.simulation.judges import binding_rules, reservation_rules, volume_rules, volumes
 from tests.simulation.judges import objects as reading
+from tests.simulation.judges import volumes
+from tests.simulation.judges.binding_rules import BoundOnce
 from tests.simulation.judges.court import Judge
+from tests.simulation.judges.reservation_rules import GivenBack, GivenOnce
+from tests.simulation.judges.volume_rules import (
+    AttachLimits,
+    ClaimsAreBound,
+    UsedAlone,
+    VolumesAreReached,
+)
 from tests.simulation.kernel.core import Kernel
 
 SCHEDULER = "volcano"
@@ -29,17 +37,17 @@ WAIT_SECONDS = 60.0
 LOOK_SECONDS = 20.0
 """How often the judges look."""
 RULES: Sequence[Callable[[judges.Settings], Judge]] = (
-    binding_rules.BoundOnce,
-    volume_rules.ClaimsAreBound,
-    volume_rules.VolumesAreReached,
-    volume_rules.AttachLimits,
-    volume_rules.UsedAlone,
-    reservation_rules.GivenOnce,
-    reservation_rules.GivenBack,
+    BoundOnce,
+    ClaimsAreBound,
+    VolumesAreReached,
+    AttachLimits,
+    UsedAlone,
+    GivenOnce,
+    GivenBack,
 )
 
 
-class Careful(binder.Binder):
+class Careful(Binder):
     """Prepares the claims of a pod on a node, and binds the pod once they are bound."""
 
     leaves_out: str = ""
@@ -72,7 +80,7 @@ class Careful(binder.Binder):
                 yield claim
 
     def _unbound(self, pod: Object) -> Iterator[Object]:
-        return (each for each in self._claims(pod) if not volumes.is_bound(each))
+        return (claim for claim in self._claims(pod) if not volumes.is_bound(claim))
 
     def _is_claimed(self, claim: Object) -> bool:
         """Whether somebody else has to act first."""

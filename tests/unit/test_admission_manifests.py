@@ -23,7 +23,7 @@ def objects(kind: str) -> dict[str, dict[str, Any]]:
     trees = [
         each for file in FOLDER.rglob("*.yaml") for each in yaml.safe_load_all(file.read_text())
     ]
-    return {each["metadata"]["name"]: each for each in trees if each["kind"] == kind}
+    return {tree["metadata"]["name"]: tree for tree in trees if tree["kind"] == kind}
 
 
 def test_every_policy_has_a_binding_that_denies() -> None:

@@ -9,11 +9,12 @@ import pytest
 from structlog import testing
 
 from vscheduler import containment
-from vscheduler.mirror import statuses
+from vscheduler.containment import Failures
+from vscheduler.mirror.statuses import EventNotice, ObjectReference
 
 pytestmark = pytest.mark.contains_failures
 
-POD = statuses.ObjectReference(kind="Pod", namespace="ns", name="a", uid="1")
+POD = ObjectReference(kind="Pod", namespace="ns", name="a", uid="1")
 
 
 @dataclass
@@ -21,11 +22,11 @@ class World:
     """What is told of failures, and the time."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    notices: list[statuses.EventNotice] = field(default_factory=list)
+    notices: list[EventNotice] = field(default_factory=list)
     now: float = 1000.0
 
     def __post_init__(self) -> None:
-        self.failures = containment.Failures(
+        self.failures = Failures(
             lambda area: self.counts.update([area]), self.notices.append, clock=lambda: self.now
         )
 
@@ -37,7 +38,7 @@ class World:
 
 def lines(logs: list[Any]) -> list[tuple[str, int]]:
     """Of what the log tells, and how often it failed since the line before."""
-    return [(each["object"], each["failures_since"]) for each in logs]
+    return [(log["object"], log["failures_since"]) for log in logs]
 
 
 def test_what_fails_is_counted_and_told_of() -> None:
@@ -87,7 +88,7 @@ def test_the_way_to_a_place_is_shown_once() -> None:
     with testing.capture_logs() as logs:
         for number in range(1000):
             world.fail(str(number))
-    assert sum("exception" in each for each in logs) == 1
+    assert sum("exception" in log for log in logs) == 1
     assert len(logs) == containment.LINES_MAX
     assert world.counts == {"work": 1000}
 

@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from vscheduler import containment, tracebacks
+from vscheduler.containment import Failures
 from vscheduler.daemon.observability import logs
 
 pytestmark = pytest.mark.contains_failures
@@ -133,7 +134,7 @@ def test_a_line_about_a_failure_is_short(tmp_path: Path, style: str, bad: str, w
 
     def say() -> None:
         if who == "work":
-            containment.Failures().failed("work", "a", error)
+            Failures().failed("work", "a", error)
         elif who == "ours":
             structlog.get_logger().error("cycle.dropped", exc_info=error)
         else:
@@ -155,7 +156,7 @@ def test_where_logs_are_not_set_up_a_failure_costs_no_more(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A command, a test, a program around it: what prints there shows all that it can reach."""
-    with containment.Failures().contained("work", "a"):
+    with Failures().contained("work", "a"):
         fail_in_a_large_frame()
     out = capsys.readouterr().out
     assert "ValueError: no room" in out
@@ -254,7 +255,7 @@ def test_an_error_that_cannot_say_what_it_is_is_told_all_the_same(
         def __str__(self) -> str:
             raise RuntimeError("no")
 
-    with containment.Failures().contained("work", "a") as piece:
+    with Failures().contained("work", "a") as piece:
         raise Mute
     assert piece.failed
     assert "Mute" in capsys.readouterr().out

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 from selenium.webdriver.common.keys import Keys
 
 from tests.web import browsers, clusters, stage
+from tests.web.browsers import Person
+from tests.web.stage import Stage
 from vscheduler.cli.queue import queue_figures
 from vscheduler.web import access
 
@@ -15,29 +17,29 @@ EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>\u202e\
 
 
 @pytest.fixture(scope="module")
-def person() -> Iterator[browsers.Person]:
+def person() -> Iterator[Person]:
     """One for all tests: a browser takes long to start."""
     with browsers.person() as found:
         yield found
 
 
-def three() -> stage.Stage:
+def three() -> Stage:
     """Three tenants, with a past."""
     now = time.time()
-    made = stage.Stage(clusters.three_queues(now), now)
+    made = Stage(clusters.three_queues(now), now)
     made.decide()
     made.remember_an_hour()
     return made
 
 
 @pytest.fixture
-def made() -> stage.Stage:
+def made() -> Stage:
     """A cluster of this test."""
     return three()
 
 
 @pytest.fixture
-def url(made: stage.Stage) -> Iterator[str]:
+def url(made: Stage) -> Iterator[str]:
     """Its page."""
     with stage.served(made) as address:
         yield address
@@ -48,7 +50,7 @@ def names_in(text: str) -> set[str]:
     return {name for name in ("robotics", "speech", "vision") if name in text}
 
 
-def test_a_stranger_sees_nothing(person: browsers.Person, url: str) -> None:
+def test_a_stranger_sees_nothing(person: Person, url: str) -> None:
     """Neither before signing in, nor with a wrong token, nor with one without rights."""
     person.open(url)
     person.until(lambda: person.one("#sign-in").is_displayed())
@@ -62,7 +64,7 @@ def test_a_stranger_sees_nothing(person: browsers.Person, url: str) -> None:
     assert "You may list PodGroups in no namespace that has jobs." in person.text
 
 
-def test_a_tenant_sees_only_its_own(person: browsers.Person, url: str) -> None:
+def test_a_tenant_sees_only_its_own(person: Person, url: str) -> None:
     """Jobs and decisions of its namespace, and the queues, which it may list."""
     person.open(url)
     person.sign_in(stage.TENANT)
@@ -74,7 +76,7 @@ def test_a_tenant_sees_only_its_own(person: browsers.Person, url: str) -> None:
     assert "worker-" not in person.one("#jobs-body").text
 
 
-def test_everything_can_be_done_with_the_keyboard(person: browsers.Person, url: str) -> None:
+def test_everything_can_be_done_with_the_keyboard(person: Person, url: str) -> None:
     """Sign in, find a job, see why it waits, choose another resource, sign out."""
     person.open(url)
     person.until(lambda: person.focused == "token")
@@ -106,9 +108,7 @@ def test_everything_can_be_done_with_the_keyboard(person: browsers.Person, url: 
     person.until(lambda: person.one("#sign-in").is_displayed())
 
 
-def test_what_would_start_a_job_is_asked_for(
-    person: browsers.Person, made: stage.Stage, url: str
-) -> None:
+def test_what_would_start_a_job_is_asked_for(person: Person, made: Stage, url: str) -> None:
     """By a button, which the keyboard reaches; changes that can't be found out are a sentence."""
     made.finder.changes = [{"change": "FewerPods", "message": f"lower minMember {EVIL}"}]
     person.open(url)
@@ -129,9 +129,7 @@ def test_what_would_start_a_job_is_asked_for(
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1600, "light"), (1600, "dark")])
-def test_it_fits_and_can_be_read(
-    person: browsers.Person, url: str, width: int, scheme: str
-) -> None:
+def test_it_fits_and_can_be_read(person: Person, url: str, width: int, scheme: str) -> None:
     """No line leads out of the window, and axe-core finds nothing, in either colour scheme."""
     person.open(url, width, scheme)
     person.until(lambda: person.one("#sign-in").is_displayed())
@@ -146,7 +144,7 @@ def test_it_fits_and_can_be_read(
 
 
 @pytest.mark.parametrize("width", [320, 641, 1024, 1499, 1500])
-def test_it_fits_into_any_window(person: browsers.Person, url: str, width: int) -> None:
+def test_it_fits_into_any_window(person: Person, url: str, width: int) -> None:
     """No line leads out of it."""
     person.open(url, width)
     person.sign_in(stage.ADMIN)
@@ -156,7 +154,7 @@ def test_it_fits_into_any_window(person: browsers.Person, url: str, width: int) 
 
 
 def test_it_follows_the_cluster_and_leaves_the_focus_alone(
-    person: browsers.Person, url: str, made: stage.Stage
+    person: Person, url: str, made: Stage
 ) -> None:
     """A new job appears without a reload, in its place; whoever reads isn't disturbed."""
     person.open(url)
@@ -173,9 +171,7 @@ def test_it_follows_the_cluster_and_leaves_the_focus_alone(
     assert person.many(".details")
 
 
-def test_it_says_that_the_connection_is_lost_and_comes_back(
-    person: browsers.Person, made: stage.Stage
-) -> None:
+def test_it_says_that_the_connection_is_lost_and_comes_back(person: Person, made: Stage) -> None:
     """With the time of what is shown; after a restart, sessions are gone."""
     with stage.served(made) as url:
         person.open(url)
@@ -190,9 +186,7 @@ def test_it_says_that_the_connection_is_lost_and_comes_back(
         person.sign_in(stage.ADMIN)
 
 
-def test_an_instance_that_stands_by_says_so(
-    person: browsers.Person, url: str, made: stage.Stage
-) -> None:
+def test_an_instance_that_stands_by_says_so(person: Person, url: str, made: Stage) -> None:
     """In open pages, too, and shows nothing old."""
     person.open(url)
     person.sign_in(stage.ADMIN)
@@ -202,7 +196,7 @@ def test_an_instance_that_stands_by_says_so(
 
 
 def test_rights_that_are_taken_away_end_in_open_pages(
-    person: browsers.Person, url: str, made: stage.Stage, monkeypatch: pytest.MonkeyPatch
+    person: Person, url: str, made: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First those for a namespace, then the token."""
     monkeypatch.setattr(access, "ALLOWED_SECONDS", 0.2)
@@ -215,7 +209,7 @@ def test_rights_that_are_taken_away_end_in_open_pages(
     assert names_in(person.text) == set()
 
 
-def test_what_tenants_write_stays_text(person: browsers.Person) -> None:
+def test_what_tenants_write_stays_text(person: Person) -> None:
     """Names, reasons and messages with markup and marks that turn the direction of text."""
     found = clusters.three_queues(time.time())
     for each in found:
@@ -226,7 +220,7 @@ def test_what_tenants_write_stays_text(person: browsers.Person) -> None:
             ]
         if each["kind"] == "Queue":
             each["metadata"]["annotations"] = {"a": EVIL}
-    made = stage.Stage(found)
+    made = Stage(found)
     made.past.cycle(made.taken, replace(made.result, groups=()))
     with stage.served(made) as url:
         person.open(url)
@@ -241,7 +235,7 @@ def test_what_tenants_write_stays_text(person: browsers.Person) -> None:
         assert person.overflow() == 0
 
 
-def test_no_token_is_left_in_the_browser(person: browsers.Person, url: str) -> None:
+def test_no_token_is_left_in_the_browser(person: Person, url: str) -> None:
     """Not in the address, in storage or in cookies that scripts can read."""
     person.open(url)
     person.sign_in(stage.TENANT)
@@ -253,9 +247,7 @@ def test_no_token_is_left_in_the_browser(person: browsers.Person, url: str) -> N
     assert person.driver.execute_script("return document.cookie") == ""
 
 
-def test_a_link_signs_in_once_and_leaves_the_address(
-    person: browsers.Person, url: str, made: stage.Stage
-) -> None:
+def test_a_link_signs_in_once_and_leaves_the_address(person: Person, url: str, made: Stage) -> None:
     """As in the demo."""
     person.open(url)
     person.sign_in(stage.ADMIN)
@@ -272,7 +264,7 @@ def test_a_link_signs_in_once_and_leaves_the_address(
     assert made.reviewer.users >= 1
 
 
-def test_ages_are_those_of_the_command_line(person: browsers.Person, url: str) -> None:
+def test_ages_are_those_of_the_command_line(person: Person, url: str) -> None:
     """Of seconds to years."""
     person.open(url)
     seconds = [0, 1, 59, 119, 120, 121, 599, 600, 3599, 10_799, 10_800, 11_000, 28_800, 172_799]
@@ -282,12 +274,12 @@ def test_ages_are_those_of_the_command_line(person: browsers.Person, url: str) -
         "import('./format.js').then((found) => done(given.map(found.age)))",
         seconds,
     )
-    assert shown == [queue_figures.age(each) for each in seconds]
+    assert shown == [queue_figures.age(second) for second in seconds]
 
 
-def test_five_thousand_jobs_are_a_few_pages(person: browsers.Person) -> None:
+def test_five_thousand_jobs_are_a_few_pages(person: Person) -> None:
     """The page holds what it shows, and leads on to the rest."""
-    with stage.served(stage.Stage(clusters.many(time.time()))) as url:
+    with stage.served(Stage(clusters.many(time.time()))) as url:
         person.open(url)
         person.sign_in(stage.ADMIN)
         assert "1 to 50 of 5000" in person.one("#jobs .pages").text

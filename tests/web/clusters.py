@@ -136,6 +136,6 @@ def many(now: float, *, queues: int = 200, jobs: int = 5000) -> list[Document]:
 
 def of_one_tenant(found: list[Document], namespace: str) -> Mapping[str, int]:
     """How many PodGroups there are in a namespace, and elsewhere."""
-    groups = [each for each in found if each["kind"] == "PodGroup"]
-    own = sum(each["metadata"]["namespace"] == namespace for each in groups)
+    groups = [document for document in found if document["kind"] == "PodGroup"]
+    own = sum(group["metadata"]["namespace"] == namespace for group in groups)
     return {"own": own, "others": len(groups) - own}

@@ -10,21 +10,24 @@ from msgspec.structs import replace
 
 from tests import running
 from tests.web import clusters
-from vscheduler import containment
+from tests.web.clusters import Document
+from vscheduler.containment import Failures
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.mirror import paths, state
+from vscheduler.core.model.decisions import Bind, Evict
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.paths import Collection
+from vscheduler.mirror.state import Mirror, Options
 from vscheduler.simulator import waiting_line
-from vscheduler.web import (
-    access,
-    cluster_view,
-    documents,
-    history,
-    pod_groups,
-    remedies,
-    server,
-)
+from vscheduler.simulator.waiting_line import Place
+from vscheduler.web import pod_groups
+from vscheduler.web.access import ReviewError, User
+from vscheduler.web.cluster_view import Instance, Look
+from vscheduler.web.documents import Access
+from vscheduler.web.history import Cycle, History
+from vscheduler.web.remedies import FinderError, Found
+from vscheduler.web.server import Server, Sources
 
 ADMIN, TENANT, STRANGER = "admin-token", "tenant-token", "stranger-token"
 TREE = {
@@ -60,23 +63,21 @@ class Reviewer:
     users: int = 0
     reviews: int = 0
 
-    async def user(self, token: str) -> access.User | None:
+    async def user(self, token: str) -> User | None:
         """Who the token stands for."""
         self.users += 1
         await asyncio.sleep(0)
         if self.down:
-            raise access.ReviewError("the API server can't be asked about tokens now")
+            raise ReviewError("the API server can't be asked about tokens now")
         found = self.known.get(token)
-        return None if found is None else access.User(name=found.user)
+        return None if found is None else User(name=found.user)
 
-    async def may_list(
-        self, user: access.User, kind: paths.Collection, namespace: str = ""
-    ) -> bool:
+    async def may_list(self, user: User, kind: Collection, namespace: str = "") -> bool:
         """Whether that user may."""
         self.reviews += 1
         await asyncio.sleep(0)
         if self.down:
-            raise access.ReviewError("the API server can't be asked about tokens now")
+            raise ReviewError("the API server can't be asked about tokens now")
         (found,) = [each for each in self.known.values() if each.user == user.name]
         inside = namespace in found.namespaces and kind.plural in {"podgroups", "pods"}
         return kind.plural in found.everywhere or inside
@@ -96,36 +97,36 @@ class Finder:
     """What answers wait for."""
     began: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def find(self, namespace: str, name: str) -> remedies.Found:
+    async def find(self, namespace: str, name: str) -> Found:
         """What would start the job."""
         self.asked.append(f"{namespace}/{name}")
         self.began.set()
         if self.gate is not None:
             await self.gate.wait()
         if self.problem:
-            raise remedies.FinderError(self.problem)
+            raise FinderError(self.problem)
         given = {"startsInCycle": 1, "evictions": 0, "victims": [], "minimal": True}
         return {
             "podGroup": f"{namespace}/{name}",
             "startsInCycle": None,
             "reclaim": "Reclaim makes no room.",
-            "remedies": [given | each for each in self.changes],
+            "remedies": [given | change for change in self.changes],
             "cutShort": ["weights"],
         }
 
 
-def cycle_of(found: Sequence[clusters.Document], now: float) -> tuple[history.Cycle, state.Mirror]:
+def cycle_of(found: Sequence[Document], now: float) -> tuple[Cycle, Mirror]:
     """A cycle on these manifests, and the Mirror that has read them."""
-    mirror = state.Mirror(state.Options(scheduler_names=(clusters.SCHEDULER,)))
+    mirror = Mirror(Options(scheduler_names=(clusters.SCHEDULER,)))
     for document in found:
         kind = events.kind_of(document)
         assert kind is not None
         mirror.apply(events.convert(kind, document))
     taken = mirror.snapshot(now)
-    return history.Cycle(taken=taken, result=cycle.run_cycle(taken, POLICY, 200_000)), mirror
+    return Cycle(taken=taken, result=cycle.run_cycle(taken, POLICY, 200_000)), mirror
 
 
-def places(taken: snapshot.Snapshot) -> Mapping[jobs.JobId, waiting_line.Place]:
+def places(taken: Snapshot) -> Mapping[JobId, Place]:
     """The places in line."""
     return waiting_line.places_in(taken, POLICY)
 
@@ -133,15 +134,15 @@ def places(taken: snapshot.Snapshot) -> Mapping[jobs.JobId, waiting_line.Place]:
 class Stage:
     """A cluster, what a scheduler remembers of it, and the page."""
 
-    def __init__(self, found: Sequence[clusters.Document], now: float | None = None) -> None:
+    def __init__(self, found: Sequence[Document], now: float | None = None) -> None:
         self.now = time.time() if now is None else now
         self.reviewer = Reviewer()
         self.finder = Finder()
-        self.past = history.History()
-        self.instance = cluster_view.Instance(leads=True, sentence="vscheduler: leader")
+        self.past = History()
+        self.instance = Instance(leads=True, sentence="vscheduler: leader")
         self.show(found)
 
-    def show(self, found: Sequence[clusters.Document]) -> None:
+    def show(self, found: Sequence[Document]) -> None:
         """Run a cycle on these manifests."""
         made, mirror = cycle_of(found, self.now)
         self.owners = {key: each.owner for key, each in mirror.groups.items() if each.owner}
@@ -177,24 +178,24 @@ class Stage:
         for job in by_name.values():
             for task in job.tasks:
                 if task.node:
-                    self.past.bound(decisions.Bind(task=task, node=task.node), job.created + 2)
+                    self.past.bound(Bind(task=task, node=task.node), job.created + 2)
         some = next(iter(by_name.values())).tasks[0]
-        refused = decisions.Bind(task=some, node="worker-4")
+        refused = Bind(task=some, node="worker-4")
         self.past.bind_refused(refused, "pods is forbidden: quota of this namespace", self.now - 90)
         victims = [
-            decisions.Evict(
+            Evict(
                 task=task,
                 node=task.node or "",
                 action="reclaim",
-                beneficiary=jobs.JobId("robotics/simulate-2-000a"),
+                beneficiary=JobId("robotics/simulate-2-000a"),
             )
             for task in next(iter(by_name.values())).tasks[:2]
         ]
         self.past.evicted(victims, self.now - 30)
 
-    async def look(self) -> cluster_view.Look:
+    async def look(self) -> Look:
         """What there is to see."""
-        return cluster_view.Look(
+        return Look(
             now=time.time(),
             instance=self.instance,
             past=self.past.frozen(),
@@ -202,13 +203,13 @@ class Stage:
             without_pods=self.without_pods,
         )
 
-    def sources(self) -> server.Sources:
+    def sources(self) -> Sources:
         """What the page is made from."""
-        return server.Sources(
+        return Sources(
             look=self.look,
             places=places,
             reviewer=self.reviewer,
-            failures=containment.Failures(),
+            failures=Failures(),
             finder=self.finder,
         )
 
@@ -216,7 +217,7 @@ class Stage:
 @contextlib.contextmanager
 def served(stage: Stage, port: int = 0) -> Iterator[str]:
     """The page's address, while it is served."""
-    made = server.Server(stage.sources(), "127.0.0.1", port, None)
+    made = Server(stage.sources(), "127.0.0.1", port, None)
     made.start()
     try:
         yield f"http://127.0.0.1:{made.port}/"
@@ -224,14 +225,14 @@ def served(stage: Stage, port: int = 0) -> Iterator[str]:
         asyncio.run(made.stop())
 
 
-def everything(name: str = "ada") -> documents.Access:
+def everything(name: str = "ada") -> Access:
     """The access of an administrator."""
-    return documents.Access(name=name, groups_in=None, pods_in=None, queues=True, nodes=True)
+    return Access(name=name, groups_in=None, pods_in=None, queues=True, nodes=True)
 
 
 def stand_by(stage: Stage) -> None:
     """Have the stage lose its Lease."""
     stage.past.forget()
-    stage.instance = cluster_view.Instance(
+    stage.instance = Instance(
         leads=False, sentence="This instance stands by. vscheduler: standby, held by b-7d4f"
     )

@@ -13,7 +13,7 @@ from vscheduler.cli.checks import findings
 from vscheduler.mirror.translate import bounds
 
 if TYPE_CHECKING:
-    from vscheduler.cli.checks import inspection
+    from vscheduler.cli.checks.inspection import Report
 
 Level = findings.Level
 
@@ -79,7 +79,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     sys.exit(1 if errors or (strict and report.found) else 0)
 
 
-def _show(report: inspection.Report, output: str) -> None:
+def _show(report: Report, output: str) -> None:
     """Print the findings on stdout, and the number of objects examined on stderr."""
     counts = {
         f"{level}s": findings.counted(report.found, level) for level in (Level.ERROR, Level.WARNING)

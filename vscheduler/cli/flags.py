@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from vscheduler.mirror.translate import bounds
+from vscheduler.mirror.translate.bounds import Bounds
 
 Decorated = TypeVar("Decorated", bound=Callable[..., None])
 
@@ -114,7 +115,7 @@ def plain(name: str, about: str, *, heading: str, **more: Any) -> Callable[[Any]
     return click.option(name, help=about, **more)
 
 
-def take(words: dict[str, Any]) -> bounds.Bounds:
+def take(words: dict[str, Any]) -> Bounds:
     """Return the given bounds, and remove their flags from `words`."""
     return bounds.of({name: words.pop(name) for name in bounds.NAMES})
 

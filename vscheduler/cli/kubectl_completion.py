@@ -14,4 +14,7 @@ def suggest(words: Sequence[str]) -> None:
     """Print a suggestion per line for the last word, and the directive."""
     *before, typed = words or [""]
     complete = shell_completion.BashComplete(main.vscheduler, {}, "kubectl vscheduler", "")
-    screen.say(*(each.value for each in complete.get_completions(list(before), typed)), NO_FILES)
+    screen.say(
+        *(completion.value for completion in complete.get_completions(list(before), typed)),
+        NO_FILES,
+    )

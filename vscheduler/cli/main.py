@@ -2,30 +2,30 @@
 
 import click
 
-from vscheduler.cli import lazy_commands
+from vscheduler.cli.lazy_commands import Commands, Lazily, Place
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 COMMANDS = {
-    "check": lazy_commands.Place(
+    "check": Place(
         "vscheduler.cli.check",
         short_help="Find problems in a configuration and in manifests.",
     ),
-    "demo": lazy_commands.Place(
+    "demo": Place(
         "vscheduler.cli.demo.command", short_help="Show gangs and fair shares on this machine."
     ),
-    "job": lazy_commands.Place(
+    "job": Place(
         "vscheduler.cli.job.command",
         short_help="Show jobs, their places in line, and why they wait.",
     ),
-    "queue": lazy_commands.Place(
+    "queue": Place(
         "vscheduler.cli.queue.command",
         short_help="Show queues and their shares; create, change and delete queues.",
     ),
-    "run": lazy_commands.Place(
+    "run": Place(
         "vscheduler.cli.run",
         help="Schedule the pods of a cluster, until SIGTERM, SIGINT or SIGHUP.",
     ),
-    "simulate": lazy_commands.Place(
+    "simulate": Place(
         "vscheduler.cli.simulate",
         short_help="Show what scheduling cycles would decide on manifests, and why.",
     ),
@@ -37,9 +37,9 @@ ALIASES = {"jobs": "job", "pg": "job", "podgroup": "job", "podgroups": "job", "q
 
 
 @click.group(
-    cls=lazy_commands.Commands,
+    cls=Commands,
     context_settings=CONTEXT,
-    commands=lazy_commands.Lazily(COMMANDS, ALIASES),
+    commands=Lazily(COMMANDS, ALIASES),
 )
 @click.version_option(package_name="vscheduler", message="vscheduler %(version)s")
 def vscheduler() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from vscheduler.mirror.decode import documents
-from vscheduler.simulator import manifests
+from vscheduler.mirror.decode.documents import Document, DocumentError
+from vscheduler.simulator.manifests import Manifest
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
@@ -26,7 +27,7 @@ class ReadError(Exception):
         self.problems = tuple(problems)
 
 
-def read(paths: Iterable[Path]) -> list[manifests.Manifest]:
+def read(paths: Iterable[Path]) -> list[Manifest]:
     """Return all documents. A directory stands for the manifests directly in it, as with kubectl.
 
     Raises ReadError with all unreadable files.
@@ -37,9 +38,9 @@ def read(paths: Iterable[Path]) -> list[manifests.Manifest]:
     return found
 
 
-def read_what_can_be(paths: Iterable[Path]) -> tuple[list[manifests.Manifest], list[str]]:
+def read_what_can_be(paths: Iterable[Path]) -> tuple[list[Manifest], list[str]]:
     """Return the documents of all readable files, and a sentence for each unreadable file."""
-    found: list[manifests.Manifest] = []
+    found: list[Manifest] = []
     problems: list[str] = []
     for path in paths:
         files = [path]
@@ -50,7 +51,7 @@ def read_what_can_be(paths: Iterable[Path]) -> tuple[list[manifests.Manifest], l
         for file in files:
             try:
                 found += _documents(_text(file), "stdin" if file == STDIN else str(file))
-            except documents.DocumentError as error:
+            except DocumentError as error:
                 problems.append(str(error))
             except (OSError, UnicodeDecodeError) as error:
                 problems.append(f"{file}: {error}")
@@ -61,17 +62,17 @@ def _text(path: Path) -> str:
     return sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
 
 
-def _documents(text: str, name: str) -> list[manifests.Manifest]:
+def _documents(text: str, name: str) -> list[Manifest]:
     """Return the documents of a file. JSON is parsed as JSON: much faster, but without line
     numbers.
     """
     if text.lstrip().startswith("{"):
         with suppress(json.JSONDecodeError, RecursionError):
             tree = _whole(json.loads(text), text)
-            whole = documents.Document(source=name, content=tree, lines=1)
-            return [manifests.Manifest(tree=tree, document=whole)]
+            whole = Document(source=name, content=tree, lines=1)
+            return [Manifest(tree=tree, document=whole)]
     return [
-        manifests.Manifest(tree=document.content, document=document)
+        Manifest(tree=document.content, document=document)
         for document in documents.load(text, name)
     ]
 

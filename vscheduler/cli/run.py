@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vscheduler.cli import flags, lazy_commands, screen, spared_imports
+from vscheduler.cli.flags import Command, Decorated
 from vscheduler.daemon import settings
 from vscheduler.daemon.leader_election import election_settings
+from vscheduler.daemon.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from vscheduler.daemon import startup
-    from vscheduler.daemon.observability import logs
+    from vscheduler.daemon.observability.logs import LineWriter
+    from vscheduler.daemon.startup import Opened
 
 IGNORED_SWITCHES = (
     "alsologtostderr",
@@ -117,7 +119,7 @@ ELECTION_OPTIONS = (
 )
 
 
-def election(command: flags.Decorated) -> flags.Decorated:
+def election(command: Decorated) -> Decorated:
     """Add the flags of leader election, in the order of the help."""
     for option in reversed(ELECTION_OPTIONS):
         command = option(command)
@@ -130,7 +132,7 @@ def own_pod(environment: Mapping[str, str]) -> dict[str, Any]:
     return {name: environment.get(name.upper(), "") for name in names}
 
 
-def ignored(command: flags.Decorated) -> flags.Decorated:
+def ignored(command: Decorated) -> Decorated:
     """Add the flags without a meaning here."""
     for name in IGNORED_SWITCHES:
         command = click.option(
@@ -142,7 +144,7 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
     return command
 
 
-@click.command("run", cls=flags.Command)
+@click.command("run", cls=Command)
 @flags.option(
     "--scheduler-name",
     "Schedule pods with this spec.schedulerName; repeatable.",
@@ -261,7 +263,7 @@ def command(**words: Any) -> None:
     most = flags.take(words)
     try:
         checked = settings.check(settings.Given(**words, most=most, **own_pod(os.environ)))
-    except settings.SettingsError as error:
+    except SettingsError as error:
         screen.say(*error.problems, err=True)
         sys.exit(screen.USAGE_STATUS)
     unused = sorted(name for name, value in given.items() if value is not None)
@@ -277,19 +279,19 @@ def command(**words: Any) -> None:
     signals.end(lambda: lines.flush(logs.FLUSH_SECONDS))
 
 
-def _import_daemon(given: settings.Settings) -> None:
+def _import_daemon(settings: Settings) -> None:
     """Import the modules that the daemon needs, which takes longer than all else at the start."""
     with lazy_commands.importing():
         importlib.import_module("vscheduler.daemon.application")
-        if given.web is not None:
+        if settings.web is not None:
             importlib.import_module("vscheduler.daemon.web_page")
 
 
 async def _run(
-    checked: settings.Settings,
+    checked: Settings,
     unused: Sequence[str],
-    lines: "logs.LineWriter",
-    opening: Awaitable["startup.Opened"],
+    lines: "LineWriter",
+    opening: Awaitable["Opened"],
 ) -> bool:
     """Run the daemon; return False if it could not start."""
     import structlog

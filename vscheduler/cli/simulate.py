@@ -18,8 +18,9 @@ from vscheduler.mirror.translate import bounds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vscheduler.core.config import policy as policies
-    from vscheduler.simulator import manifests, run
+    from vscheduler.core.config.policy import Policy
+    from vscheduler.simulator.manifests import Manifest, Problem
+    from vscheduler.simulator.run import Given, Outcome
 
 CYCLES_MAX = 10_000
 
@@ -129,7 +130,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     screen.show(output, partial(run.tree, outcome), for_people)
 
 
-def _unknown_fields(documents: Sequence[manifests.Manifest]) -> list[manifests.Problem]:
+def _unknown_fields(documents: Sequence[Manifest]) -> list[Problem]:
     """Return the fields of custom resources that an API server would drop, but for statuses."""
     with lazy_commands.importing():
         from vscheduler.cli.checks import schemas
@@ -146,9 +147,7 @@ def _unknown_fields(documents: Sequence[manifests.Manifest]) -> list[manifests.P
     return found
 
 
-def _check_strict(
-    unusable: Sequence[manifests.Problem], dropped: Sequence[manifests.Problem], *, strict: bool
-) -> None:
+def _check_strict(unusable: Sequence[Problem], dropped: Sequence[Problem], *, strict: bool) -> None:
     """End with a failure if anything is left out, and --strict is given."""
     if strict and unusable:
         screen.fail([f"{len(unusable)} of the input's objects can't be used (--strict)"])
@@ -156,11 +155,11 @@ def _check_strict(
         screen.fail([f"{len(dropped)} fields of the input are unknown (--strict)"])
 
 
-def _left_out(problems: Sequence[manifests.Problem]) -> list[str]:
-    return [f"left out: {each}" for each in sorted(problems, key=str)]
+def _left_out(problems: Sequence[Problem]) -> list[str]:
+    return [f"left out: {problem}" for problem in sorted(problems, key=str)]
 
 
-def _why(given: run.Given, policy: policies.Policy, job: str, output: str) -> None:
+def _why(given: Given, policy: Policy, job: str, output: str) -> None:
     """Print why a job waits, and what would start it."""
     with lazy_commands.importing():
         from vscheduler.cli import tables
@@ -196,8 +195,8 @@ def _instant(text: str | None) -> float | None:
     return seconds
 
 
-def _faults(outcome: run.Outcome) -> list[str]:
+def _faults(outcome: Outcome) -> list[str]:
     """Return a line for each failed plugin, without duplicates."""
     faults = [fault for result in outcome.results for fault in result.faults]
-    lines = (f"plugin {each.plugin} failed in {each.hook}: {each.error}" for each in faults)
+    lines = (f"plugin {fault.plugin} failed in {fault.hook}: {fault.error}" for fault in faults)
     return list(dict.fromkeys(lines))

@@ -6,12 +6,14 @@ from typing import TextIO
 
 from rich import table
 
-from vscheduler.cli import output
-from vscheduler.core.model import decisions, resources
-from vscheduler.explain import remedies
+from vscheduler.cli.output import Screen
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import Exclusion, QueueFigures
+from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.explain import wording as explained
+from vscheduler.explain.remedies import Explanation
 from vscheduler.mirror import phrases, queue_status, refusal_wording, wording
-from vscheduler.simulator import run
+from vscheduler.simulator.run import Outcome
 
 COLUMN_GAP = 3
 
@@ -19,12 +21,12 @@ SENTENCE_WIDTH = 70
 """Width of sentences beside a queue's name: 100 columns suffice with names of usual length."""
 
 
-def show(outcome: run.Outcome, stream: TextIO, *, cycles: bool = False) -> None:
+def show(outcome: Outcome, stream: TextIO, *, cycles: bool = False) -> None:
     """Print placements, evictions, queues, and waiting groups with their reasons.
 
     `cycles` adds the cycle of each placement and eviction.
     """
-    terminal = output.Screen(stream)
+    terminal = Screen(stream)
     sections = (
         _placements(outcome, cycles=cycles),
         _evictions(outcome, cycles=cycles),
@@ -39,9 +41,9 @@ def show(outcome: run.Outcome, stream: TextIO, *, cycles: bool = False) -> None:
         terminal.print(section)
 
 
-def explanation(found: remedies.Explanation, stream: TextIO) -> None:
+def explanation(found: Explanation, stream: TextIO) -> None:
     """Print why a job waits, and what would start it."""
-    output.Screen(stream).print(*explained.lines(found), sep="\n")
+    Screen(stream).print(*explained.lines(found), sep="\n")
 
 
 def columns(*titles: str) -> table.Table:
@@ -52,7 +54,7 @@ def columns(*titles: str) -> table.Table:
     return made
 
 
-def queue_table(queues: Iterable[decisions.QueueFigures]) -> table.Table:
+def queue_table(queues: Iterable[QueueFigures]) -> table.Table:
     """Return a table with a row per queue."""
     shown = columns("queue", "state", "weight", "allocated", "deserved", "request", "share")
     for queue in queues:
@@ -69,7 +71,7 @@ def queue_table(queues: Iterable[decisions.QueueFigures]) -> table.Table:
     return shown
 
 
-def share(queue: decisions.QueueFigures) -> str:
+def share(queue: QueueFigures) -> str:
     """Return the queue's share with the resource that makes it: `0.96 cpu`."""
     entitlement = queue.entitlement
     if entitlement is None:
@@ -79,7 +81,7 @@ def share(queue: decisions.QueueFigures) -> str:
 
 def amounts(named: Mapping[str, float]) -> str:
     """Return `24 cpu, 96Gi memory`, without pods."""
-    space = resources.ResourceSpace.of(named)
+    space = ResourceSpace.of(named)
     return ", ".join(
         f"{phrases.amount(name, named[name])} {name}"
         for name in space.names
@@ -87,7 +89,7 @@ def amounts(named: Mapping[str, float]) -> str:
     )
 
 
-def _shares(queues: Iterable[decisions.QueueFigures]) -> table.Table:
+def _shares(queues: Iterable[QueueFigures]) -> table.Table:
     """Return a table of explanations of deserved amounts; idle queues are left out."""
     shown = columns("queue", "its share")
     shown.columns[1].max_width = SENTENCE_WIDTH
@@ -98,7 +100,7 @@ def _shares(queues: Iterable[decisions.QueueFigures]) -> table.Table:
     return shown
 
 
-def _left_out(excluded: Iterable[decisions.Exclusion]) -> table.Table:
+def _left_out(excluded: Iterable[Exclusion]) -> table.Table:
     """Return a table of nodes that no pod could use."""
     shown = columns("nodes not usable", "why")
     shown.columns[0].max_width = SENTENCE_WIDTH
@@ -107,7 +109,7 @@ def _left_out(excluded: Iterable[decisions.Exclusion]) -> table.Table:
     return shown
 
 
-def _placements(outcome: run.Outcome, *, cycles: bool) -> table.Table:
+def _placements(outcome: Outcome, *, cycles: bool) -> table.Table:
     shown = columns("pod", "node", *["cycle"] * cycles, "")
     rows: list[tuple[str, ...]] = [
         (bind.task.key, bind.node, *[str(number)] * cycles, "")
@@ -121,7 +123,7 @@ def _placements(outcome: run.Outcome, *, cycles: bool) -> table.Table:
     return shown
 
 
-def _evictions(outcome: run.Outcome, *, cycles: bool) -> table.Table:
+def _evictions(outcome: Outcome, *, cycles: bool) -> table.Table:
     shown = columns("evicted", "node", *["cycle"] * cycles, "action", "for")
     for number, result in enumerate(outcome.results, 1):
         for evict in result.evicts:
@@ -130,7 +132,7 @@ def _evictions(outcome: run.Outcome, *, cycles: bool) -> table.Table:
     return shown
 
 
-def _waiting(outcome: run.Outcome) -> table.Table:
+def _waiting(outcome: Outcome) -> table.Table:
     shown = columns("podgroup", "queue", "phase", "waits because")
     for status in outcome.last.groups:
         if status.reason is not None:

@@ -15,6 +15,8 @@ from kubernetes.aio.config import ConfigException
 
 from vscheduler.cluster import lease_records
 from vscheduler.cluster.http import connection, responses
+from vscheduler.cluster.http.connection import Access, Connection, NotFound, Unavailable
+from vscheduler.cluster.lease_records import Object, Record, Stored
 
 Configuration = Callable[[str], str]
 """Returns the digest of this process' configuration for a Lease; empty where it doesn't count."""
@@ -42,7 +44,7 @@ class Leases:
         self._call_seconds = call_seconds
         self._configuration = configuration
 
-    async def get(self, name: str) -> lease_records.Stored | None:
+    async def get(self, name: str) -> Stored | None:
         """Return the Lease of this name, or None when there is none. Raises connection.ApiError."""
         try:
             return await self._call(
@@ -50,10 +52,10 @@ class Leases:
                     name, self._namespace, _request_timeout=self._call_seconds
                 )
             )
-        except connection.NotFound:
+        except NotFound:
             return None
 
-    async def create(self, name: str, record: lease_records.Record) -> lease_records.Stored:
+    async def create(self, name: str, record: Record) -> Stored:
         """Create a Lease and return the stored object. Raises connection.ApiError.
 
         Conflict: the Lease already exists. NotFound: the namespace does not exist. Unavailable: no
@@ -66,9 +68,7 @@ class Leases:
             )
         )
 
-    async def replace(
-        self, over: lease_records.Stored, record: lease_records.Record
-    ) -> lease_records.Stored:
+    async def replace(self, over: Stored, record: Record) -> Stored:
         """Replace the record of a Lease if nobody changed the Lease since `over` was read.
 
         Raises connection.ApiError. Conflict: the Lease was changed since. NotFound: the Lease was
@@ -81,7 +81,7 @@ class Leases:
             )
         )
 
-    async def _call(self, sending: Awaitable[aiohttp.ClientResponse]) -> lease_records.Stored:
+    async def _call(self, sending: Awaitable[aiohttp.ClientResponse]) -> Stored:
         """Wait for the response and return the Lease in the body. Raises connection.ApiError."""
         try:
             async with await sending as response:
@@ -93,7 +93,7 @@ class Leases:
             raise connection.error_of(response.status, answer, retry_after)
         stored = lease_records.read(answer)
         if stored is None:
-            raise connection.Unavailable("the answer is no Lease", status=response.status)
+            raise Unavailable("the answer is no Lease", status=response.status)
         return stored
 
 
@@ -103,15 +103,15 @@ class _Body(client.V1Lease):
     The library's own model would drop fields unknown to the library.
     """
 
-    _whole: lease_records.Object
+    _whole: Object
 
     @classmethod
-    def of(cls, whole: lease_records.Object) -> "_Body":
+    def of(cls, whole: Object) -> "_Body":
         body = cls.model_construct()
         body._whole = whole  # noqa: SLF001 - a private attribute of this class
         return body
 
-    def to_dict(self, serialize: bool = False) -> lease_records.Object:
+    def to_dict(self, serialize: bool = False) -> Object:
         """Return the object as sent to the API server."""
         del serialize  # the object is already in its serialized form
         return self._whole
@@ -119,7 +119,7 @@ class _Body(client.V1Lease):
 
 @asynccontextmanager
 async def opened(
-    access: connection.Access,
+    access: Access,
     namespace: str,
     *,
     call_seconds: float,
@@ -129,7 +129,7 @@ async def opened(
 
     Raises connection.CredentialsError.
     """
-    link = await connection.Connection.open(access, _send_writes_once)
+    link = await Connection.open(access, _send_writes_once)
     refreshing = asyncio.create_task(link.refresh_credentials(), name="refresh credentials")
     try:
         yield Leases(

@@ -20,10 +20,21 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 import structlog
 
-from vscheduler import backoff, containment
+from vscheduler.backoff import Growth
 from vscheduler.cluster import cooperative
 from vscheduler.cluster.http import connection, lists, responses
-from vscheduler.mirror import paths
+from vscheduler.cluster.http.connection import (
+    ApiError,
+    Connection,
+    Gone,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
+from vscheduler.cluster.http.lists import EarlyPages, Meta
+from vscheduler.cluster.http.responses import Lines
+from vscheduler.containment import Failures
+from vscheduler.mirror.paths import Path
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +84,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Object(msgspec.Struct):
-    metadata: lists.Meta = msgspec.field(default_factory=lists.Meta)
+    metadata: Meta = msgspec.field(default_factory=Meta)
 
 
 class _Change(msgspec.Struct):
@@ -96,20 +107,20 @@ class Reflector(Generic[Event]):
 
     def __init__(  # noqa: PLR0913 - the connection, the collection, and the receiver of events
         self,
-        link: connection.Connection,
-        path: paths.Path,
+        connection: Connection,
+        path: Path,
         codec: Codec[Event, Any],
         sink: Callable[[list[Event]], None],
         *,
         pace: Pace,
         chance: random.Random,
-        failures: containment.Failures | None = None,
-        early: lists.EarlyPages | None = None,
+        failures: Failures | None = None,
+        early: EarlyPages | None = None,
     ) -> None:
         """`early` may have pages of the first list."""
-        self._contained = failures or containment.Failures()
-        self._link = link
-        self._early = early or lists.EarlyPages(link)
+        self._contained = failures or Failures()
+        self._link = connection
+        self._early = early or EarlyPages(connection)
         self._path = path
         self._codec = codec
         self._sink = sink
@@ -128,14 +139,14 @@ class Reflector(Generic[Event]):
         self.ever_listed = False
         self.relists = 0
         self.reconnects = 0
-        self.problem: connection.ApiError | None = None
+        self.problem: ApiError | None = None
         """The error of the last failed attempt. None while data comes in, and before the first
         attempt."""
         self.problem_since = 0.0
         """When the current row of failures began, by time.monotonic()."""
 
     @property
-    def path(self) -> paths.Path:
+    def path(self) -> Path:
         """The watched collection."""
         return self._path
 
@@ -183,17 +194,17 @@ class Reflector(Generic[Event]):
                 await self._follow()
                 self._failures = 0
                 self.reconnects += 1
-            except connection.Gone as error:
+            except Gone as error:
                 log.info("watch.expired", path=self._path, message=str(error))
                 self._version = ""
                 if time.monotonic() - listed_at < self._pace.at_once_seconds:
                     await self._pause(error)
-            except connection.ApiError as error:
+            except ApiError as error:
                 await self._pause(error)
             except Exception as error:  # noqa: BLE001 - a defect must not end the watch
                 self._version = ""
                 self._contained.failed("watch", self._path, error)
-                await self._pause(connection.Unavailable(f"{type(error).__name__}: {error}"))
+                await self._pause(Unavailable(f"{type(error).__name__}: {error}"))
 
     async def _list(self) -> None:
         """List the newest state, in pages, and pass the objects on.
@@ -204,9 +215,9 @@ class Reflector(Generic[Event]):
         """
         try:
             version, found = await self._pages(self._size)
-        except connection.Gone:
+        except Gone:
             version, found = await self._pages(0, responses.LIST_MAX_BYTES)
-        except connection.Unavailable as error:
+        except Unavailable as error:
             if error.reason == responses.TOO_LARGE:
                 self._size = lists.smaller(self._size)
             raise
@@ -231,9 +242,9 @@ class Reflector(Generic[Event]):
                 page = await ahead
                 self._mark_current()
                 if not page.metadata.resourceVersion:
-                    raise connection.Unavailable("a list without a version")
+                    raise Unavailable("a list without a version")
                 if page.metadata.continue_ == token != "":
-                    raise connection.Unavailable("the list never ends")
+                    raise Unavailable("the list never ends")
                 token = page.metadata.continue_
                 if token:
                     ahead = asyncio.create_task(self._early.take(self._path, size, token, most))
@@ -254,7 +265,7 @@ class Reflector(Generic[Event]):
         try:
             return self._codec.read(items)
         except UnicodeDecodeError as error:  # no API server sends invalid UTF-8
-            raise connection.Unavailable(f"not a list: {error}") from error
+            raise Unavailable(f"not a list: {error}") from error
         except Exception as error:  # noqa: BLE001 - one bad object must not hide the others
             if len(items) == 1:
                 self._contained.failed(
@@ -282,21 +293,21 @@ class Reflector(Generic[Event]):
         finally:
             self._open = None
         if time.monotonic() - started < self._pace.at_once_seconds:
-            raise connection.Unavailable("the watch ended at once")
+            raise Unavailable("the watch ended at once")
 
-    async def _read_lines(self, path: paths.Path) -> None:
+    async def _read_lines(self, path: Path) -> None:
         """Pass on the changes of one watch until the watch ends."""
         pace = self._pace
         async with self._link.stream(
             path, silence_seconds=pace.silence_seconds, gather_seconds=pace.gather_seconds
         ) as chunks:
             self._mark_alive()
-            text = responses.Lines()
+            text = Lines()
             async for chunk in chunks:
                 self._mark_current()
                 whole = text.take(chunk)
                 if text.waiting_bytes > responses.LINE_MAX_BYTES:
-                    raise connection.Unavailable("a change without an end")
+                    raise Unavailable("a change without an end")
                 for number, some in enumerate(cooperative.slices(whole)):
                     if number:
                         await asyncio.sleep(0)
@@ -328,7 +339,7 @@ class Reflector(Generic[Event]):
                 events = self._changed(change.type, _item(change.type, line))
         except responses.GARBAGE as error:
             self._version = ""  # the change is lost, so only a new list is complete
-            raise connection.Unavailable(f"not a watch event: {error}") from error
+            raise Unavailable(f"not a watch event: {error}") from error
         self._version = change.object.metadata.resourceVersion
         return events
 
@@ -342,14 +353,14 @@ class Reflector(Generic[Event]):
             self._contained.failed("object", f"{self._path} {responses.name_of(item)}", error)
             return []
 
-    async def _pause(self, error: connection.ApiError) -> None:
+    async def _pause(self, error: ApiError) -> None:
         """Wait before the next attempt."""
         if self.problem is None:
             self.problem_since = time.monotonic()
         self.problem = error
         seconds = pause(self._pace, error, self._failures, self._chance)
         self._failures += 1
-        event = "watch.absent" if isinstance(error, connection.NotFound) else "watch.failed"
+        event = "watch.absent" if isinstance(error, NotFound) else "watch.failed"
         log.warning(event, path=self._path, message=str(error), retry_in_seconds=round(seconds, 2))
         if error.status == UNAUTHORIZED:
             await self._link.wait_for_credentials(seconds)
@@ -368,12 +379,12 @@ def _item(kind: str, line: bytes) -> bytes:
     return _decode_raw_change(line).object
 
 
-def pause(pace: Pace, error: connection.ApiError, failures: int, chance: random.Random) -> float:
+def pause(pace: Pace, error: ApiError, failures: int, chance: random.Random) -> float:
     """Return the pause in seconds after this many failures in a row: growing, with jitter."""
-    absent = isinstance(error, connection.NotFound)
+    absent = isinstance(error, NotFound)
     longest = pace.absent_max_seconds if absent else pace.retry_max_seconds
-    growth = backoff.Growth(first_seconds=pace.retry_seconds, longest_seconds=longest)
+    growth = Growth(first_seconds=pace.retry_seconds, longest_seconds=longest)
     seconds = growth.after(failures + 1) * (0.5 + chance.random() / 2)
-    if isinstance(error, connection.Throttled):
+    if isinstance(error, Throttled):
         seconds = max(seconds, error.retry_after_seconds)
     return seconds

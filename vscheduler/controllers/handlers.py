@@ -13,21 +13,22 @@ from typing import Any, Protocol
 import aiohttp
 import kopf
 
-from vscheduler import containment
-from vscheduler.controllers import event_coalescing
+from vscheduler.containment import Failures
+from vscheduler.controllers.event_coalescing import EventCoalescing
 from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues.queue_objects import Event, Gone, Kind, Seen
 from vscheduler.mirror import paths
 
-COLLECTIONS: Mapping[queue_objects.Kind, paths.Collection] = {
-    queue_objects.Kind.QUEUE: paths.QUEUES,
-    queue_objects.Kind.POD_GROUP: paths.POD_GROUPS,
-    queue_objects.Kind.COMMAND: paths.COMMANDS,
+COLLECTIONS: Mapping[Kind, paths.Collection] = {
+    Kind.QUEUE: paths.QUEUES,
+    Kind.POD_GROUP: paths.POD_GROUPS,
+    Kind.COMMAND: paths.COMMANDS,
 }
 
 LOGIN_SECONDS = 2.0
 """Minimal time between two logins, so a server that refuses every login isn't flooded."""
 
-Sink = Callable[[queue_objects.Event], None]
+Sink = Callable[[Event], None]
 """Receives events; called in Kopf's thread."""
 
 
@@ -74,13 +75,13 @@ class OpenedSessions:
 
 
 def registry(
-    kinds: Collection[queue_objects.Kind],
+    kinds: Collection[Kind],
     entry: Entry,
     sink: Sink,
-    failures: containment.Failures | None = None,
+    failures: Failures | None = None,
 ) -> kopf.OperatorRegistry:
     """Return a registry with handlers for these kinds, and with the login."""
-    contained = failures or containment.Failures()
+    contained = failures or Failures()
     made = kopf.OperatorRegistry()
     kopf.on.login(registry=made, id="daemon")(_login(entry))
     for kind in kinds:
@@ -91,7 +92,7 @@ def registry(
     return made
 
 
-def event_of(kind: queue_objects.Kind, raw: Mapping[str, Any]) -> queue_objects.Event | None:
+def event_of(kind: Kind, raw: Mapping[str, Any]) -> Event | None:
     """Return the value of Kopf's event, or None for an object that doesn't concern us.
 
     Kopf's event type is None for listed objects.
@@ -100,8 +101,8 @@ def event_of(kind: queue_objects.Kind, raw: Mapping[str, Any]) -> queue_objects.
     if item is None:
         return None
     if raw["type"] == "DELETED":
-        return queue_objects.Gone(kind=kind, uid=item.uid)
-    return queue_objects.Seen(item=item, listed=raw["type"] is None)
+        return Gone(kind=kind, uid=item.uid)
+    return Seen(item=item, listed=raw["type"] is None)
 
 
 def _login(entry: Entry) -> Callable[..., Any]:
@@ -116,15 +117,13 @@ def _login(entry: Entry) -> Callable[..., Any]:
         nonlocal last
         await asyncio.sleep(last + LOGIN_SECONDS - time.monotonic())
         last = time.monotonic()
-        session = entry.session_elsewhere(event_coalescing.EventCoalescing())
+        session = entry.session_elsewhere(EventCoalescing())
         return kopf.AiohttpSession(server=entry.host, aiohttp_session=session)
 
     return log_in
 
 
-def _handler(
-    kind: queue_objects.Kind, sink: Sink, failures: containment.Failures
-) -> Callable[..., Any]:
+def _handler(kind: Kind, sink: Sink, failures: Failures) -> Callable[..., Any]:
     async def pass_on(event: Mapping[str, Any], name: str, **_: Any) -> None:
         with failures.contained("kopf handler", f"{kind} {name}"):
             known = event_of(kind, event)

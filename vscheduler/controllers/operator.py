@@ -16,17 +16,21 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from vscheduler import containment
-from vscheduler.controllers import handlers, ports
-from vscheduler.controllers.queues import queue_controller, queue_objects
+from vscheduler.containment import Failures
+from vscheduler.controllers import handlers
+from vscheduler.controllers.handlers import Entry, OpenedSessions, Sink
+from vscheduler.controllers.ports import Api, Heartbeat, Object, RefusedError, Trouble
+from vscheduler.controllers.queues.queue_controller import QueueController
+from vscheduler.controllers.queues.queue_objects import Event, Kind
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 
 log = structlog.get_logger(__name__)
 
-Kinds = frozenset[queue_objects.Kind]
+Kinds = frozenset[Kind]
 
-ALL: Kinds = frozenset(queue_objects.Kind)
-NEEDED: Kinds = frozenset({queue_objects.Kind.QUEUE, queue_objects.Kind.POD_GROUP})
+ALL: Kinds = frozenset(Kind)
+NEEDED: Kinds = frozenset({Kind.QUEUE, Kind.POD_GROUP})
 """Without these kinds the controller has no work. Commands are followed where their CRD is
 installed.
 """
@@ -62,11 +66,11 @@ def _ignore() -> None:
 class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks of the operator, in addition to the sink of events."""
 
-    heartbeat: ports.Heartbeat
+    heartbeat: Heartbeat
     """Monitors whether Kopf's event loop responds."""
     absent: Callable[[], None] = _ignore
     """Called repeatedly while required kinds are missing."""
-    failures: containment.Failures = msgspec.field(default_factory=containment.Failures)
+    failures: Failures = msgspec.field(default_factory=Failures)
 
 
 class OperatorError(Exception):
@@ -89,9 +93,9 @@ class Operator:
 
     def __init__(
         self,
-        api: ports.Api,
-        entry: handlers.Entry,
-        sink: handlers.Sink,
+        api: Api,
+        entry: Entry,
+        sink: Sink,
         pace: Pace,
         outlets: Outlets,
     ) -> None:
@@ -162,35 +166,35 @@ class Operator:
                         found.add(kind)
             if found >= NEEDED & among:
                 found = {kind for kind in found if await self._watchable(kind)}
-        except ports.RefusedError as error:
+        except RefusedError as error:
             log.info("kinds.unknown", message=str(error))
             return None
         return frozenset(found)
 
-    async def _served(self, path: paths.Path) -> frozenset[str]:
+    async def _served(self, path: Path) -> frozenset[str]:
         try:
             listed = await self._api.get(path)
-        except ports.RefusedError as error:
-            if error.trouble is not ports.Trouble.MISSING:
+        except RefusedError as error:
+            if error.trouble is not Trouble.MISSING:
                 raise
             return frozenset()
         return frozenset(each["name"] for each in listed.get("resources") or ())
 
-    async def _listed(self, path: paths.Path) -> bool:
+    async def _listed(self, path: Path) -> bool:
         """Whether we may list this kind. Without the permission Kopf would give up."""
         try:
             await self._api.get(path.with_query({"limit": "1"}))
-        except ports.RefusedError as error:
-            if error.trouble not in (ports.Trouble.MISSING, ports.Trouble.FORBIDDEN):
+        except RefusedError as error:
+            if error.trouble not in (Trouble.MISSING, Trouble.FORBIDDEN):
                 raise
             return False
         return True
 
-    async def _watchable(self, kind: queue_objects.Kind) -> bool:
+    async def _watchable(self, kind: Kind) -> bool:
         """Whether we may watch this kind."""
         group = handlers.COLLECTIONS[kind].api_version.partition("/")[0]
         spec = {"resourceAttributes": {"group": group, "resource": str(kind), "verb": "watch"}}
-        review: ports.Object = {
+        review: Object = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": spec,
@@ -206,7 +210,7 @@ class Operator:
         ended: asyncio.Future[BaseException] = loop.create_future()
         stop = threading.Event()
 
-        def pass_on(event: queue_objects.Event) -> None:
+        def pass_on(event: Event) -> None:
             with suppress(RuntimeError):  # the daemon's loop is closed already
                 loop.call_soon_threadsafe(self._sink, event)
 
@@ -220,7 +224,7 @@ class Operator:
 
         log.info("kopf.started", kinds=sorted(kinds))
         kopf_loop = asyncio.new_event_loop()
-        opened = handlers.OpenedSessions(self._entry)
+        opened = OpenedSessions(self._entry)
         self._heartbeat.begin(kopf_loop)
         threading.Thread(
             target=_operate,
@@ -254,9 +258,9 @@ class Operator:
 
 def start(
     group: asyncio.TaskGroup,
-    api: ports.Api,
-    entry: handlers.Entry,
-    controller: queue_controller.QueueController,
+    api: Api,
+    entry: Entry,
+    controller: QueueController,
     outlets: Outlets,
 ) -> list[asyncio.Task[None]]:
     """Start the tasks of the Queue controller; each task ends when cancelled.
@@ -308,7 +312,7 @@ def settings() -> kopf.OperatorSettings:
 
 def _operate(
     registry: kopf.OperatorRegistry,
-    opened: handlers.OpenedSessions,
+    opened: OpenedSessions,
     stop: threading.Event,
     tell_end: Callable[[BaseException], None],
     loop: asyncio.AbstractEventLoop,
@@ -329,7 +333,7 @@ def _operate(
 
 async def _live(
     registry: kopf.OperatorRegistry,
-    opened: handlers.OpenedSessions,
+    opened: OpenedSessions,
     stop: threading.Event,
     tell_end: Callable[[BaseException], None],
 ) -> None:
@@ -339,14 +343,14 @@ async def _live(
         registry=registry, settings=settings(), standalone=True, clusterwide=True, **arguments
     )
     own_task = asyncio.current_task()
-    login = {each for each in asyncio.all_tasks() if each.get_name() == LOGIN}
+    login = {task for task in asyncio.all_tasks() if task.get_name() == LOGIN}
     ended, _ = await asyncio.wait({*roots} | login, return_when=asyncio.FIRST_COMPLETED)
     errors = [each.exception() for each in ended if not each.cancelled()]
-    outcome = next((each for each in errors if each is not None), None)
+    outcome = next((error for error in errors if error is not None), None)
     tell_end(outcome or OperatorError("one of its tasks is done, which it never is by itself"))
     stop.set()  # otherwise the thread waiting for the flag would outlive this loop
     await _end({*roots} - ended)
-    await _end({each for each in asyncio.all_tasks() if each is not own_task})
+    await _end({task for task in asyncio.all_tasks() if task is not own_task})
     loop = asyncio.get_running_loop()
     with suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 
 Object: TypeAlias = dict[str, Any]
 """An object as plain JSON data."""
@@ -65,31 +65,31 @@ class Preconditions(msgspec.Struct, frozen=True, kw_only=True):
 class Api(Protocol):
     """Calls to the API server. Every method raises RefusedError, and no other error."""
 
-    async def get(self, path: paths.Path) -> Object:
+    async def get(self, path: Path) -> Object:
         """Return the object at this path as stored at present."""
 
     async def list(
         self,
-        path: paths.Path,
+        path: Path,
         params: Mapping[str, str] | None = None,
         *,
         metadata_only: bool = False,
     ) -> list[Object]:
         """Return all objects of a collection as stored at present, or only the metadata of each."""
 
-    async def create(self, path: paths.Path, body: Object) -> Object:
+    async def create(self, path: Path, body: Object) -> Object:
         """Create an object in a collection; return the object as stored."""
 
     async def patch(
         self,
-        path: paths.Path,
+        path: Path,
         body: Object,
         content_type: str = MERGE_PATCH,
         params: Mapping[str, str] | None = None,
     ) -> Object:
         """Change an object; return the object as stored afterwards."""
 
-    async def delete(self, path: paths.Path, preconditions: Preconditions) -> None:
+    async def delete(self, path: Path, preconditions: Preconditions) -> None:
         """Delete exactly the given object. Raises CONFLICT if its UID or version differs."""
 
 

@@ -10,30 +10,43 @@ from functools import partial
 
 import structlog
 
-from vscheduler import containment
-from vscheduler.cluster.writes import event_recorder, write_queue
-from vscheduler.controllers.podgroups import owners
-from vscheduler.core.config import policy
+from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
+from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
+from vscheduler.containment import Failures
+from vscheduler.controllers.podgroups.owners import Owners
+from vscheduler.core.config.policy import Policy
 from vscheduler.daemon import (
-    configuration,
     configuration_digest,
-    controller_manager,
     health,
     informers,
     leader_session,
-    reloading,
-    runtime,
-    settings,
     startup,
     watched_kinds,
 )
+from vscheduler.daemon.configuration import Loaded
+from vscheduler.daemon.controller_manager import ControllerManager
+from vscheduler.daemon.health import Report
+from vscheduler.daemon.informers import Informers
 from vscheduler.daemon.leader_election import api, elector, thread
+from vscheduler.daemon.leader_election.api import AlwaysLeader, Leadership, LeaseStatus
+from vscheduler.daemon.leader_election.elector import Terms
+from vscheduler.daemon.leader_election.thread import ElectionThread
+from vscheduler.daemon.leader_session import LeaderSession
 from vscheduler.daemon.liveness import signals, watchdog
-from vscheduler.daemon.observability import logs, metrics
-from vscheduler.mirror import state, statuses
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
-from vscheduler.web import history
+from vscheduler.daemon.liveness.watchdog import KillTimer, Signs, Watchdog
+from vscheduler.daemon.observability import logs
+from vscheduler.daemon.observability.logs import LineWriter
+from vscheduler.daemon.observability.metrics import Metrics
+from vscheduler.daemon.reloading import Reload, Reloader
+from vscheduler.daemon.runtime import Runtime
+from vscheduler.daemon.settings import Settings
+from vscheduler.daemon.startup import Opened
+from vscheduler.mirror import statuses
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.index.entries import Event
+from vscheduler.mirror.state import Mirror, Options
+from vscheduler.mirror.statuses import EventNotice, ObjectReference
+from vscheduler.web.history import History, Observer
 
 log = structlog.get_logger(__name__)
 
@@ -74,52 +87,52 @@ class Application:
 
     def __init__(
         self,
-        given: settings.Settings,
-        loaded: configuration.Loaded,
-        opened: startup.Opened,
-        lines: logs.LineWriter,
+        settings: Settings,
+        loaded: Loaded,
+        opened: Opened,
+        lines: LineWriter,
         kill_timer: Callable[[], None],
     ) -> None:
         """`kill_timer` is called regularly as long as the interpreter is alive."""
         link = opened.link
-        self._settings, self._signs = given, watchdog.Signs()
+        self._settings, self._signs = settings, Signs()
         self._link = link
         self._stopping, self._withholding = asyncio.Event(), asyncio.Event()
-        self._metrics = metrics.Metrics(lambda: lines.dropped)
-        self._failures = containment.Failures(self._metrics.observe_failure, self._notify)
-        self._write_queue = write_queue.WriteQueue(
+        self._metrics = Metrics(lambda: lines.dropped)
+        self._failures = Failures(self._metrics.observe_failure, self._notify)
+        self._write_queue = WriteQueue(
             workers=WORKERS, waiting_max=WAITING_MAX, failures=self._failures
         )
         link.on_throttling(self._write_queue.throttled)
-        self._mirror = state.Mirror(
-            state.Options(
-                scheduler_names=given.scheduler_names,
-                default_queue=given.default_queue,
-                node_selector=given.node_selector,
-                claim_unowned=given.claim_unowned,
-                priority_classes=given.priority_classes,
-                most=given.most,
+        self._mirror = Mirror(
+            Options(
+                scheduler_names=settings.scheduler_names,
+                default_queue=settings.default_queue,
+                node_selector=settings.node_selector,
+                claim_unowned=settings.claim_unowned,
+                priority_classes=settings.priority_classes,
+                most=settings.most,
                 reads=loaded.policy.reads,
             ),
             on_error=partial(informers.report_object_error, self._failures),
         )
-        self._informers = informers.Informers(
+        self._informers = Informers(
             link,
-            watched_kinds.watched(given),
+            watched_kinds.watched(settings),
             self._mirror.read,
             self._feed,
             self._failures,
             opened.lists,
         )
         identity = api.identity()
-        self._recorder = event_recorder.EventRecorder(
+        self._recorder = EventRecorder(
             link,
             self._write_queue,
-            event_recorder.Identity(controller=given.scheduler_names[0], instance=identity),
+            Identity(controller=settings.scheduler_names[0], instance=identity),
             observe=self._metrics.observe_write,
         )
-        shared = self._runtime = runtime.Runtime(
-            given=given,
+        shared = self._runtime = Runtime(
+            given=settings,
             link=link,
             calls=self._write_queue,
             mirror=self._mirror,
@@ -128,19 +141,19 @@ class Application:
             observed=self._metrics,
             stopping=self._stopping.is_set,
             withholding=self._withholding.is_set,
-            observer=history.Observer() if given.web is None else history.History(),
+            observer=Observer() if settings.web is None else History(),
             signs=self._signs,
         )
-        self._session = leader_session.LeaderSession(shared, loaded.policy, owners.Owners())
-        self._controllers = controller_manager.ControllerManager(
+        self._session = LeaderSession(shared, loaded.policy, Owners())
+        self._controllers = ControllerManager(
             shared, self._session.feed_owners, self._session.before_first_cycle
         )
-        self._digest = configuration_digest.digest(loaded.policy, given)
+        self._digest = configuration_digest.digest(loaded.policy, settings)
         self._leadership = self._elect(identity)
         for status in self._leadership.lease_statuses():
             self._metrics.observe_lease_status(status)
         self._watchdog = self._guard(lines, kill_timer)
-        self._reloader = reloading.Reloader(loaded, self._adopt, self._record_reload)
+        self._reloader = Reloader(loaded, self._adopt, self._record_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
 
     def stop(self) -> None:
@@ -216,12 +229,12 @@ class Application:
         """Finish decided and running calls, then release the Leases."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
-                await self._write_queue.wait_until_quiet(write_queue.WritePriority.EVICTION)
+                await self._write_queue.wait_until_quiet(WritePriority.EVICTION)
         self._withholding.set()
         self._session.close()
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
-                await self._write_queue.wait_until_quiet(write_queue.WritePriority.CONDITION)
+                await self._write_queue.wait_until_quiet(WritePriority.CONDITION)
         except TimeoutError:
             log.warning("leases.kept", why="calls are under way still", seconds=DRAIN_SECONDS)
             return
@@ -248,7 +261,7 @@ class Application:
             return
         await self._leadership.release()
 
-    def _report(self) -> health.Report:
+    def _report(self) -> Report:
         """Return the content of /readyz."""
         return health.report(self._informers.states(), self._leadership.lease_statuses())
 
@@ -262,9 +275,9 @@ class Application:
         self._metrics.observe_stalled(self._watchdog.stalled())
         return self._metrics.exposition()
 
-    def _guard(self, lines: logs.LineWriter, kill_timer: Callable[[], None]) -> watchdog.Watchdog:
+    def _guard(self, lines: LineWriter, kill_timer: Callable[[], None]) -> Watchdog:
         """Create the watchdog."""
-        return watchdog.Watchdog(
+        return Watchdog(
             watchdog.checks(
                 self._signs,
                 self._write_queue,
@@ -280,21 +293,21 @@ class Application:
             ),
         )
 
-    def _elect(self, identity: str) -> api.Leadership:
+    def _elect(self, identity: str) -> Leadership:
         """Create the leader election according to the flags."""
         election = self._settings.election
         if not election.enabled:
-            return api.AlwaysLeader(election.leases)
+            return AlwaysLeader(election.leases)
         from vscheduler.cluster import leases  # noqa: PLC0415 - the library's models take long
 
-        terms = elector.Terms(
+        terms = Terms(
             identity=identity,
             namespace=election.namespace,
             timing=election.timing,
             configuration=self._configuration_for,
             same_configuration=election.same_configuration,
         )
-        return thread.ElectionThread(
+        return ElectionThread(
             election.leases,
             terms,
             partial(
@@ -320,14 +333,12 @@ class Application:
         decides = self._settings.schedules and lease in self._settings.election.lease_of.values()
         return self._digest if decides else ""
 
-    def _adopt(self, configured: policy.Policy) -> None:
+    def _adopt(self, policy: Policy) -> None:
         """Use this policy from the next cycle on, and tell of it with the next renewal."""
-        self._digest = configuration_digest.digest(configured, self._settings)
-        self._session.adopt(configured)
+        self._digest = configuration_digest.digest(policy, self._settings)
+        self._session.adopt(policy)
 
-    def _record_lease_change(
-        self, identity: str, before: api.LeaseStatus, after: api.LeaseStatus
-    ) -> None:
+    def _record_lease_change(self, identity: str, before: LeaseStatus, after: LeaseStatus) -> None:
         """Count a change of a Lease, and record a gain or release as an event on the Lease.
 
         Any other loss is reported by the next holder: an instance without the Lease sends nothing.
@@ -335,7 +346,7 @@ class Application:
         self._metrics.observe_lease_status(after)
         token = self._leadership.held((after.lease,)).get(after.lease)
         if before.leads != after.leads and (token is not None or self._stopping.is_set()):
-            lease = statuses.ObjectReference(
+            lease = ObjectReference(
                 kind="Lease",
                 namespace=self._settings.election.namespace,
                 name=after.lease,
@@ -349,15 +360,15 @@ class Application:
             for notice in notices:
                 self._recorder.notify(notice, permit)
 
-    def _notify(self, notice: statuses.EventNotice) -> None:
+    def _notify(self, notice: EventNotice) -> None:
         """Record an event about a failure, unless it cannot be sent soon."""
         self._recorder.notify(notice, elector.while_new())
 
-    def _feed(self, batch: Sequence[entries.Event]) -> None:
+    def _feed(self, batch: Sequence[Event]) -> None:
         """Pass on the events of a watch."""
         self._session.feed(batch)
 
-    def _record_reload(self, reload: reloading.Reload) -> None:
+    def _record_reload(self, reload: Reload) -> None:
         """Count a reload, and record an event on the scheduler's own pod or the default queue.
 
         The own pod is known from POD_NAMESPACE, POD_NAME and POD_UID; `kubectl describe` finds
@@ -367,9 +378,9 @@ class Application:
         subject = self._settings.own_pod
         if subject is None:
             name = self._settings.default_queue
-            reference = self._mirror.reference(events.Kind.QUEUE, name)
+            reference = self._mirror.reference(Kind.QUEUE, name)
             uid = "" if reference is None else reference.uid
-            subject = statuses.ObjectReference(kind="Queue", namespace="", name=name, uid=uid)
+            subject = ObjectReference(kind="Queue", namespace="", name=name, uid=uid)
         notice = statuses.reload_notice(subject, reload.path, reload.problems)
         self._recorder.notify(notice, elector.while_new())
 
@@ -394,10 +405,10 @@ class Application:
 
 
 async def run(
-    given: settings.Settings,
-    loaded: configuration.Loaded,
-    lines: logs.LineWriter,
-    opening: Awaitable[startup.Opened] | None = None,
+    settings: Settings,
+    loaded: Loaded,
+    lines: LineWriter,
+    opening: Awaitable[Opened] | None = None,
 ) -> None:
     """Run the daemon until SIGTERM, SIGINT or SIGHUP; log lines go to `lines`.
 
@@ -406,12 +417,12 @@ async def run(
     """
     sys.setswitchinterval(startup.SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
-    opened = await (opening or startup.open_connection(given))
-    kill_timer = watchdog.KillTimer(given.cycle_deadline_seconds)
+    opened = await (opening or startup.open_connection(settings))
+    kill_timer = KillTimer(settings.cycle_deadline_seconds)
     try:
-        application = Application(given, loaded, opened, lines, kill_timer.hold)
+        application = Application(settings, loaded, opened, lines, kill_timer.hold)
         signals.listen(application.stop, flush=lambda: lines.flush(logs.FLUSH_SECONDS))
-        log.info("started", schedulers=given.scheduler_names, server=opened.link.host)
+        log.info("started", schedulers=settings.scheduler_names, server=opened.link.host)
         await application.run()
         log.info("stopped")
         signals.ignore()

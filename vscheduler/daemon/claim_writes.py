@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from vscheduler import backoff
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.daemon import device_allocations, outlets, volume_requests
-from vscheduler.daemon.observability import metrics
-from vscheduler.mirror import state
+from vscheduler.backoff import Growth
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.snapshot import Carried
+from vscheduler.daemon.device_allocations import DeviceAllocations
+from vscheduler.daemon.observability.metrics import Metrics
+from vscheduler.daemon.outlets import Outlets
+from vscheduler.daemon.volume_requests import VolumeRequests
+from vscheduler.mirror.state import Mirror
 
 
 class ClaimWrites:
@@ -15,23 +19,23 @@ class ClaimWrites:
 
     def __init__(
         self,
-        mirror: state.Mirror,
-        outlets: outlets.Outlets,
-        observed: metrics.Metrics,
+        mirror: Mirror,
+        outlets: Outlets,
+        observed: Metrics,
         *,
-        growth: backoff.Growth,
+        growth: Growth,
         changed: Callable[[], None],
     ) -> None:
         """`changed` is called when a cycle may decide otherwise."""
         self._failures = outlets.failures
-        self._volumes = volume_requests.VolumeRequests(
+        self._volumes = VolumeRequests(
             mirror,
             outlets.claim_binder,
             growth=growth,
             observe=observed.observe_claim,
             changed=changed,
         )
-        self._devices = device_allocations.DeviceAllocations(
+        self._devices = DeviceAllocations(
             mirror,
             outlets.claim_allocator,
             growth=growth,
@@ -39,14 +43,12 @@ class ClaimWrites:
             changed=changed,
         )
 
-    def noted(self, carried: snapshot.Carried) -> snapshot.Carried:
+    def noted(self, carried: Carried) -> Carried:
         """Add what the API server has refused."""
         refused, devices = self._volumes.refused, self._devices.refused
         return replace(carried, refused_claims=refused, refused_allocations=devices)
 
-    def carry_out(
-        self, result: decisions.CycleResult, is_there: Callable[[jobs.TaskId], bool]
-    ) -> None:
+    def carry_out(self, result: CycleResult, is_there: Callable[[TaskId], bool]) -> None:
         """Send what a cycle has decided, except for jobs with a pod deleted during the cycle."""
         with self._failures.contained("schedule", "requests for volumes"):
             self._volumes.carry_out(result, is_there)

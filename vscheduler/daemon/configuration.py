@@ -16,9 +16,13 @@ from pathlib import Path
 import msgspec
 
 from vscheduler.core import actions, compat, plugins
-from vscheduler.core.api import contracts, hooks
-from vscheduler.core.config import policy, validation
+from vscheduler.core.api import hooks
+from vscheduler.core.api.contracts import Argument, Plugin
+from vscheduler.core.config import policy
+from vscheduler.core.config.policy import Parsed, Plugins, Policy
+from vscheduler.core.config.validation import Problem
 from vscheduler.mirror.decode import documents
+from vscheduler.mirror.decode.documents import Document, DocumentError
 
 ENTRY_POINTS = "vscheduler.plugins"
 
@@ -34,7 +38,7 @@ class ConfigurationError(Exception):
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A valid configuration."""
 
-    policy: policy.Policy
+    policy: Policy
     warnings: tuple[str, ...] = ()
     path: str = ""
     """Path of the file; empty for the built-in configuration."""
@@ -44,12 +48,12 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration as written, and the result of parsing."""
 
-    document: documents.Document
-    parsed: policy.Parsed
+    document: Document
+    parsed: Parsed
 
-    def placed(self, problems: Sequence[validation.Problem]) -> tuple[str, ...]:
+    def placed(self, problems: Sequence[Problem]) -> tuple[str, ...]:
         """Return the problems as text, each with its location: `file.yaml:12: …`."""
-        return tuple(f"{self.document.place(each.path)}: {each}" for each in problems)
+        return tuple(f"{self.document.place(problem.path)}: {problem}" for problem in problems)
 
 
 def load(path: str) -> Loaded:
@@ -90,7 +94,7 @@ def examine(text: str, path: str) -> Examined:
     known = _known()
     try:
         found = documents.load(text, path)
-    except documents.DocumentError as error:
+    except DocumentError as error:
         raise ConfigurationError([str(error)]) from error
     if len(found) != 1:
         raise ConfigurationError([f"{path}: one document is needed, there are {len(found)}"])
@@ -113,7 +117,7 @@ def _config_map(path: str, tree: Mapping[str, object]) -> str:
     )
 
 
-def _known() -> policy.Plugins:
+def _known() -> Plugins:
     """Return the built-in plugins and the plugins of other packages."""
     found = installed()
     if found.problems:
@@ -124,7 +128,7 @@ def _known() -> policy.Plugins:
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The usable plugins of other packages, and the problems of the unusable ones."""
 
-    plugins: tuple[type[contracts.Plugin], ...] = ()
+    plugins: tuple[type[Plugin], ...] = ()
     problems: tuple[str, ...] = ()
     """A sentence for each, with the distribution and the entry point."""
 
@@ -145,7 +149,7 @@ def discover(points: Iterable[metadata.EntryPoint], taken: Collection[str]) -> F
 
     A plugin with a name in `taken`, or a name used twice, is a problem.
     """
-    found: dict[str, type[contracts.Plugin]] = {}
+    found: dict[str, type[Plugin]] = {}
     problems = []
     for point in sorted(points, key=lambda point: (point.name, point.value)):
         try:
@@ -157,12 +161,12 @@ def discover(points: Iterable[metadata.EntryPoint], taken: Collection[str]) -> F
     return Found(plugins=tuple(found.values()), problems=tuple(problems))
 
 
-def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[contracts.Plugin]:
+def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[Plugin]:
     try:
         plugin = point.load()
     except Exception as error:  # importing a foreign module may raise anything
         raise _BadPluginError(f"can't be loaded: {type(error).__name__}: {error}") from error
-    if not (inspect.isclass(plugin) and issubclass(plugin, contracts.Plugin)):
+    if not (inspect.isclass(plugin) and issubclass(plugin, Plugin)):
         raise _BadPluginError("is no subclass of vscheduler.core.api.contracts.Plugin")
     name = getattr(plugin, "name", None)
     if name != point.name:
@@ -184,7 +188,7 @@ def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[contracts.
 
 def _are_arguments(arguments: object) -> bool:
     return isinstance(arguments, Mapping) and all(
-        isinstance(name, str) and isinstance(argument, contracts.Argument)
+        isinstance(name, str) and isinstance(argument, Argument)
         for name, argument in arguments.items()
     )
 

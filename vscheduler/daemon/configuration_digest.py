@@ -9,44 +9,42 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from vscheduler.core.api import contracts
-from vscheduler.core.config import policy
-from vscheduler.daemon import settings
+from vscheduler.core.api.contracts import Argument
+from vscheduler.core.config.policy import PluginSetting, Policy
+from vscheduler.daemon.settings import Settings
 
 LENGTH = 12
 """In hexadecimal digits: enough to tell apart the configurations that one cluster ever sees."""
 
 
-def digest(configured: policy.Policy, given: settings.Settings) -> str:
+def digest(policy: Policy, settings: Settings) -> str:
     """Return the digest of what decides, as hexadecimal digits."""
     content = {
         "actions": [
-            [each.action.name, _arguments(each.action.arguments, each.arguments)]
-            for each in configured.actions
+            [action.action.name, _arguments(action.action.arguments, action.arguments)]
+            for action in policy.actions
         ],
-        "tiers": [[_plugin(each) for each in tier] for tier in configured.tiers],
-        "rules": type(configured.rules).__name__,
-        "hard topology waits": configured.hard_topology_waits,
+        "tiers": [[_plugin(each) for each in tier] for tier in policy.tiers],
+        "rules": type(policy.rules).__name__,
+        "hard topology waits": policy.hard_topology_waits,
         "flags": {
-            "claim-unowned-podgroups": given.claim_unowned,
-            "default-queue": given.default_queue,
-            "node-selector": sorted(given.node_selector),
-            "priority-class": given.priority_classes,
-            **{name: getattr(given.most, name) for name in given.most.__struct_fields__},
+            "claim-unowned-podgroups": settings.claim_unowned,
+            "default-queue": settings.default_queue,
+            "node-selector": sorted(settings.node_selector),
+            "priority-class": settings.priority_classes,
+            **{name: getattr(settings.most, name) for name in settings.most.__struct_fields__},
         },
     }
     text = json.dumps(_plain(content), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 
 
-def _plugin(setting: policy.PluginSetting) -> list[object]:
+def _plugin(setting: PluginSetting) -> list[object]:
     arguments = _arguments(setting.plugin.arguments, setting.arguments)
     return [setting.plugin.name, arguments, sorted(setting.off)]
 
 
-def _arguments(
-    declared: Mapping[str, contracts.Argument], given: Mapping[str, object]
-) -> dict[str, object]:
+def _arguments(declared: Mapping[str, Argument], given: Mapping[str, object]) -> dict[str, object]:
     """Return the arguments in force; a declared name ending in `*` has no default of its own."""
     defaults = {name: each.default for name, each in declared.items() if name[-1:] != "*"}
     return {**defaults, **given}

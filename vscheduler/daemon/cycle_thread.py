@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar, cast
 
-from vscheduler.daemon.liveness import progress
+from vscheduler.daemon.liveness.progress import Cycles
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class FailedError(Exception):
 class CycleThread:
     """Runs one function at a time, from `start` to `stop`."""
 
-    def __init__(self, cycles: progress.Cycles) -> None:
+    def __init__(self, cycles: Cycles) -> None:
         self._cycles = cycles
         self._waiting: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
         self.worked_seconds = 0.0

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from vscheduler import backoff
-from vscheduler.cluster.writes import claim_allocator
-from vscheduler.core.model import decisions, jobs
+from vscheduler.backoff import Growth
+from vscheduler.cluster.writes.claim_allocator import ClaimAllocator, Outcome, Write
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import TaskId
 from vscheduler.daemon import failed_claims
-from vscheduler.mirror import device_requests, state
-from vscheduler.mirror.decode import events
+from vscheduler.daemon.failed_claims import FailedClaims
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.device_requests import Change
+from vscheduler.mirror.state import Mirror
 
 log = structlog.get_logger(__name__)
 
@@ -24,17 +27,17 @@ class DeviceAllocations:
 
     def __init__(
         self,
-        mirror: state.Mirror,
-        allocator: claim_allocator.ClaimAllocator,
+        mirror: Mirror,
+        allocator: ClaimAllocator,
         *,
-        growth: backoff.Growth,
+        growth: Growth,
         observe: Callable[[str], None],
         changed: Callable[[], None],
     ) -> None:
         """`observe` is told each result; `changed` is called when a cycle may decide otherwise."""
         self._mirror = mirror
         self._allocator = allocator
-        self._failed = failed_claims.FailedClaims(growth)
+        self._failed = FailedClaims(growth)
         self._observe = observe
         self._changed = changed
         mirror.allocations.clear()  # an earlier session doesn't wait for its calls any more
@@ -44,9 +47,7 @@ class DeviceAllocations:
         """By claim, the message of the API server that refused the last write."""
         return self._failed.refused
 
-    def carry_out(
-        self, result: decisions.CycleResult, is_there: Callable[[jobs.TaskId], bool]
-    ) -> None:
+    def carry_out(self, result: CycleResult, is_there: Callable[[TaskId], bool]) -> None:
         """Send what a cycle has decided, except for jobs with a pod deleted during the cycle."""
         for decided in result.allocations:
             if all(is_there(task.uid) for task in decided.pods):
@@ -61,16 +62,16 @@ class DeviceAllocations:
         """Whether a pause has ended, in time.monotonic()."""
         return self._failed.ended(now)
 
-    def _send(self, changes: Iterable[device_requests.Change]) -> None:
+    def _send(self, changes: Iterable[Change]) -> None:
         pausing = self._failed.pausing
         for change in changes:
             target = self._mirror.allocations.target(change)
             if target is None or change.key in pausing:
                 continue
             self._mirror.allocations.begin(target, change)
-            self._allocator.send(claim_allocator.Write(change=change, target=target), self.take)
+            self._allocator.send(Write(change=change, target=target), self.take)
 
-    def take(self, outcome: claim_allocator.Outcome) -> None:
+    def take(self, outcome: Outcome) -> None:
         """Process the result of a write. After a failure, the next attempt waits for a pause.
 
         A claim that has changed meanwhile is looked at anew at once.
@@ -87,10 +88,10 @@ class DeviceAllocations:
                 message=outcome.message,
             )
 
-    def _settle(self, outcome: claim_allocator.Outcome) -> None:
+    def _settle(self, outcome: Outcome) -> None:
         """Show the stored claim, unless the watch has shown its deletion."""
         claim, stored = outcome.write.target.value, outcome.stored
-        known = self._mirror.reference(events.Kind.RESOURCE_CLAIM, claim.key)
+        known = self._mirror.reference(Kind.RESOURCE_CLAIM, claim.key)
         if known is None:
             is_there = not claim.uid and self._mirror.allocations.is_under_way(claim.key, "")
         else:

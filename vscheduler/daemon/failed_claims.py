@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from vscheduler import backoff
-from vscheduler.cluster.writes import claim_binder
-from vscheduler.mirror.decode import events
+from vscheduler.backoff import Backoff, Growth
+from vscheduler.cluster.writes.claim_binder import ClaimResult
+from vscheduler.mirror.decode.events import DecodeFailed, Upsert
 
 LENGTH_MAX = 500
 """Longest message in characters: an admission webhook may answer at any length."""
@@ -18,9 +18,9 @@ attempts."""
 class FailedClaims:
     """Knows objects whose last write failed, for one leader session."""
 
-    def __init__(self, growth: backoff.Growth) -> None:
+    def __init__(self, growth: Growth) -> None:
         """`growth` is that of pauses."""
-        self._pauses: backoff.Backoff[str] = backoff.Backoff(growth)
+        self._pauses: Backoff[str] = Backoff(growth)
         self._refused: dict[str, str] = {}
 
     @property
@@ -37,17 +37,15 @@ class FailedClaims:
         """Whether a pause has ended, in time.monotonic()."""
         return bool(self._pauses.ended(now))
 
-    def take(
-        self, verdict: claim_binder.ClaimResult, message: str, *, claim: str, written: str
-    ) -> bool:
+    def take(self, verdict: ClaimResult, message: str, *, claim: str, written: str) -> bool:
         """Process the result of a write of an object, and return whether it failed.
 
         After a failure, the next attempt waits for a pause, longer after each failure in a row.
         """
-        refused = verdict is claim_binder.ClaimResult.REFUSED
+        refused = verdict is ClaimResult.REFUSED
         if not refused:
             self._refused.pop(claim, None)
-        if verdict is claim_binder.ClaimResult.WRITTEN:
+        if verdict is ClaimResult.WRITTEN:
             self._pauses.succeeded(written)
             return False
         if refused:
@@ -63,6 +61,6 @@ class FailedClaims:
             self._refused = {key: said for key, said in self._refused.items() if is_there(key)}
 
 
-def uid_of(stored: events.Upsert | events.DecodeFailed) -> str:
+def uid_of(stored: Upsert | DecodeFailed) -> str:
     """Return the UID of an object that the API server has shown."""
-    return stored.object.metadata.uid if isinstance(stored, events.Upsert) else stored.uid
+    return stored.object.metadata.uid if isinstance(stored, Upsert) else stored.uid

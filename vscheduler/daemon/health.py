@@ -7,17 +7,18 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from vscheduler.cluster.http import connection
-from vscheduler.daemon import settings
-from vscheduler.daemon.leader_election import api
-from vscheduler.mirror.decode import events, kinds
+from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound
+from vscheduler.daemon.leader_election.api import LeaseStatus
+from vscheduler.daemon.settings import Address
+from vscheduler.mirror.decode import kinds
+from vscheduler.mirror.decode.events import Kind
 
 log = structlog.get_logger(__name__)
 
 CLOSE_SECONDS = 1.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-NEEDED = frozenset({events.Kind.NODE, events.Kind.POD, events.Kind.POD_GROUP, events.Kind.QUEUE})
+NEEDED = frozenset({Kind.NODE, Kind.POD, Kind.POD_GROUP, Kind.QUEUE})
 """Kinds without which no decision is possible. All other kinds may be missing, because an older
 cluster does not serve them or a smaller role does not permit reading them."""
 
@@ -39,10 +40,10 @@ MESSAGE_MAX = 300
 class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a watched kind."""
 
-    kind: events.Kind
+    kind: Kind
     listed: bool
     """Whether the first list has arrived."""
-    problem: connection.ApiError | None = None
+    problem: ApiError | None = None
     """Why the watch currently fails."""
     seconds: float = 0.0
     """How long the watch has been failing."""
@@ -53,9 +54,9 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     def refused(self) -> bool:
         """Whether the server knows our credentials, but does not serve or show the kind."""
         match self.problem:
-            case connection.NotFound():
+            case NotFound():
                 return True
-            case connection.Forbidden(status=status):
+            case Forbidden(status=status):
                 return status == 403
         return False
 
@@ -70,7 +71,7 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
 
         API servers before 1.34 don't serve the kinds about devices, and won't soon.
         """
-        missing = isinstance(self.problem, connection.NotFound) and self.kind in kinds.DEVICES
+        missing = isinstance(self.problem, NotFound) and self.kind in kinds.DEVICES
         lasting = self.refused and (missing or self.seconds >= REFUSED_SECONDS)
         return lasting and self.kind not in NEEDED and not self.listed
 
@@ -82,33 +83,33 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     without: tuple[str, ...] = ()
 
 
-def report(watches: Sequence[WatchState], lease_statuses: Iterable[api.LeaseStatus] = ()) -> Report:
+def report(watches: Sequence[WatchState], lease_statuses: Iterable[LeaseStatus] = ()) -> Report:
     """Return the report for the watched kinds and Leases."""
     waits = []
     unreachable = _unreachable(watches, lease_statuses)
     if unreachable:
         waits.append(f"the API server can't be reached: {_clean(unreachable)}")
-    for each in watches:
-        if each.problem is None or each.kind not in NEEDED:
+    for watch in watches:
+        if watch.problem is None or watch.kind not in NEEDED:
             continue
-        if each.refused:
-            waits.append(f"{each.kind} is needed, and refused: {_clean(str(each.problem))}")
-        elif not unreachable and each.seconds >= FAILING_SECONDS:
-            waits.append(f"{each.kind} can't be followed: {_clean(str(each.problem))}")
+        if watch.refused:
+            waits.append(f"{watch.kind} is needed, and refused: {_clean(str(watch.problem))}")
+        elif not unreachable and watch.seconds >= FAILING_SECONDS:
+            waits.append(f"{watch.kind} can't be followed: {_clean(str(watch.problem))}")
     if not waits:
         waits += _silent(watches)
-    missing = [each.kind.value for each in watches if not (each.listed or each.absent)]
+    missing = [watch.kind.value for watch in watches if not (watch.listed or watch.absent)]
     if missing:
         waits.append(f"the first lists aren't in yet: {', '.join(missing)}")
     without = [
-        f"without {each.kind}: {_clean(str(each.problem))}"
-        for each in watches
-        if each.refused and each.kind not in NEEDED
+        f"without {watch.kind}: {_clean(str(watch.problem))}"
+        for watch in watches
+        if watch.refused and watch.kind not in NEEDED
     ]
     return Report(waits=tuple(waits), without=tuple(without))
 
 
-def _unreachable(watches: Sequence[WatchState], lease_statuses: Iterable[api.LeaseStatus]) -> str:
+def _unreachable(watches: Sequence[WatchState], lease_statuses: Iterable[LeaseStatus]) -> str:
     """Return why the API server cannot be reached, or an empty string.
 
     The election's thread makes a call every other second and is the first to know.
@@ -116,13 +117,13 @@ def _unreachable(watches: Sequence[WatchState], lease_statuses: Iterable[api.Lea
     for status in lease_statuses:
         if not status.reachable:
             return status.problem
-    failing = [each for each in watches if each.problem is not None and not each.refused]
+    failing = [watch for watch in watches if watch.problem is not None and not watch.refused]
     return str(failing[0].problem) if failing and len(failing) == len(watches) else ""
 
 
 def _silent(watches: Iterable[WatchState]) -> list[str]:
     """Return which watches are silent, if they are of a kind that is needed."""
-    found = [each for each in watches if each.silent]
+    found = [watch for watch in watches if watch.silent]
     if not any(each.kind in NEEDED for each in found):
         return []
     names = ", ".join(each.kind.value for each in found)
@@ -143,7 +144,7 @@ def pages(
     *,
     report: Callable[[], Report],
     exposition: Callable[[], bytes] | None,
-    lease_statuses: Callable[[], Sequence[api.LeaseStatus]],
+    lease_statuses: Callable[[], Sequence[LeaseStatus]],
     stuck: Callable[[], str] = str,
 ) -> web.Application:
     """Return the HTTP application: liveness, readiness, and metrics if `exposition` is given.
@@ -177,7 +178,7 @@ def pages(
     return application
 
 
-def lease_line(status: api.LeaseStatus) -> str:
+def lease_line(status: LeaseStatus) -> str:
     """Return the status of a Lease as text: `vscheduler: standby, held by a-7d4f`."""
     if status.leads:
         words = "leader"
@@ -191,7 +192,7 @@ def lease_line(status: api.LeaseStatus) -> str:
 
 
 @asynccontextmanager
-async def serving(application: web.Application, address: settings.Address) -> AsyncIterator[int]:
+async def serving(application: web.Application, address: Address) -> AsyncIterator[int]:
     """Serve during the block; yield the port. Raises ListenError."""
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_SECONDS)
     await runner.setup()

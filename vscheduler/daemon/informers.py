@@ -15,33 +15,39 @@ from typing import Any, TypeAlias
 import msgspec
 import structlog
 
-from vscheduler import containment
-from vscheduler.cluster import reflector
-from vscheduler.cluster.http import connection, lists, objects
-from vscheduler.daemon import health, watched_kinds
-from vscheduler.mirror import paths, state, statuses
+from vscheduler.cluster.http import objects
+from vscheduler.cluster.http.connection import ApiError, Connection
+from vscheduler.cluster.http.lists import EarlyPages
+from vscheduler.cluster.reflector import Pace, Reflector
+from vscheduler.containment import Failures
+from vscheduler.daemon import watched_kinds
+from vscheduler.daemon.health import WatchState
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
+from vscheduler.mirror.index.entries import Entry, Event, Part, Reference, Replace
+from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.statuses import ObjectReference
 
 log = structlog.get_logger(__name__)
 
-NODE_PACE = reflector.Pace(gather_seconds=0.2)
+NODE_PACE = Pace(gather_seconds=0.2)
 """Thousands of nodes send a dozen heartbeats a second, which change nothing, so changes of nodes
 are read in batches."""
 
 LOOK_SECONDS = 0.5
 """Interval for checking whether a missing list belongs to a kind that will never be listed."""
 
-Sink = Callable[[Sequence[entries.Event]], None]
+Sink = Callable[[Sequence[Event]], None]
 
 
-Read: TypeAlias = tuple[str, entries.Entry]
+Read: TypeAlias = tuple[str, Entry]
 """An object of a list, with its key."""
 
-Translate: TypeAlias = Callable[[events.Upsert | events.DecodeFailed], Read]
+Translate: TypeAlias = Callable[[Upsert | DecodeFailed], Read]
 """Decodes and translates an object: state.Mirror.read."""
 
-KINDS_WITH_EVENTS = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.QUEUE)
+KINDS_WITH_EVENTS = (Kind.POD, Kind.POD_GROUP, Kind.QUEUE)
 """Kinds of objects that may get events."""
 
 LIVE = "status.phase!=Succeeded,status.phase!=Failed"
@@ -65,7 +71,7 @@ class Codec:
     server prepares the next page.
     """
 
-    def __init__(self, kind: events.Kind, read: Translate) -> None:
+    def __init__(self, kind: Kind, read: Translate) -> None:
         self._kind = kind
         self._read = read
 
@@ -73,27 +79,25 @@ class Codec:
         """Decode some objects of a list."""
         return [self._read(events.decode(self._kind, item)) for item in items]
 
-    def begin(self, found: Sequence[Read]) -> list[entries.Event]:
+    def begin(self, found: Sequence[Read]) -> list[Event]:
         """Return the event for a part of the first list; the complete list follows at the end."""
-        return [entries.Part(kind=self._kind, found=dict(found))]
+        return [Part(kind=self._kind, found=dict(found))]
 
-    def replace(self, found: Sequence[Read]) -> list[entries.Event]:
+    def replace(self, found: Sequence[Read]) -> list[Event]:
         """Return the event for a complete list."""
-        return [entries.Replace(kind=self._kind, found=dict(found))]
+        return [Replace(kind=self._kind, found=dict(found))]
 
-    def change(self, change: str, item: bytes | msgspec.Raw) -> list[entries.Event]:
+    def change(self, change: str, item: bytes | msgspec.Raw) -> list[Event]:
         """Return the events for one object that was ADDED, MODIFIED or DELETED."""
         event = events.decode(self._kind, item)
         return [events.removal(event) if change == "DELETED" else event]
 
 
-def report_object_error(
-    failures: containment.Failures, refused: events.DecodeFailed, error: Exception
-) -> None:
+def report_object_error(failures: Failures, refused: DecodeFailed, error: Exception) -> None:
     """Report an object that cannot be translated, if possible with an event on the object."""
     subject = None
     if refused.kind in KINDS_WITH_EVENTS:
-        subject = statuses.ObjectReference(
+        subject = ObjectReference(
             kind=refused.kind, namespace=refused.namespace, name=refused.name, uid=refused.uid
         )
     key = f"{refused.kind} {refused.namespace}/{refused.name}"
@@ -101,7 +105,7 @@ def report_object_error(
 
 
 def report_callback_error(
-    failures: containment.Failures, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+    failures: Failures, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
 ) -> None:
     """Report an exception in an event loop callback, or in a task that is never awaited.
 
@@ -122,22 +126,22 @@ class Informers:
 
     def __init__(
         self,
-        link: connection.Connection,
-        kinds: Collection[events.Kind],
+        connection: Connection,
+        kinds: Collection[Kind],
         read: Translate,
         sink: Sink,
-        failures: containment.Failures | None = None,
-        early: lists.EarlyPages | None = None,
+        failures: Failures | None = None,
+        early: EarlyPages | None = None,
     ) -> None:
         """`read` translates objects for the Mirror, and `sink` applies the resulting events."""
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
         self._watches = {
-            kind: reflector.Reflector(
-                link,
+            kind: Reflector(
+                connection,
                 watched_kinds.PATHS[kind],
                 Codec(kind, read),
                 sink,
-                pace=NODE_PACE if kind is events.Kind.NODE else reflector.Pace(),
+                pace=NODE_PACE if kind is Kind.NODE else Pace(),
                 chance=chance,
                 failures=failures,
                 early=early,
@@ -145,21 +149,21 @@ class Informers:
             for kind in watched_kinds.PATHS
             if kind in kinds
         }
-        self._tasks: dict[events.Kind, asyncio.Task[None]] = {}
+        self._tasks: dict[Kind, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._stopped = False
 
     @property
     def ready(self) -> bool:
         """Whether all kinds were listed at least once."""
-        return all(each.listed or each.absent for each in self.states())
+        return all(state.listed or state.absent for state in self.states())
 
     @property
-    def watches(self) -> Collection["reflector.Reflector[entries.Event]"]:
+    def watches(self) -> Collection["Reflector[Event]"]:
         """All reflectors."""
         return self._watches.values()
 
-    def states(self) -> list[health.WatchState]:
+    def states(self) -> list[WatchState]:
         """Return the status of each kind."""
         return [self._state(kind) for kind in self._watches]
 
@@ -171,9 +175,9 @@ class Informers:
                     async with asyncio.timeout(LOOK_SECONDS):
                         await watch.listed.wait()
 
-    def _state(self, kind: events.Kind) -> health.WatchState:
+    def _state(self, kind: Kind) -> WatchState:
         watch = self._watches[kind]
-        return health.WatchState(
+        return WatchState(
             kind=kind,
             listed=watch.ever_listed,
             problem=watch.problem,
@@ -187,7 +191,7 @@ class Informers:
         for kind, watch in self._watches.items():
             self._tasks[kind] = group.create_task(watch.run(), name=f"watch {kind}")
 
-    async def list_anew(self, kinds: Collection[events.Kind]) -> None:
+    async def list_anew(self, kinds: Collection[Kind]) -> None:
         """List these kinds again, and wait for the lists.
 
         On cancellation, all kinds are still watched, and a kind whose list has not arrived does not
@@ -204,7 +208,7 @@ class Informers:
             self._tasks[kind] = self._group.create_task(anew, name=f"watch {kind}")
         await self.wait_for_lists()
 
-    def overtake(self, kind: events.Kind) -> None:
+    def overtake(self, kind: Kind) -> None:
         """Restart the watch of a kind that lags behind a newer version known to the caller.
 
         A watch with recent data is left alone. When a watch is restarted, all equally silent
@@ -221,17 +225,15 @@ class Informers:
             task.cancel()
 
 
-async def _run_after(
-    before: "asyncio.Task[None]", watch: reflector.Reflector[entries.Event]
-) -> None:
+async def _run_after(before: "asyncio.Task[None]", watch: Reflector[Event]) -> None:
     """Run a reflector after its previous, cancelled task has ended."""
     await asyncio.wait({before})
     await watch.run()
 
 
 async def catch_up(
-    link: connection.Connection,
-    mirror: state.Mirror,
+    connection: Connection,
+    mirror: Mirror,
     scheduler_names: Iterable[str],
     overtake: Callable[[], None],
 ) -> None:
@@ -242,25 +244,23 @@ async def catch_up(
     not shown for a while.
     """
     for name in scheduler_names:
-        while not await _has_caught_up(link, mirror, name, overtake):
+        while not await _has_caught_up(connection, mirror, name, overtake):
             log.info("pods.behind", scheduler=name)
 
 
 async def _has_caught_up(
-    link: connection.Connection, mirror: state.Mirror, name: str, overtake: Callable[[], None]
+    connection: Connection, mirror: Mirror, name: str, overtake: Callable[[], None]
 ) -> bool:
     selector = f"spec.schedulerName={name},{LIVE}"
     try:
         listed = await objects.list_versions(
-            link, paths.PODS.everywhere, {"fieldSelector": selector}
+            connection, paths.PODS.everywhere, {"fieldSelector": selector}
         )
-    except connection.ApiError as error:
+    except ApiError as error:
         log.warning("pods.not_listed", scheduler=name, message=str(error))
         await asyncio.sleep(LIST_RETRY_SECONDS)
         return False
-    wanted = [
-        entries.Reference(uid=each.uid, resource_version=each.resource_version) for each in listed
-    ]
+    wanted = [Reference(uid=each.uid, resource_version=each.resource_version) for each in listed]
     deadline = asyncio.get_running_loop().time() + BEHIND_PATIENCE_SECONDS
     while wanted := _behind(mirror, wanted):
         if asyncio.get_running_loop().time() > deadline:  # a watch lags, or a pod was deleted
@@ -270,13 +270,13 @@ async def _has_caught_up(
     return True
 
 
-def _behind(mirror: state.Mirror, wanted: Iterable[entries.Reference]) -> list[entries.Reference]:
+def _behind(mirror: Mirror, wanted: Iterable[Reference]) -> list[Reference]:
     """Return the pods that the Mirror has not seen in this version or a later one."""
     return [each for each in wanted if not _has(mirror, each)]
 
 
-def _has(mirror: state.Mirror, wanted: entries.Reference) -> bool:
-    seen = mirror.reference(events.Kind.POD, wanted.uid)
+def _has(mirror: Mirror, wanted: Reference) -> bool:
+    seen = mirror.reference(Kind.POD, wanted.uid)
     if seen is None:
         return False
     if not seen.resource_version:  # an invalid pod, which is never placed

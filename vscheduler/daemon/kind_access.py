@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 import structlog
 
-from vscheduler.daemon import health
-from vscheduler.mirror import state
+from vscheduler.daemon.health import WatchState
 from vscheduler.mirror.decode import kinds
+from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.mirror.state import Mirror
 
 log = structlog.get_logger(__name__)
 
-VOLUMES = frozenset({kinds.Kind.CLAIM, kinds.Kind.VOLUME, kinds.Kind.STORAGE_CLASS})
+VOLUMES = frozenset({Kind.CLAIM, Kind.VOLUME, Kind.STORAGE_CLASS})
 
 LOOK_SECONDS = 5.0
 """A role may be extended at any time."""
@@ -29,7 +30,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     off: str
     """The event of the log when one of them is missing, and when all can be read again."""
     on: str
-    needed: Collection[kinds.Kind]
+    needed: Collection[Kind]
     serve: Callable[[bool], None]
     """Tells the Mirror whether decisions can consider them."""
 
@@ -37,9 +38,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 class KindAccess:
     """Tells the Mirror whether decisions can consider volumes and devices."""
 
-    def __init__(
-        self, mirror: state.Mirror, states: Callable[[], Sequence[health.WatchState]]
-    ) -> None:
+    def __init__(self, mirror: Mirror, states: Callable[[], Sequence[WatchState]]) -> None:
         """`states` returns the status of all watches."""
         self._states = states
         self._topics = (
@@ -56,7 +55,7 @@ class KindAccess:
                 serve=lambda served: mirror.devices.serve(served=served),
             ),
         )
-        self._missing: dict[str, Collection[str]] = {each.on: () for each in self._topics}
+        self._missing: dict[str, Collection[str]] = {topic.on: () for topic in self._topics}
 
     def look(self) -> bool:
         """Tell the Mirror; return whether anything has changed since the last call."""
@@ -64,8 +63,8 @@ class KindAccess:
         changed = [self._look(topic, states) for topic in self._topics]
         return any(changed)
 
-    def _look(self, topic: Topic, states: Sequence[health.WatchState]) -> bool:
-        absent = [each for each in states if each.kind in topic.needed and each.absent]
+    def _look(self, topic: Topic, states: Sequence[WatchState]) -> bool:
+        absent = [state for state in states if state.kind in topic.needed and state.absent]
         missing = sorted(each.kind for each in absent)
         if missing == list(self._missing[topic.on]):
             return False

@@ -14,35 +14,32 @@ from typing import Any
 import msgspec
 import structlog
 
-from vscheduler.cluster.writes import (
-    binder,
-    claim_allocator,
-    claim_binder,
-    evictor,
-    queue_status_writer,
-    status_writer,
-)
-from vscheduler.controllers.podgroups import owners, podgroup_controller
-from vscheduler.core.config import policy
-from vscheduler.core.model import jobs
-from vscheduler.daemon import (
-    controller_manager,
-    informers,
-    kind_access,
-    outlets,
-    pacing,
-    runtime,
-    scheduling_loop,
-    watched_kinds,
-)
-from vscheduler.daemon.leader_election import api
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events
+from vscheduler.cluster.writes.binder import Binder, Stamp
+from vscheduler.cluster.writes.claim_allocator import ClaimAllocator
+from vscheduler.cluster.writes.claim_binder import ClaimBinder
+from vscheduler.cluster.writes.evictor import Evictor
+from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, UsageWriter
+from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
+from vscheduler.controllers.podgroups import owners
+from vscheduler.controllers.podgroups.owners import Owners, Seen
+from vscheduler.controllers.podgroups.podgroup_controller import PodGroupController
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.jobs import JobId, TaskId
+from vscheduler.daemon import controller_manager, informers, pacing, watched_kinds
+from vscheduler.daemon.kind_access import KindAccess
+from vscheduler.daemon.leader_election.api import CompositeToken, Leadership, Token
+from vscheduler.daemon.outlets import Outlets
+from vscheduler.daemon.pacing import Pace
+from vscheduler.daemon.runtime import Runtime
+from vscheduler.daemon.scheduling_loop import SchedulingLoop
+from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.index import entries
+from vscheduler.mirror.index.entries import Change
+from vscheduler.mirror.state import Mirror
 
 log = structlog.get_logger(__name__)
 
-OWNED = (events.Kind.POD, events.Kind.QUEUE, events.Kind.CLAIM, events.Kind.VOLUME)
+OWNED = (Kind.POD, Kind.QUEUE, Kind.CLAIM, Kind.VOLUME)
 """Kinds whose translation depends on the served scheduler names."""
 
 QUEUE_SECONDS = 2.0
@@ -57,33 +54,33 @@ CONFIRMED_SECONDS = 60.0
 class StoredGroups(msgspec.Struct, frozen=True):
     """Gives the status writer access to the PodGroups in the Mirror."""
 
-    mirror: state.Mirror
+    mirror: Mirror
 
-    def stored_group(self, job: jobs.JobId) -> status_writer.StoredGroup | None:
+    def stored_group(self, job: JobId) -> StoredGroup | None:
         """Return the newest version seen, or None."""
-        reference = self.mirror.reference(events.Kind.POD_GROUP, job)
+        reference = self.mirror.reference(Kind.POD_GROUP, job)
         stored = self.mirror.group_state(job)
         if reference is None or stored is None:
             return None
-        return status_writer.StoredGroup(
+        return StoredGroup(
             uid=reference.uid, resource_version=reference.resource_version, state=stored
         )
 
-    def has_reason(self, task: jobs.TaskId) -> bool:
+    def has_reason(self, task: TaskId) -> bool:
         """Whether the pod's condition, as last seen, gives a reason for waiting."""
         return self.mirror.has_reason(task)
 
-    def waiting_version(self, task: jobs.TaskId) -> str | None:
+    def waiting_version(self, task: TaskId) -> str | None:
         """Return the resourceVersion of a pod that has no node, as last seen; None of others."""
         return self.mirror.waiting_version(task)
 
 
-Work = Callable[[Mapping[str, api.Token]], Coroutine[Any, Any, None]]
+Work = Callable[[Mapping[str, Token]], Coroutine[Any, Any, None]]
 """A coroutine that runs until cancelled, under the given tokens by Lease."""
 
 
 async def run_while_leading(
-    leading: api.Leadership, leases: Collection[str], work: Work, *, name: str
+    leading: Leadership, leases: Collection[str], work: Work, *, name: str
 ) -> None:
     """Run the work for ever, whenever any of these Leases is held.
 
@@ -106,9 +103,9 @@ async def run_while_leading(
 
 
 async def _until_other(
-    leading: api.Leadership,
+    leading: Leadership,
     leases: Collection[str],
-    held: Mapping[str, api.Token],
+    held: Mapping[str, Token],
     running: "asyncio.Task[None]",
 ) -> None:
     """Wait until the set of held Leases changes, or the work ends."""
@@ -126,24 +123,22 @@ async def _until_other(
 class LeaderSession:
     """Runs the scheduling loop and the PodGroup controller while Leases are held."""
 
-    def __init__(
-        self, runtime: runtime.Runtime, configured: policy.Policy, known: owners.Owners
-    ) -> None:
+    def __init__(self, runtime: Runtime, policy: Policy, known: Owners) -> None:
         self._runtime = runtime
-        self._policy = configured
+        self._policy = policy
         self._owners = known
         self._served = runtime.given.scheduler_names
         """The scheduler names for which the Mirror translates objects."""
-        self._loop: scheduling_loop.SchedulingLoop | None = None
-        self._outlets: outlets.Outlets | None = None
-        self._token: api.CompositeToken | None = None
+        self._loop: SchedulingLoop | None = None
+        self._outlets: Outlets | None = None
+        self._token: CompositeToken | None = None
         """The token of the current session, or None."""
-        self._podgroup_controller: podgroup_controller.PodGroupController | None = None
+        self._podgroup_controller: PodGroupController | None = None
         self._forgetting: asyncio.TimerHandle | None = None
         """Ends calls of the last session that nothing has confirmed by then."""
 
     @property
-    def in_force(self) -> policy.Policy:
+    def in_force(self) -> Policy:
         """The policy of the next cycle."""
         return self._policy
 
@@ -161,13 +156,13 @@ class LeaderSession:
 
         Neither runs on a standby, whose Mirror gets the same events.
         """
-        most = entries.Change.NONE
+        most = Change.NONE
         news: set[str] = set()
         for event in batch:
             with self._runtime.failures.contained("mirror", event.kind):
                 change = self._runtime.mirror.apply(event)
                 most = max(most, change)
-                if change is entries.Change.OTHER:
+                if change is Change.OTHER:
                     news.add(entries.waiting_namespace(event) or pacing.ANYBODY)
         if self._loop is not None:
             self._loop.changed(most, news)
@@ -177,31 +172,31 @@ class LeaderSession:
 
     def feed_owners(self, batch: Sequence[owners.Event]) -> None:
         """Apply the events of the watches of pods' owners."""
-        seen: list[owners.Seen] = []
+        seen: list[Seen] = []
         for event in batch:
             with self._runtime.failures.contained("owners", event.kind):
                 seen += self._owners.apply(event)
         if self._podgroup_controller is not None:
             self._podgroup_controller.follow(seen)
 
-    def adopt(self, configured: policy.Policy) -> None:
+    def adopt(self, policy: Policy) -> None:
         """Use this policy from the next cycle on."""
-        self._policy = configured
+        self._policy = policy
         if self._loop is not None:
-            self._loop.adopt(configured)
+            self._loop.adopt(policy)
 
     def close(self) -> None:
         """Write data that a shutdown would lose, if the Leases are still held."""
         if self._outlets is not None and self._token is not None:
             self._outlets.usage_writer.close(self._token.may_act)
 
-    async def work(self, held: Mapping[str, api.Token]) -> None:
+    async def work(self, held: Mapping[str, Token]) -> None:
         """Serve the scheduler names of these Leases until cancelled."""
         runtime, given = self._runtime, self._runtime.given
         lease_of = given.election.lease_of
         names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
         await runtime.watches.wait_for_lists()
-        token = self._token = api.CompositeToken(held.values())
+        token = self._token = CompositeToken(held.values())
         try:
             await self._prepare_mirror(names)
             log.info("serving", schedulers=names)
@@ -247,7 +242,7 @@ class LeaderSession:
         runtime = self._runtime
         if names == self._served:
             if runtime.given.election.enabled:
-                overtake = partial(runtime.watches.overtake, events.Kind.POD)
+                overtake = partial(runtime.watches.overtake, Kind.POD)
                 await informers.catch_up(runtime.link, runtime.mirror, names, overtake)
             return  # without election, no predecessor can have written after the first lists
         runtime.mirror.serve(names)
@@ -255,25 +250,25 @@ class LeaderSession:
         await runtime.watches.list_anew(OWNED)
 
     def _schedule(
-        self, group: asyncio.TaskGroup, names: Sequence[str], token: api.CompositeToken
+        self, group: asyncio.TaskGroup, names: Sequence[str], token: CompositeToken
     ) -> None:
         runtime = self._runtime
         opened = self._outlets = self._open_outlets(names, token)
-        self._loop = scheduling_loop.SchedulingLoop(
+        self._loop = SchedulingLoop(
             runtime.mirror,
             self._policy,
             opened,
             runtime.observed,
             may_commit=runtime.permit(token),
-            pace=pacing.Pace(period_seconds=runtime.given.schedule_period_seconds),
+            pace=Pace(period_seconds=runtime.given.schedule_period_seconds),
         )
-        access = kind_access.KindAccess(runtime.mirror, runtime.watches.states)
+        access = KindAccess(runtime.mirror, runtime.watches.states)
         access.look()
         group.create_task(access.follow(self._loop.reconsider), name="look for kinds")
         group.create_task(self._loop.keep_time(), name="keep time")
         group.create_task(self._run(self._loop), name="schedule")
 
-    async def _run(self, loop: scheduling_loop.SchedulingLoop) -> None:
+    async def _run(self, loop: SchedulingLoop) -> None:
         """Run the scheduling loop. In a new cluster, first wait a moment for the default queue."""
         with suppress(TimeoutError):
             async with asyncio.timeout(QUEUE_SECONDS):
@@ -283,7 +278,7 @@ class LeaderSession:
 
     def _has_default_queue(self) -> bool:
         name = self._runtime.given.default_queue
-        return self._runtime.mirror.reference(events.Kind.QUEUE, name) is not None
+        return self._runtime.mirror.reference(Kind.QUEUE, name) is not None
 
     def _stop_writing(self) -> None:
         """Drop the states that wait to be written: the next leader writes its own."""
@@ -293,7 +288,7 @@ class LeaderSession:
             opened.queue_reporter.stop()
             opened.usage_writer.stop()
 
-    def _open_outlets(self, names: Sequence[str], token: api.CompositeToken) -> outlets.Outlets:
+    def _open_outlets(self, names: Sequence[str], token: CompositeToken) -> Outlets:
         """Create all writers for the decisions and findings of the loop.
 
         Reports about queues bear the first of the names.
@@ -301,14 +296,14 @@ class LeaderSession:
         runtime, name = self._runtime, names[0]
         link, queue, observe = runtime.link, runtime.calls, runtime.observed.observe_write
         permit, to_finish = runtime.permit(token), runtime.permit_to_finish(token)
-        stamp = binder.Stamp(holder=token.holder, doubt=token.doubt)
-        return outlets.Outlets(
+        stamp = Stamp(holder=token.holder, doubt=token.doubt)
+        return Outlets(
             failures=runtime.failures,
-            committer=binder.Binder(link, queue, to_finish, stamp=stamp if token.holder else None),
-            claim_binder=claim_binder.ClaimBinder(link, queue, to_finish, schedulers=names),
-            claim_allocator=claim_allocator.ClaimAllocator(link, queue, to_finish),
-            evictor=evictor.Evictor(link, queue, to_finish),
-            reporter=status_writer.StatusWriter(
+            committer=Binder(link, queue, to_finish, stamp=stamp if token.holder else None),
+            claim_binder=ClaimBinder(link, queue, to_finish, schedulers=names),
+            claim_allocator=ClaimAllocator(link, queue, to_finish),
+            evictor=Evictor(link, queue, to_finish),
+            reporter=StatusWriter(
                 link,
                 queue,
                 StoredGroups(runtime.mirror),
@@ -316,12 +311,8 @@ class LeaderSession:
                 may_commit=permit,
                 observe=observe,
             ),
-            queue_reporter=queue_status_writer.QueueStatusWriter(
-                link, queue, name, may_commit=permit, observe=observe
-            ),
-            usage_writer=queue_status_writer.UsageWriter(
-                link, queue, name, may_commit=permit, observe=observe
-            ),
+            queue_reporter=QueueStatusWriter(link, queue, name, may_commit=permit, observe=observe),
+            usage_writer=UsageWriter(link, queue, name, may_commit=permit, observe=observe),
             cycles=runtime.signs.cycles,
             observer=runtime.observer,
         )

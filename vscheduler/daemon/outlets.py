@@ -2,32 +2,30 @@
 
 import msgspec
 
-from vscheduler import containment
-from vscheduler.cluster.writes import (
-    binder,
-    claim_allocator,
-    claim_binder,
-    evictor,
-    queue_status_writer,
-    status_writer,
-)
-from vscheduler.daemon.liveness import progress
-from vscheduler.web import history
+from vscheduler.cluster.writes.binder import Binder
+from vscheduler.cluster.writes.claim_allocator import ClaimAllocator
+from vscheduler.cluster.writes.claim_binder import ClaimBinder
+from vscheduler.cluster.writes.evictor import Evictor
+from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, UsageWriter
+from vscheduler.cluster.writes.status_writer import StatusWriter
+from vscheduler.containment import Failures
+from vscheduler.daemon.liveness.progress import Cycles
+from vscheduler.web.history import Observer
 
 
 class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """The writers for a cycle's decisions and findings."""
 
-    committer: binder.Binder
-    claim_binder: claim_binder.ClaimBinder
-    claim_allocator: claim_allocator.ClaimAllocator
-    evictor: evictor.Evictor
-    reporter: status_writer.StatusWriter
-    queue_reporter: queue_status_writer.QueueStatusWriter
-    usage_writer: queue_status_writer.UsageWriter
-    cycles: progress.Cycles = msgspec.field(default_factory=progress.Cycles)
+    committer: Binder
+    claim_binder: ClaimBinder
+    claim_allocator: ClaimAllocator
+    evictor: Evictor
+    reporter: StatusWriter
+    queue_reporter: QueueStatusWriter
+    usage_writer: UsageWriter
+    cycles: Cycles = msgspec.field(default_factory=Cycles)
     """Records running cycles for the watchdog."""
-    observer: history.Observer = msgspec.field(default_factory=history.Observer)
+    observer: Observer = msgspec.field(default_factory=Observer)
     """Is told what was decided, and what became of it."""
-    failures: containment.Failures = msgspec.field(default_factory=containment.Failures)
+    failures: Failures = msgspec.field(default_factory=Failures)
     """Receives unexpected exceptions."""

@@ -27,8 +27,8 @@ from contextlib import suppress
 
 import msgspec
 
-from vscheduler import backoff
-from vscheduler.mirror.index import entries
+from vscheduler.backoff import Growth
+from vscheduler.mirror.index.entries import Change
 
 NO_COSTS: Mapping[str, int] = {}
 """The costs of a cycle that charged no namespace."""
@@ -77,9 +77,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     doubt_seconds: float = 0.05
     """Interval for checking whether commits are permitted again."""
 
-    def growth(self, *, free: int = 0) -> backoff.Growth:
+    def growth(self, *, free: int = 0) -> Growth:
         """Return the pauses after failures, where the first `free` failures cause no pause."""
-        return backoff.Growth(
+        return Growth(
             first_seconds=self.retry_seconds, longest_seconds=self.retry_max_seconds, free=free
         )
 
@@ -108,19 +108,17 @@ class Pacing:
         """Namespaces with news since the last cycle began, possibly with ANYBODY."""
         self._first = True
 
-    def changed(
-        self, change: entries.Change = entries.Change.OTHER, news: Collection[str] = (ANYBODY,)
-    ) -> None:
+    def changed(self, change: Change = Change.OTHER, news: Collection[str] = (ANYBODY,)) -> None:
         """Record a change of the cluster that can change a decision.
 
         `news` has the namespaces of new or changed PodGroups and pods without a node, and ANYBODY
         for any other change.
         """
-        if change is entries.Change.OTHER:
+        if change is Change.OTHER:
             self._changed.set()
             self._news.update(news)
             self._judge(news)
-        elif change is entries.Change.STEP and self._step is None:
+        elif change is Change.STEP and self._step is None:
             loop = asyncio.get_running_loop()
             self._step = loop.call_later(self._pace.step_seconds, self._changed.set)
 

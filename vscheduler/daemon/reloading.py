@@ -13,8 +13,9 @@ import msgspec
 import structlog
 import watchfiles
 
-from vscheduler.core.config import policy
+from vscheduler.core.config.policy import Policy
 from vscheduler.daemon import configuration
+from vscheduler.daemon.configuration import ConfigurationError, Loaded
 
 log = structlog.get_logger(__name__)
 
@@ -45,8 +46,8 @@ class Reloader:
 
     def __init__(
         self,
-        loaded: configuration.Loaded,
-        adopt: Callable[[policy.Policy], None],
+        loaded: Loaded,
+        adopt: Callable[[Policy], None],
         on_reload: Callable[[Reload], None],
     ) -> None:
         self._path = loaded.path
@@ -95,7 +96,7 @@ class Reloader:
         text = None
         try:
             text = await asyncio.to_thread(configuration.read, self._path)
-        except configuration.ConfigurationError as error:
+        except ConfigurationError as error:
             problems = error.problems
         if text == self._seen:
             return
@@ -110,7 +111,7 @@ class Reloader:
         """Put the text into effect, or return its problems."""
         try:
             loaded = configuration.parse(text, self._path)
-        except configuration.ConfigurationError as error:
+        except ConfigurationError as error:
             return error.problems
         log.info("configuration.reloaded", path=self._path, warnings=loaded.warnings)
         self._adopt(loaded.policy)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import structlog
 
-from vscheduler.daemon import settings
+from vscheduler.daemon.settings import Settings
 from vscheduler.mirror import plain_text
-from vscheduler.web import remedies
+from vscheduler.web.remedies import FinderError, Found
 
 log = structlog.get_logger(__name__)
 
@@ -43,16 +43,16 @@ CROWDED = "The scheduler has too little memory left to find out what would help.
 class RemedyProcess:
     """Runs `vscheduler job why` with the daemon's own access to the cluster."""
 
-    def __init__(self, given: settings.Settings) -> None:
-        self._given = given
+    def __init__(self, settings: Settings) -> None:
+        self._given = settings
 
-    async def find(self, namespace: str, name: str) -> remedies.Found:
+    async def find(self, namespace: str, name: str) -> Found:
         """Return the changes that would start the job of this PodGroup. Raises FinderError."""
         if self._given.master:
-            raise remedies.FinderError("With --master, the page can't find out what would help.")
+            raise FinderError("With --master, the page can't find out what would help.")
         memory = memory_left(GROUP)
         if memory < MEMORY_LEAST:
-            raise remedies.FinderError(CROWDED)
+            raise FinderError(CROWDED)
         process = await asyncio.create_subprocess_exec(
             *command(self._given, namespace, name),
             stdin=asyncio.subprocess.DEVNULL,
@@ -64,7 +64,7 @@ class RemedyProcess:
             async with asyncio.timeout(SECONDS_MAX):
                 output, errors = await process.communicate()
         except TimeoutError:
-            raise remedies.FinderError(SLOW) from None
+            raise FinderError(SLOW) from None
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
@@ -72,20 +72,20 @@ class RemedyProcess:
         if process.returncode:
             said = plain_text.shown(errors.decode(errors="replace")[-2000:])
             log.warning("web.remedies_failed", status=process.returncode, message=said)
-            raise remedies.FinderError(FAILED)
+            raise FinderError(FAILED)
         found = json.loads(output).get("remedies")
         if not found:
-            raise remedies.FinderError(UNKNOWN)
+            raise FinderError(UNKNOWN)
         return dict(found)
 
 
-def command(given: settings.Settings, namespace: str, name: str) -> Sequence[str]:
+def command(settings: Settings, namespace: str, name: str) -> Sequence[str]:
     """Return the command line for one job."""
     flags = {
-        "--kubeconfig": [given.kubeconfig] if given.kubeconfig else [],
-        "--context": [given.context] if given.context else [],
-        "--scheduler-conf": [given.scheduler_conf] if given.scheduler_conf else [],
-        "--node-selector": [f"{key}={value}" for key, value in given.node_selector],
+        "--kubeconfig": [settings.kubeconfig] if settings.kubeconfig else [],
+        "--context": [settings.context] if settings.context else [],
+        "--scheduler-conf": [settings.scheduler_conf] if settings.scheduler_conf else [],
+        "--node-selector": [f"{key}={value}" for key, value in settings.node_selector],
         "--namespace": [namespace],
         "--output": ["json"],
     }

@@ -10,23 +10,28 @@ from functools import partial
 
 import structlog
 
-from vscheduler import backoff
-from vscheduler.cluster import cooperative
+from vscheduler.backoff import Backoff
+from vscheduler.cluster.cooperative import CooperativeYield
 from vscheduler.cluster.writes import binder, evictor
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import (
-    claim_writes,
-    cycle_thread,
-    outlets,
-    pacing,
-    refused_binds,
-    small_cycles,
-)
-from vscheduler.daemon.observability import cycle_log, metrics
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.cluster.writes.binder import BindResult, Still
+from vscheduler.cluster.writes.evictor import EvictionResult
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import Bind, CycleResult
+from vscheduler.core.model.jobs import JobId, TaskId
+from vscheduler.core.model.nodes import NodeLayout
+from vscheduler.core.model.snapshot import FRESH, Snapshot
+from vscheduler.daemon import cycle_thread
+from vscheduler.daemon.claim_writes import ClaimWrites
+from vscheduler.daemon.cycle_thread import CycleThread, FailedError
+from vscheduler.daemon.observability.cycle_log import CycleLog
+from vscheduler.daemon.observability.metrics import Metrics
+from vscheduler.daemon.outlets import Outlets
+from vscheduler.daemon.pacing import Pace, Pacing
+from vscheduler.daemon.refused_binds import RefusedBinds
+from vscheduler.daemon.small_cycles import SmallCycles
+from vscheduler.mirror.decode.events import DecodeError, Kind
+from vscheduler.mirror.index.entries import Change
+from vscheduler.mirror.state import Mirror
 
 log = structlog.get_logger(__name__)
 
@@ -40,18 +45,18 @@ class SchedulingLoop:
 
     def __init__(
         self,
-        mirror: state.Mirror,
-        configured: policy.Policy,
-        outlets: outlets.Outlets,
-        observed: metrics.Metrics,
+        mirror: Mirror,
+        policy: Policy,
+        outlets: Outlets,
+        observed: Metrics,
         *,
         may_commit: Callable[[], bool],
-        pace: pacing.Pace,
+        pace: Pace,
     ) -> None:
         self._running = outlets.cycles
         self._failures = outlets.failures
         self._mirror = mirror
-        self._policy = configured
+        self._policy = policy
         self._may_commit = may_commit
         self._committer = outlets.committer
         self._evictor = outlets.evictor
@@ -61,30 +66,28 @@ class SchedulingLoop:
         self._metrics = observed
         self._observer = outlets.observer
         self._pace = pace
-        self._yielder = cooperative.CooperativeYield()
-        self._pacing = pacing.Pacing(pace, mirror.more_to_come)
-        self._small_cycles = small_cycles.SmallCycles()
-        self._carried = snapshot.FRESH
+        self._yielder = CooperativeYield()
+        self._pacing = Pacing(pace, mirror.more_to_come)
+        self._small_cycles = SmallCycles()
+        self._carried = FRESH
         self._dropped = 0
         self._cycles = 0
-        self._cycle_log = cycle_log.CycleLog()
-        self._rejected: set[events.DecodeError] = set()
+        self._cycle_log = CycleLog()
+        self._rejected: set[DecodeError] = set()
         self._ungrouped = 0
-        self._failed_binds: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth(free=1))
-        self._refused_binds = refused_binds.RefusedBinds()
-        self._refused_jobs: backoff.Backoff[jobs.JobId] = backoff.Backoff(pace.growth(free=1))
+        self._failed_binds: Backoff[TaskId] = Backoff(pace.growth(free=1))
+        self._refused_binds = RefusedBinds()
+        self._refused_jobs: Backoff[JobId] = Backoff(pace.growth(free=1))
         growth, changed = pace.growth(free=1), self._pacing.changed
-        self._claims = claim_writes.ClaimWrites(
-            mirror, outlets, observed, growth=growth, changed=changed
-        )
-        self._refused_victims: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth())
+        self._claims = ClaimWrites(mirror, outlets, observed, growth=growth, changed=changed)
+        self._refused_victims: Backoff[TaskId] = Backoff(pace.growth())
 
     @property
     def cycles(self) -> int:
         """Number of cycles since the start, not counting dropped cycles."""
         return self._cycles
 
-    def changed(self, change: entries.Change, news: Collection[str]) -> None:
+    def changed(self, change: Change, news: Collection[str]) -> None:
         """Record a change that can change a decision; `news` as in pacing.Pacing.changed."""
         self._pacing.changed(change, news)
 
@@ -92,23 +95,23 @@ class SchedulingLoop:
         """Run a cycle soon, as decisions may be different from now on."""
         self._pacing.changed()
 
-    def adopt(self, configured: policy.Policy) -> None:
+    def adopt(self, policy: Policy) -> None:
         """Use this policy from the next cycle on."""
-        self._policy = configured
+        self._policy = policy
         self.reconsider()
 
     async def run(self) -> None:
         """Run cycles for ever, the first at once."""
         self._pacing.changed()
         self._running.dropped(0)
-        thread = cycle_thread.CycleThread(self._running)
+        thread = CycleThread(self._running)
         thread.start()
         try:
             while True:
                 await self._wait()
                 try:
                     await self._cycle(thread)
-                except cycle_thread.FailedError as failed:
+                except FailedError as failed:
                     self._drop(failed.error)
                 except Exception as error:  # noqa: BLE001 - handled like a defect in the cycle
                     self._failures.failed("schedule", "what is around a cycle", error)
@@ -165,7 +168,7 @@ class SchedulingLoop:
         After OVERTAKEN, which cost nothing, another node is searched at once.
         """
         task, verdict = outcome.bind.task, outcome.verdict
-        bound = verdict is binder.BindResult.BOUND
+        bound = verdict is BindResult.BOUND
         age = max(0.0, time.time() - task.created)
         self._metrics.observe_bind(verdict, bound=bound, seconds=age)
         if self._refused_binds.take(outcome):
@@ -182,9 +185,9 @@ class SchedulingLoop:
             outcome=verdict.value,
             message=outcome.message,
         )
-        if verdict is binder.BindResult.UNKNOWN:
+        if verdict is BindResult.UNKNOWN:
             return
-        if verdict is binder.BindResult.OVERTAKEN:
+        if verdict is BindResult.OVERTAKEN:
             self._mirror.forget(task.uid)
             self._pacing.changed()
             return
@@ -205,7 +208,7 @@ class SchedulingLoop:
         plan, obstacle = outcome.plan, outcome.obstacle
         for step in outcome.steps:
             self._metrics.observe_eviction(step.verdict)
-            if step.verdict not in (evictor.EvictionResult.EVICTED, evictor.EvictionResult.UNKNOWN):
+            if step.verdict not in (EvictionResult.EVICTED, EvictionResult.UNKNOWN):
                 self._mirror.forget_eviction(step.evict.task.uid)
         if outcome.evicted:
             self._reporter.lost(outcome.evicted)
@@ -254,7 +257,7 @@ class SchedulingLoop:
             await asyncio.sleep(self._pace.doubt_seconds)
         self._pacing.begin()
 
-    async def _cycle(self, thread: cycle_thread.CycleThread) -> None:
+    async def _cycle(self, thread: CycleThread) -> None:
         """Run a cycle and pass on its decisions.
 
         Raises cycle_thread.FailedError, and errors around the cycle.
@@ -305,7 +308,7 @@ class SchedulingLoop:
         log.error("cycle.dropped", retry_in_seconds=pause, exc_info=error)
         self._pacing.fail(pause)
 
-    async def _commit(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
+    async def _commit(self, snapshot: Snapshot, result: CycleResult) -> int:
         """Pass on a cycle's decisions and return the number of binds.
 
         If a pod or node of a job's binds changed during the cycle, or the node got other pods, none
@@ -313,29 +316,27 @@ class SchedulingLoop:
         decides again. The API server would accept a bind to a deleted or full node.
         """
         now = time.time()
-        still = partial(self._still_fits, taken.nodes.layout)
+        still = partial(self._still_fits, snapshot.nodes.layout)
         bound = await self._bind(result.binds, still, now)
         self._carried = result.carried
         self._claims.carry_out(result, self._is_there)
         with self._failures.contained("schedule", "evictions"):
-            self._evict(taken, result, now)
+            self._evict(snapshot, result, now)
         with self._failures.contained("schedule", "statuses of jobs"):
-            self._reporter.report(result, {job.id: job for job in taken.jobs}, str(uuid.uuid4()))
+            self._reporter.report(result, {job.id: job for job in snapshot.jobs}, str(uuid.uuid4()))
         with self._failures.contained("schedule", "statuses of queues"):
-            self._queue_reporter.report(result, taken.queues)
+            self._queue_reporter.report(result, snapshot.queues)
         with self._failures.contained("schedule", "usage of queues"):
-            self._usage_writer.report(result.queues, taken.queues)
+            self._usage_writer.report(result.queues, snapshot.queues)
         return bound
 
-    async def _bind(
-        self, decided: Iterable[decisions.Bind], still: binder.Still, now: float
-    ) -> int:
+    async def _bind(self, decided: Iterable[Bind], still: Still, now: float) -> int:
         """Assume in the Mirror and send the binds that are still correct; return their number.
 
         A job's binds are sent together, and not later than they are known to be correct: the first
         binds are under way while the last of thousands are assumed.
         """
-        by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
+        by_job: defaultdict[JobId, list[Bind]] = defaultdict(list)
         for bind in decided:
             by_job[bind.task.job].append(bind)
         sent = 0
@@ -348,10 +349,10 @@ class SchedulingLoop:
                 self._pacing.changed()
         return sent
 
-    def _evict(self, taken: snapshot.Snapshot, result: decisions.CycleResult, now: float) -> None:
+    def _evict(self, snapshot: Snapshot, result: CycleResult, now: float) -> None:
         """Pass on the eviction plans, except for jobs with a pod deleted during the cycle."""
-        plans = evictor.plans(result, taken.budgets)
-        gangs = {job.id: job for job in taken.jobs} if plans else {}
+        plans = evictor.plans(result, snapshot.budgets)
+        gangs = {job.id: job for job in snapshot.jobs} if plans else {}
         claimed = victims = 0
         for plan in plans:
             if not all(self._is_there(pipeline.task.uid) for pipeline in plan.nominations):
@@ -370,12 +371,10 @@ class SchedulingLoop:
         if victims:
             self._metrics.observe_plans(claimed=claimed, victims=victims)
 
-    def _is_there(self, task: jobs.TaskId) -> bool:
-        return self._mirror.reference(events.Kind.POD, task) is not None
+    def _is_there(self, task: TaskId) -> bool:
+        return self._mirror.reference(Kind.POD, task) is not None
 
-    async def _assume(
-        self, binds: Sequence[decisions.Bind], still: binder.Still, now: float
-    ) -> bool:
+    async def _assume(self, binds: Sequence[Bind], still: Still, now: float) -> bool:
         """Assume all of these binds, or none: return False when any cannot be assumed.
 
         Other tasks run in between; their changes are checked at the end.
@@ -393,6 +392,6 @@ class SchedulingLoop:
                     self._mirror.forget(bind.task.uid)
         return complete
 
-    def _still_fits(self, layout: nodes.NodeLayout, bind: decisions.Bind) -> bool:
+    def _still_fits(self, layout: NodeLayout, bind: Bind) -> bool:
         """Whether a bind decided on this node layout is still correct."""
         return self._mirror.still_fits(bind.task.uid, layout.specs[layout.rows[bind.node]])

@@ -10,10 +10,12 @@ import msgspec
 
 from vscheduler.core.model import durations
 from vscheduler.daemon.leader_election import election_settings
+from vscheduler.daemon.leader_election.election_settings import DaemonParts, Election
 from vscheduler.mirror.translate import bounds
+from vscheduler.mirror.translate.bounds import Bounds
 
 if TYPE_CHECKING:
-    from vscheduler.mirror import statuses
+    from vscheduler.mirror.statuses import ObjectReference
 
 T = TypeVar("T")
 
@@ -48,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The validated settings of the daemon."""
 
     scheduler_names: tuple[str, ...]
-    election: election_settings.Election
+    election: Election
     kubeconfig: str = ""
     context: str = ""
     master: str = ""
@@ -65,7 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     web: Web | None = None
     log_level: str = "info"
     log_format: str = "console"
-    own_pod: statuses.ObjectReference | None = None
+    own_pod: ObjectReference | None = None
     """The pod of this process, if known."""
     only: str = ""
     """One of PARTS, or empty for both."""
@@ -73,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     podgroup_grace_seconds: float = 30.0
     cycle_deadline_seconds: float = 30.0
     """How long a cycle may run before this instance gives up."""
-    most: bounds.Bounds = bounds.DEFAULT
+    most: Bounds = bounds.DEFAULT
     """Limits on a single pod."""
 
     @property
@@ -119,7 +121,7 @@ class Given(election_settings.Given, frozen=True, kw_only=True):
     inherit_owner_annotations: bool = True
     podgroup_grace: str = "30s"
     cycle_deadline: str = "30s"
-    most: bounds.Bounds = bounds.DEFAULT
+    most: Bounds = bounds.DEFAULT
     """Validated when read."""
 
 
@@ -165,9 +167,7 @@ def check(given: Given) -> Settings:
     ):
         if value not in choices:
             problems.append(f"{flag}: {value!r} is none of {', '.join(choices)}")
-    parts = election_settings.DaemonParts(
-        schedules=given.only != CONTROLLERS, controls=given.only != SCHEDULER
-    )
+    parts = DaemonParts(schedules=given.only != CONTROLLERS, controls=given.only != SCHEDULER)
     elected = election_settings.check(given, schedulers, parts, problems)
     if problems or period is None or grace is None or deadline is None:
         raise SettingsError(problems)
@@ -227,7 +227,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _own_pod(given: Given) -> statuses.ObjectReference | None:
+def _own_pod(given: Given) -> ObjectReference | None:
     if not (given.pod_namespace and given.pod_name):
         return None
     from vscheduler.mirror import statuses  # noqa: PLC0415 - help and offline commands go without

@@ -13,9 +13,10 @@ the thread.
 from functools import partial
 
 from vscheduler.core import cycle
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.daemon import cycle_thread
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.daemon.cycle_thread import CycleThread
 
 UNITS_MAX = 2_000
 """About as long as other tasks may keep the event loop busy, with the cost of an empty cycle, which
@@ -36,31 +37,31 @@ class SmallCycles:
 
     async def run(
         self,
-        thread: cycle_thread.CycleThread,
-        taken: snapshot.Snapshot,
-        configured: policy.Policy,
+        thread: CycleThread,
+        snapshot: Snapshot,
+        policy: Policy,
         budget: int | None,
-    ) -> decisions.CycleResult:
+    ) -> CycleResult:
         """Run a cycle: here if it is small, else in the thread. Raises cycle_thread.FailedError."""
         result = None
-        given = taken, configured, budget
-        if self.expects(configured):
+        given = snapshot, policy, budget
+        if self.expects(policy):
             result = thread.run_here(partial(cycle.run_small_cycle, *given, most=UNITS_MAX))
         if result is None:
             result = await thread.run(partial(cycle.run_cycle, *given))
         self.ended(result.spent, thread.worked_seconds)
         return result
 
-    def expects(self, configured: policy.Policy) -> bool:
+    def expects(self, policy: Policy) -> bool:
         """Whether the next cycle, with this policy, is to run in the event loop."""
-        return self._last_was_small and configured.memo("is ours", partial(_is_ours, configured))
+        return self._last_was_small and policy.memo("is ours", partial(_is_ours, policy))
 
     def ended(self, units: int, cpu_seconds: float) -> None:
         """Record what a cycle has cost."""
         self._last_was_small = units <= UNITS_MAX and cpu_seconds <= SECONDS_MAX
 
 
-def _is_ours(configured: policy.Policy) -> bool:
-    plugins = [setting.plugin for setting in configured.settings]
-    actions = [setting.action for setting in configured.actions]
+def _is_ours(policy: Policy) -> bool:
+    plugins = [setting.plugin for setting in policy.settings]
+    actions = [setting.action for setting in policy.actions]
     return all(each.__module__.startswith(OURS) for each in (*plugins, *actions))

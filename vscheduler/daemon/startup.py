@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from vscheduler.cluster.http import connection, lists
-from vscheduler.daemon import settings, watched_kinds
+from vscheduler.cluster.http.connection import Access, Connection
+from vscheduler.cluster.http.lists import EarlyPages
+from vscheduler.daemon import watched_kinds
 from vscheduler.daemon.liveness import signals
+from vscheduler.daemon.settings import Settings
 
 SWITCH_INTERVAL_SECONDS = 0.0001
 """How long the cycle's thread may keep the interpreter. With Python's 5 ms, the event loop makes
@@ -23,8 +25,8 @@ SWITCH_INTERVAL_SECONDS = 0.0001
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """The connection to the API server, and the pages of lists requested so far."""
 
-    link: connection.Connection
-    lists: lists.EarlyPages
+    link: Connection
+    lists: EarlyPages
 
     async def close(self) -> None:
         """Drop the pages that nobody read, and close the connection."""
@@ -32,24 +34,22 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         await self.link.close()
 
 
-def access(given: settings.Settings) -> connection.Access:
+def access(settings: Settings) -> Access:
     """Return how to reach the API server."""
-    return connection.Access(
-        kubeconfig=given.kubeconfig, context=given.context, master=given.master
-    )
+    return Access(kubeconfig=settings.kubeconfig, context=settings.context, master=settings.master)
 
 
-async def open_connection(given: settings.Settings) -> Opened:
+async def open_connection(settings: Settings) -> Opened:
     """Open a connection and request the first pages of all watched kinds.
 
     Raises connection.CredentialsError.
     """
-    link = await connection.Connection.open(access(given))
-    wanted = [watched_kinds.PATHS[kind] for kind in watched_kinds.watched(given)]
-    return Opened(link=link, lists=lists.EarlyPages(link, wanted))
+    link = await Connection.open(access(settings))
+    wanted = [watched_kinds.PATHS[kind] for kind in watched_kinds.watched(settings)]
+    return Opened(link=link, lists=EarlyPages(link, wanted))
 
 
-async def open_while(given: settings.Settings, work: Callable[[], object]) -> Awaitable[Opened]:
+async def open_while(settings: Settings, work: Callable[[], object]) -> Awaitable[Opened]:
     """Begin to open the connection as above, and do the work in a thread meanwhile.
 
     Return the awaitable connection when the work is done. Signals end the process at once: nothing
@@ -57,6 +57,6 @@ async def open_while(given: settings.Settings, work: Callable[[], object]) -> Aw
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     signals.leave_at_once()
-    opening = asyncio.create_task(open_connection(given), name="open the connection")
+    opening = asyncio.create_task(open_connection(settings), name="open the connection")
     await asyncio.to_thread(work)
     return opening

@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from vscheduler import backoff
-from vscheduler.cluster.writes import claim_binder
-from vscheduler.core.model import claim_decisions, decisions, jobs
+from vscheduler.backoff import Growth
+from vscheduler.cluster.writes.claim_binder import ClaimBinder, Outcome, Write
+from vscheduler.core.model.claim_decisions import ReleaseVolume
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import TaskId
 from vscheduler.daemon import failed_claims
-from vscheduler.mirror import claim_requests, state
+from vscheduler.daemon.failed_claims import FailedClaims
+from vscheduler.mirror import claim_requests
+from vscheduler.mirror.claim_requests import Change
 from vscheduler.mirror.decode import events, kinds
+from vscheduler.mirror.state import Mirror
 
 log = structlog.get_logger(__name__)
 
@@ -24,17 +29,17 @@ class VolumeRequests:
 
     def __init__(
         self,
-        mirror: state.Mirror,
-        binder: claim_binder.ClaimBinder,
+        mirror: Mirror,
+        binder: ClaimBinder,
         *,
-        growth: backoff.Growth,
+        growth: Growth,
         observe: Callable[[str], None],
         changed: Callable[[], None],
     ) -> None:
         """`observe` is told each result; `changed` is called when a cycle may decide otherwise."""
         self._mirror = mirror
         self._binder = binder
-        self._failed = failed_claims.FailedClaims(growth)
+        self._failed = FailedClaims(growth)
         self._overlooked: set[str] = set()
         """Objects with a call under way for which a later cycle decided what isn't sent."""
         self._observe = observe
@@ -46,9 +51,7 @@ class VolumeRequests:
         """By claim, the message of the API server that refused the last request."""
         return self._failed.refused
 
-    def carry_out(
-        self, result: decisions.CycleResult, is_there: Callable[[jobs.TaskId], bool]
-    ) -> None:
+    def carry_out(self, result: CycleResult, is_there: Callable[[TaskId], bool]) -> None:
         """Send what a cycle has decided, except for jobs with a pod deleted during the cycle."""
         now = float(int(time.time()))  # annotations have whole seconds
         for prepared in result.claims:
@@ -65,7 +68,7 @@ class VolumeRequests:
         """Whether a pause has ended, in time.monotonic()."""
         return self._failed.ended(now)
 
-    def _send(self, changes: Iterable[claim_requests.Change], scheduler: str, now: float) -> None:
+    def _send(self, changes: Iterable[Change], scheduler: str, now: float) -> None:
         pausing = self._failed.pausing
         for change in changes:
             if self._mirror.requests.is_in_flight(change):
@@ -78,10 +81,10 @@ class VolumeRequests:
             wanted = claim_requests.result(target, change, since=now)
             patch = claim_requests.patch(target, change, schedulers=names, since=now)
             self._mirror.requests.begin(target, wanted)
-            write = claim_binder.Write(change=change, target=target, wanted=wanted, patch=patch)
+            write = Write(change=change, target=target, wanted=wanted, patch=patch)
             self._binder.send(write, self.take)
 
-    def take(self, outcome: claim_binder.Outcome) -> None:
+    def take(self, outcome: Outcome) -> None:
         """Process the result of a request. After a failure, the next attempt waits for a pause."""
         target, verdict = outcome.write.target, outcome.verdict
         self._observe(verdict)
@@ -102,7 +105,7 @@ class VolumeRequests:
             )
             self._changed()
 
-    def _settle(self, outcome: claim_binder.Outcome) -> bool:
+    def _settle(self, outcome: Outcome) -> bool:
         """Show the stored object, unless the watch has shown its deletion.
 
         Return whether cycles see anything else than what they have seen during the call.
@@ -122,6 +125,6 @@ def _key(kind: kinds.Kind, key: str) -> str:
     return f"{kind} {key}"
 
 
-def _claim(change: claim_requests.Change) -> str:
+def _claim(change: Change) -> str:
     """Return the claim that a change is about, as `namespace/name`."""
-    return change.claim if isinstance(change, claim_decisions.ReleaseVolume) else change.key
+    return change.claim if isinstance(change, ReleaseVolume) else change.key

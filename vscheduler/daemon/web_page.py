@@ -11,14 +11,26 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from vscheduler.cluster.http import connection
-from vscheduler.core.config import policy
-from vscheduler.core.model import jobs, snapshot
-from vscheduler.daemon import health, remedy_process, runtime, settings
+from vscheduler.cluster.http.connection import ApiError, Connection, Forbidden
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.daemon import health
+from vscheduler.daemon.health import ListenError
 from vscheduler.daemon.leader_election import api
+from vscheduler.daemon.leader_election.api import LeaseStatus
+from vscheduler.daemon.remedy_process import RemedyProcess
+from vscheduler.daemon.runtime import Runtime
+from vscheduler.daemon.settings import Settings
 from vscheduler.mirror import paths, plain_text
+from vscheduler.mirror.paths import Collection
 from vscheduler.simulator import waiting_line
-from vscheduler.web import access, cluster_view, history, pod_groups, server
+from vscheduler.simulator.waiting_line import Place
+from vscheduler.web import access, pod_groups
+from vscheduler.web.access import ReviewError
+from vscheduler.web.cluster_view import Instance, Look
+from vscheduler.web.history import History
+from vscheduler.web.server import Certificate, Server, Sources, TlsError
 
 log = structlog.get_logger(__name__)
 
@@ -56,9 +68,9 @@ class _Review(msgspec.Struct):
 class Reviews:
     """Asks the API server about tokens, over the daemon's connection. For the page's thread."""
 
-    def __init__(self, link: connection.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         """Belongs to the daemon's event loop, which must be running."""
-        self._link = link
+        self._link = connection
         self._loop = asyncio.get_running_loop()
 
     async def user(self, token: str) -> access.User | None:
@@ -74,9 +86,7 @@ class Reviews:
             extra=tuple((key, tuple(values)) for key, values in sorted(user.extra.items())),
         )
 
-    async def may_list(
-        self, user: access.User, kind: paths.Collection, namespace: str = ""
-    ) -> bool:
+    async def may_list(self, user: access.User, kind: Collection, namespace: str = "") -> bool:
         """Whether the user may list this kind in a namespace; in all without one. Raises
         ReviewError.
         """
@@ -98,7 +108,7 @@ class Reviews:
         status = await self._ask(paths.ACCESS_REVIEWS, spec)
         return status.allowed and not status.denied
 
-    async def _ask(self, kind: paths.Collection, spec: Mapping[str, Any]) -> _Status:
+    async def _ask(self, kind: Collection, spec: Mapping[str, Any]) -> _Status:
         """Create a review and return its status."""
         body = msgspec.json.encode(
             {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
@@ -107,17 +117,17 @@ class Reviews:
             answer = await _in(self._loop, lambda: self._call(kind, body))
             return msgspec.json.decode(answer, type=_Review).status
         except TimeoutError:
-            raise access.ReviewError("the API server doesn't answer about tokens") from None
-        except connection.Forbidden as error:
+            raise ReviewError("the API server doesn't answer about tokens") from None
+        except Forbidden as error:
             log.warning("web.reviews_refused", message=plain_text.shown(str(error)))
-            raise access.ReviewError(
+            raise ReviewError(
                 "the scheduler may not ask the API server about tokens: it needs the role of "
                 "manifests/page"
             ) from None
-        except (connection.ApiError, msgspec.DecodeError, RuntimeError):
-            raise access.ReviewError("the API server can't be asked about tokens now") from None
+        except (ApiError, msgspec.DecodeError, RuntimeError):
+            raise ReviewError("the API server can't be asked about tokens now") from None
 
-    async def _call(self, kind: paths.Collection, body: bytes) -> bytes:
+    async def _call(self, kind: Collection, body: bytes) -> bytes:
         async with asyncio.timeout(REVIEW_SECONDS):
             return await self._link.call("POST", kind.everywhere, body, most_bytes=REVIEW_MAX_BYTES)
 
@@ -137,19 +147,19 @@ async def _in(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]])
     return await asyncio.wrap_future(asked)
 
 
-def where_to_go(given: settings.Settings, statuses: Sequence[api.LeaseStatus]) -> str:
+def where_to_go(settings: Settings, statuses: Sequence[LeaseStatus]) -> str:
     """Return how to reach the leader's page from one that stands by.
 
     In a cluster, the identity of an instance begins with the name of its pod.
     """
     stands_by = "This instance stands by, and only the leader knows queues, jobs and decisions."
-    pod = next((api.host_of(each.holder) for each in statuses if each.holder), "")
+    pod = next((api.host_of(statuse.holder) for statuse in statuses if statuse.holder), "")
     if not pod:
         return f"{stands_by} Nobody leads now, as far as it knows."
-    if given.own_pod is None or given.web is None:
+    if settings.own_pod is None or settings.web is None:
         return f"{stands_by} Open the page of {pod}."
-    forward = f"kubectl port-forward -n {given.own_pod.namespace} pod/{pod}"
-    return f"{stands_by} Open the leader's page: {forward} {given.web.address.port}."
+    forward = f"kubectl port-forward -n {settings.own_pod.namespace} pod/{pod}"
+    return f"{stands_by} Open the leader's page: {forward} {settings.web.address.port}."
 
 
 class Page:
@@ -157,13 +167,13 @@ class Page:
 
     def __init__(
         self,
-        shared: runtime.Runtime,
-        statuses: Callable[[], tuple[api.LeaseStatus, ...]],
-        in_force: Callable[[], policy.Policy],
+        shared: Runtime,
+        statuses: Callable[[], tuple[LeaseStatus, ...]],
+        in_force: Callable[[], Policy],
     ) -> None:
         """`in_force` returns the policy that cycles run with."""
         self._runtime = shared
-        assert isinstance(shared.observer, history.History)
+        assert isinstance(shared.observer, History)
         self._history = shared.observer
         self._statuses = statuses
         self._in_force = in_force
@@ -174,25 +184,23 @@ class Page:
         """Serve the page during the block; yield the port. Raises health.ListenError."""
         given, link = self._runtime.given.web, self._runtime.link
         assert given is not None
-        sources = server.Sources(
+        sources = Sources(
             look=self.look,
             places=self._places,
             reviewer=Reviews(link),
             failures=self._runtime.failures,
-            finder=remedy_process.RemedyProcess(self._runtime.given),
+            finder=RemedyProcess(self._runtime.given),
         )
         host, port = given.address
         certificate = None
         if given.certificate:
-            certificate = server.Certificate(
-                certificate=given.certificate, private_key=given.private_key
-            )
+            certificate = Certificate(certificate=given.certificate, private_key=given.private_key)
         try:
-            made = server.Server(sources, host, port, certificate)
+            made = Server(sources, host, port, certificate)
         except OSError as error:
-            raise health.ListenError(f"can't listen on {host}:{port}: {error}") from error
-        except server.TlsError as error:
-            raise health.ListenError(str(error)) from error
+            raise ListenError(f"can't listen on {host}:{port}: {error}") from error
+        except TlsError as error:
+            raise ListenError(str(error)) from error
         made.start()
         log.info("web.listening", host=host, port=made.port, tls=certificate is not None)
         try:
@@ -200,18 +208,18 @@ class Page:
         finally:
             await made.stop()
 
-    async def look(self) -> cluster_view.Look:
+    async def look(self) -> Look:
         """Return what there is to see now. For the page's thread."""
 
-        async def here() -> cluster_view.Look:
+        async def here() -> Look:
             return self._look()
 
         async with asyncio.timeout(LOOK_SECONDS):
             return await _in(self._loop, here)
 
-    def _look(self) -> cluster_view.Look:
+    def _look(self) -> Look:
         mirror, given = self._runtime.mirror, self._runtime.given
-        return cluster_view.Look(
+        return Look(
             now=time.time(),
             instance=self._instance(),
             past=self._history.frozen(),
@@ -221,19 +229,19 @@ class Page:
             without_pods=tuple(pod_groups.without_pods(mirror, given.scheduler_names)),
         )
 
-    def _instance(self) -> cluster_view.Instance:
-        lines = [plain_text.shown(health.lease_line(each)) for each in self._statuses()]
+    def _instance(self) -> Instance:
+        lines = [plain_text.shown(health.lease_line(statuse)) for statuse in self._statuses()]
         leads = self._history.leads
         if not self._runtime.given.schedules:
-            return cluster_view.Instance(
+            return Instance(
                 leads=False, sentence="This instance runs the controllers only, and no cycles."
             )
         if leads:
-            return cluster_view.Instance(leads=True, sentence="; ".join(lines))
+            return Instance(leads=True, sentence="; ".join(lines))
         where = where_to_go(self._runtime.given, self._statuses())
-        return cluster_view.Instance(leads=False, sentence=" ".join((where, "; ".join(lines))))
+        return Instance(leads=False, sentence=" ".join((where, "; ".join(lines))))
 
-    def _places(self, taken: snapshot.Snapshot) -> Mapping[jobs.JobId, waiting_line.Place]:
+    def _places(self, snapshot: Snapshot) -> Mapping[JobId, Place]:
         with self._runtime.failures.contained("web", "places in line"):
-            return waiting_line.places_in(taken, self._in_force())
+            return waiting_line.places_in(snapshot, self._in_force())
         return {}

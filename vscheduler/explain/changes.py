@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.core.model import constraints
+from vscheduler.core.model.constraints import Taint
 
 Amounts: TypeAlias = tuple[tuple[str, int], ...]
 """Amounts by resource, hashable."""
@@ -114,7 +114,7 @@ class MoreDisruptions(msgspec.Struct, frozen=True, kw_only=True):
 class Tolerate(msgspec.Struct, frozen=True, kw_only=True):
     """A toleration for a taint, on each waiting pod."""
 
-    taint: constraints.Taint
+    taint: Taint
     nodes: int
     """How many nodes have the taint."""
 
@@ -122,7 +122,7 @@ class Tolerate(msgspec.Struct, frozen=True, kw_only=True):
 class RemoveTaint(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes without a taint that they have."""
 
-    taint: constraints.Taint
+    taint: Taint
     nodes: tuple[str, ...]
 
 
@@ -331,4 +331,4 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def evicts(self) -> int:
         """Return how many pods are evicted for it."""
-        return sum(each.pods for each in self.victims)
+        return sum(victim.pods for victim in self.victims)

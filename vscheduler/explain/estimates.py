@@ -12,7 +12,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import jobs, nodes, resources, snapshot
+from vscheduler.core.model import nodes
+from vscheduler.core.model.jobs import WAITING, JobId, Task
+from vscheduler.core.model.nodes import Mask, NodeTable
+from vscheduler.core.model.resources import ResourceMap, Vector
+from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.explain import edits
 
 Counts = NDArray[np.int64]
@@ -24,10 +28,10 @@ COUNT_MAX = 2**31
 class Estimates:
     """How many pods of a job have room on the nodes of a snapshot."""
 
-    def __init__(self, taken: snapshot.Snapshot, job: jobs.JobId) -> None:
-        self._taken = taken
-        self._job = next(each for each in taken.jobs if each.id == job)
-        self._waiting = [each for each in self._job.tasks if each.status in jobs.WAITING]
+    def __init__(self, snapshot: Snapshot, job: JobId) -> None:
+        self._taken = snapshot
+        self._job = next(each for each in snapshot.jobs if each.id == job)
+        self._waiting = [task for task in self._job.tasks if task.status in WAITING]
         self._request = self._typical()
 
     @cached_property
@@ -36,7 +40,7 @@ class Estimates:
         return max(0, self._needed - int(self._fitting(self._free, self._request).sum()))
 
     @cached_property
-    def usable(self) -> nodes.Mask:
+    def usable(self) -> Mask:
         """Mask of the nodes that some waiting pod of the job may use."""
         layout = self._taken.nodes.layout
         found = np.zeros(layout.size, dtype=np.bool_)
@@ -51,7 +55,7 @@ class Estimates:
         """Return by how many pods the minimum is too large."""
         return self.lacking
 
-    def more_nodes(self, allocatable: resources.ResourceMap) -> int:
+    def more_nodes(self, allocatable: ResourceMap) -> int:
         """Return how many nodes of this size the job lacks."""
         row = self._taken.space.present(allocatable)[None, :]
         each = int(self._fitting(row, self._request)[0])
@@ -79,7 +83,7 @@ class Estimates:
         gained = np.cumsum(self._fitting(free, self._request))
         return 1 + int(np.searchsorted(gained, self.lacking))
 
-    def suffices(self, tasks: Iterable[jobs.Task]) -> bool:
+    def suffices(self, tasks: Iterable[Task]) -> bool:
         """Whether the job has room once these running pods are gone."""
         if not self.lacking:
             return True
@@ -87,7 +91,7 @@ class Estimates:
         if self._most_gained(tasks) < self.lacking:
             return False
         rows, space = self._taken.nodes.layout.rows, self._taken.space
-        freed: dict[int, resources.Vector] = {}
+        freed: dict[int, Vector] = {}
         for task in tasks:
             row = rows.get(task.node or "")
             if row is not None and self.usable[row]:
@@ -100,7 +104,7 @@ class Estimates:
         gained = self._fitting(after, self._request) - self._fitting(before, self._request)
         return int(gained.sum()) >= self.lacking
 
-    def _most_gained(self, tasks: Collection[jobs.Task]) -> int:
+    def _most_gained(self, tasks: Collection[Task]) -> int:
         """Return an upper bound on the pods that these running pods make room for, wherever they
         are: what a pod frees of the resource that is scarce on its node, in requests, rounded up.
         """
@@ -118,11 +122,11 @@ class Estimates:
         return max(1, self._job.min_member) - self._job.ready_tasks
 
     @cached_property
-    def _free(self) -> resources.Vector:
+    def _free(self) -> Vector:
         table = self._taken.nodes
         return np.where(self.usable[:, None], np.maximum(table.allocatable - table.used, 0), 0)
 
-    def _typical(self) -> resources.ResourceMap:
+    def _typical(self) -> ResourceMap:
         """Return the largest amount that any waiting pod requests, by resource."""
         found: dict[str, int] = {}
         for task in self._waiting:
@@ -130,7 +134,7 @@ class Estimates:
                 found[name] = max(found.get(name, 0), amount)
         return found
 
-    def _fitting(self, free: resources.Vector, request: resources.ResourceMap) -> Counts:
+    def _fitting(self, free: Vector, request: ResourceMap) -> Counts:
         """Return how many pods with this request fit into each row."""
         counts = np.full(len(free), COUNT_MAX, dtype=np.int64)
         for name, amount in request.items():
@@ -143,8 +147,8 @@ class Estimates:
         return counts
 
 
-def shapes(table: nodes.NodeTable) -> Iterator[Hashable]:
+def shapes(table: NodeTable) -> Iterator[Hashable]:
     """Iterate over what nodes that differ by their names only have in common."""
     for spec, row in zip(table.layout.specs, table.allocatable.tolist(), strict=True):
-        labels = tuple(each for each in spec.labels if each[0] != edits.HOSTNAME)
+        labels = tuple(label for label in spec.labels if label[0] != edits.HOSTNAME)
         yield labels, spec.taints, spec.features, tuple(row)

@@ -6,9 +6,21 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.core.model import jobs, queues
-from vscheduler.explain import changes, estimates, search
-from vscheduler.mirror.decode import events, wire
+from vscheduler.core.model.jobs import EVICTABLE, HOLDING, Job
+from vscheduler.core.model.queues import ROOT
+from vscheduler.explain import estimates
+from vscheduler.explain.changes import (
+    ActionArgument,
+    Change,
+    EndOfJob,
+    MoreDisruptions,
+    Preemptable,
+    Reclaimable,
+    Remedy,
+)
+from vscheduler.explain.search import Search
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.wire import PodDisruptionBudget
 
 CANDIDATES_MAX = 8
 """So many objects of a kind with a setting that forbids evictions are tried."""
@@ -32,32 +44,32 @@ MIN_RUNTIME = "minRuntime"
 NO_TIME = "0s"
 
 
-def allowed(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+def allowed(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the settings of other queues and jobs, and of the scheduler, that stand in the way."""
     del job
     for change in (
-        *_arguments(found),
-        *_reclaimable(found),
-        *_preemptable(found),
+        *_arguments(search),
+        *_reclaimable(search),
+        *_preemptable(search),
     ):
-        remedy = found.one(change)
+        remedy = search.one(change)
         if remedy is not None:
             yield remedy
-    for budget in list(found.trials.objects.of_kind(wire.PodDisruptionBudget))[:CANDIDATES_MAX]:
+    for budget in list(search.trials.objects.of_kind(PodDisruptionBudget))[:CANDIDATES_MAX]:
         name = events.key_of(budget.metadata.namespace, budget.metadata.name)
         allow = partial(_disruptions, name, budget.status.disruptions_allowed)
-        remedy = found.smallest(allow, DISRUPTIONS_MAX)
+        remedy = search.smallest(allow, DISRUPTIONS_MAX)
         if remedy is not None:
             yield remedy
 
 
-def _disruptions(budget: str, before: int, size: int) -> changes.Change:
-    return changes.MoreDisruptions(budget=budget, before=before, after=before + size)
+def _disruptions(budget: str, before: int, size: int) -> Change:
+    return MoreDisruptions(budget=budget, before=before, after=before + size)
 
 
-def _arguments(found: search.Search) -> Iterator[changes.Change]:
+def _arguments(search: Search) -> Iterator[Change]:
     """Yield arguments of actions that could allow more evictions."""
-    for setting in found.trials.policy.actions:
+    for setting in search.trials.policy.actions:
         name = setting.action.name
         if name not in ACTIONS:
             continue
@@ -66,41 +78,41 @@ def _arguments(found: search.Search) -> Iterator[changes.Change]:
             known = f"{name}.{argument}"
             before = str(action.argument(known)) if known in action.arguments else after
             if before != after:
-                yield changes.ActionArgument(action=name, name=known, before=before, after=after)
+                yield ActionArgument(action=name, name=known, before=before, after=after)
 
 
-def _reclaimable(found: search.Search) -> Iterator[changes.Change]:
+def _reclaimable(search: Search) -> Iterator[Change]:
     """Yield the queues that give nothing back."""
-    taken = found.trials.snapshot
+    taken = search.trials.snapshot
     holding = {job.queue for job in taken.jobs if job.allocated}
     names = [
         name
         for name, queue in taken.queues.items()
-        if not queue.reclaimable and name != queues.ROOT and name in holding
+        if not queue.reclaimable and name != ROOT and name in holding
     ]
     for name in names[:CANDIDATES_MAX]:
-        yield changes.Reclaimable(queue=name)
+        yield Reclaimable(queue=name)
 
 
-def _preemptable(found: search.Search) -> Iterator[changes.Change]:
+def _preemptable(search: Search) -> Iterator[Change]:
     """Yield the running jobs that forbid evictions of their pods."""
     count = 0
-    for job in found.trials.snapshot.jobs:
+    for job in search.trials.snapshot.jobs:
         kept = sum(
-            task.status in jobs.EVICTABLE and (job.protected or not task.preemptable)
+            task.status in EVICTABLE and (job.protected or not task.preemptable)
             for task in job.tasks
         )
         if kept and count < CANDIDATES_MAX:
             count += 1
-            yield changes.Preemptable(job=job.id, pods=kept)
+            yield Preemptable(job=job.id, pods=kept)
 
 
-def ends(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+def ends(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the smallest running job whose end starts the job."""
     del job
-    running = sorted(_running(found), key=lambda each: (each.size, each.change.job))
-    if found.quick:
-        running = _worth_trying(found, running)
+    running = sorted(_running(search), key=lambda each: (each.size, each.change.job))
+    if search.quick:
+        running = _worth_trying(search, running)
     tried = [each.change for each in running]
     one_by_one, rest = tried[:ENDS_MAX], tried[ENDS_MAX:]
     step = 1
@@ -108,7 +120,7 @@ def ends(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
         one_by_one.append(rest.pop(0))
         rest = rest[step - 1 :]
         step *= 2
-    remedy = found.first_that_works(*one_by_one)
+    remedy = search.first_that_works(*one_by_one)
     if remedy is not None:
         yield remedy
 
@@ -116,44 +128,44 @@ def ends(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
 class _End(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a running job."""
 
-    change: changes.EndOfJob
+    change: EndOfJob
     size: float
     """The job's dominant part of the nodes."""
-    job: jobs.Job
+    job: Job
 
 
-def _running(found: search.Search) -> Iterator[_End]:
+def _running(search: Search) -> Iterator[_End]:
     """Yield the end of each running job."""
-    taken = found.trials.snapshot
+    taken = search.trials.snapshot
     total = {
         name: max(1, amount)
         for name, amount in taken.space.amounts(taken.nodes.allocatable.sum(axis=0)).items()
     }
     for job in taken.jobs:
-        if job.id == found.trials.job or not job.allocated:
+        if job.id == search.trials.job or not job.allocated:
             continue
         size = max(amount / total.get(name, 1) for name, amount in job.allocated.items())
         holds = tuple(sorted((name, int(amount)) for name, amount in job.allocated.items()))
-        pods = sum(job.counts[status] for status in jobs.HOLDING)
-        change = changes.EndOfJob(job=job.id, pods=pods, holds=holds)
+        pods = sum(job.counts[status] for status in HOLDING)
+        change = EndOfJob(job=job.id, pods=pods, holds=holds)
         yield _End(change=change, size=size, job=job)
 
 
-def _worth_trying(found: search.Search, running: Sequence[_End]) -> list[_End]:
+def _worth_trying(search: Search, running: Sequence[_End]) -> list[_End]:
     """Return few of many running jobs, in their order.
 
     Of jobs that differ in their names only, LIKE_MAX are tried. Jobs whose ends leave too little
     room by an estimate can only help evictions, so of them only UNLIKELY_MAX are tried.
     """
-    table = found.trials.snapshot.nodes
+    table = search.trials.snapshot.nodes
     shapes = dict(zip(table.layout.names, estimates.shapes(table), strict=True))
     alike: Counter[Hashable] = Counter()
     likely: Counter[bool] = Counter()
     most = {True: LIKELY_MAX, False: UNLIKELY_MAX}
     chosen = []
     for each in running:
-        held = [task for task in each.job.tasks if task.node and task.status in jobs.HOLDING]
-        enough = found.estimates.suffices(held)
+        held = [task for task in each.job.tasks if task.node and task.status in HOLDING]
+        enough = search.estimates.suffices(held)
         where = frozenset(Counter(shapes.get(task.node or "") for task in held).items())
         likeness = (each.job.queue, each.job.priority, each.change.holds, enough, where)
         alike[likeness] += 1

@@ -5,9 +5,21 @@ from functools import partial
 
 import numpy as np
 
-from vscheduler.core.model import constraints, jobs
-from vscheduler.explain import changes, estimates, pods, search
-from vscheduler.mirror.decode import wire
+from vscheduler.core.model.constraints import Taint
+from vscheduler.core.model.jobs import Job
+from vscheduler.explain import estimates, pods
+from vscheduler.explain.changes import (
+    Amounts,
+    Change,
+    LabelNodes,
+    LargerNodes,
+    MoreNodes,
+    Remedy,
+    RemoveTaint,
+    Uncordon,
+)
+from vscheduler.explain.search import Search
+from vscheduler.mirror.decode.wire import Pod
 
 MORE_MAX = 64
 """More nodes than this are nobody's remedy."""
@@ -25,16 +37,16 @@ SHOWN_MAX = 2
 """So many shapes of nodes are shown, those of which the fewest are needed."""
 
 
-def more(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+def more(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield how many more nodes like an existing one start the job, for the best shapes."""
     del job
     remedies = []
-    vain: set[changes.Amounts] = set()
-    for like, allocatable in _shapes(found)[:SHAPES_MAX]:
-        if allocatable in vain and found.quick:
+    vain: set[Amounts] = set()
+    for like, allocatable in _shapes(search)[:SHAPES_MAX]:
+        if allocatable in vain and search.quick:
             continue
-        guess = partial(found.estimates.more_nodes, dict(allocatable))
-        remedy = found.smallest(partial(_added, like, allocatable), MORE_MAX, guess)
+        guess = partial(search.estimates.more_nodes, dict(allocatable))
+        remedy = search.smallest(partial(_added, like, allocatable), MORE_MAX, guess)
         if remedy is None:
             vain.add(allocatable)
         else:
@@ -43,52 +55,52 @@ def more(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
         yield remedy
 
 
-def larger(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+def larger(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield nodes that are as large as the largest pod, where none is, for a shape of nodes."""
     del job
     asked: dict[str, int] = {}
-    for task in pods.tasks(found):
+    for task in pods.tasks(search):
         for name, amount in task.pod_class.request.items():
             asked[name] = max(asked.get(name, 0), amount)
     short = [
         (like, {name: amount for name, amount in asked.items() if amount > dict(size).get(name, 0)})
-        for like, size in _shapes(found)
+        for like, size in _shapes(search)
     ]
     if not all(more for _, more in short):
         return
     for like, more in short[:SHAPES_MAX]:
         more_of = tuple(sorted(more.items()))
-        remedy = found.smallest(partial(_larger, like, more_of), MORE_MAX)
+        remedy = search.smallest(partial(_larger, like, more_of), MORE_MAX)
         if remedy is not None:
             yield remedy
             return
 
 
-def _larger(like: str, allocatable: changes.Amounts, count: int) -> changes.Change:
-    return changes.LargerNodes(like=like, count=count, allocatable=allocatable)
+def _larger(like: str, allocatable: Amounts, count: int) -> Change:
+    return LargerNodes(like=like, count=count, allocatable=allocatable)
 
 
-def _added(like: str, allocatable: changes.Amounts, count: int) -> changes.Change:
-    return changes.MoreNodes(like=like, count=count, allocatable=allocatable)
+def _added(like: str, allocatable: Amounts, count: int) -> Change:
+    return MoreNodes(like=like, count=count, allocatable=allocatable)
 
 
-def _size(change: changes.Change) -> int:
-    assert isinstance(change, changes.MoreNodes)
+def _size(change: Change) -> int:
+    assert isinstance(change, MoreNodes)
     return change.count
 
 
-def _shapes(found: search.Search) -> list[tuple[str, changes.Amounts]]:
+def _shapes(search: Search) -> list[tuple[str, Amounts]]:
     """Return the first node of each shape, and its capacity: the most frequent shape first, but in
     a large cluster those last that the job's selectors and tolerations exclude.
     """
-    table, space = found.trials.snapshot.nodes, found.trials.snapshot.space
+    table, space = search.trials.snapshot.nodes, search.trials.snapshot.space
     groups: dict[object, list[int]] = {}
     for row, (spec, shape) in enumerate(
         zip(table.layout.specs, estimates.shapes(table), strict=True)
     ):
         if spec.ready and not spec.unschedulable:
             groups.setdefault(shape, []).append(row)
-    last = ~found.estimates.usable if found.quick else np.zeros(table.layout.size, dtype=np.bool_)
+    last = ~search.estimates.usable if search.quick else np.zeros(table.layout.size, dtype=np.bool_)
     made = []
     for rows in sorted(
         groups.values(), key=lambda rows: (bool(last[rows[0]]), -len(rows), rows[0])
@@ -99,67 +111,67 @@ def _shapes(found: search.Search) -> list[tuple[str, changes.Amounts]]:
     return made
 
 
-def opened(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+def opened(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the fewest nodes to untaint, to uncordon and to label so that the job starts.
 
     Only nodes without the label are labelled, and only by labels that people give.
     """
     del job
-    by_room = _by_room(found)
-    specs = {spec.name: spec for spec in found.trials.snapshot.nodes.layout.specs}
-    for taint, names in pods.barring(found)[: pods.CANDIDATES_MAX]:
+    by_room = _by_room(search)
+    specs = {spec.name: spec for spec in search.trials.snapshot.nodes.layout.specs}
+    for taint, names in pods.barring(search)[: pods.CANDIDATES_MAX]:
         ordered = [name for name in by_room if name in set(names)]
-        yield from _fewest(found, ordered, partial(_untainted, taint))
+        yield from _fewest(search, ordered, partial(_untainted, taint))
     cordoned = [name for name in by_room if specs[name].unschedulable]
-    yield from _fewest(found, cordoned, _uncordoned)
-    for key, value in _selected(found)[: pods.CANDIDATES_MAX]:
+    yield from _fewest(search, cordoned, _uncordoned)
+    for key, value in _selected(search)[: pods.CANDIDATES_MAX]:
         # A node with another value says what it is: a label that lies helps nobody.
         without = [name for name in by_room if key not in dict(specs[name].labels)]
         if key.startswith(SET_BY_KUBERNETES):
             continue
-        yield from _fewest(found, without, partial(_labelled, key, value))
+        yield from _fewest(search, without, partial(_labelled, key, value))
 
 
-def _untainted(taint: constraints.Taint, names: tuple[str, ...]) -> changes.Change:
-    return changes.RemoveTaint(taint=taint, nodes=names)
+def _untainted(taint: Taint, names: tuple[str, ...]) -> Change:
+    return RemoveTaint(taint=taint, nodes=names)
 
 
-def _uncordoned(names: tuple[str, ...]) -> changes.Change:
-    return changes.Uncordon(nodes=names)
+def _uncordoned(names: tuple[str, ...]) -> Change:
+    return Uncordon(nodes=names)
 
 
-def _labelled(key: str, value: str, names: tuple[str, ...]) -> changes.Change:
-    return changes.LabelNodes(key=key, value=value, nodes=names)
+def _labelled(key: str, value: str, names: tuple[str, ...]) -> Change:
+    return LabelNodes(key=key, value=value, nodes=names)
 
 
 def _fewest(
-    found: search.Search,
+    search: Search,
     names: Sequence[str],
-    change: Callable[[tuple[str, ...]], changes.Change],
-) -> Iterator[changes.Remedy]:
+    change: Callable[[tuple[str, ...]], Change],
+) -> Iterator[Remedy]:
     """Yield the change of as few of these nodes as suffice, taken in their order."""
-    remedy = found.fewest(change, names, MORE_MAX, partial(found.estimates.nodes_of, names))
+    remedy = search.fewest(change, names, MORE_MAX, partial(search.estimates.nodes_of, names))
     if remedy is not None:
         yield remedy
 
 
-def _by_room(found: search.Search) -> list[str]:
+def _by_room(search: Search) -> list[str]:
     """Return the names of all nodes, those with the largest free part first."""
-    table = found.trials.snapshot.nodes
+    table = search.trials.snapshot.nodes
     free = (table.allocatable - table.used) / table.allocatable.max(axis=0, initial=1)
-    rooms = free[:, _columns(found)].min(axis=1, initial=np.inf)
+    rooms = free[:, _columns(search)].min(axis=1, initial=np.inf)
     order = np.lexsort((np.arange(len(rooms)), -rooms))
     return [table.layout.names[row] for row in order.tolist()]
 
 
-def _columns(found: search.Search) -> list[int]:
+def _columns(search: Search) -> list[int]:
     """Return the columns of the resources that pods of the job request."""
-    space = found.trials.snapshot.space
-    names = {name for task in pods.tasks(found) for name in task.pod_class.request}
+    space = search.trials.snapshot.space
+    names = {name for task in pods.tasks(search) for name in task.pod_class.request}
     return sorted(space.columns[name] for name in names if name in space.columns)
 
 
-def _selected(found: search.Search) -> list[tuple[str, str]]:
+def _selected(search: Search) -> list[tuple[str, str]]:
     """Return the labels that pods of the job require of nodes by nodeSelector."""
-    waiting: tuple[wire.Pod, ...] = found.trials.objects.waiting
+    waiting: tuple[Pod, ...] = search.trials.objects.waiting
     return sorted({entry for pod in waiting for entry in pod.spec.node_selector.items()})

@@ -8,9 +8,27 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.explain import changes, pods, search
-from vscheduler.mirror.decode import events, wire
+from vscheduler.core.model import queues, resources
+from vscheduler.core.model.decisions import Reason, ReasonCode
+from vscheduler.core.model.jobs import Job
+from vscheduler.core.model.queues import ProblemCode, QueueProblem
+from vscheduler.explain import pods
+from vscheduler.explain.changes import (
+    Change,
+    CreateQueue,
+    OpenQueues,
+    OtherParent,
+    OtherQueue,
+    QueueAmounts,
+    QueueField,
+    QueueNamespace,
+    QueueWeight,
+    QuotaAmounts,
+    Remedy,
+)
+from vscheduler.explain.search import Search
+from vscheduler.mirror.decode import wire
+from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.translate import translation
 
 WEIGHT_MAX = 4096
@@ -25,67 +43,65 @@ OTHERS_MAX = 8
 
 ELSEWHERE = frozenset(
     {
-        decisions.ReasonCode.QUEUE_MISSING,
-        decisions.ReasonCode.QUEUE_CLOSED,
-        decisions.ReasonCode.QUEUE_BARRED,
-        decisions.ReasonCode.NOT_LEAF,
+        ReasonCode.QUEUE_MISSING,
+        ReasonCode.QUEUE_CLOSED,
+        ReasonCode.QUEUE_BARRED,
+        ReasonCode.NOT_LEAF,
     }
 )
 """Reasons that go with the queue."""
 
 
-def usable(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+def usable(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield what lets the job's queue have jobs, and another queue that has room for it."""
-    remedies = map(found.one, _opening(found, job))
-    yield from (each for each in remedies if each is not None)
-    reason = found.reason
+    remedies = map(search.one, _opening(search, job))
+    yield from (remedy for remedy in remedies if remedy is not None)
+    reason = search.reason
     if reason is not None and reason.code in ELSEWHERE:
-        others = _others(found, job, reason)[:OTHERS_MAX]
-        named = (changes.OtherQueue(before=job.queue, after=name) for name in others)
-        remedy = found.first_that_works(*named)
+        others = _others(search, job, reason)[:OTHERS_MAX]
+        named = (OtherQueue(before=job.queue, after=name) for name in others)
+        remedy = search.first_that_works(*named)
         if remedy is not None:
             yield remedy
 
 
-def _opening(found: search.Search, job: jobs.Job) -> Iterator[changes.Change]:
+def _opening(search: Search, job: Job) -> Iterator[Change]:
     """Yield what stands between the job and its queue."""
-    known, reason = found.trials.snapshot.queues, found.reason
+    known, reason = search.trials.snapshot.queues, search.reason
     queue = known.get(job.queue)
     if queue is None:
-        yield changes.CreateQueue(queue=job.queue)
-    closed = [each.name for each in _line(found, job) if _closed_itself(found, each)]
+        yield CreateQueue(queue=job.queue)
+    closed = [each.name for each in _line(search, job) if _closed_itself(search, each)]
     if closed:
-        yield changes.OpenQueues(queues=tuple(closed))
+        yield OpenQueues(queues=tuple(closed))
     if queue is not None and not queue.takes(job.namespace):
-        yield changes.QueueNamespace(queue=job.queue, namespace=job.namespace)
+        yield QueueNamespace(queue=job.queue, namespace=job.namespace)
     if reason is not None and reason.problem is not None:
         yield from _mended(known, reason.problem)
 
 
-def _mended(
-    known: Mapping[str, queues.Queue], problem: queues.QueueProblem
-) -> Iterator[changes.Change]:
+def _mended(known: Mapping[str, queues.Queue], problem: QueueProblem) -> Iterator[Change]:
     """Yield what puts the tree of queues right."""
-    parent = partial(changes.OtherParent, after=queues.ROOT)
-    if problem.code is queues.ProblemCode.PARENT_MISSING:
-        yield changes.CreateQueue(queue=problem.subjects[0])
+    parent = partial(OtherParent, after=queues.ROOT)
+    if problem.code is ProblemCode.PARENT_MISSING:
+        yield CreateQueue(queue=problem.subjects[0])
         yield parent(queue=problem.queue, before=problem.subjects[0])
-    elif problem.code is queues.ProblemCode.CYCLE:
+    elif problem.code is ProblemCode.CYCLE:
         for name in sorted(problem.subjects):
             yield parent(queue=name, before=known[name].parent)
 
 
-def _closed_itself(found: search.Search, queue: queues.Queue) -> bool:
+def _closed_itself(search: Search, queue: queues.Queue) -> bool:
     """Whether the queue is closed, and not only because an ancestor is."""
-    written = found.trials.objects.one(events.Kind.QUEUE, queue.name, wire.Queue)
+    written = search.trials.objects.one(Kind.QUEUE, queue.name, wire.Queue)
     return not queue.open and not translation.closed_by_parent(written)
 
 
-def _others(found: search.Search, job: jobs.Job, reason: decisions.Reason) -> list[str]:
+def _others(search: Search, job: Job, reason: Reason) -> list[str]:
     """Return the other queues that may have the job: leaf queues that are open and take jobs of its
     namespace; those below its queue first, then by similarity of names.
     """
-    known = found.trials.snapshot.queues
+    known = search.trials.snapshot.queues
     tree = queues.tree(known, {})
     fit = [
         name
@@ -102,15 +118,15 @@ def _others(found: search.Search, job: jobs.Job, reason: decisions.Reason) -> li
     return sorted(fit, key=lambda name: (name not in reason.leaves, -near[name], name))
 
 
-def quotas(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+def quotas(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the smallest amounts of each ResourceQuota of the namespace with which the job
     starts.
     """
     most: dict[str, int] = {}
-    for each in found.trials.snapshot.jobs:
+    for each in search.trials.snapshot.jobs:
         if each.namespace == job.namespace:
             most = resources.add(most, dict(each.min_resources or {}))
-    for quota in found.trials.snapshot.quotas:
+    for quota in search.trials.snapshot.quotas:
         names = tuple(name for name in sorted(job.min_resources or {}) if name in quota.hard)
         if quota.namespace != job.namespace or not names:
             continue
@@ -121,54 +137,52 @@ def quotas(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
             names=names,
             before=quota.hard,
             asked=asked,
-            change=partial(changes.QuotaAmounts, quota=name),
+            change=partial(QuotaAmounts, quota=name),
         )
-        remedy = found.smallest_row(rows.of, rows.most)
+        remedy = search.smallest_row(rows.of, rows.most)
         if remedy is not None:
             yield remedy
 
 
-def weights(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+def weights(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the lowest weight of the queue, or of an ancestor, with which the job starts."""
-    for queue in _line(found, job):
-        remedy = found.smallest(partial(_heavier, queue), WEIGHT_MAX)
+    for queue in _line(search, job):
+        remedy = search.smallest(partial(_heavier, queue), WEIGHT_MAX)
         if remedy is not None:
             yield remedy
 
 
-def _heavier(queue: queues.Queue, size: int) -> changes.Change:
+def _heavier(queue: queues.Queue, size: int) -> Change:
     before = queue.weight
-    return changes.QueueWeight(queue=queue.name, before=before, after=before + size)
+    return QueueWeight(queue=queue.name, before=before, after=before + size)
 
 
-def amounts(found: search.Search, job: jobs.Job) -> Iterator[changes.Remedy]:
+def amounts(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the smallest deserved amounts and capabilities with which the job starts."""
-    line = _line(found, job)
-    root = found.trials.snapshot.queues.get(queues.ROOT)
+    line = _line(search, job)
+    root = search.trials.snapshot.queues.get(queues.ROOT)
     for queue in (*line, *([root] if root and root.capability else ())):
         if queue.capability:
-            yield from _raised(found, queue, changes.QueueField.CAPABILITY)
-        if queue is not root and found.trials.policy.has_plugin(CAPACITY):
-            yield from _raised(found, queue, changes.QueueField.DESERVED)
+            yield from _raised(search, queue, QueueField.CAPABILITY)
+        if queue is not root and search.trials.policy.has_plugin(CAPACITY):
+            yield from _raised(search, queue, QueueField.DESERVED)
 
 
-def _raised(
-    found: search.Search, queue: queues.Queue, field: changes.QueueField
-) -> Iterator[changes.Remedy]:
+def _raised(search: Search, queue: queues.Queue, field: QueueField) -> Iterator[Remedy]:
     """Yield amounts that suffice, of which none can be lower by a step.
 
     First all are as large as can matter; then each is lowered in turn.
     """
-    asked = _asked(found, queue)
+    asked = _asked(search, queue)
     names = tuple(
-        name for name in asked if field is changes.QueueField.DESERVED or name in queue.capability
+        name for name in asked if field is QueueField.DESERVED or name in queue.capability
     )
     if not names:
         return
     before = getattr(queue, field)
-    change = partial(changes.QueueAmounts, queue=queue.name, field=field)
+    change = partial(QueueAmounts, queue=queue.name, field=field)
     rows = _Rows(names=names, before=before, asked=asked, change=change)
-    remedy = found.smallest_row(rows.of, rows.most)
+    remedy = search.smallest_row(rows.of, rows.most)
     if remedy is not None:
         yield remedy
 
@@ -180,7 +194,7 @@ class _Rows(msgspec.Struct, frozen=True, kw_only=True):
     before: Mapping[str, int]
     asked: Mapping[str, int]
     """By how much the amounts can matter to be larger."""
-    change: Callable[..., changes.Change]
+    change: Callable[..., Change]
     """Makes the change from `before`, `after` and `steps`."""
 
     @property
@@ -188,7 +202,7 @@ class _Rows(msgspec.Struct, frozen=True, kw_only=True):
         """The largest number of steps that can matter, by resource."""
         return tuple(-(-self.asked[name] // self._step(name)) for name in self.names)
 
-    def of(self, sizes: Sequence[int]) -> changes.Change:
+    def of(self, sizes: Sequence[int]) -> Change:
         """Return the change by so many steps; resources that don't change are left out."""
         raised = [(name, size) for name, size in zip(self.names, sizes, strict=True) if size]
         return self.change(
@@ -206,19 +220,19 @@ class _Rows(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.before.get(name, 0))
 
 
-def _asked(found: search.Search, queue: queues.Queue) -> dict[str, int]:
+def _asked(search: Search, queue: queues.Queue) -> dict[str, int]:
     """Return all that jobs at or below a queue hold and wait for, by resource."""
     total: dict[str, int] = {}
-    for job in found.trials.snapshot.jobs:
-        if queue.name in {each.name for each in _line(found, job)}:
+    for job in search.trials.snapshot.jobs:
+        if queue.name in {each.name for each in _line(search, job)}:
             for amounts in (job.allocated, job.pending, job.min_resources or {}):
                 total = resources.add(total, {name: int(each) for name, each in amounts.items()})
     return {name: each for name, each in sorted(total.items()) if each}
 
 
-def _line(found: search.Search, job: jobs.Job) -> list[queues.Queue]:
+def _line(search: Search, job: Job) -> list[queues.Queue]:
     """Return the queue of a job and its ancestors, root aside."""
-    known, line = found.trials.snapshot.queues, []
+    known, line = search.trials.snapshot.queues, []
     name = job.queue
     while name in known and name != queues.ROOT and known[name] not in line:
         line.append(known[name])

@@ -9,18 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs, reclaim_outlooks, refusals
-from vscheduler.explain import changes, evictions, members, nodes, pods, queues, search, trials
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import Reason
+from vscheduler.core.model.jobs import Job, JobId
+from vscheduler.core.model.reclaim_outlooks import ReclaimOutlook
+from vscheduler.core.model.refusals import RefusalCode
+from vscheduler.explain import evictions, members, nodes, pods, queues
+from vscheduler.explain.changes import Nothing, Remedy
+from vscheduler.explain.search import Search
+from vscheduler.explain.trials import Trials
 from vscheduler.mirror import phrases
-from vscheduler.simulator import run
+from vscheduler.simulator.run import Given
 
 BUDGET = 600_000
 """Units of work of core.cycle, about a microsecond each: under a second at 1,000 nodes."""
 
 ROUNDS = 2
 
-Finder = Callable[[search.Search, jobs.Job], Iterator[changes.Remedy]]
+Finder = Callable[[Search, Job], Iterator[Remedy]]
 
 FINDERS: Sequence[tuple[str, Finder]] = (
     ("the queue", queues.usable),
@@ -50,15 +56,15 @@ class NotWaitingError(Exception):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job waits, and what would start it."""
 
-    job: jobs.JobId
+    job: JobId
     queue: str
-    reason: decisions.Reason | None
+    reason: Reason | None
     """None if the job had no turn within the budget."""
-    outlook: reclaim_outlooks.ReclaimOutlook | None
+    outlook: ReclaimOutlook | None
     """Why reclaim makes no room for the queue; None unless the queue is below its share."""
     starts: int | None
     """The cycle in which the job starts if nothing changes, counted from 1; None if it waits."""
-    remedies: tuple[changes.Remedy, ...]
+    remedies: tuple[Remedy, ...]
     for_admission: bool = False
     """Whether it has no pods and isn't admitted: `starts` and the remedies are about its admission,
     after which its owner creates the pods."""
@@ -79,12 +85,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         help there.
         """
         found = self.reason.refusals if self.reason else ()
-        return tuple(each.subject for each, _ in found if each.code is refusals.RefusalCode.CUSTOM)
+        return tuple(each.subject for each, _ in found if each.code is RefusalCode.CUSTOM)
 
 
-def explain(
-    given: run.Given, policy: policies.Policy, job: str, *, budget: int = BUDGET
-) -> Explanation:
+def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> Explanation:
     """Return why a job waits, and the smallest change of each kind that would start it.
 
     `job` is the `namespace/name` of a PodGroup. Raises NotWaitingError for a job that doesn't exist
@@ -93,13 +97,13 @@ def explain(
     pods. Equal input gives equal results.
     """
     waiting = _waiting(given, job)
-    tried = trials.Trials(given, policy, waiting.id, budget)
-    now = tried.starts(changes.Nothing())
-    found: dict[str, tuple[changes.Remedy, ...]] = {}
+    tried = Trials(given, policy, waiting.id, budget)
+    now = tried.starts(Nothing())
+    found: dict[str, tuple[Remedy, ...]] = {}
     cut: list[str] = []
     if not now:
         reason = now.first.reason if now.first else None
-        searched = search.Search(tried, reason, trial=budget - tried.left, budget=budget)
+        searched = Search(tried, reason, trial=budget - tried.left, budget=budget)
         found, cut = _search(searched, waiting)
         tried.close()
     return Explanation(
@@ -118,30 +122,28 @@ def explain(
     )
 
 
-def _search(
-    searched: search.Search, job: jobs.Job
-) -> tuple[dict[str, tuple[changes.Remedy, ...]], list[str]]:
+def _search(search: Search, job: Job) -> tuple[dict[str, tuple[Remedy, ...]], list[str]]:
     """Return the remedies by kind, and the kinds that the budget cut short.
 
     First each kind gets an equal part of the budget. What is left then goes to kinds that were cut.
     """
-    found: dict[str, tuple[changes.Remedy, ...]] = {}
+    found: dict[str, tuple[Remedy, ...]] = {}
     cut = [name for name, _ in FINDERS]
     finders = dict(FINDERS)
     for _ in range(ROUNDS):
         waiting, cut = cut, []
         for number, name in enumerate(waiting):
-            searched.trials.limit(len(waiting) - number)
-            found[name] = tuple(finders[name](searched, job))
-            if searched.trials.cut:
+            search.trials.limit(len(waiting) - number)
+            found[name] = tuple(finders[name](search, job))
+            if search.trials.cut:
                 cut.append(name)
     return found, cut
 
 
-def _waiting(given: run.Given, name: str) -> jobs.Job:
+def _waiting(given: Given, name: str) -> Job:
     """Return the job; raises NotWaitingError if there is none, or if it doesn't wait."""
     taken = given.mirror.snapshot(given.now)
-    job = next((each for each in taken.jobs if each.id == name), None)
+    job = next((job for job in taken.jobs if job.id == name), None)
     if job is None:
         raise NotWaitingError(_missing(given, name))
     least = max(1, job.min_member)
@@ -153,10 +155,10 @@ def _waiting(given: run.Given, name: str) -> jobs.Job:
     return job
 
 
-def _missing(given: run.Given, name: str) -> str:
+def _missing(given: Given, name: str) -> str:
     if "/" not in name:
         return f"{name!r} isn't the namespace/name of a PodGroup"
-    group = given.mirror.groups.get(jobs.JobId(name))
+    group = given.mirror.groups.get(JobId(name))
     if group is None:
         return f"there is no PodGroup {name}"
     if not group.scheduler and not given.mirror.members(group.job.id):

@@ -13,8 +13,11 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import decisions
-from vscheduler.explain import changes, estimates, trials
+from vscheduler.core.model.decisions import Evict, Reason
+from vscheduler.explain import trials
+from vscheduler.explain.changes import Change, Remedy, Victims
+from vscheduler.explain.estimates import Estimates
+from vscheduler.explain.trials import Start, Trials
 
 ONE_BY_ONE = 8
 """So many sizes are tried one after the other, before the steps double."""
@@ -88,9 +91,7 @@ def _between(works: Works, below: int, above: int) -> int:
 class Search:
     """The search for remedies, with trials of one kind of job and cluster."""
 
-    def __init__(
-        self, tried: trials.Trials, reason: decisions.Reason | None, *, trial: int, budget: int
-    ) -> None:
+    def __init__(self, tried: Trials, reason: Reason | None, *, trial: int, budget: int) -> None:
         """`reason` is why the job waits, `trial` the cost of a full trial, `budget` what all may
         cost.
         """
@@ -99,29 +100,29 @@ class Search:
         self._exact = trial * EXACT_SHARE <= budget
         self.quick = trial * CAREFUL_SHARE > budget
         """Whether the cluster is large: few trials can be made."""
-        self.estimates = estimates.Estimates(tried.snapshot, tried.job)
+        self.estimates = Estimates(tried.snapshot, tried.job)
 
-    def first_that_works(self, *candidates: changes.Change) -> changes.Remedy | None:
+    def first_that_works(self, *candidates: Change) -> Remedy | None:
         """Return the first of these changes that starts the job."""
         return next(filter(None, map(self.one, candidates)), None)
 
-    def one(self, change: changes.Change) -> changes.Remedy | None:
+    def one(self, change: Change) -> Remedy | None:
         """Return a change without a size as a remedy, or None if the job still waits."""
         if not self.promising(change):
             return None
         start = self.trials.starts(change)
         return self._remedy(change, start, minimal=None) if start else None
 
-    def promising(self, change: changes.Change) -> bool:
+    def promising(self, change: Change) -> bool:
         """Whether a forecast, where forecasts are made, lets the job start."""
         return self._exact or bool(self.trials.may_start(change))
 
     def smallest(
         self,
-        of_size: Callable[[int], changes.Change],
+        of_size: Callable[[int], Change],
         most: int,
         guess: Callable[[], int] | None = None,
-    ) -> changes.Remedy | None:
+    ) -> Remedy | None:
         """Return the smallest change of sizes 1 to `most` that starts the job, or None.
 
         `guess` is asked in large clusters only.
@@ -171,17 +172,17 @@ class Search:
 
     def fewest(
         self,
-        of_names: Callable[[tuple[str, ...]], changes.Change],
+        of_names: Callable[[tuple[str, ...]], Change],
         names: Sequence[str],
         most: int,
         guess: Callable[[], int],
-    ) -> changes.Remedy | None:
+    ) -> Remedy | None:
         """Return the change of some of these objects that starts the job, or None.
 
         As few as suffice are taken in their order; then each is left out that isn't needed.
         """
 
-        def of_size(size: int) -> changes.Change:
+        def of_size(size: int) -> Change:
             return of_names(tuple(sorted(names[:size])))
 
         remedy = self.smallest(of_size, min(most, len(names)), guess)
@@ -198,8 +199,8 @@ class Search:
         return replace(remedy, minimal=minimal)
 
     def smallest_row(
-        self, of_sizes: Callable[[Sequence[int]], changes.Change], most: Sequence[int]
-    ) -> changes.Remedy | None:
+        self, of_sizes: Callable[[Sequence[int]], Change], most: Sequence[int]
+    ) -> Remedy | None:
         """Return a change of several sizes, up to `most` each, that starts the job, or None.
 
         None of the sizes can be less by one: each in turn is lowered as far as the others, as large
@@ -230,28 +231,24 @@ class Search:
         return self._remedy(of_sizes(lowest), start, minimal=minimal) if start else None
 
     @property
-    def _judges(self) -> list[Callable[[changes.Change], bool]]:
+    def _judges(self) -> list[Callable[[Change], bool]]:
         """What is asked whether a change suffices: a forecast first, unless trials are cheap."""
         proof = lambda change: bool(self.trials.starts(change))  # noqa: E731
         forecast = lambda change: bool(self.trials.may_start(change))  # noqa: E731
         return [proof] if self._exact else [forecast, proof]
 
-    def _proved(self, of_size: Callable[[int], changes.Change], size: int) -> changes.Remedy:
+    def _proved(self, of_size: Callable[[int], Change], size: int) -> Remedy:
         below = self.trials.starts(of_size(size - 1)) if size > 1 else None
         minimal = below is None or (below.known and not below)
         return self._remedy(of_size(size), self.trials.starts(of_size(size)), minimal=minimal)
 
-    def _remedy(
-        self, change: changes.Change, start: trials.Start, *, minimal: bool | None
-    ) -> changes.Remedy:
+    def _remedy(self, change: Change, start: Start, *, minimal: bool | None) -> Remedy:
         victims = self._victims(start.evicts)
-        return changes.Remedy(change=change, cycle=start.cycle, victims=victims, minimal=minimal)
+        return Remedy(change=change, cycle=start.cycle, victims=victims, minimal=minimal)
 
-    def _victims(self, evicts: Sequence[decisions.Evict]) -> tuple[changes.Victims, ...]:
+    def _victims(self, evicts: Sequence[Evict]) -> tuple[Victims, ...]:
         """Return whose pods these are, the jobs that lose the most first."""
-        counts = Counter(each.task.job for each in evicts)
+        counts = Counter(evict.task.job for evict in evicts)
         queues = {job.id: job.queue for job in self.trials.snapshot.jobs}
-        found = [
-            changes.Victims(job=job, queue=queues[job], pods=count) for job, count in counts.items()
-        ]
+        found = [Victims(job=job, queue=queues[job], pods=count) for job, count in counts.items()]
         return tuple(sorted(found, key=lambda each: (-each.pods, each.job)))

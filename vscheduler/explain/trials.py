@@ -20,13 +20,19 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.core import cycle
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.explain import changes, edits
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult, Evict, GroupStatus, QueueFigures
+from vscheduler.core.model.jobs import WAITING, GroupState, JobId, Phase, TaskId
+from vscheduler.core.model.snapshot import FRESH, Snapshot
+from vscheduler.explain import edits
+from vscheduler.explain.changes import Change, Nothing
+from vscheduler.explain.edits import Event, Key, Objects
 from vscheduler.mirror import statuses
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
-from vscheduler.simulator import run, world
+from vscheduler.mirror.decode.events import Remove, Upsert
+from vscheduler.mirror.index.entries import Part
+from vscheduler.simulator import run
+from vscheduler.simulator.run import Given
+from vscheduler.simulator.world import World
 
 CYCLES = 5
 """Within so many cycles the job must start: evicted pods leave in the second, and the room that
@@ -57,13 +63,13 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
     cycle: int
     """The cycle in which the whole minimum of the job is bound; 0 if it never is."""
-    evicts: tuple[decisions.Evict, ...] = ()
+    evicts: tuple[Evict, ...] = ()
     """The evictions of earlier cycles, apart from those that happen without a change."""
     known: bool = True
     """False if the budget ended the trial before the outcome was known."""
-    first: decisions.GroupStatus | None = None
+    first: GroupStatus | None = None
     """The job's status after the first cycle."""
-    queue: decisions.QueueFigures | None = None
+    queue: QueueFigures | None = None
     """The figures of the job's queue after the first cycle."""
 
     def __bool__(self) -> bool:
@@ -77,11 +83,9 @@ UNKNOWN = Start(cycle=0, known=False)
 class Trials:
     """Trials of changes for one job, within a budget."""
 
-    def __init__(
-        self, given: run.Given, policy: policies.Policy, job: jobs.JobId, budget: int
-    ) -> None:
+    def __init__(self, given: Given, policy: Policy, job: JobId, budget: int) -> None:
         """The budget is in units of work of core.cycle, about a microsecond each."""
-        self.objects = edits.Objects(given.events, given.mirror, job)
+        self.objects = Objects(given.events, given.mirror, job)
         self.policy = policy
         self.job = job
         self.left = budget
@@ -93,13 +97,13 @@ class Trials:
         """Whether any trial could not be made, or not be ended, within the budget."""
         self._mirror = given.mirror
         self._now = given.now
-        self._world = world.World(self.objects.all, pods_return=True)
+        self._world = World(self.objects.all, pods_return=True)
         self.snapshot = given.mirror.snapshot(given.now)
         """The unchanged cluster."""
         waiting = next(each for each in self.snapshot.jobs if each.id == job)
         self.queue = waiting.queue
         self.for_admission = (
-            not waiting.tasks and waiting.phase is jobs.Phase.PENDING and policy.has_action(ADMITS)
+            not waiting.tasks and waiting.phase is Phase.PENDING and policy.has_action(ADMITS)
         )
         """Whether the job starts, for these trials, as soon as it is admitted."""
         self._cost = (
@@ -111,27 +115,27 @@ class Trials:
         """Units of work of a cycle in which nothing is decided."""
         self.are_alike = False
         """Whether the cluster is so large that looking at it is most of what a trial costs."""
-        self._proofs: dict[type[changes.Change], int] = {}
+        self._proofs: dict[type[Change], int] = {}
         """By kind of change, the cost of the dearest full trial so far."""
         self._others = frozenset(
             each.id
             for each in self.snapshot.jobs
-            if each.id != job and any(each.counts[status] for status in jobs.WAITING)
+            if each.id != job and any(each.counts[status] for status in WAITING)
         )
-        self._moved: dict[edits.Key, edits.Event] = {}
+        self._moved: dict[Key, Event] = {}
         """What cycles without a change do: the last event of each object."""
         self._later = False
         """Whether the Mirror shows the cluster after these events."""
-        self._evicted: frozenset[jobs.TaskId] = frozenset()
+        self._evicted: frozenset[TaskId] = frozenset()
         """The pods that cycles without a change evict."""
         self._settled: object = None
         """The jobs that the last cycle leaves as they are."""
-        self._fresh = snapshot.FRESH
+        self._fresh = FRESH
         """What is carried into the first cycle of a trial: findings about jobs that stay as they
         are, which have no influence on decisions."""
-        self._known: dict[tuple[bool, changes.Change], Start] = {}
-        self._edited: dict[changes.Change, Sequence[edits.Event]] = {}
-        self._parts: dict[int, tuple[events.Upsert, entries.Part]] = {}
+        self._known: dict[tuple[bool, Change], Start] = {}
+        self._edited: dict[Change, Sequence[Event]] = {}
+        self._parts: dict[int, tuple[Upsert, Part]] = {}
         """By identity, events with what the Mirror reads in them."""
 
     def close(self) -> None:
@@ -143,15 +147,15 @@ class Trials:
         self.cut = False
         self._floor = self.left - self.left // parts
 
-    def starts(self, change: changes.Change) -> Start:
+    def starts(self, change: Change) -> Start:
         """Return when the job starts after the change."""
         return self._trial(change, alone=False)
 
-    def may_start(self, change: changes.Change) -> Start:
+    def may_start(self, change: Change) -> Start:
         """Return whether the job would find a place at once, if no other job had a turn before."""
         return self._trial(change, alone=True)
 
-    def _trial(self, change: changes.Change, *, alone: bool) -> Start:
+    def _trial(self, change: Change, *, alone: bool) -> Start:
         found = self._known.get((alone, change))
         if found is None:
             found = UNKNOWN
@@ -162,7 +166,7 @@ class Trials:
                 self._known[alone, change] = found
         return found
 
-    def _made(self, change: changes.Change, *, alone: bool) -> Start:
+    def _made(self, change: Change, *, alone: bool) -> Start:
         self.count += 1
         before = self.left
         self._switch(later=alone)
@@ -174,10 +178,10 @@ class Trials:
         policy = edits.policy(change, self.policy)
         try:
             found = self._forecast(policy) if alone else self._proof(policy, changed, touched)
-            if isinstance(change, changes.Nothing):
+            if isinstance(change, Nothing):
                 self._moved = dict(touched)
-                self._evicted = frozenset(each.task.uid for each in found.evicts)
-                self._fresh = dataclasses.replace(snapshot.FRESH, settled=self._settled)
+                self._evicted = frozenset(evict.task.uid for evict in found.evicts)
+                self._fresh = dataclasses.replace(FRESH, settled=self._settled)
                 self.are_alike = self._cost >= LARGE and (
                     before - self.left <= ALIKE_MAX * self._cost
                 )
@@ -188,13 +192,13 @@ class Trials:
                 dearest = max(before - self.left, self._proofs.get(type(change), 0))
                 self._proofs[type(change)] = dearest
 
-    def _expected(self, change: changes.Change) -> int:
+    def _expected(self, change: Change) -> int:
         """Return what a full trial costs at least by experience. With less, it isn't begun, since
         it would hardly come to its end.
         """
         if not self.are_alike:
             return self._cost
-        kinds = changes.Nothing, type(change)
+        kinds = Nothing, type(change)
         return max(self._proofs.get(kind, 0) for kind in kinds)
 
     def _switch(self, *, later: bool) -> None:
@@ -207,22 +211,22 @@ class Trials:
         else:
             self._put_back(self._moved)
 
-    def _apply(self, changed: Collection[edits.Event]) -> None:
+    def _apply(self, changed: Collection[Event]) -> None:
         for event in changed:
             self._take(event)
         self.left -= EVENT_COST * len(changed)
 
-    def _take(self, event: edits.Event) -> None:
+    def _take(self, event: Event) -> None:
         """Apply an event to the Mirror; one that was applied before isn't read again."""
-        if isinstance(event, events.Remove):
+        if isinstance(event, Remove):
             self._mirror.apply(event)
             return
         if id(event) not in self._parts:
             key, entry = self._mirror.read(event)
-            self._parts[id(event)] = event, entries.Part(kind=event.kind, found={key: entry})
+            self._parts[id(event)] = event, Part(kind=event.kind, found={key: entry})
         self._mirror.apply(self._parts[id(event)][1])
 
-    def _forecast(self, policy: policies.Policy) -> Start:
+    def _forecast(self, policy: Policy) -> Start:
         skipped = frozenset((action, job) for action in SKIPPED_ACTIONS for job in self._others)
         carried = dataclasses.replace(self._fresh, attempted=self._others, reclaim_failed=skipped)
         taken = self._mirror.snapshot(self._now, carried)
@@ -233,15 +237,15 @@ class Trials:
 
     def _proof(
         self,
-        policy: policies.Policy,
-        changed: Iterable[edits.Event],
-        touched: dict[edits.Key, edits.Event],
+        policy: Policy,
+        changed: Iterable[Event],
+        touched: dict[Key, Event],
     ) -> Start:
         simulated, carried = self._world.fork(), self._fresh
         simulated.change(changed)
-        evicts: list[decisions.Evict] = []
-        first: decisions.GroupStatus | None = None
-        queue: decisions.QueueFigures | None = None
+        evicts: list[Evict] = []
+        first: GroupStatus | None = None
+        queue: QueueFigures | None = None
         for number in range(1, CYCLES + 1):
             now = self._now + (number - 1) * run.CYCLE_SECONDS
             taken = self._mirror.snapshot(now, carried)
@@ -249,7 +253,7 @@ class Trials:
             first = first or self._status(result)
             queue = queue or self._queue(result)
             if self._lacks(taken, result) <= 0:
-                more = tuple(each for each in evicts if each.task.uid not in self._evicted)
+                more = tuple(evict for evict in evicts if evict.task.uid not in self._evicted)
                 return Start(cycle=number, evicts=more, first=first, queue=queue)
             evicts += result.evicts
             written = _new_phases(taken, result, now)
@@ -260,39 +264,39 @@ class Trials:
             if not result.finished or self._usable <= self._cost:
                 return replace(UNKNOWN, evicts=tuple(evicts), first=first, queue=queue)
             for event in simulated.obey(result, written, now):
-                assert isinstance(event, events.Upsert | events.Remove)
+                assert isinstance(event, Upsert | Remove)
                 touched[edits.key(event)] = event
                 self._mirror.apply(event)
             carried = result.carried
         return Start(cycle=0, evicts=tuple(evicts), first=first, queue=queue)
 
-    def _cycle(self, taken: snapshot.Snapshot, policy: policies.Policy) -> decisions.CycleResult:
-        result = cycle.run_cycle(taken, policy, max(1, self._usable - self._cost))
+    def _cycle(self, snapshot: Snapshot, policy: Policy) -> CycleResult:
+        result = cycle.run_cycle(snapshot, policy, max(1, self._usable - self._cost))
         self.left -= self._cost + result.spent
         self._settled = result.carried.settled
         return result
 
-    def _put_back(self, touched: Iterable[edits.Key]) -> None:
+    def _put_back(self, touched: Iterable[Key]) -> None:
         for kind, name in touched:
-            before: edits.Event | None = self.objects.original(kind, name)
+            before: Event | None = self.objects.original(kind, name)
             if self._later:
                 before = self._moved.get((kind, name), before)
             self._take(before or edits.removal(kind, name))
 
-    def _lacks(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
+    def _lacks(self, snapshot: Snapshot, result: CycleResult) -> int:
         """Return how many pods of the minimum have no node after this cycle; 1 for a job that isn't
         admitted, if that is what trials are for.
         """
         if self.for_admission:
             status = self._status(result)
-            return int(status is None or status.phase is jobs.Phase.PENDING)
-        job = next((each for each in taken.jobs if each.id == self.job), None)
+            return int(status is None or status.phase is Phase.PENDING)
+        job = next((job for job in snapshot.jobs if job.id == self.job), None)
         if job is None:
             return 1
-        bound = sum(each.task.job == self.job for each in result.binds)
+        bound = sum(bind.task.job == self.job for bind in result.binds)
         return max(1, job.min_member) - job.ready_tasks - bound
 
-    def _may_change(self, result: decisions.CycleResult, now: float) -> bool:
+    def _may_change(self, result: CycleResult, now: float) -> bool:
         """Whether the next cycles may decide differently although nothing in the cluster moves.
 
         Searches for nodes for other gangs go on, too, but can only take what this job needs.
@@ -311,18 +315,16 @@ class Trials:
     def _usable(self) -> int:
         return self.left - self._floor
 
-    def _status(self, result: decisions.CycleResult) -> decisions.GroupStatus | None:
-        return next((each for each in result.groups if each.job == self.job), None)
+    def _status(self, result: CycleResult) -> GroupStatus | None:
+        return next((group for group in result.groups if group.job == self.job), None)
 
-    def _queue(self, result: decisions.CycleResult) -> decisions.QueueFigures | None:
-        return next((each for each in result.queues if each.name == self.queue), None)
+    def _queue(self, result: CycleResult) -> QueueFigures | None:
+        return next((queue for queue in result.queues if queue.name == self.queue), None)
 
 
-def _new_phases(
-    taken: snapshot.Snapshot, result: decisions.CycleResult, now: float
-) -> dict[jobs.JobId, jobs.GroupState]:
+def _new_phases(snapshot: Snapshot, result: CycleResult, now: float) -> dict[JobId, GroupState]:
     """Return the new status of each PodGroup whose phase changes: the core reads nothing else."""
-    stored = {job.id: job.state for job in taken.jobs}
+    stored = {job.id: job.state for job in snapshot.jobs}
     return {
         status.job: statuses.group_state(status, stored[status.job], now=now, transition="1")
         for status in result.groups

@@ -7,8 +7,47 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import constraints
-from vscheduler.explain import changes, remedies
+from vscheduler.core.model.constraints import Taint
+from vscheduler.explain.changes import (
+    ActionArgument,
+    Amounts,
+    Change,
+    CreateClaims,
+    CreatePods,
+    CreateQueue,
+    DropAnnotation,
+    EndOfJob,
+    FewerPods,
+    HonorTaints,
+    LabelNodes,
+    LargerNodes,
+    MarkPods,
+    MayPreempt,
+    MoreDisruptions,
+    MoreNodes,
+    NewPods,
+    OpenQueues,
+    OtherParent,
+    OtherQueue,
+    Preemptable,
+    QueueAmounts,
+    QueueField,
+    QueueNamespace,
+    QueueWeight,
+    QuotaAmounts,
+    Reclaimable,
+    Remedy,
+    RemoveGates,
+    RemoveTaint,
+    SmallerRequest,
+    SoftTopology,
+    Tolerate,
+    Uncordon,
+    Victims,
+    WithoutNodeAffinity,
+    WithoutSelector,
+)
+from vscheduler.explain.remedies import Explanation
 from vscheduler.mirror import phrases, reclaim_wording, wording
 from vscheduler.mirror.decode import quantities
 
@@ -23,7 +62,7 @@ UNKNOWN = "it had no turn within the budget of this explanation"
 _HUMP = re.compile(r"_([a-z])")
 
 
-def sentence(remedy: changes.Remedy, *, named: bool = True) -> str:
+def sentence(remedy: Remedy, *, named: bool = True) -> str:
     """Return what to change, whether less may do, and whose pods are evicted then; `named` says
     whether jobs and queues that lose pods are named.
     """
@@ -39,9 +78,9 @@ def sentence(remedy: changes.Remedy, *, named: bool = True) -> str:
     return f"{text}: {_losers(remedy.victims)}" if named else text
 
 
-def _losers(victims: Sequence[changes.Victims]) -> str:
+def _losers(victims: Sequence[Victims]) -> str:
     """Return `4 of job a/x in queue q and 2 of job b/y in queue r`; the first of many are named."""
-    shown = [f"{each.pods} of {_loser(each)}" for each in victims[:VICTIMS_MAX]]
+    shown = [f"{victim.pods} of {_loser(victim)}" for victim in victims[:VICTIMS_MAX]]
     left = victims[VICTIMS_MAX:]
     if left:
         jobs = f"{len(left)} more job{'' if len(left) == 1 else 's'}"
@@ -49,11 +88,11 @@ def _losers(victims: Sequence[changes.Victims]) -> str:
     return phrases.listed(shown)
 
 
-def _loser(victims: changes.Victims) -> str:
+def _loser(victims: Victims) -> str:
     return f"job {victims.job} in queue {victims.queue}"
 
 
-def lines(explanation: remedies.Explanation) -> list[str]:
+def lines(explanation: Explanation) -> list[str]:
     """Return an explanation as lines of text."""
     why = f"{explanation.job}, in queue {explanation.queue}"
     said = wording.sentence(explanation.reason) if explanation.reason else UNKNOWN
@@ -64,7 +103,7 @@ def lines(explanation: remedies.Explanation) -> list[str]:
     return [f"{why}, waits: {said}", *_reclaim(explanation), *remedy_lines(explanation)]
 
 
-def _reclaim(explanation: remedies.Explanation) -> list[str]:
+def _reclaim(explanation: Explanation) -> list[str]:
     """Return why reclaim makes no room, as a sentence; none if the job's queue has its share."""
     if explanation.outlook is None:
         return []
@@ -72,9 +111,9 @@ def _reclaim(explanation: remedies.Explanation) -> list[str]:
     return [f"{said[:1].upper()}{said[1:]}."]
 
 
-def remedy_lines(explanation: remedies.Explanation) -> list[str]:
+def remedy_lines(explanation: Explanation) -> list[str]:
     """Return what would start the job as lines of text."""
-    messages = [sentence(each) for each in explanation.remedies]
+    messages = [sentence(remedy) for remedy in explanation.remedies]
     if explanation.uncreated:
         return [phrases.without_pods(explanation.uncreated, explanation.owner)]
     untried = explanation.untried
@@ -87,7 +126,7 @@ def remedy_lines(explanation: remedies.Explanation) -> list[str]:
     )
 
 
-def tree(explanation: remedies.Explanation) -> dict[str, Any]:
+def tree(explanation: Explanation) -> dict[str, Any]:
     """Return an explanation as plain data."""
     reason = explanation.reason
     why = {"reason": str(reason.code), "message": wording.sentence(reason)} if reason else {}
@@ -98,7 +137,7 @@ def tree(explanation: remedies.Explanation) -> dict[str, Any]:
         **({"reclaim": " ".join(_reclaim(explanation))} if explanation.outlook else {}),
         "startsInCycle": explanation.starts,
         "forAdmission": explanation.for_admission,
-        "remedies": [_remedy(each) for each in explanation.remedies],
+        "remedies": [_remedy(remedy) for remedy in explanation.remedies],
         "cutShort": list(explanation.cut),
         "untried": list(explanation.untried),
         "trials": explanation.trials,
@@ -106,7 +145,7 @@ def tree(explanation: remedies.Explanation) -> dict[str, Any]:
     }
 
 
-def _remedy(remedy: changes.Remedy) -> dict[str, Any]:
+def _remedy(remedy: Remedy) -> dict[str, Any]:
     fields = {
         _HUMP.sub(lambda found: found[1].upper(), name): _plain(getattr(remedy.change, name))
         for name in remedy.change.__struct_fields__
@@ -119,7 +158,8 @@ def _remedy(remedy: changes.Remedy) -> dict[str, Any]:
         "startsInCycle": remedy.cycle,
         "evictions": remedy.evicts,
         "victims": [
-            {"job": each.job, "queue": each.queue, "pods": each.pods} for each in remedy.victims
+            {"job": victim.job, "queue": victim.queue, "pods": victim.pods}
+            for victim in remedy.victims
         ],
         "minimal": remedy.minimal,
     }
@@ -128,9 +168,9 @@ def _remedy(remedy: changes.Remedy) -> dict[str, Any]:
 def _plain(value: object) -> object:
     """Return the value of a field as JSON has it; amounts as Kubernetes writes quantities."""
     match value:
-        case constraints.Taint():
+        case Taint():
             return {"key": value.key, "value": value.value, "effect": str(value.effect)}
-        case changes.QueueField():
+        case QueueField():
             return str(value)
         case tuple() if value and isinstance(value[0], msgspec.Struct):
             return msgspec.to_builtins(value)
@@ -141,57 +181,57 @@ def _plain(value: object) -> object:
     return value
 
 
-def _change(change: changes.Change) -> str:
+def _change(change: Change) -> str:
     return (
         _of_the_job(change) or _of_queues(change) or _of_nodes(change) or _of_running_jobs(change)
     )
 
 
-def _of_the_job(change: changes.Change) -> str:
+def _of_the_job(change: Change) -> str:
     match change:
-        case changes.FewerPods():
+        case FewerPods():
             return f"lower minMember from {change.before} to {change.after}"
-        case changes.SmallerRequest():
+        case SmallerRequest():
             asked = phrases.quantity(change.resource, change.after)
             before = phrases.amount(change.resource, change.before)
             return f"let its pods ask for {asked} instead of {before}"
-        case changes.Tolerate():
+        case Tolerate():
             return f"let its pods tolerate {_taint(change.taint)}, a taint of {_some(change.nodes)}"
-        case changes.WithoutSelector():
+        case WithoutSelector():
             return f"drop {change.key}={change.value} from the nodeSelector of its pods"
-        case changes.WithoutNodeAffinity():
+        case WithoutNodeAffinity():
             return "drop the required node affinity of its pods"
     return _of_its_objects(change)
 
 
-def _of_its_objects(change: changes.Change) -> str:
+def _of_its_objects(change: Change) -> str:
     """Return a change of what the job must have before it may start."""
     text = ""
     match change:
-        case changes.CreatePods():
+        case CreatePods():
             who = f"let {change.owner} " if change.owner else ""
-            text = f"{who}create {phrases.listed([_new(each) for each in change.pods])}"
-        case changes.MarkPods():
+            text = f"{who}create {phrases.listed([_new(pod) for pod in change.pods])}"
+        case MarkPods():
             text = phrases.listed(_marks(change))
-        case changes.RemoveGates():
+        case RemoveGates():
             text = f"remove the scheduling gates of {phrases.pods(change.pods)}"
-        case changes.CreateClaims():
+        case CreateClaims():
             claims = f"PersistentVolumeClaim{'' if len(change.claims) == 1 else 's'}"
             text = f"create {claims} {_named(change.claims)}, on volumes that every node can use"
-        case changes.DropAnnotation():
+        case DropAnnotation():
             text = f"drop the annotation {change.key} of the PodGroup, or correct it"
-        case changes.SoftTopology():
+        case SoftTopology():
             text = "set mode: soft in the network topology of the PodGroup"
-        case changes.HonorTaints():
+        case HonorTaints():
             text = "set nodeTaintsPolicy: Honor in the topology spread of its pods"
-        case changes.MayPreempt():
+        case MayPreempt():
             text = "set preemptionPolicy: PreemptLowerPriority on its pods"
-        case changes.QuotaAmounts():
+        case QuotaAmounts():
             text = f"raise ResourceQuota {change.quota}: {_rises(change)}"
     return text
 
 
-def _new(new: changes.NewPods) -> str:
+def _new(new: NewPods) -> str:
     """Return `2 more pods of role worker`."""
     more = f"{new.count} more pod{'' if new.count == 1 else 's'}"
     if new.role:
@@ -200,7 +240,7 @@ def _new(new: changes.NewPods) -> str:
     return f"{more} with {labels}" if labels else more
 
 
-def _marks(change: changes.MarkPods) -> list[str]:
+def _marks(change: MarkPods) -> list[str]:
     """Return `set volcano.sh/task-spec to decode on 2 of its pods` for each label."""
     counts = Counter((mark.key, mark.value) for mark in change.marks)
     return [
@@ -209,34 +249,34 @@ def _marks(change: changes.MarkPods) -> list[str]:
     ]
 
 
-def _of_queues(change: changes.Change) -> str:
+def _of_queues(change: Change) -> str:
     match change:
-        case changes.QueueWeight():
+        case QueueWeight():
             return (
                 f"raise the weight of queue {change.queue} from {change.before} to {change.after}"
             )
-        case changes.QueueAmounts():
+        case QueueAmounts():
             what = f"the {change.field}" + (
-                " amounts" if change.field is changes.QueueField.DESERVED else ""
+                " amounts" if change.field is QueueField.DESERVED else ""
             )
             return f"raise {what} of queue {change.queue}: {_rises(change)}"
-        case changes.Reclaimable():
+        case Reclaimable():
             return f"set reclaimable: true on queue {change.queue}"
     return _of_the_tree(change)
 
 
-def _of_the_tree(change: changes.Change) -> str:
+def _of_the_tree(change: Change) -> str:
     """Return a change of whether there is a queue that takes the job."""
     match change:
-        case changes.OpenQueues():
+        case OpenQueues():
             return f"open {_queues(change.queues)}"
-        case changes.CreateQueue():
+        case CreateQueue():
             return f"create queue {change.queue}"
-        case changes.OtherQueue():
+        case OtherQueue():
             return f"name queue {change.after} instead of {change.before} in spec.queue"
-        case changes.OtherParent():
+        case OtherParent():
             return f"set spec.parent of queue {change.queue} to {change.after}"
-        case changes.QueueNamespace():
+        case QueueNamespace():
             return (
                 f"let vscheduler.io/namespaces of queue {change.queue} list "
                 f"namespace {change.namespace}"
@@ -248,7 +288,7 @@ def _queues(names: Sequence[str]) -> str:
     return f"queue{'' if len(names) == 1 else 's'} {phrases.listed(names)}"
 
 
-def _rises(change: changes.QueueAmounts | changes.QuotaAmounts) -> str:
+def _rises(change: QueueAmounts | QuotaAmounts) -> str:
     """Return `cpu from 3 to 4` for each resource."""
     was = dict(change.before)
     return phrases.listed(
@@ -259,39 +299,39 @@ def _rises(change: changes.QueueAmounts | changes.QuotaAmounts) -> str:
     )
 
 
-def _of_nodes(change: changes.Change) -> str:
+def _of_nodes(change: Change) -> str:
     match change:
-        case changes.MoreNodes():
+        case MoreNodes():
             nodes = f"{change.count} more node{'' if change.count == 1 else 's'}"
             return f"add {nodes} like {change.like} ({_size(change.allocatable)})"
-        case changes.LargerNodes():
+        case LargerNodes():
             nodes = f"a node like {change.like} with"
             if change.count > 1:
                 nodes = f"{change.count} nodes like {change.like} with"
             return f"add {nodes} {_size(change.allocatable)}"
-        case changes.RemoveTaint():
+        case RemoveTaint():
             return f"remove the taint {_taint(change.taint)} from {_named(change.nodes)}"
-        case changes.Uncordon():
+        case Uncordon():
             return f"uncordon {_named(change.nodes)}"
-        case changes.LabelNodes():
+        case LabelNodes():
             return f"label {_named(change.nodes)} with {change.key}={change.value}"
     return ""
 
 
-def _of_running_jobs(change: changes.Change) -> str:
+def _of_running_jobs(change: Change) -> str:
     match change:
-        case changes.EndOfJob():
+        case EndOfJob():
             return (
                 f"wait for the end of job {change.job}, or end it: "
                 f"its {phrases.pods(change.pods)} hold{'s' if change.pods == 1 else ''} "
                 f"{_size(change.holds)}"
             )
-        case changes.Preemptable():
+        case Preemptable():
             pods = phrases.pods(change.pods)
             return f"allow evictions of job {change.job} (volcano.sh/preemptable), which has {pods}"
-        case changes.ActionArgument():
+        case ActionArgument():
             return f"set {change.name}: {change.after} instead of {change.before}"
-        case changes.MoreDisruptions():
+        case MoreDisruptions():
             return (
                 f"let PodDisruptionBudget {change.budget} allow {change.after} disruptions "
                 f"instead of {change.before}"
@@ -299,11 +339,11 @@ def _of_running_jobs(change: changes.Change) -> str:
     raise AssertionError(change)
 
 
-def _size(amounts: changes.Amounts) -> str:
+def _size(amounts: Amounts) -> str:
     return phrases.request(dict(amounts))
 
 
-def _taint(taint: constraints.Taint) -> str:
+def _taint(taint: Taint) -> str:
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
 

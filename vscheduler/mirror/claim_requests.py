@@ -14,17 +14,19 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import claim_decisions, storage
+from vscheduler.core.model.claim_decisions import ClaimBinding, Release, ReleaseClaim, ReleaseVolume
+from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
 from vscheduler.mirror import paths, statuses
-from vscheduler.mirror.decode import kinds
+from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.mirror.paths import Path
 from vscheduler.mirror.translate import storage as translation
 
 Body: TypeAlias = dict[str, Any]
 
-Change: TypeAlias = claim_decisions.ClaimBinding | claim_decisions.Release
+Change: TypeAlias = ClaimBinding | Release
 """What is to be written to one object."""
 
-Wanted: TypeAlias = storage.Claim | storage.Volume
+Wanted: TypeAlias = Claim | Volume
 """An object as it will be once a change is written."""
 
 
@@ -34,7 +36,7 @@ MISMATCH = "a change is about an object of another kind"
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The object of a change, as last seen."""
 
-    kind: kinds.Kind
+    kind: Kind
     key: str
     """`namespace/name` of a claim, the name of a volume."""
     uid: str
@@ -43,37 +45,34 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     value: Wanted
 
 
-def place(change: Change) -> tuple[kinds.Kind, str]:
+def place(change: Change) -> tuple[Kind, str]:
     """Return the kind and the key of the object that is to be written."""
     match change:
-        case (
-            claim_decisions.ClaimBinding(volume=str(name))
-            | claim_decisions.ReleaseVolume(name=name)
-        ):
-            return kinds.Kind.VOLUME, name
-        case claim_decisions.ClaimBinding() | claim_decisions.ReleaseClaim():
-            return kinds.Kind.CLAIM, change.key
+        case ClaimBinding(volume=str(name)) | ReleaseVolume(name=name):
+            return Kind.VOLUME, name
+        case ClaimBinding() | ReleaseClaim():
+            return Kind.CLAIM, change.key
 
 
 def is_about(change: Change, target: Target) -> bool:
     """Whether the object is still the one that was decided on, and may get the change."""
     value = target.value
     match change, value:
-        case claim_decisions.ClaimBinding(volume=str()), storage.Volume():
+        case ClaimBinding(volume=str()), Volume():
             of = value.claim
             mine = of is None or ((of.key, of.uid) == (change.key, ""))
             return mine and not value.deleting
-        case claim_decisions.ReleaseVolume(), storage.Volume():
+        case ReleaseVolume(), Volume():
             mine = value.claim is None or value.claim.key == change.claim
             return target.uid == change.uid and mine and value.available and not value.deleting
-        case _, storage.Claim():
+        case _, Claim():
             return target.uid == change.uid and not (value.volume or value.deleting)
     raise AssertionError(MISMATCH)
 
 
-def path(target: Target) -> paths.Path:
+def path(target: Target) -> Path:
     """Return the path of the object."""
-    if target.kind is kinds.Kind.VOLUME:
+    if target.kind is Kind.VOLUME:
         return paths.VOLUMES.at(target.key)
     namespace, _, name = target.key.partition("/")
     return paths.CLAIMS.at(name, namespace)
@@ -88,7 +87,7 @@ def patch(target: Target, change: Change, *, schedulers: Collection[str], since:
     notes: dict[str, str | None] = {f"{name}/{translation.SELECTION}": None for name in schedulers}
     body: Body = {}
     match change:
-        case claim_decisions.ClaimBinding():
+        case ClaimBinding():
             note = f"{change.node} {statuses.timestamp(since)}"
             notes = dict.fromkeys(list(notes)[:1], note)
             if change.volume is None:
@@ -97,9 +96,9 @@ def patch(target: Target, change: Change, *, schedulers: Collection[str], since:
                 body = {"spec": {"claimRef": _reference(change)}}
                 if not _is_reserved(target):
                     notes[translation.BOUND_BY_CONTROLLER] = "yes"
-        case claim_decisions.ReleaseClaim():
+        case ReleaseClaim():
             notes[translation.SELECTED_NODE] = None
-        case claim_decisions.ReleaseVolume():
+        case ReleaseVolume():
             body = {"spec": {"claimRef": {"uid": None} if change.reserved else None}}
             if not change.reserved:
                 notes[translation.BOUND_BY_CONTROLLER] = None
@@ -111,21 +110,19 @@ def result(target: Target, change: Change, *, since: float) -> Wanted:
     """Return the object as it will be once the change is written."""
     value = target.value
     match change, value:
-        case claim_decisions.ClaimBinding(), storage.Claim():
-            made = storage.Selection(node=change.node, since=since)
+        case ClaimBinding(), Claim():
+            made = Selection(node=change.node, since=since)
             return replace(value, selected_node=change.node, selection=made)
-        case claim_decisions.ClaimBinding(), storage.Volume():
+        case ClaimBinding(), Volume():
             return replace(
                 value,
-                claim=storage.ClaimReference(
-                    namespace=change.namespace, name=change.name, uid=change.uid
-                ),
-                selection=storage.Selection(node=change.node, since=since),
+                claim=ClaimReference(namespace=change.namespace, name=change.name, uid=change.uid),
+                selection=Selection(node=change.node, since=since),
                 bound_by_controller=value.bound_by_controller or not _is_reserved(target),
             )
-        case claim_decisions.ReleaseClaim(), storage.Claim():
+        case ReleaseClaim(), Claim():
             return replace(value, selected_node="", selection=None)
-        case claim_decisions.ReleaseVolume(), storage.Volume():
+        case ReleaseVolume(), Volume():
             kept = None
             if change.reserved and value.claim is not None:
                 kept = replace(value.claim, uid="")
@@ -135,10 +132,10 @@ def result(target: Target, change: Change, *, since: float) -> Wanted:
 
 def _is_reserved(target: Target) -> bool:
     """Whether whoever made the volume has reserved it for the claim."""
-    return isinstance(target.value, storage.Volume) and target.value.claim is not None
+    return isinstance(target.value, Volume) and target.value.claim is not None
 
 
-def _reference(binding: claim_decisions.ClaimBinding) -> Body:
+def _reference(binding: ClaimBinding) -> Body:
     return {
         "apiVersion": paths.CLAIMS.api_version,
         "kind": paths.CLAIMS.kind,

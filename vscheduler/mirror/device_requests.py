@@ -14,12 +14,22 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import constraints, device_decisions, devices
+from vscheduler.core.model.constraints import Requirement, Term
+from vscheduler.core.model.device_decisions import ClaimAllocation, DeallocateClaim
+from vscheduler.core.model.devices import (
+    AllocatedDevice,
+    Allocation,
+    Configuration,
+    Consumer,
+    DeviceToleration,
+    ResourceClaim,
+)
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 
 Body: TypeAlias = dict[str, Any]
 
-Change: TypeAlias = device_decisions.ClaimAllocation | device_decisions.DeallocateClaim
+Change: TypeAlias = ClaimAllocation | DeallocateClaim
 """What is to be written to one claim."""
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -31,26 +41,26 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     """The resourceVersion."""
-    value: devices.ResourceClaim
+    value: ResourceClaim
 
 
-def is_about(change: Change, claim: devices.ResourceClaim) -> bool:
+def is_about(change: Change, claim: ResourceClaim) -> bool:
     """Whether the claim is still the one that was decided on, and may get the change."""
     if claim.uid != change.uid or claim.writing:
         return False
     match change:
-        case device_decisions.ClaimAllocation(allocation=None):
+        case ClaimAllocation(allocation=None):
             has = claim.allocation
             return has is not None and has == change.existing and not claim.deleting
-        case device_decisions.ClaimAllocation():
+        case ClaimAllocation():
             return claim.allocation is None and not claim.deleting
-        case device_decisions.DeallocateClaim():
+        case DeallocateClaim():
             known = {each.uid for each in change.reserved_for}
             waiting = all(each.uid in known for each in claim.reserved_for)
             return waiting and claim.allocation == change.allocation
 
 
-def path(claim: devices.ResourceClaim, *, status: bool = False) -> paths.Path:
+def path(claim: ResourceClaim, *, status: bool = False) -> Path:
     """Return the path of the claim or of its status."""
     if status:
         return paths.RESOURCE_CLAIMS.status(claim.name, claim.namespace)
@@ -60,7 +70,7 @@ def path(claim: devices.ResourceClaim, *, status: bool = False) -> paths.Path:
 def protection(target: Target, change: Change) -> Body | None:
     """Return the merge patch that adds the finalizer, or None if none is to be added."""
     known = target.value.finalizers
-    if isinstance(change, device_decisions.DeallocateClaim) or FINALIZER in known:
+    if isinstance(change, DeallocateClaim) or FINALIZER in known:
         return None
     return {"metadata": {**_preconditions(target), "finalizers": [*known, FINALIZER]}}
 
@@ -70,17 +80,17 @@ def status_patch(target: Target, change: Change) -> Body:
     wanted = result(target.value, change)
     status: Body = {"reservedFor": [_consumer(each) for each in wanted.reserved_for] or None}
     match change:
-        case device_decisions.ClaimAllocation(allocation=devices.Allocation() as allocation):
+        case ClaimAllocation(allocation=Allocation() as allocation):
             status["allocation"] = _allocation(allocation)
-        case device_decisions.DeallocateClaim():
+        case DeallocateClaim():
             status["allocation"] = None
     return {"metadata": _preconditions(target), "status": status}
 
 
-def result(claim: devices.ResourceClaim, change: Change) -> devices.ResourceClaim:
+def result(claim: ResourceClaim, change: Change) -> ResourceClaim:
     """Return the claim as it will be once the change is written."""
     match change:
-        case device_decisions.ClaimAllocation():
+        case ClaimAllocation():
             known = {each.uid for each in claim.reserved_for}
             added = (each for each in change.reserved_for if each.uid not in known)
             return replace(
@@ -88,7 +98,7 @@ def result(claim: devices.ResourceClaim, change: Change) -> devices.ResourceClai
                 allocation=change.allocation or claim.allocation,
                 reserved_for=(*claim.reserved_for, *added),
             )
-        case device_decisions.DeallocateClaim():
+        case DeallocateClaim():
             return replace(claim, allocation=None, reserved_for=())
 
 
@@ -96,31 +106,35 @@ def _preconditions(target: Target) -> Body:
     return {"uid": target.value.uid, "resourceVersion": target.version}
 
 
-def _consumer(found: devices.Consumer) -> Body:
+def _consumer(found: Consumer) -> Body:
     group = {"apiGroup": found.api_group} if found.api_group else {}
     return {**group, "resource": found.resource, "name": found.name, "uid": found.uid}
 
 
-def _allocation(found: devices.Allocation) -> Body:
-    body: Body = {"devices": {"results": [_device(each) for each in found.devices]}}
+def _allocation(found: Allocation) -> Body:
+    body: Body = {"devices": {"results": [_device(device) for device in found.devices]}}
     if found.configurations:
-        body["devices"]["config"] = [_configuration(each) for each in found.configurations]
+        body["devices"]["config"] = [
+            _configuration(configuration) for configuration in found.configurations
+        ]
     if found.nodes is not None:
-        terms = [_without_empty(_term(each)) for each in found.nodes]
+        terms = [_without_empty(_term(node)) for node in found.nodes]
         body["nodeSelector"] = {"nodeSelectorTerms": terms}
     return body
 
 
-def _device(found: devices.AllocatedDevice) -> Body:
+def _device(found: AllocatedDevice) -> Body:
     body: Body = {"request": found.request, **found.id._asdict()}
     if found.admin_access:
         body["adminAccess"] = True
     if found.tolerations:
-        body["tolerations"] = [_without_empty(_toleration(each)) for each in found.tolerations]
+        body["tolerations"] = [
+            _without_empty(_toleration(toleration)) for toleration in found.tolerations
+        ]
     return body
 
 
-def _toleration(found: devices.DeviceToleration) -> Body:
+def _toleration(found: DeviceToleration) -> Body:
     return {
         "key": found.key,
         "operator": found.operator,
@@ -130,7 +144,7 @@ def _toleration(found: devices.DeviceToleration) -> Body:
     }
 
 
-def _configuration(found: devices.Configuration) -> Body:
+def _configuration(found: Configuration) -> Body:
     return {
         "source": "FromClass" if found.from_class else "FromClaim",
         "requests": list(found.requests),
@@ -138,14 +152,14 @@ def _configuration(found: devices.Configuration) -> Body:
     }
 
 
-def _term(found: constraints.Term) -> Body:
+def _term(found: Term) -> Body:
     return {
         "matchExpressions": _requirements(found.labels),
         "matchFields": _requirements(found.fields),
     }
 
 
-def _requirements(listed: Iterable[constraints.Requirement]) -> list[Body]:
+def _requirements(listed: Iterable[Requirement]) -> list[Body]:
     return [
         _without_empty(
             {"key": each.key, "operator": str(each.operator), "values": list(each.values)}

@@ -7,23 +7,25 @@ for which container. A claim keeps its devices' finalizer from the start.
 
 from typing import Any, TypeAlias
 
-from vscheduler.core.model import device_decisions, devices
+from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.devices import Consumer, DeviceRequest
 from vscheduler.mirror import device_requests, paths
-from vscheduler.mirror.decode import wire_devices
+from vscheduler.mirror.decode.wire_devices import ResourceClaim
+from vscheduler.mirror.paths import Path
 from vscheduler.mirror.translate import devices as translation
 from vscheduler.mirror.translate import extended_resources
 
 Body: TypeAlias = dict[str, Any]
 
-Allocation: TypeAlias = device_decisions.ClaimAllocation
+Allocation: TypeAlias = ClaimAllocation
 
 
-def collection(change: Allocation) -> paths.Path:
+def collection(change: Allocation) -> Path:
     """Return the path under which the claim is made."""
     return paths.RESOURCE_CLAIMS.within(change.namespace)
 
 
-def pod_status(change: Allocation) -> paths.Path:
+def pod_status(change: Allocation) -> Path:
     """Return the path of the status of the claim's pod."""
     return paths.PODS.status(_pod(change).name, change.namespace)
 
@@ -42,7 +44,7 @@ def creation(change: Allocation) -> Body:
             "ownerReferences": [{**owner, "controller": True}],
             "finalizers": [device_requests.FINALIZER],
         },
-        "spec": {"devices": {"requests": [_request(each) for each in change.requests]}},
+        "spec": {"devices": {"requests": [_request(request) for request in change.requests]}},
     }
 
 
@@ -50,11 +52,11 @@ def announcement(change: Allocation) -> Body:
     """Return the merge patch of the pod's status."""
     mappings = [
         {
-            "containerName": each.container,
-            "resourceName": each.resource,
-            "requestName": each.request,
+            "containerName": mapping.container,
+            "resourceName": mapping.resource,
+            "requestName": mapping.request,
         }
-        for each in change.mappings
+        for mapping in change.mappings
     ]
     status = {"resourceClaimName": change.name, "requestMappings": mappings}
     return {
@@ -63,7 +65,7 @@ def announcement(change: Allocation) -> Body:
     }
 
 
-def is_made_for(found: wire_devices.ResourceClaim, change: Allocation) -> bool:
+def is_made_for(found: ResourceClaim, change: Allocation) -> bool:
     """Whether a stored claim is the one that would be made: its pod's, and for the same devices."""
     known = translation.resource_claim(found)
     return (
@@ -75,7 +77,7 @@ def is_made_for(found: wire_devices.ResourceClaim, change: Allocation) -> bool:
     )
 
 
-def _request(found: devices.DeviceRequest) -> Body:
+def _request(found: DeviceRequest) -> Body:
     (wanted,) = found.alternatives
     exactly = {
         "deviceClassName": wanted.device_class,
@@ -85,7 +87,7 @@ def _request(found: devices.DeviceRequest) -> Body:
     return {"name": found.name, "exactly": exactly}
 
 
-def _pod(change: Allocation) -> devices.Consumer:
+def _pod(change: Allocation) -> Consumer:
     """Return the pod that the claim is made for, its only consumer."""
     (consumer,) = change.reserved_for
     return consumer

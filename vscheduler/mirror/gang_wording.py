@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from vscheduler.core.model import decisions, gang_proof, queues
+from vscheduler.core.model.decisions import Reason, Shortage
+from vscheduler.core.model.gang_proof import GangProof, PodsOfKind
+from vscheduler.core.model.queues import ROOT
 from vscheduler.mirror import phrases
 
 KINDS_MAX = 3
@@ -12,7 +14,7 @@ QUEUES_MAX = 3
 """So many queues are named."""
 
 
-def shown(proof: gang_proof.GangProof) -> list[str]:
+def shown(proof: GangProof) -> list[str]:
     """Return which pods stand in each other's way, or that the search isn't through."""
     if not proof.proved:
         tried = f" in {proof.steps} attempts to place a pod" if proof.steps else ""
@@ -30,15 +32,18 @@ def shown(proof: gang_proof.GangProof) -> list[str]:
     return [*parts, "with any one fewer they would"] if proof.irreducible else parts
 
 
-def over_share(reason: decisions.Reason) -> str:
+def over_share(reason: Reason) -> str:
     """Return what the gang lacks, and what its queue may have of it."""
     needs = phrases.listed(
-        [phrases.quantity(each.resource, each.requested) for each in reason.shortages]
+        [phrases.quantity(shortage.resource, shortage.requested) for shortage in reason.shortages]
     )
     more = "more " if reason.lacking < reason.minimum or reason.placed >= reason.minimum else ""
     pods = f"{reason.lacking} {more}pods"
     text = f"needs {needs} for {pods}; {queue_has(reason)}"
-    rest = [(each.resource, max(0.0, each.limit - each.allocated)) for each in reason.shortages]
+    rest = [
+        (shortage.resource, max(0.0, shortage.limit - shortage.allocated))
+        for shortage in reason.shortages
+    ]
     if not any(value for _, value in rest):
         return text
     if len(rest) == 1:  # the sentence has just named the resource
@@ -46,39 +51,45 @@ def over_share(reason: decisions.Reason) -> str:
     return f"{text}, which leaves {phrases.listed([some(*each) for each in rest])}"
 
 
-def shortages(reason: decisions.Reason, limit: str) -> str:
+def shortages(reason: Reason, limit: str) -> str:
     """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`, given `it deserves`."""
     has = [
-        f"{phrases.quantity(each.resource, each.allocated)} "
-        f"of the {phrases.amount(each.resource, each.limit)}"
-        for each in reason.shortages
+        f"{phrases.quantity(shortage.resource, shortage.allocated)} "
+        f"of the {phrases.amount(shortage.resource, shortage.limit)}"
+        for shortage in reason.shortages
     ]
     text = f"{phrases.listed([f'{has[0]} {limit}', *has[1:]])}{beside(reason.shortages)}"
     more = [
-        phrases.quantity(each.resource, each.elastic) for each in reason.shortages if each.elastic
+        phrases.quantity(shortage.resource, shortage.elastic)
+        for shortage in reason.shortages
+        if shortage.elastic
     ]
     if not more:
         return text
     return f"{text}, besides {phrases.listed(more)} that jobs have beyond their minResources"
 
 
-def queue_has(reason: decisions.Reason) -> str:
+def queue_has(reason: Reason) -> str:
     """Return `queue q has 24 cpu of the 25 it may have`."""
     owner = reason.shortages[0].owner
-    if owner == queues.ROOT and any(each.kept for each in reason.shortages):
+    if owner == ROOT and any(shortage.kept for shortage in reason.shortages):
         return f"all queues together have {shortages(reason, 'they may have')}"
     limit = "it may have" if owner else "it deserves"
-    if all(each.whole for each in reason.shortages):
+    if all(shortage.whole for shortage in reason.shortages):
         limit = "there are to share"
     return f"queue {owner or reason.queue} has {shortages(reason, limit)}"
 
 
-def beside(shortages: Sequence[decisions.Shortage]) -> str:
+def beside(shortages: Sequence[Shortage]) -> str:
     """Return ` beside the 12 cpu kept for queue a by its guarantee`, or nothing."""
-    kept = [phrases.quantity(each.resource, each.kept) for each in shortages if each.keepers]
+    kept = [
+        phrases.quantity(shortage.resource, shortage.kept)
+        for shortage in shortages
+        if shortage.keepers
+    ]
     if not kept:
         return ""
-    names = sorted({name for each in shortages for name in each.keepers})
+    names = sorted({name for shortage in shortages for name in shortage.keepers})
     more = len(names) - QUEUES_MAX
     shown = [*names[:QUEUES_MAX], *([f"{more} more"] if more > 0 else [])]
     whose = "queue {} by its guarantee" if len(names) == 1 else "queues {} by their guarantees"
@@ -90,7 +101,7 @@ def some(resource: str, value: float) -> str:
     return phrases.quantity(resource, value) if value else f"no {resource}"
 
 
-def _of_one_kind(pods: gang_proof.PodsOfKind) -> str:
+def _of_one_kind(pods: PodsOfKind) -> str:
     """Return that one pod is too many."""
     where = f"{pods.nodes} node{'' if pods.nodes == 1 else 's'}"
     fits = "doesn't fit" if pods.count == 1 else "don't fit"
@@ -100,7 +111,7 @@ def _of_one_kind(pods: gang_proof.PodsOfKind) -> str:
     )
 
 
-def _kind(pods: gang_proof.PodsOfKind) -> str:
+def _kind(pods: PodsOfKind) -> str:
     """Return `2 pods of role ps with 1 cpu (3 nodes have room for one)`."""
     has = "node has" if pods.nodes == 1 else "nodes have"
     return (
@@ -109,5 +120,5 @@ def _kind(pods: gang_proof.PodsOfKind) -> str:
     )
 
 
-def _role(pods: gang_proof.PodsOfKind) -> str:
+def _role(pods: PodsOfKind) -> str:
     return f" of role {pods.role}" if pods.role else ""

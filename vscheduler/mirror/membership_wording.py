@@ -2,14 +2,15 @@
 
 import difflib
 
-from vscheduler.core.model import decisions, unassigned_pods
+from vscheduler.core.model.decisions import Reason
+from vscheduler.core.model.unassigned_pods import UnassignedPods
 from vscheduler.mirror import phrases
 
 ROLE = "volcano.sh/task-spec"
 """Volcano: the annotation, or label, of pods with their role."""
 
 
-def too_few_pods(reason: decisions.Reason) -> str:
+def too_few_pods(reason: Reason) -> str:
     """Return how many pods of minMember exist, and who creates the others."""
     there = f"{reason.tasks} of {phrases.pods(reason.minimum)} exist (minMember {reason.minimum})"
     if reason.unclaimed:
@@ -19,7 +20,7 @@ def too_few_pods(reason: decisions.Reason) -> str:
     return f"{there}; {_create(reason)}, or lower minMember"
 
 
-def too_few_of_role(reason: decisions.Reason) -> str:
+def too_few_of_role(reason: Reason) -> str:
     """Return how many pods of a role exist, and which pods have no role of minTaskMember."""
     there = (
         f"{reason.tasks} of {phrases.pods(reason.minimum)} of role {reason.role} exist "
@@ -37,7 +38,7 @@ def too_few_of_role(reason: decisions.Reason) -> str:
     return f"{there}; {create}; {cause}, which minTaskMember doesn't name"
 
 
-def too_few_sub_groups(reason: decisions.Reason) -> str:
+def too_few_sub_groups(reason: Reason) -> str:
     """Return how many sub-groups are whole, and which pods are in none for want of labels."""
     groups = f"{reason.minimum} sub-group{'' if reason.minimum == 1 else 's'}"
     there = (
@@ -52,7 +53,7 @@ def too_few_sub_groups(reason: decisions.Reason) -> str:
     return f"{_unlabelled(reason.unassigned)}; {there}"
 
 
-def too_few_of_sub_group(reason: decisions.Reason) -> str:
+def too_few_of_sub_group(reason: Reason) -> str:
     """Return how many pods of a sub-group exist, and which pods are in none for want of labels."""
     there = (
         f"{reason.tasks} of {phrases.pods(reason.minimum)}{sub_group(reason)} exist "
@@ -64,35 +65,35 @@ def too_few_of_sub_group(reason: decisions.Reason) -> str:
     return f"{_unlabelled(reason.unassigned)}; {_rest(reason, there, create)}"
 
 
-def sub_group(reason: decisions.Reason) -> str:
+def sub_group(reason: Reason) -> str:
     """Return ` of the sub-group with part=a of policy p`."""
     labels = phrases.listed([f"{key}={value}" for key, value in (reason.sub_group or {}).items()])
     named = f" with {labels}" if labels else ""
     return f" of the sub-group{named} of policy {reason.subject or '(no name)'}"
 
 
-def _create(reason: decisions.Reason) -> str:
+def _create(reason: Reason) -> str:
     """Return what would add the pods that are missing: users don't create an owner's pods."""
     if reason.owner:
         return f"see why {reason.owner} creates no more"
     return f"create {reason.minimum - reason.tasks} more"
 
 
-def _rest(reason: decisions.Reason, there: str, create: str) -> str:
+def _rest(reason: Reason, there: str, create: str) -> str:
     """Return what exists; and what to create, if the pods that stand aside are too few."""
     missing = reason.minimum - reason.tasks
     enough = reason.unassigned is not None and reason.unassigned.count >= missing
     return there if enough else f"{there}; {create}"
 
 
-def _have(aside: unassigned_pods.UnassignedPods) -> str:
+def _have(aside: UnassignedPods) -> str:
     return f"{phrases.pods(aside.count)} {'has' if aside.count == 1 else 'have'}"
 
 
-def _such_as(aside: unassigned_pods.UnassignedPods) -> str:
+def _such_as(aside: UnassignedPods) -> str:
     return f" ({aside.pod})" if aside.count == 1 else f", such as {aside.pod}"
 
 
-def _unlabelled(aside: unassigned_pods.UnassignedPods) -> str:
+def _unlabelled(aside: UnassignedPods) -> str:
     labels, them = ("label", "it") if len(aside.keys) == 1 else ("labels", "them")
     return f"{_have(aside)} no {labels} {phrases.listed(aside.keys)}{_such_as(aside)}: set {them}"

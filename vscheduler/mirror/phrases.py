@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from vscheduler.core.model import resources
+from vscheduler.core.model.resources import ResourceSpace
 
 BINDS_MAX = 3
 """How many binds of the same moment are named."""
@@ -56,7 +57,7 @@ def share(value: float, allocated: Mapping[str, float], deserved: Mapping[str, f
     """
     ratios = {
         name: allocated[name] / deserved[name]
-        for name in resources.ResourceSpace.of(deserved).names
+        for name in ResourceSpace.of(deserved).names
         if deserved.get(name) and allocated.get(name)
     }
     top = max(ratios, key=lambda name: ratios[name], default="")
@@ -66,7 +67,7 @@ def share(value: float, allocated: Mapping[str, float], deserved: Mapping[str, f
 
 def request(amounts: Mapping[str, float]) -> str:
     """Return a request as `8 cpu and 16Gi memory`: cpu and memory first, without pods."""
-    space = resources.ResourceSpace.of(amounts)
+    space = ResourceSpace.of(amounts)
     named = [
         quantity(name, amounts[name])
         for name in space.names
@@ -192,7 +193,7 @@ def remedies(
     if messages:
         lines = [
             f"Any one of these changes would {does}{then}:",
-            *(f"  - {each}" for each in messages),
+            *(f"  - {message}" for message in messages),
         ]
     if hidden:
         lines.append(f"{hidden} more would, which concern what you may not see.")

@@ -11,7 +11,16 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import decisions, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import (
+    Basis,
+    Entitlement,
+    Exclusion,
+    LimitedBy,
+    QueueFigures,
+    ReasonCode,
+)
+from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.mirror import phrases, reclaim_wording, refusal_wording, statuses, wording
 from vscheduler.mirror.decode import quantities
 
@@ -35,7 +44,7 @@ EXCLUSIONS_MAX = 2
 NODES_MAX = 2
 
 NO_REQUEST = "NoRequest"
-SET_ASIDE = str(decisions.ReasonCode.SET_ASIDE)
+SET_ASIDE = str(ReasonCode.SET_ASIDE)
 
 RATIO_DIGITS = 6
 """Fractions of two resources are equal when rounded to this many digits."""
@@ -56,9 +65,7 @@ def condition_type(scheduler: str) -> str:
     return f"{scheduler}/{FAIR_SHARE}"
 
 
-def status(
-    queue: decisions.QueueFigures, excluded: Sequence[decisions.Exclusion], scheduler: str
-) -> Body:
+def status(queue: QueueFigures, excluded: Sequence[Exclusion], scheduler: str) -> Body:
     """Return the `status` fields that this scheduler owns; the condition has no time yet.
 
     Figures that no plugin computes are absent. `allocated` counts pods of all schedulers, so every
@@ -93,7 +100,7 @@ def status(
     return body
 
 
-def _own(queue: decisions.QueueFigures, body: Body, scheduler: str) -> Body:
+def _own(queue: QueueFigures, body: Body, scheduler: str) -> Body:
     """Return this scheduler's own entry: what its pods use of what it divides."""
     shared: Body = {name: body[name] for name in ("deserved", "share") if name in body}
     held = {resources.CPU: 0.0, **queue.allocated}
@@ -134,9 +141,7 @@ def applied(queue: str, status: Body) -> Body:
     }
 
 
-def explanation(
-    queue: decisions.QueueFigures, excluded: Sequence[decisions.Exclusion] = ()
-) -> Explanation | None:
+def explanation(queue: QueueFigures, excluded: Sequence[Exclusion] = ()) -> Explanation | None:
     """Explain the deserved amounts of a queue, in at most LENGTH_MAX characters, and in as many
     why reclaim gives it nothing; None where no plugin computes shares.
 
@@ -165,7 +170,7 @@ def explanation(
     return Explanation(reason=str(lead.bound), message=message)
 
 
-def exclusions(excluded: Sequence[decisions.Exclusion]) -> list[str]:
+def exclusions(excluded: Sequence[Exclusion]) -> list[str]:
     """Return phrases such as `control-plane not usable: taint gpu` for the first causes, and the
     number of remaining nodes.
     """
@@ -178,7 +183,7 @@ def exclusions(excluded: Sequence[decisions.Exclusion]) -> list[str]:
     return phrases
 
 
-def left_out(excluded: Sequence[decisions.Exclusion]) -> list[str]:
+def left_out(excluded: Sequence[Exclusion]) -> list[str]:
     """Return a phrase such as `taint gpu: 12 nodes, e.g. n1, n2` for every cause."""
     return [f"{refusal_wording.cause(each.refusal)}: {_examples(each.nodes)}" for each in excluded]
 
@@ -204,7 +209,7 @@ def _since(condition: Body, known: Body | None, now: float) -> str:
     return str(then) if then else statuses.timestamp(now)
 
 
-def _idle(queue: decisions.QueueFigures, entitlement: decisions.Entitlement) -> Explanation | None:
+def _idle(queue: QueueFigures, entitlement: Entitlement) -> Explanation | None:
     """Explain the share of a queue whose pods request nothing: only guarantees are kept for the
     queue.
     """
@@ -212,7 +217,7 @@ def _idle(queue: decisions.QueueFigures, entitlement: decisions.Entitlement) -> 
     if _some(kept):
         named = [
             f"{phrases.amount(name, kept[name])} {_name(name)}"
-            for name in resources.ResourceSpace.of(kept).names
+            for name in ResourceSpace.of(kept).names
             if name in kept and name != resources.PODS
         ]
         verb = "is" if len(named) == 1 and named[0].startswith("1 ") else "are"
@@ -225,12 +230,12 @@ def _idle(queue: decisions.QueueFigures, entitlement: decisions.Entitlement) -> 
     return Explanation(reason=NO_REQUEST, message=_cut(message)) if message else None
 
 
-def _unkept(bases: Mapping[str, decisions.Basis]) -> list[str]:
+def _unkept(bases: Mapping[str, Basis]) -> list[str]:
     """Return phrases such as `its guarantee of 1000 CPU can't be kept, 0 counts: guarantees are
     more than there is`.
     """
     found = []
-    for name in resources.ResourceSpace.of(bases).names:
+    for name in ResourceSpace.of(bases).names:
         basis = bases.get(name)
         if basis is not None and basis.guarantee:
             guarantee, kept = (phrases.amount(name, each) for each in (basis.guarantee, basis.kept))
@@ -240,14 +245,14 @@ def _unkept(bases: Mapping[str, decisions.Basis]) -> list[str]:
     return found
 
 
-def _kept(basis: decisions.Basis) -> bool:
+def _kept(basis: Basis) -> bool:
     """Whether the whole deserved amount is an unrequested guarantee."""
     return basis.guaranteed or not basis.deserved
 
 
-def _by_part(bases: Mapping[str, decisions.Basis]) -> list[str]:
+def _by_part(bases: Mapping[str, Basis]) -> list[str]:
     """Return the resources by deserved fraction of the usable amount, largest first."""
-    names = [name for name in resources.ResourceSpace.of(bases).names if name in bases]
+    names = [name for name in ResourceSpace.of(bases).names if name in bases]
 
     def part(name: str) -> float:
         basis = bases[name]
@@ -258,30 +263,30 @@ def _by_part(bases: Mapping[str, decisions.Basis]) -> list[str]:
     return sorted(names, key=lambda name: -part(name))
 
 
-def _first(name: str, basis: decisions.Basis) -> str:
+def _first(name: str, basis: Basis) -> str:
     if not _there(basis):
         return _nowhere(name)
     deserved, usable = _amounts(name, basis)
     return f"{deserved} of {usable} usable {_name(name)}: {_bound(name, basis)}"
 
 
-def _also(name: str, basis: decisions.Basis) -> str:
+def _also(name: str, basis: Basis) -> str:
     """Return the phrase for a resource after the first; empty where the queue gets its whole
     request.
     """
     if not _there(basis):
         return _nowhere(name)
-    if basis.bound is decisions.LimitedBy.REQUEST:
+    if basis.bound is LimitedBy.REQUEST:
         return ""
     deserved, usable = _amounts(name, basis)
     return f"{_name(name)} {deserved} of {usable}: {_bound(name, basis)}"
 
 
-def _amounts(name: str, basis: decisions.Basis) -> tuple[str, str]:
+def _amounts(name: str, basis: Basis) -> tuple[str, str]:
     return phrases.amount(name, basis.deserved), phrases.amount(name, basis.usable)
 
 
-def _bound(name: str, basis: decisions.Basis) -> str:
+def _bound(name: str, basis: Basis) -> str:
     """Return the limit on the deserved amount, and how much of the amount is on nodes that take no
     more pods.
     """
@@ -292,27 +297,27 @@ def _bound(name: str, basis: decisions.Basis) -> str:
     return phrase
 
 
-def _limit(basis: decisions.Basis) -> str:
+def _limit(basis: Basis) -> str:
     alone = basis.weights <= basis.weight
     weight = f"weight {basis.weight} of {basis.weights} that want more"
     match basis.bound:
-        case decisions.LimitedBy.REQUEST:
+        case LimitedBy.REQUEST:
             kept = "its guarantee, more than it asks for"
             return kept if basis.guaranteed else "all that it asks for"
-        case decisions.LimitedBy.WEIGHT if alone:
+        case LimitedBy.WEIGHT if alone:
             return "its guarantee" if basis.guaranteed else "all that others leave"
-        case decisions.LimitedBy.WEIGHT:
+        case LimitedBy.WEIGHT:
             phrase = weight
-        case decisions.LimitedBy.CAPABILITY:
+        case LimitedBy.CAPABILITY:
             phrase = "its capability"
-        case decisions.LimitedBy.QUOTA:
+        case LimitedBy.QUOTA:
             return "its guarantee" if basis.guaranteed else "its own; more is borrowed"
-        case decisions.LimitedBy.ROOT:
+        case LimitedBy.ROOT:
             phrase = "root's capability" + ("" if alone else f" is shared by {weight}")
     return f"{phrase}; raised to its guarantee" if basis.guaranteed else phrase
 
 
-def _there(basis: decisions.Basis) -> bool:
+def _there(basis: Basis) -> bool:
     return bool(basis.usable or basis.deserved)
 
 

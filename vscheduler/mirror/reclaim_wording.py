@@ -1,22 +1,22 @@
 """Why reclaim gives a queue below its share no room, in English."""
 
-from vscheduler.core.model import reclaim_outlooks
+from vscheduler.core.model.reclaim_outlooks import Protection, ReclaimOutlook
 from vscheduler.mirror import phrases
 
 QUEUES_MAX = 3
 """So many queues are named."""
 
 WORDS = {
-    reclaim_outlooks.Protection.ANNOTATION: 'forbid evictions (volcano.sh/preemptable: "false")',
-    reclaim_outlooks.Protection.YOUNG: "are younger than reclaim.minRuntime",
-    reclaim_outlooks.Protection.PLUGIN: "are protected by a plugin, such as conformance",
-    reclaim_outlooks.Protection.BUDGET: "are protected by PodDisruptionBudgets",
-    reclaim_outlooks.Protection.GANG: "belong to gangs that reclaim.wholeGangs protects",
-    reclaim_outlooks.Protection.SHARE: "hold more than their queues have to give back",
+    Protection.ANNOTATION: 'forbid evictions (volcano.sh/preemptable: "false")',
+    Protection.YOUNG: "are younger than reclaim.minRuntime",
+    Protection.PLUGIN: "are protected by a plugin, such as conformance",
+    Protection.BUDGET: "are protected by PodDisruptionBudgets",
+    Protection.GANG: "belong to gangs that reclaim.wholeGangs protects",
+    Protection.SHARE: "hold more than their queues have to give back",
 }
 
 
-def sentence(queue: str, outlook: reclaim_outlooks.ReclaimOutlook) -> str:
+def sentence(queue: str, outlook: ReclaimOutlook) -> str:
     """Return `reclaim makes no room, though queue q has 0 of the 16 cpu it deserves: …`.
 
     Everybody who may see the queue reads it, so it names no job.
@@ -29,7 +29,7 @@ def sentence(queue: str, outlook: reclaim_outlooks.ReclaimOutlook) -> str:
     return f"reclaim makes no room, though {figures}: {_why(outlook)}"
 
 
-def _why(outlook: reclaim_outlooks.ReclaimOutlook) -> str:
+def _why(outlook: ReclaimOutlook) -> str:
     if not outlook.configured:
         return "action reclaim isn't configured"
     if outlook.exceeds_share:
@@ -51,7 +51,7 @@ def _others(count: int) -> str:
     return "the only other queue with pods has" if count == 1 else f"all {count} other queues have"
 
 
-def _none(outlook: reclaim_outlooks.ReclaimOutlook) -> str:
+def _none(outlook: ReclaimOutlook) -> str:
     closed = outlook.others - outlook.reclaimable
     kept = f" ({closed} more {'has' if closed == 1 else 'have'} reclaimable: false)"
     if outlook.reclaimable == 1:
@@ -59,9 +59,9 @@ def _none(outlook: reclaim_outlooks.ReclaimOutlook) -> str:
     return f"none of the {outlook.reclaimable} other queues with pods{kept if closed else ''} has"
 
 
-def _pods(outlook: reclaim_outlooks.ReclaimOutlook) -> str:
+def _pods(outlook: ReclaimOutlook) -> str:
     counts = dict(outlook.pods)
-    free = counts.pop(reclaim_outlooks.Protection.NONE, 0)
+    free = counts.pop(Protection.NONE, 0)
     barred = [f"{count} {WORDS[each]}" for each, count in counts.items()]
     total = phrases.pods(free + sum(counts.values()))
     if not free:

@@ -5,9 +5,10 @@ cause.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from vscheduler.core.model import refusals, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.refusals import Refusal, RefusalCode
 
-Code = refusals.RefusalCode
+Code = RefusalCode
 
 
 class Words(NamedTuple):
@@ -19,18 +20,18 @@ class Words(NamedTuple):
     """After the names of nodes that no pod can use: `n1 not usable: cordoned`."""
 
 
-def text(refusal: refusals.Refusal) -> str:
+def text(refusal: Refusal) -> str:
     """Return why nodes refuse a pod, such as `node(s) had untolerated taint {gpu: true}`."""
     return _words(refusal).text.format(subject=refusal.subject, detail=refusal.detail)
 
 
-def counted(found: Iterable[tuple[refusals.Refusal, int]]) -> str:
+def counted(found: Iterable[tuple[Refusal, int]]) -> str:
     """Return the texts with numbers of nodes, most frequent first, then in alphabetical order."""
     texts = sorted((-count, text(refusal)) for refusal, count in found)
     return ", ".join(f"{-negative} {said}" for negative, said in texts)
 
 
-def lead(found: Iterable[tuple[refusals.Refusal, int]]) -> str:
+def lead(found: Iterable[tuple[Refusal, int]]) -> str:
     """Return in short what keeps a pod off all nodes, whatever they have free; or nothing."""
     refused = [refusal for refusal, _ in found]
     about_pod = [each for each in refused if not text(each).startswith(_ABOUT_NODES)]
@@ -40,7 +41,7 @@ def lead(found: Iterable[tuple[refusals.Refusal, int]]) -> str:
     if not codes or not codes <= {*_CLOSED, Code.NODE_AFFINITY}:
         return ""
     taints = sorted(cause(each) for each in refused if each.code in (Code.TAINT, Code.OTHER_TAINTS))
-    kinds = [f"with {each}" for each in taints]
+    kinds = [f"with {taint}" for taint in taints]
     kinds += ["that are cordoned"] * (Code.CORDONED in codes)
     kinds += ["that aren't ready"] * (Code.NOT_READY in codes)
     named = " or ".join(kinds)
@@ -51,27 +52,27 @@ def lead(found: Iterable[tuple[refusals.Refusal, int]]) -> str:
     return f"only nodes {named} may match its node selector"
 
 
-def cause(refusal: refusals.Refusal) -> str:
+def cause(refusal: Refusal) -> str:
     """Return why nodes can't be used, in short: `taint gpu=true`, `cordoned`."""
     return _words(refusal).cause.format(subject=refusal.subject, detail=refusal.detail)
 
 
-def _words(refusal: refusals.Refusal) -> Words:
+def _words(refusal: Refusal) -> Words:
     match refusal:
-        case refusals.Refusal(Code.TAINT, _, ""):
+        case Refusal(Code.TAINT, _, ""):
             return _TAINT_WITHOUT_VALUE
-        case refusals.Refusal(Code.CUSTOM, _, ""):
+        case Refusal(Code.CUSTOM, _, ""):
             return _CUSTOM_WITHOUT_CAUSE
-        case refusals.Refusal(Code.INSUFFICIENT, resources.PODS):
+        case Refusal(Code.INSUFFICIENT, resources.PODS):
             return _TOO_MANY_PODS
-        case refusals.Refusal(Code.NOMINATED_RESOURCE, resources.PODS):
+        case Refusal(Code.NOMINATED_RESOURCE, resources.PODS):
             return _NOMINATED_SLOTS
-        case refusals.Refusal(Code.NO_SUCH_DEVICES | Code.DEVICES_IN_USE):
+        case Refusal(Code.NO_SUCH_DEVICES | Code.DEVICES_IN_USE):
             return _devices(refusal)
     return _WORDS[refusal.code]
 
 
-def _devices(refusal: refusals.Refusal) -> Words:
+def _devices(refusal: Refusal) -> Words:
     """Return the words for too few devices, with how many there are on all nodes."""
     every, used, *others = refusal.detail.split("/", 2)
     which = "free" if refusal.code is Code.DEVICES_IN_USE else "such"

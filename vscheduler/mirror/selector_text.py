@@ -53,8 +53,8 @@ def read(expression: str) -> Text:
             written.extend(_index(token, following))
         else:
             written.append(token)
-    count = sum(not each.isspace() for each in tokens)
-    doubling = sum(each in ("optMap", "optFlatMap") for each in tokens)
+    count = sum(not token.isspace() for token in tokens)
+    doubling = sum(token in ("optMap", "optFlatMap") for token in tokens)
     return Text(_joined(written), count, doubling)
 
 

@@ -144,7 +144,7 @@ def _list(found: bytes) -> Tree:
 
 def _map(found: bytes) -> Tree:
     entries = _all(found, 2)
-    parts = [_tree(part) for each in entries for part in (*_all(each, 3), *_all(each, 4))]
+    parts = [_tree(part) for entry in entries for part in (*_all(entry, 3), *_all(entry, 4))]
     return Tree(Kind.MAP, parts=tuple(parts))
 
 

@@ -13,9 +13,10 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from vscheduler.core.model import devices
+from vscheduler.core.model.devices import Answer, AttributeValue, Device, SelectorError, Version
 from vscheduler.mirror import selector_cost, selector_text, selector_tree
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.selector_tree import Reads, Tree
 
 QUANTITY = "\ue000quantity:"
 """Marks a quantity among the texts that expressions handle: the library knows no other types of
@@ -53,13 +54,13 @@ _SEMVER = re.compile(
 
 class _Compiled(msgspec.Struct, frozen=True):
     program: Any
-    tree: selector_tree.Tree
-    reads: selector_tree.Reads | None
+    tree: Tree
+    reads: Reads | None
     costs: dict[int, int]
     """About how many microseconds an evaluation takes, by the number of attributes or capacities
     that a device has at most, a power of two."""
 
-    def cost_for(self, device: devices.Device) -> int:
+    def cost_for(self, device: Device) -> int:
         """Return about how many microseconds an evaluation for this device takes."""
         number = max(len(device.attributes), len(device.capacity), 1)
         most = min(1 << (number - 1).bit_length(), selector_cost.ATTRIBUTES)
@@ -77,24 +78,24 @@ class Selectors:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, _Compiled | devices.SelectorError] = {}
-        self._answers: dict[tuple[str, str, Hashable], devices.Answer] = {}
+        self._known: dict[str, _Compiled | SelectorError] = {}
+        self._answers: dict[tuple[str, str, Hashable], Answer] = {}
         """By expression, driver and what the expression reads of a device."""
 
     def answers(
         self,
         expression: str,
         driver: str,
-        found: Iterable[devices.Device],
+        found: Iterable[Device],
         most: float = math.inf,
-    ) -> tuple[list[devices.Answer], int]:
+    ) -> tuple[list[Answer], int]:
         """Return what the expression says of each device, and about how many microseconds that
         took. Once it has taken `most`, the rest is left out.
         """
         compiled, cost = self._compiled(expression)
-        if isinstance(compiled, devices.SelectorError):
+        if isinstance(compiled, SelectorError):
             return [compiled for _ in found], cost
-        answers: list[devices.Answer] = []
+        answers: list[Answer] = []
         for device in found:
             key = expression, driver, _seen(device, compiled.reads)
             answer = self._answers.get(key)
@@ -109,14 +110,14 @@ class Selectors:
                 break
         return answers, cost
 
-    def problem(self, expression: str) -> tuple[devices.SelectorError | None, int]:
+    def problem(self, expression: str) -> tuple[SelectorError | None, int]:
         """Return why an expression can't be used at all, if so, and about how many microseconds it
         took to find out.
         """
         compiled, cost = self._compiled(expression)
-        return (compiled if isinstance(compiled, devices.SelectorError) else None), cost
+        return (compiled if isinstance(compiled, SelectorError) else None), cost
 
-    def _compiled(self, expression: str) -> tuple[_Compiled | devices.SelectorError, int]:
+    def _compiled(self, expression: str) -> tuple[_Compiled | SelectorError, int]:
         """Return the expression, and the microseconds that its compilation took just now."""
         found = self._known.get(expression)
         if found is not None:
@@ -128,7 +129,7 @@ class Selectors:
         return found, cost
 
 
-def _seen(device: devices.Device, reads: selector_tree.Reads | None) -> Hashable:
+def _seen(device: Device, reads: Reads | None) -> Hashable:
     """Return what an expression sees of a device; True and 1 are different."""
     if reads is None:
         every = ((name, type(value), value) for name, value in device.attributes.items())
@@ -138,14 +139,14 @@ def _seen(device: devices.Device, reads: selector_tree.Reads | None) -> Hashable
     return (*map(type, values), *values, *amounts)
 
 
-def _evaluated(compiled: _Compiled, driver: str, device: devices.Device) -> devices.Answer:
+def _evaluated(compiled: _Compiled, driver: str, device: Device) -> Answer:
     try:
         answer = compiled.program.eval(data={"device": _shown(driver, device, compiled.reads)})
         found = answer.value()
         if found is True or found is False:
             return bool(found)
         is_error = answer.type().name() == "ERROR"
-        return devices.SelectorError(_plain(str(found)) if is_error else NEITHER)
+        return SelectorError(_plain(str(found)) if is_error else NEITHER)
     except Exception as error:  # noqa: BLE001 - a text of a tenant, whatever the library makes of it
         return _as_answer(error)
 
@@ -153,13 +154,11 @@ def _evaluated(compiled: _Compiled, driver: str, device: devices.Device) -> devi
 NEITHER = "is neither true nor false"
 
 
-def _as_answer(error: Exception) -> devices.SelectorError:
-    return devices.SelectorError(_plain(str(error)) or type(error).__name__)
+def _as_answer(error: Exception) -> SelectorError:
+    return SelectorError(_plain(str(error)) or type(error).__name__)
 
 
-def _shown(
-    driver: str, device: devices.Device, reads: selector_tree.Reads | None
-) -> Mapping[str, object]:
+def _shown(driver: str, device: Device, reads: Reads | None) -> Mapping[str, object]:
     """Return the variable `device` of an expression, as far as it is read: what isn't makes no
     difference between devices of a kind, even if it is broken.
     """
@@ -189,39 +188,37 @@ def _by_domain(values: Mapping[str, object]) -> dict[str, dict[str, object]]:
     return found
 
 
-def _value(value: devices.AttributeValue) -> object:
-    return semver(value.text) if isinstance(value, devices.Version) else value
+def _value(value: AttributeValue) -> object:
+    return semver(value.text) if isinstance(value, Version) else value
 
 
-def _compile(expression: str) -> tuple[_Compiled | devices.SelectorError, int]:
+def _compile(expression: str) -> tuple[_Compiled | SelectorError, int]:
     """Return an expression that can be used, or why it can't, and the microseconds it took."""
     if len(expression) > LENGTH_MAX:
-        return devices.SelectorError(f"has more than {LENGTH_MAX} characters"), 0
+        return SelectorError(f"has more than {LENGTH_MAX} characters"), 0
     text = selector_text.read(expression)
     if text.tokens > selector_text.TOKENS_MAX:
         most = selector_text.TOKENS_MAX
-        return devices.SelectorError(
-            f"has {text.tokens} words and signs; at most {most} are read"
-        ), 0
+        return SelectorError(f"has {text.tokens} words and signs; at most {most} are read"), 0
     if text.optional_loops > selector_text.OPTIONAL_LOOPS_MAX:
         most = selector_text.OPTIONAL_LOOPS_MAX
-        return devices.SelectorError(f"has more than {most} of optMap and optFlatMap"), 0
+        return SelectorError(f"has more than {most} of optMap and optFlatMap"), 0
     try:
         return _checked(_environment().compile(text.text)), text.compilation
     except Exception as error:  # noqa: BLE001 - as in `_evaluated`
         return _as_answer(error), text.compilation
 
 
-def _checked(program: Any) -> _Compiled | devices.SelectorError:
+def _checked(program: Any) -> _Compiled | SelectorError:
     """Return a compiled expression that can be used, or why it can't."""
     kind = program.return_type().name()
     if kind not in ("BOOL", "DYN"):
-        return devices.SelectorError(f"must be true or false, but is of type {kind.lower()}")
+        return SelectorError(f"must be true or false, but is of type {kind.lower()}")
     tree = selector_tree.tree_of(program.serialize())
     cost = selector_cost.estimate(tree)
     if cost > COST_MAX:
         needed = "more than a second" if cost > 1_000_000 else f"{-(-cost // 1000)} ms"
-        return devices.SelectorError(
+        return SelectorError(
             f"may take {needed} for a device; at most {COST_MAX // 1000} ms are spent on one"
         )
     return _Compiled(program, tree, selector_tree.reads(tree), {selector_cost.ATTRIBUTES: cost})
@@ -248,7 +245,7 @@ def _environment() -> Any:
                 cel.Overload(
                     f"{name}_{'_'.join(parameters)}",
                     return_type=types[result],
-                    parameters=[types[each] for each in parameters],
+                    parameters=[types[parameter] for parameter in parameters],
                     is_member=is_member,
                     impl=implementation,
                 )

@@ -11,20 +11,39 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import jobs, nodes, pod_texts, queues
+from vscheduler.core.model import pod_texts
 from vscheduler.core.model import snapshot as snapshots
+from vscheduler.core.model.jobs import WAITING, GroupState, JobId, TaskId
+from vscheduler.core.model.nodes import NodeSpec
+from vscheduler.core.model.pod_texts import PodReads
+from vscheduler.core.model.queues import DEFAULT, Queue
+from vscheduler.core.model.snapshot import Budget, Carried, Quota, Snapshot
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import (
-    claim_objects,
-    entries,
-    job_index,
-    named_objects,
-    node_usage,
-    pod_affinity_index,
-    pod_overlay,
-    pods_by_class,
+from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Remove, Upsert
+from vscheduler.mirror.index import entries
+from vscheduler.mirror.index.claim_objects import ClaimObjects
+from vscheduler.mirror.index.entries import (
+    Change,
+    Entry,
+    Event,
+    OnError,
+    Part,
+    Reader,
+    Reference,
+    Replace,
+    Value,
 )
-from vscheduler.mirror.translate import bounds, kubelet_refusals, pods, translation
+from vscheduler.mirror.index.job_index import JobIndex
+from vscheduler.mirror.index.named_objects import NamedObjects
+from vscheduler.mirror.index.node_usage import NodeColumns, ResourceNames
+from vscheduler.mirror.index.pod_affinity_index import PodAffinityIndexer
+from vscheduler.mirror.index.pod_overlay import PodOverlay
+from vscheduler.mirror.index.pods_by_class import PodsByClass
+from vscheduler.mirror.translate import bounds
+from vscheduler.mirror.translate.bounds import Bounds
+from vscheduler.mirror.translate.kubelet_refusals import KubeletRefusals, NominatedPods
+from vscheduler.mirror.translate.pods import Pod
+from vscheduler.mirror.translate.translation import Group, Namespace, Node, PriorityClass
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     scheduler_names: tuple[str, ...]
     """Pods that name any of these schedulers in spec.schedulerName are ours."""
-    default_queue: str = queues.DEFAULT
+    default_queue: str = DEFAULT
     """The queue of PodGroups without spec.queue."""
     node_selector: tuple[tuple[str, str], ...] = ()
     """A node needs at least one of these labels to be seen. Empty: every node is seen."""
@@ -42,9 +61,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether PriorityClasses order jobs."""
     assume_seconds: float = 30.0
     """How long a sent bind may go unconfirmed by the watch, in seconds."""
-    most: bounds.Bounds = bounds.DEFAULT
+    most: Bounds = bounds.DEFAULT
     """Upper bounds on the constraints of a pod."""
-    reads: pod_texts.PodReads = pod_texts.NOTHING  # what plugins read of pods
+    reads: PodReads = pod_texts.NOTHING  # what plugins read of pods
 
 
 class Mirror:
@@ -55,14 +74,14 @@ class Mirror:
     PodGroup before its Queue: the Mirror keeps the pod or PodGroup until both are known.
     """
 
-    def __init__(self, options: Options, *, on_error: entries.OnError | None = None) -> None:
+    def __init__(self, options: Options, *, on_error: OnError | None = None) -> None:
         self._options = options
         self.work: Counter[str] = Counter()
         """How many jobs, node rows, layouts and per-class counts snapshots had to recompute."""
-        self._entries: dict[events.Kind, dict[str, entries.Entry]] = {k: {} for k in events.Kind}
+        self._entries: dict[Kind, dict[str, Entry]] = {k: {} for k in Kind}
         """Pods by UID, all kinds but pods by `namespace/name` or name."""
-        self._rejections: dict[tuple[events.Kind, str], events.DecodeError] = {}
-        self._reader = entries.Reader(
+        self._rejections: dict[tuple[Kind, str], DecodeError] = {}
+        self._reader = Reader(
             scheduler_names=options.scheduler_names,
             default_queue=options.default_queue,
             node_selector=options.node_selector,
@@ -70,62 +89,60 @@ class Mirror:
             most=options.most,
             reads=options.reads,
         )
-        self._pods_by_class = pods_by_class.PodsByClass(self.work)
-        self._columns = node_usage.NodeColumns(self.work, self._pods_by_class.groups)
-        self._refusals = kubelet_refusals.KubeletRefusals()
-        self._nominated = kubelet_refusals.NominatedPods()
-        self._pod_affinity = pod_affinity_index.PodAffinityIndexer(
-            self.work, self._columns.placed_pods
-        )
-        known = self._entries[events.Kind.POD]
-        self._overlay = overlay = pod_overlay.PodOverlay(self._reader, known)
+        self._pods_by_class = PodsByClass(self.work)
+        self._columns = NodeColumns(self.work, self._pods_by_class.groups)
+        self._refusals = KubeletRefusals()
+        self._nominated = NominatedPods()
+        self._pod_affinity = PodAffinityIndexer(self.work, self._columns.placed_pods)
+        known = self._entries[Kind.POD]
+        self._overlay = overlay = PodOverlay(self._reader, known)
         self._as_seen = overlay.as_seen
         self._assumed, self._evicting = overlay.assumed, overlay.evicting
-        self._claims = claim_objects.ClaimObjects(
+        self._claims = ClaimObjects(
             self._entries, lambda task: self._as_seen(self._pod(task)), self._charge
         )
         self.storage, self.requests = self._claims.storage, self._claims.requests
         self.devices, self.allocations = self._claims.devices, self._claims.allocations
-        self._job_index = job_index.JobIndex(
+        self._job_index = JobIndex(
             self.work,
-            self._entries[events.Kind.POD_GROUP],
+            self._entries[Kind.POD_GROUP],
             scheduler_names=options.scheduler_names,
             claim_unowned=options.claim_unowned,
             priority_classes=options.priority_classes,
         )
-        self._resource_names = node_usage.ResourceNames()
-        self._named = named_objects.NamedObjects(self._entries)
+        self._resource_names = ResourceNames()
+        self._named = NamedObjects(self._entries)
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the scheduler names of our pods. Known objects are read anew when listed again."""
         self._reader.serve(scheduler_names)
         self._job_index.serve(scheduler_names)
 
-    def read(self, event: events.Upsert | events.DecodeFailed) -> tuple[str, entries.Entry]:
+    def read(self, event: Upsert | DecodeFailed) -> tuple[str, Entry]:
         """Return the key of an object (a pod's UID) and its entry. Nothing changes."""
         return self._reader.take(event)
 
-    def apply(self, event: entries.Event) -> entries.Change:
+    def apply(self, event: Event) -> Change:
         """Apply a watch event or a list; return how far decisions can depend on the change.
 
         An object older than the known version is ignored. A Replace is applied even when versions
         go back, as they do after a restore of etcd.
         """
         match event:
-            case events.Upsert():
+            case Upsert():
                 key, entry = self.read(event)
                 known = self._entries[event.kind].get(key)
                 if known is not None and entry.reference.is_before(known.reference):
-                    return entries.Change.NONE
+                    return Change.NONE
                 return self._put(event.kind, key, entry)
-            case events.DecodeFailed():
+            case DecodeFailed():
                 return self._put(event.kind, *self.read(event))
-            case events.Remove():
+            case Remove():
                 return self._remove(event)
-            case entries.Replace() | entries.Part():
+            case Replace() | Part():
                 return self._take_in(event)
 
-    def assume(self, task: jobs.TaskId, node: str, now: float) -> bool:
+    def assume(self, task: TaskId, node: str, now: float) -> bool:
         """Count the task as Binding on the node after its bind was sent, until the watch confirms.
 
         Return False, and change nothing, when the task is gone or no longer waits.
@@ -136,7 +153,7 @@ class Mirror:
         self._move_pod(*self._overlay.assume(pod, node, now))
         return True
 
-    def hold_back(self, task: jobs.TaskId) -> None:
+    def hold_back(self, task: TaskId) -> None:
         """Search no node for this waiting pod, and free its place, until `release`.
 
         The pod counts as gated. This is for pods whose binds are refused again and again.
@@ -149,7 +166,7 @@ class Mirror:
         self._overlay.held_back[task] = None
         self._move_pod(before, self._as_seen(pod))
 
-    def release(self, task: jobs.TaskId) -> bool:
+    def release(self, task: TaskId) -> bool:
         """Undo `hold_back`; return False when the pod isn't held back."""
         return self._undo(self._overlay.held_back, task)
 
@@ -158,25 +175,25 @@ class Mirror:
         for task in list(self._overlay.held_back):
             self.release(task)
 
-    def still_fits(self, task: jobs.TaskId, before: nodes.NodeSpec) -> bool:
+    def still_fits(self, task: TaskId, before: NodeSpec) -> bool:
         """Whether an assumed bind can still be sent.
 
         The node must still take the pod, compared with the node as the decision saw it (`before`),
         and must have room for every pod that is bound or being bound to the node by now.
         """
         assumption = self._assumed.get(task)
-        entry = self._entries[events.Kind.NODE].get(before.name)
+        entry = self._entries[Kind.NODE].get(before.name)
         if assumption is None or assumption.node != before.name or entry is None:
             return False
         pod, there = self._as_seen(self._pod(task)), entry.value
         assert pod is not None, "an assumption ends with its pod"
-        return isinstance(there, translation.Node) and self._columns.fits(pod, there, before)
+        return isinstance(there, Node) and self._columns.fits(pod, there, before)
 
-    def forget(self, task: jobs.TaskId) -> bool:
+    def forget(self, task: TaskId) -> bool:
         """Undo `assume` after a failed bind; return False when the watch shows the outcome."""
         return self._undo(self._assumed, task)
 
-    def evicting(self, task: jobs.TaskId, now: float) -> bool:
+    def evicting(self, task: TaskId, now: float) -> bool:
         """Count the task as Releasing after its eviction was sent, until the watch confirms.
 
         Return False, and change nothing, when the task is gone or already leaving.
@@ -189,11 +206,11 @@ class Mirror:
         self._move_pod(before, self._as_seen(pod))
         return True
 
-    def forget_eviction(self, task: jobs.TaskId) -> bool:
+    def forget_eviction(self, task: TaskId) -> bool:
         """Undo `evicting` after a failure; return False when the watch shows the outcome."""
         return self._undo(self._evicting, task)
 
-    def expire(self, now: float, *, every: bool = False) -> list[jobs.TaskId]:
+    def expire(self, now: float, *, every: bool = False) -> list[TaskId]:
         """Forget calls left unconfirmed for too long, or every call; return their tasks, sorted."""
         limit = float("inf") if every else now - self._options.assume_seconds
         binds = sorted(task for task, bind in self._assumed.items() if bind.since < limit)
@@ -209,14 +226,12 @@ class Mirror:
         """Whether a gang that is new or changed since the last snapshot still lacks pods."""
         return self._job_index.more_to_come()
 
-    def snapshot(
-        self, now: float, carried: snapshots.Carried = snapshots.FRESH
-    ) -> snapshots.Snapshot:
+    def snapshot(self, now: float, carried: Carried = snapshots.FRESH) -> Snapshot:
         """Return the cluster as a frozen Snapshot. The cost depends on changes since the last."""
         self._named.refresh()
         backed, awaited = self.devices.extended_resources, carried.awaited_resources
         space = self._resource_names.space(backed, awaited)
-        return snapshots.Snapshot(
+        return Snapshot(
             now=now,
             next_overdue=self._columns.expire(now),
             space=space,
@@ -236,36 +251,36 @@ class Mirror:
             carried=carried,
         )
 
-    def reference(self, kind: events.Kind, key: str) -> entries.Reference | None:
+    def reference(self, kind: Kind, key: str) -> Reference | None:
         """Return the UID and version of an object (a pod: by UID), for write preconditions."""
         entry = self._entries[kind].get(key)
         return None if entry is None else entry.reference
 
-    def group_state(self, job: jobs.JobId) -> jobs.GroupState | None:
+    def group_state(self, job: JobId) -> GroupState | None:
         """Return the status last seen on the PodGroup, to compare a new status with."""
-        entry = self._entries[events.Kind.POD_GROUP].get(job)
+        entry = self._entries[Kind.POD_GROUP].get(job)
         value = None if entry is None else entry.value
-        return value.job.state if isinstance(value, translation.Group) else None
+        return value.job.state if isinstance(value, Group) else None
 
-    def has_reason(self, task: jobs.TaskId) -> bool:
+    def has_reason(self, task: TaskId) -> bool:
         """Whether the pod's condition, as last seen, gives a reason for waiting."""
-        return self._entries[events.Kind.POD].get(task, entries.UNKNOWN).has_reason
+        return self._entries[Kind.POD].get(task, entries.UNKNOWN).has_reason
 
-    def waiting_version(self, task: jobs.TaskId) -> str | None:
+    def waiting_version(self, task: TaskId) -> str | None:
         """Return the resourceVersion of a pod that has no node, as last seen; None of others.
 
         Unusable pods, and those that are gated or held back, count, too. Only the watch tells that
         a bind was successful.
         """
-        entry = self._entries[events.Kind.POD].get(task)
+        entry = self._entries[Kind.POD].get(task)
         if entry is None:
             return None
-        if isinstance(entry.value, pods.Pod) and entry.value.status not in jobs.WAITING:
+        if isinstance(entry.value, Pod) and entry.value.status not in WAITING:
             return None
         return entry.reference.resource_version
 
     @property
-    def rejections(self) -> Mapping[tuple[events.Kind, str], events.DecodeError]:
+    def rejections(self) -> Mapping[tuple[Kind, str], DecodeError]:
         """Unusable objects by kind and key (a pod's UID), until they are corrected or deleted."""
         return MappingProxyType(self._rejections)
 
@@ -274,12 +289,12 @@ class Mirror:
         """How many binds are in flight."""
         return len(self._assumed)
 
-    def ungrouped(self) -> Iterator[pods.Pod]:
+    def ungrouped(self) -> Iterator[Pod]:
         """Iterate over our pods that cannot be placed: their PodGroup is unnamed or missing."""
         yield from self._job_index.ungrouped()
 
     @property
-    def groups(self) -> Mapping[jobs.JobId, translation.Group]:
+    def groups(self) -> Mapping[JobId, Group]:
         """All known PodGroups, whichever scheduler owns them."""
         return self._job_index.groups
 
@@ -287,15 +302,15 @@ class Mirror:
         """Return the queue of PodGroups in this namespace that name no queue themselves."""
         return self._named.queue_of_namespace(name) or self._options.default_queue
 
-    def members(self, group: jobs.JobId) -> Collection[pods.Pod]:
+    def members(self, group: JobId) -> Collection[Pod]:
         """Return the pods of all schedulers that name this PodGroup, even a missing PodGroup."""
         return self._job_index.members(group)
 
-    def subscribe(self, listener: Callable[[jobs.JobId], object]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[JobId], object]) -> Callable[[], None]:
         """Call `listener` with each PodGroup now, and when it or its pods come, change or go."""
         return self._job_index.subscribe(listener)
 
-    def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> entries.Change:
+    def _put(self, kind: Kind, key: str, entry: Entry) -> Change:
         known = self._entries[kind]
         before = known.get(key)
         known[key] = entry
@@ -303,72 +318,68 @@ class Mirror:
         self._note(kind, key, entry.rejection)
         return change
 
-    def _remove(self, event: events.Remove) -> entries.Change:
+    def _remove(self, event: Remove) -> Change:
         known = self._entries[event.kind]
         key = events.key_of(event.namespace, event.name)
-        if event.kind is events.Kind.POD:
+        if event.kind is Kind.POD:
             key = event.uid or key
         entry = known.get(key)
         if entry is None or (event.uid and entry.reference.uid not in ("", event.uid)):
-            return entries.Change.NONE
+            return Change.NONE
         return self._drop(event.kind, key)
 
-    def _drop(self, kind: events.Kind, key: str) -> entries.Change:
+    def _drop(self, kind: Kind, key: str) -> Change:
         change = self._move(key, self._entries[kind].pop(key).value, None)
         self._note(kind, key, None)
         return change
 
-    def _take_in(self, event: entries.Replace | entries.Part) -> entries.Change:
+    def _take_in(self, event: Replace | Part) -> Change:
         kind, known = event.kind, self._entries[event.kind]
-        stale = known.keys() - event.found.keys() if isinstance(event, entries.Replace) else ()
+        stale = known.keys() - event.found.keys() if isinstance(event, Replace) else ()
         changes = [self._drop(kind, key) for key in sorted(stale)]
         new = [(key, entry) for key, entry in event.found.items() if known.get(key) is not entry]
         changes += [self._put(kind, key, entry) for key, entry in new]
-        return max(changes, default=entries.Change.NONE)
+        return max(changes, default=Change.NONE)
 
-    def _note(self, kind: events.Kind, key: str, rejection: events.DecodeError | None) -> None:
+    def _note(self, kind: Kind, key: str, rejection: DecodeError | None) -> None:
         if rejection is not None:
             self._rejections[kind, key] = rejection
         elif self._rejections:
             self._rejections.pop((kind, key), None)
-        if kind is events.Kind.POD_GROUP:
-            self._job_index.notify(jobs.JobId(key))
+        if kind is Kind.POD_GROUP:
+            self._job_index.notify(JobId(key))
 
-    def _pod(self, task: jobs.TaskId) -> pods.Pod | None:
-        value = self._entries[events.Kind.POD].get(task, entries.UNKNOWN).value
-        return value if isinstance(value, pods.Pod) else None
+    def _pod(self, task: TaskId) -> Pod | None:
+        value = self._entries[Kind.POD].get(task, entries.UNKNOWN).value
+        return value if isinstance(value, Pod) else None
 
-    def _move(
-        self, key: str, old: entries.Value | None, new: entries.Value | None
-    ) -> entries.Change:
+    def _move(self, key: str, old: Value | None, new: Value | None) -> Change:
         """Pass a change on to the indexes concerned."""
-        if (old is None or isinstance(old, pods.Pod)) and (
-            new is None or isinstance(new, pods.Pod)
-        ):
+        if (old is None or isinstance(old, Pod)) and (new is None or isinstance(new, Pod)):
             return self._confirm(old, new)
         change = entries.change(old, new)
-        if change is entries.Change.NONE:
-            if isinstance(new, queues.Queue):  # its past usage is left out of the comparison
+        if change is Change.NONE:
+            if isinstance(new, Queue):  # its past usage is left out of the comparison
                 self._named.change()
             return change
         self._resource_names.move(old, new)
         match old, new:
-            case ((translation.Group() | None), (translation.Group() | None)):
-                self._move_group(jobs.JobId(key), old, new)
-            case ((translation.Node() | None), (translation.Node() | None)):
+            case ((Group() | None), (Group() | None)):
+                self._move_group(JobId(key), old, new)
+            case ((Node() | None), (Node() | None)):
                 self._columns.move_node(key, old, new)
             case (
-                (queues.Queue() | snapshots.Budget() | snapshots.Quota() | None),
-                (queues.Queue() | snapshots.Budget() | snapshots.Quota() | None),
+                (Queue() | Budget() | Quota() | None),
+                (Queue() | Budget() | Quota() | None),
             ):
                 self._named.change()
-            case ((translation.Namespace() | None), (translation.Namespace() | None)):
+            case ((Namespace() | None), (Namespace() | None)):
                 self._pod_affinity.move_namespace(key, None if new is None else new.labels)
-            case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
+            case ((PriorityClass() | None), (PriorityClass() | None)):
                 self._job_index.move_priority(key, new)
             case _:
                 moved = self._claims.move(key, old, new)
-                return change if self._renamed() or moved else entries.Change.NONE
+                return change if self._renamed() or moved else Change.NONE
         return change
 
     def _renamed(self) -> bool:
@@ -377,7 +388,7 @@ class Mirror:
             self._move_pod(before, after)
         return bool(moved)
 
-    def _confirm(self, old: pods.Pod | None, new: pods.Pod | None) -> entries.Change:
+    def _confirm(self, old: Pod | None, new: Pod | None) -> Change:
         """Apply a pod that came, changed or went; drop assumptions that the watch has settled."""
         before = self._as_seen(old)
         if old is not None:
@@ -392,11 +403,11 @@ class Mirror:
             self._nominated.note(old.uid, None)
         after = self._as_seen(new)
         change = entries.change(before, after)
-        if change is not entries.Change.NONE or (after is not None and after.leaves):
+        if change is not Change.NONE or (after is not None and after.leaves):
             self._move_pod(before, after)
         return change
 
-    def _undo(self, unconfirmed: dict[jobs.TaskId, Any], task: jobs.TaskId) -> bool:
+    def _undo(self, unconfirmed: dict[TaskId, Any], task: TaskId) -> bool:
         """Drop the unconfirmed bind or eviction of the task, or its pause; return whether there was
         one.
         """
@@ -409,7 +420,7 @@ class Mirror:
         self._move_pod(before, self._as_seen(pod))
         return True
 
-    def _charge(self, task: jobs.TaskId, devices: Mapping[str, int]) -> None:
+    def _charge(self, task: TaskId, devices: Mapping[str, int]) -> None:
         """Let these devices count for a pod."""
         pod = self._pod(task)
         before = self._as_seen(pod)
@@ -419,7 +430,7 @@ class Mirror:
         if pod is not None:
             self._move_pod(before, self._as_seen(pod))
 
-    def _move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def _move_pod(self, old: Pod | None, new: Pod | None) -> None:
         self._resource_names.move_pod(old, new)
         if new is not None and new.answer is not None and new.node is not None:
             self._refusals.note(new.uid, new.node, new.answer)
@@ -429,9 +440,7 @@ class Mirror:
         self._job_index.move_pod(old, new)
         self._claims.move_pod(old, new)  # last: it may move the pod, or others, once more
 
-    def _move_group(
-        self, key: jobs.JobId, old: translation.Group | None, new: translation.Group | None
-    ) -> None:
+    def _move_group(self, key: JobId, old: Group | None, new: Group | None) -> None:
         self._job_index.move_group(key, new)
         members = self._job_index.members(key)
         self._pods_by_class.move_group(key, None if new is None else new.job.queue, members)

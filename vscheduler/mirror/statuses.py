@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import Bind, Evict, GroupStatus
+from vscheduler.core.model.jobs import Condition, GroupState, InvalidPod, Job, JobId, Phase, Task
 from vscheduler.mirror import condition_reasons as reasons
 from vscheduler.mirror import volume_wording, wording
 
@@ -80,15 +81,15 @@ class ObjectReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_state(
-    status: decisions.GroupStatus, stored: jobs.GroupState, *, now: float, transition: str
-) -> jobs.GroupState:
+    status: GroupStatus, stored: GroupState, *, now: float, transition: str
+) -> GroupState:
     """Return the new status of a PodGroup; conditions of foreign types are kept.
 
     `transition` is the ID of the cycle, `now` is in seconds since the epoch. A condition with
     unchanged text keeps its transition ID and lastTransitionTime. A condition with unchanged status
     and reason keeps its lastTransitionTime.
     """
-    state = jobs.GroupState(
+    state = GroupState(
         phase=status.phase,
         running=status.running,
         succeeded=status.succeeded,
@@ -106,7 +107,7 @@ def group_state(
     return replace(state, conditions=tuple(conditions.values()))
 
 
-def group_patch(stored: jobs.GroupState, wanted: jobs.GroupState) -> Body | None:
+def group_patch(stored: GroupState, wanted: GroupState) -> Body | None:
     """Return the fields of `status` to merge into the PodGroup, or None when nothing differs.
 
     If `conditions` is present, it is the whole list, and the patch must carry the resourceVersion
@@ -124,7 +125,7 @@ def group_patch(stored: jobs.GroupState, wanted: jobs.GroupState) -> Body | None
     return body or None
 
 
-def condition(stored: jobs.Condition) -> Body:
+def condition(stored: Condition) -> Body:
     """Return a PodGroup condition as JSON fields, without empty fields."""
     fields = {
         "type": stored.type,
@@ -138,9 +139,9 @@ def condition(stored: jobs.Condition) -> Body:
 
 
 def group_notice(
-    status: decisions.GroupStatus,
-    stored: jobs.GroupState,
-    wanted: jobs.GroupState,
+    status: GroupStatus,
+    stored: GroupState,
+    wanted: GroupState,
     *,
     pods: int,
 ) -> EventNotice | None:
@@ -150,23 +151,28 @@ def group_notice(
     A PodGroup with a single pod gets no event for condition Scheduled, for the pod has its own
     event.
     """
-    before = {each.type: (each.status, each.reason) for each in stored.conditions}
-    for each in wanted.conditions:
-        if each.status != "True" or before.get(each.type) == (each.status, each.reason):
+    before = {
+        condition.type: (condition.status, condition.reason) for condition in stored.conditions
+    }
+    for condition in wanted.conditions:
+        if condition.status != "True" or before.get(condition.type) == (
+            condition.status,
+            condition.reason,
+        ):
             continue
-        if each.type == UNSCHEDULABLE:
+        if condition.type == UNSCHEDULABLE:
             calm = status.reason is not None and reasons.is_expected(status.reason)
-            details = ("Normal" if calm else "Warning", UNSCHEDULABLE, each.message)
+            details = ("Normal" if calm else "Warning", UNSCHEDULABLE, condition.message)
             return _group_notice(status.job, status.uid, details)
-        if each.type == SCHEDULED and pods > 1:
+        if condition.type == SCHEDULED and pods > 1:
             details = ("Normal", SCHEDULED, "pod group is ready")
             return _group_notice(status.job, status.uid, details)
     return None
 
 
 def pod_words(
-    status: decisions.GroupStatus,
-) -> Iterator[tuple[jobs.Task | jobs.InvalidPod, ReasonAndMessage]]:
+    status: GroupStatus,
+) -> Iterator[tuple[Task | InvalidPod, ReasonAndMessage]]:
     """Iterate over the pods of the group that deserve a PodScheduled condition, each with its
     reason and message.
 
@@ -219,30 +225,30 @@ def pod_patch(words: ReasonAndMessage, *, now: float) -> Body:
     }
 
 
-def waiting_notice(pod: jobs.Task | jobs.InvalidPod, words: ReasonAndMessage) -> EventNotice:
+def waiting_notice(pod: Task | InvalidPod, words: ReasonAndMessage) -> EventNotice:
     """Return the event of a pod without a suitable node, or with a node but without its volumes."""
     if words.topic == WAITS_FOR_VOLUMES:
         return _pod_notice(pod, ("Normal", WAITS_FOR_VOLUMES, words.message))
     return _pod_notice(pod, ("Warning", "FailedScheduling", words.message))
 
 
-def bound_notice(bind: decisions.Bind) -> EventNotice:
+def bound_notice(bind: Bind) -> EventNotice:
     """Return the event of a pod that was bound."""
     return _pod_notice(bind.task, ("Normal", SCHEDULED, wording.assigned(bind)))
 
 
-def evicted_notice(evict: decisions.Evict, gang: jobs.Job) -> EventNotice:
+def evicted_notice(evict: Evict, gang: Job) -> EventNotice:
     """Return the event of a pod that was evicted."""
     return _pod_notice(evict.task, ("Warning", EVICT, wording.evicted(evict, gang)))
 
 
-def lost_notice(uid: str, evicts: Sequence[decisions.Evict]) -> EventNotice:
+def lost_notice(uid: str, evicts: Sequence[Evict]) -> EventNotice:
     """Return the event of the PodGroup with this UID, whose pods were evicted."""
     job = evicts[0].task.job
     return _group_notice(job, uid, ("Normal", EVICT, wording.lost(evicts)))
 
 
-def evicted_patch(evict: decisions.Evict, gang: jobs.Job, *, now: float) -> Body:
+def evicted_patch(evict: Evict, gang: Job, *, now: float) -> Body:
     """Return the pod `status` to merge strategically: condition DisruptionTarget, with the
     beneficiary and the rule.
 
@@ -320,37 +326,35 @@ def microtime(now: float) -> str:
     return f"{dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec='microseconds')[:-6]}Z"
 
 
-def _conditions(
-    status: decisions.GroupStatus, known: Mapping[str, jobs.Condition]
-) -> Iterable[jobs.Condition]:
+def _conditions(status: GroupStatus, known: Mapping[str, Condition]) -> Iterable[Condition]:
     """Iterate over the conditions that this cycle sets."""
-    completed = status.phase is jobs.Phase.COMPLETED and status.reason is None
+    completed = status.phase is Phase.COMPLETED and status.reason is None
     if status.ready or completed:
         old = known.get(UNSCHEDULABLE)
         if old is not None and old.status == "True":
-            why = SCHEDULED if status.ready else str(jobs.Phase.COMPLETED)
-            yield jobs.Condition(type=UNSCHEDULABLE, status="False", reason=why)
+            why = SCHEDULED if status.ready else str(Phase.COMPLETED)
+            yield Condition(type=UNSCHEDULABLE, status="False", reason=why)
     if status.ready:
-        yield jobs.Condition(type=SCHEDULED, status="True", reason=READY_REASON)
+        yield Condition(type=SCHEDULED, status="True", reason=READY_REASON)
     elif status.reason is not None:
         reason = str(status.reason.code)
-        yield jobs.Condition(
+        yield Condition(
             type=UNSCHEDULABLE,
             status="True",
             reason=reason,
             message=wording.sentence(status.reason),
         )
         if SCHEDULED in known:
-            yield jobs.Condition(type=SCHEDULED, status="False", reason=reason)
+            yield Condition(type=SCHEDULED, status="False", reason=reason)
 
 
-def _content(stored: jobs.Condition) -> tuple[str, str, str, str]:
+def _content(stored: Condition) -> tuple[str, str, str, str]:
     """Return the fields of a condition except transition ID and time."""
     return (stored.type, stored.status, stored.reason, stored.message)
 
 
-def _contents(conditions: Iterable[jobs.Condition]) -> list[tuple[str, str, str, str]]:
-    return [_content(each) for each in conditions]
+def _contents(conditions: Iterable[Condition]) -> list[tuple[str, str, str, str]]:
+    return [_content(condition) for condition in conditions]
 
 
 def _notice(subject: ObjectReference, details: tuple[str, str, str]) -> EventNotice:
@@ -366,13 +370,13 @@ def _notice(subject: ObjectReference, details: tuple[str, str, str]) -> EventNot
     )
 
 
-def _group_notice(job: jobs.JobId, uid: str, details: tuple[str, str, str]) -> EventNotice:
+def _group_notice(job: JobId, uid: str, details: tuple[str, str, str]) -> EventNotice:
     namespace, _, name = job.partition("/")
     return _notice(
         ObjectReference(kind="PodGroup", namespace=namespace, name=name, uid=uid), details
     )
 
 
-def _pod_notice(pod: jobs.Task | jobs.InvalidPod, details: tuple[str, str, str]) -> EventNotice:
+def _pod_notice(pod: Task | InvalidPod, details: tuple[str, str, str]) -> EventNotice:
     subject = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
     return _notice(subject, details)

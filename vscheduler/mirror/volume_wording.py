@@ -2,10 +2,10 @@
 
 import datetime as dt
 
-from vscheduler.core.model import claim_decisions
+from vscheduler.core.model.claim_decisions import VolumeWait
 
 
-def waits(found: claim_decisions.VolumeWait) -> str:
+def waits(found: VolumeWait) -> str:
     """Return `3 of 8 claims are bound; waiting for data-3 (provisioner csi.example.com) on n2 since
     12:00:40`.
 
@@ -24,11 +24,11 @@ def waits(found: claim_decisions.VolumeWait) -> str:
     return f"{_bound(found)}; waiting for {named} on {found.node} since {since}"
 
 
-def _bound(found: claim_decisions.VolumeWait) -> str:
+def _bound(found: VolumeWait) -> str:
     if found.claims == 1:
         return "the claim isn't bound" if not found.bound else "the claim is bound"
     return f"{found.bound} of {found.claims} claims are bound"
 
 
-def _source(found: claim_decisions.VolumeWait) -> str:
+def _source(found: VolumeWait) -> str:
     return f" ({found.source})" if found.source else ""

@@ -5,7 +5,19 @@ Phrases about nodes are kube-scheduler's, known to kubectl users.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vscheduler.core.model import decisions, jobs, queues
+from vscheduler.core.model.decisions import (
+    LEAVES_MAX,
+    Bind,
+    Evict,
+    LostPods,
+    MissingResource,
+    Reason,
+    ReasonCode,
+    RefusedBind,
+    Shortage,
+)
+from vscheduler.core.model.jobs import InvalidPod, Job
+from vscheduler.core.model.queues import ProblemCode, QueueProblem
 from vscheduler.core.preemption import partial_gangs
 from vscheduler.mirror import (
     device_wording,
@@ -16,14 +28,14 @@ from vscheduler.mirror import (
     volume_wording,
 )
 
-Code = decisions.ReasonCode
+Code = ReasonCode
 
 MORE_NODES = "ask for less, or add nodes"
 
 NEVER_PREEMPTS = "no pod is evicted for it, as its preemptionPolicy is Never"
 
 
-def sentence(reason: decisions.Reason) -> str:
+def sentence(reason: Reason) -> str:
     """Return why the job, or the rest of the job, isn't placed, and how to help."""
     text = _SENTENCES[reason.code](reason)
     if reason.refused_bind is None or reason.code is Code.BIND_REFUSED:
@@ -32,32 +44,32 @@ def sentence(reason: decisions.Reason) -> str:
     return f"{text}; before, {_refusal(refused, refused.task.key)}"
 
 
-def rejected(pod: jobs.InvalidPod) -> str:
+def rejected(pod: InvalidPod) -> str:
     """Return the message for an unusable pod."""
     return f"the pod can't be used: {_flaw(pod)}"
 
 
-def bind_refused(refused: decisions.RefusedBind) -> str:
+def bind_refused(refused: RefusedBind) -> str:
     """Return the message for a pod that the API server refused to bind."""
     return _refusal(refused, "")
 
 
-def _refusal(refused: decisions.RefusedBind, pod: str, others: str = "") -> str:
+def _refusal(refused: RefusedBind, pod: str, others: str = "") -> str:
     said = f": {refused.message}" if refused.message else ""
     name = f"pod {pod}" if pod else "the pod"
     return f"the API server refused to bind {name} to {refused.node}{others}{said}"
 
 
-def _flaw(pod: jobs.InvalidPod) -> str:
+def _flaw(pod: InvalidPod) -> str:
     return f"{pod.field}: {pod.message}" if pod.field else pod.message
 
 
-def assigned(bind: decisions.Bind) -> str:
+def assigned(bind: Bind) -> str:
     """Return the event message of a bind, in kube-scheduler's words."""
     return f"Successfully assigned {bind.task.key} to {bind.node}"
 
 
-def evicted(evict: decisions.Evict, gang: jobs.Job) -> str:
+def evicted(evict: Evict, gang: Job) -> str:
     """Return the message of an evicted pod's event and condition: for which job, by which rule.
 
     If the whole gang is evicted, the message also tells the resources needed to run again.
@@ -70,7 +82,7 @@ def evicted(evict: decisions.Evict, gang: jobs.Job) -> str:
     return f"{text}; its whole gang goes, and needs {needs}, this one of {asked}, to run again"
 
 
-def lost(evicts: Sequence[decisions.Evict]) -> str:
+def lost(evicts: Sequence[Evict]) -> str:
     """Return the event message of a PodGroup whose pods were evicted by a single plan."""
     return f"{phrases.pods(len(evicts))} evicted by {_rule(evicts[0])}"
 
@@ -81,7 +93,7 @@ def rejected_configuration(path: str, problems: Sequence[str]) -> str:
     return f"{path} can't be used, the last good one stays in force: {problems[0]}{more}"
 
 
-def _rule(evict: decisions.Evict) -> str:
+def _rule(evict: Evict) -> str:
     if evict.lost is not None:
         return f"gang.recoveryTimeout, as {_ran_on(evict.lost)}"
     if evict.action == partial_gangs.RULE:
@@ -89,7 +101,7 @@ def _rule(evict: decisions.Evict) -> str:
     return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")
 
 
-def _ran_on(lost: decisions.LostPods) -> str:
+def _ran_on(lost: LostPods) -> str:
     """Return how a gang went on that lost pods: `3 of 4 pods ran for 10m after one failed`."""
     count = lost.failed or lost.minimum - lost.ready
     number = "one" if count == 1 else str(count)
@@ -98,73 +110,73 @@ def _ran_on(lost: decisions.LostPods) -> str:
     return f"{lost.ready} of {phrases.pods(lost.minimum)} ran for {went_on} after {number} {ended}"
 
 
-def queue_problem(problem: queues.QueueProblem) -> str:
+def queue_problem(problem: QueueProblem) -> str:
     """Return why a queue and its descendants are set aside, and how to help."""
     queue, subjects = problem.queue, problem.subjects
     match problem.code:
-        case queues.ProblemCode.PARENT_MISSING:
+        case ProblemCode.PARENT_MISSING:
             return (
                 f"parent {subjects[0]} of queue {queue} doesn't exist; "
                 f"create it, or correct spec.parent"
             )
-        case queues.ProblemCode.CYCLE:
+        case ProblemCode.CYCLE:
             way = " -> ".join((*subjects, subjects[0]))
             return f"queue {queue} is its own ancestor ({way}); correct spec.parent of one of them"
-        case queues.ProblemCode.INNER_JOBS:
+        case ProblemCode.INNER_JOBS:
             return (
                 f"queue {queue} has child queues and a job of its own, {subjects[0]}; "
                 f"only queues without children are for jobs"
             )
 
 
-def _queue_missing(reason: decisions.Reason) -> str:
+def _queue_missing(reason: Reason) -> str:
     return f"queue {reason.queue} doesn't exist; create it, or name another in spec.queue"
 
 
-def _queue_closed(reason: decisions.Reason) -> str:
+def _queue_closed(reason: Reason) -> str:
     return f"queue {reason.queue} isn't open; open it, or name another in spec.queue"
 
 
-def _queue_barred(reason: decisions.Reason) -> str:
+def _queue_barred(reason: Reason) -> str:
     return (
         f"queue {reason.queue} isn't for namespace {reason.subject}; "
         f"name another, or have vscheduler.io/namespaces list it"
     )
 
 
-def _plugin_failed(reason: decisions.Reason) -> str:
+def _plugin_failed(reason: Reason) -> str:
     if reason.subject:
         return f"plugin {reason.subject} failed on this job; the scheduler's log says why"
     return "a plugin of the scheduler failed on this job; the scheduler's log says which and why"
 
 
-def _not_leaf(reason: decisions.Reason) -> str:
+def _not_leaf(reason: Reason) -> str:
     text = f"queue {reason.queue} has child queues, and jobs go to leaf queues"
     if not reason.leaves:
         return f"{text}; name one of those in spec.queue"
-    named = reason.leaves[: decisions.LEAVES_MAX]
+    named = reason.leaves[:LEAVES_MAX]
     leaves = phrases.listed([*named, "others"] if len(reason.leaves) > len(named) else named)
     return f"{text}: name {leaves if len(named) == 1 else f'one of {leaves}'} in spec.queue"
 
 
-def _set_aside(reason: decisions.Reason) -> str:
+def _set_aside(reason: Reason) -> str:
     if reason.problem is None:
         return f"queue {reason.queue} is set aside until the tree of queues is put right"
     return f"queue {reason.queue} is set aside: {queue_problem(reason.problem)}"
 
 
-def _bad_setting(reason: decisions.Reason) -> str:
+def _bad_setting(reason: Reason) -> str:
     return f"{reason.subject}; correct it on the {'Queue' if reason.of_queue else 'PodGroup'}"
 
 
-def _topology_unknown(reason: decisions.Reason) -> str:
+def _topology_unknown(reason: Reason) -> str:
     return (
         f"{reason.subject} is hard, and this scheduler knows no network topology yet; "
         f"set mode soft, or hardNetworkTopology: anywhere in the scheduler's configuration"
     )
 
 
-def _pod_rejected(reason: decisions.Reason) -> str:
+def _pod_rejected(reason: Reason) -> str:
     text = f"{reason.rejected} of {phrases.pods(reason.tasks)} can't be used"
     pod = reason.rejection
     if pod is None:
@@ -173,9 +185,9 @@ def _pod_rejected(reason: decisions.Reason) -> str:
     return f"{text}{example} {pod.key}: {_flaw(pod)}"
 
 
-def _queue_full(reason: decisions.Reason) -> str:
+def _queue_full(reason: Reason) -> str:
     owner = reason.subject or reason.queue
-    never = [each for each in reason.shortages if each.requested > each.limit]
+    never = [shortage for shortage in reason.shortages if shortage.requested > shortage.limit]
     if never:
         most = [phrases.quantity(each.resource, each.limit) for each in never]
         beside = gang_wording.beside(never)
@@ -188,7 +200,7 @@ def _queue_full(reason: decisions.Reason) -> str:
     return f"not admitted: queue {owner} has, or was promised, {has}; {_request(reason)}"
 
 
-def _quota_full(reason: decisions.Reason) -> str:
+def _quota_full(reason: Reason) -> str:
     has = gang_wording.shortages(reason, "it allows")
     return (
         f"not admitted: ResourceQuota {reason.subject} counts, with what was promised, {has}; "
@@ -196,25 +208,28 @@ def _quota_full(reason: decisions.Reason) -> str:
     )
 
 
-def _cluster_full(reason: decisions.Reason) -> str:
+def _cluster_full(reason: Reason) -> str:
     asks = _request(reason)
     if reason.subject:
         has = gang_wording.shortages(reason, "it may have")
-        if any(each.keepers for each in reason.shortages):
+        if any(shortage.keepers for shortage in reason.shortages):
             return f"not admitted: queue {reason.subject} has, or was promised, {has}; {asks}"
         return (
             f"not admitted: the cluster is too small for queue {reason.subject}, "
             f"which has, or was promised, {has}; {asks}"
         )
-    if not any(each.limit for each in reason.shortages):
-        none = f"no {phrases.listed([each.resource for each in reason.shortages])} left to promise"
+    if not any(shortage.limit for shortage in reason.shortages):
+        names = phrases.listed([shortage.resource for shortage in reason.shortages])
+        none = f"no {names} left to promise"
         whose = "the nodes open to it have" if reason.some_nodes else "the cluster has"
         return f"not admitted: beside what runs {whose} {none}; {asks}"
     limits = phrases.listed(
-        [gang_wording.some(each.resource, each.limit) for each in reason.shortages]
+        [gang_wording.some(shortage.resource, shortage.limit) for shortage in reason.shortages]
     )
     # Promises exceed the limit after nodes have left or foreign pods have arrived.
-    rest = [(each.resource, each.limit - each.allocated) for each in reason.shortages]
+    rest = [
+        (shortage.resource, shortage.limit - shortage.allocated) for shortage in reason.shortages
+    ]
     left = [gang_wording.some(name, max(0.0, value)) for name, value in rest]
     whose = "the nodes open to it" if reason.some_nodes else "the cluster"
     return (
@@ -223,33 +238,33 @@ def _cluster_full(reason: decisions.Reason) -> str:
     )
 
 
-def _request(reason: decisions.Reason) -> str:
+def _request(reason: Reason) -> str:
     """Return what the job asks for of what is short, and why nothing is evicted for it."""
     asks = _asks(reason.shortages)
     return f"{asks}; {NEVER_PREEMPTS}" if reason.never_preempts else asks
 
 
-def _asks(shortages: Sequence[decisions.Shortage]) -> str:
+def _asks(shortages: Sequence[Shortage]) -> str:
     """Return the job's request for the resources that are short."""
-    asked = [phrases.quantity(each.resource, each.requested) for each in shortages]
+    asked = [phrases.quantity(shortage.resource, shortage.requested) for shortage in shortages]
     return f"this job asks for {phrases.listed(asked)} (minResources)"
 
 
-def _queue_over_share(reason: decisions.Reason) -> str:
+def _queue_over_share(reason: Reason) -> str:
     if reason.never:
         return _beyond_capability(reason)
     text = gang_wording.over_share(reason) if reason.lacking else _over_share(reason)
     return f"{text}; {NEVER_PREEMPTS}" if reason.never_preempts else text
 
 
-def _over_share(reason: decisions.Reason) -> str:
+def _over_share(reason: Reason) -> str:
     """Return what the queue has, and what the next pod, or any choice of pods, needs."""
     asked = phrases.request(reason.request)
     if not reason.shortages and reason.proof:
         return f"queue {reason.queue} may not have enough pods of this gang at once"
     if not reason.shortages:
         return f"queue {reason.queue} has had its share; this pod needs {asked}"
-    lacking = {each.resource: each.requested for each in reason.shortages}
+    lacking = {shortage.resource: shortage.requested for shortage in reason.shortages}
     if len(lacking) == 1:  # the sentence has just named the resource
         (asked,) = (phrases.amount(name, value) for name, value in lacking.items())
     elif any(lacking.values()):
@@ -264,17 +279,20 @@ def _over_share(reason: decisions.Reason) -> str:
     return f"{state}; this pod needs {asked}"
 
 
-def _no_nodes(_: decisions.Reason) -> str:
+def _no_nodes(_: Reason) -> str:
     return "there is no node that this scheduler may use; add one, or look at its --node-selector"
 
 
-def _never_fits(reason: decisions.Reason) -> str:
+def _never_fits(reason: Reason) -> str:
     if reason.shortages:
         asked = phrases.listed(
-            [phrases.quantity(each.resource, each.requested) for each in reason.shortages]
+            [
+                phrases.quantity(shortage.resource, shortage.requested)
+                for shortage in reason.shortages
+            ]
         )
         there = phrases.listed(
-            [gang_wording.some(each.resource, each.limit) for each in reason.shortages]
+            [gang_wording.some(shortage.resource, shortage.limit) for shortage in reason.shortages]
         )
         return (
             f"all nodes that it may use have {there}, and it needs {asked} at least; {MORE_NODES}"
@@ -292,7 +310,7 @@ def _never_fits(reason: decisions.Reason) -> str:
     return f"{_empty_room(reason)}; {MORE_NODES}"
 
 
-def _empty_room(reason: decisions.Reason) -> str:
+def _empty_room(reason: Reason) -> str:
     """Return how many of the pods would fit on empty nodes."""
     role = f" of role {reason.role}" if reason.role else ""
     size = f" of {phrases.request(reason.request)}" if reason.request else ""
@@ -302,14 +320,14 @@ def _empty_room(reason: decisions.Reason) -> str:
     )
 
 
-def _beyond_capability(reason: decisions.Reason) -> str:
+def _beyond_capability(reason: Reason) -> str:
     """Return what the gang needs, what its queue may have at most, and how many pods would fit."""
     owner = reason.shortages[0].owner
     most = phrases.listed(
-        [phrases.quantity(each.resource, each.limit) for each in reason.shortages]
+        [phrases.quantity(shortage.resource, shortage.limit) for shortage in reason.shortages]
     )
     needs = phrases.listed(
-        [phrases.amount(each.resource, each.requested) for each in reason.shortages]
+        [phrases.amount(shortage.resource, shortage.requested) for shortage in reason.shortages]
     )
     more = "more " if reason.placed else ""
     pods = f"{reason.lacking} {more}pod{'' if reason.lacking == 1 else 's'}"
@@ -320,7 +338,7 @@ def _beyond_capability(reason: decisions.Reason) -> str:
     return f"{text}; ask for less, or raise the capability"
 
 
-def _no_room(reason: decisions.Reason) -> str:
+def _no_room(reason: Reason) -> str:
     if reason.proof is None or _is_about_one(reason):
         parts = [*_cause(reason), *_gang(reason), *_holes(reason)]
     else:
@@ -334,13 +352,13 @@ def _no_room(reason: decisions.Reason) -> str:
     return "; ".join(parts)
 
 
-def _is_about_one(reason: decisions.Reason) -> bool:
+def _is_about_one(reason: Reason) -> bool:
     """Whether a single pod is needed, so that what nodes say of it tells more than the search."""
     limited = reason.proof is not None and reason.proof.limited
     return reason.minimum <= 1 and bool(reason.request) and bool(reason.refusals) and not limited
 
 
-def _waits_for_release(reason: decisions.Reason) -> str:
+def _waits_for_release(reason: Reason) -> str:
     waits = "waits for room that pods being deleted still hold"
     if reason.refusals:
         now = refusal_wording.counted(reason.refusals)
@@ -351,15 +369,15 @@ def _waits_for_release(reason: decisions.Reason) -> str:
     return f"{waits}; {reason.placed} of the {phrases.pods(reason.minimum)} it needs {have} a place"
 
 
-def _waits_for_devices(reason: decisions.Reason) -> str:
+def _waits_for_devices(reason: Reason) -> str:
     return "" if reason.devices is None else device_wording.waits(reason.devices)
 
 
-def _waits_for_volumes(reason: decisions.Reason) -> str:
+def _waits_for_volumes(reason: Reason) -> str:
     return "" if reason.volumes is None else volume_wording.waits(reason.volumes)
 
 
-def _gated(reason: decisions.Reason) -> str:
+def _gated(reason: Reason) -> str:
     group, setting = "", "minMember"
     if reason.sub_group is not None:
         group, setting = membership_wording.sub_group(reason), "subGroupSize"
@@ -369,7 +387,7 @@ def _gated(reason: decisions.Reason) -> str:
     )
 
 
-def _bind_refused(reason: decisions.Reason) -> str:
+def _bind_refused(reason: Reason) -> str:
     example = reason.refused_bind
     if example is None:
         return f"the API server refused to bind {phrases.pods(reason.rejected)}"
@@ -377,7 +395,7 @@ def _bind_refused(reason: decisions.Reason) -> str:
     return _refusal(example, example.task.key, others)
 
 
-def _cause(reason: decisions.Reason) -> list[str]:
+def _cause(reason: Reason) -> list[str]:
     """Return what keeps the pod off all nodes, if it isn't what nodes have free."""
     if reason.unmatched:
         labels = phrases.listed([f"{key}={value}" for key, value in reason.unmatched])
@@ -386,7 +404,7 @@ def _cause(reason: decisions.Reason) -> list[str]:
     return [lead] if lead else []
 
 
-def _gang(reason: decisions.Reason) -> list[str]:
+def _gang(reason: Reason) -> list[str]:
     """Return the minimum of the job, and how much of it fits."""
     asked = phrases.request(reason.request)
     if reason.placed >= max(1, reason.minimum):
@@ -407,7 +425,7 @@ def _gang(reason: decisions.Reason) -> list[str]:
     ]
 
 
-def _holes(reason: decisions.Reason) -> list[str]:
+def _holes(reason: Reason) -> list[str]:
     """Return the largest free amount on any node, for resources short on every node."""
     short = [hole for hole in reason.holes if hole.free < reason.request.get(hole.resource, 0)]
     if not short:
@@ -417,12 +435,12 @@ def _holes(reason: decisions.Reason) -> list[str]:
     ]
 
 
-def _places(holes: Sequence[decisions.MissingResource]) -> list[str]:
+def _places(holes: Sequence[MissingResource]) -> list[str]:
     """Return `6 cpu on n7` for each resource."""
     return [f"{phrases.quantity(hole.resource, hole.free)} on {hole.node}" for hole in holes]
 
 
-_SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
+_SENTENCES: Mapping[Code, Callable[[Reason], str]] = {
     Code.QUEUE_MISSING: _queue_missing,
     Code.QUEUE_CLOSED: _queue_closed,
     Code.QUEUE_BARRED: _queue_barred,

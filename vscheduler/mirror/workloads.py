@@ -113,21 +113,21 @@ def of_group(group: Object, pods: Iterable[Object]) -> list[Workload]:
     members = [of_pod(pod) for pod in pods]
     owner = _owner(group["metadata"])
     if owner is not None and owner.kind != POD:
-        found += [each[0] for each in members if owner in each]
+        found += [member[0] for member in members if owner in member]
         found.append(owner)
-    elif len({each[0] for each in members}) == 1:
+    elif len({member[0] for member in members}) == 1:
         found.append(members[0][0])
     itself = Workload(POD_GROUP, group["metadata"]["name"])
-    others = (workload for each in members for workload in each)
+    others = (workload for member in members for workload in member)
     return list(dict.fromkeys((*found, *([] if found else [itself]), *others, itself)))
 
 
 def matches(wanted: Workload, names: Iterable[Workload]) -> bool:
     """Whether one of the names is the wanted one. A Volcano Job may also be called a job."""
     return any(
-        wanted.name == each.name
-        and (wanted.kind in {"", each.kind} or (wanted.kind, each.kind) == ("job", VOLCANO_JOB))
-        for each in names
+        wanted.name == name.name
+        and (wanted.kind in {"", name.kind} or (wanted.kind, name.kind) == ("job", VOLCANO_JOB))
+        for name in names
     )
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from vscheduler.sandbox import binaries, control_plane, errors, progress_report
+from vscheduler.sandbox import binaries, control_plane, progress_report
+from vscheduler.sandbox.errors import SandboxError
 
 
 def main() -> int:
@@ -26,7 +27,7 @@ def main() -> int:
             control_plane.stop(arguments.directory)
         else:
             _run(arguments)
-    except errors.SandboxError as error:
+    except SandboxError as error:
         click.echo(error, err=True)
         return 1
     except KeyboardInterrupt:

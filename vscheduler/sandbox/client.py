@@ -18,7 +18,8 @@ from urllib.parse import urlencode
 import msgspec
 import urllib3
 
-from vscheduler.sandbox import credentials, errors
+from vscheduler.sandbox.credentials import KeyPair
+from vscheduler.sandbox.errors import ApiError, TimedOut
 
 Object = dict[str, Any]
 
@@ -64,7 +65,7 @@ class Client:
         url: str,
         *,
         authority: Path,
-        pair: credentials.KeyPair | None = None,
+        pair: KeyPair | None = None,
         token: str | None = None,
     ) -> None:
         self.url = url
@@ -110,9 +111,7 @@ class Client:
                 break
             time.sleep(BUSY_SECONDS)
         if answer.status >= 400:
-            raise errors.ApiError(
-                status=answer.status, method=method, path=path, message=answer.message
-            )
+            raise ApiError(status=answer.status, method=method, path=path, message=answer.message)
         return answer
 
     def get(self, path: str) -> Object:
@@ -123,7 +122,7 @@ class Client:
         """Return an object, or None if missing."""
         try:
             return self.get(path)
-        except errors.ApiError as error:
+        except ApiError as error:
             if error.status == 404:
                 return None
             raise
@@ -158,7 +157,7 @@ class Client:
         """
         try:
             self.request("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", **options})
-        except errors.ApiError as error:
+        except ApiError as error:
             if error.status != 404:
                 raise
 
@@ -180,7 +179,7 @@ class Client:
             if seen is not None and condition(seen):
                 return seen
             if time.monotonic() > deadline:
-                raise errors.TimedOut(
+                raise TimedOut(
                     f"{path} was not as expected in {timeout_seconds:.0f} s: "
                     f"{json.dumps(seen)[:2000]}"
                 )
@@ -191,7 +190,7 @@ class Client:
         deadline = time.monotonic() + timeout_seconds
         while self.find(path) is not None:
             if time.monotonic() > deadline:
-                raise errors.TimedOut(f"{path} is still there after {timeout_seconds:.0f} s")
+                raise TimedOut(f"{path} is still there after {timeout_seconds:.0f} s")
             time.sleep(POLL_SECONDS)
 
     def close(self) -> None:

@@ -13,16 +13,12 @@ import msgspec
 import urllib3
 
 from vscheduler.mirror import paths
-from vscheduler.sandbox import (
-    binaries,
-    client,
-    credentials,
-    definitions,
-    errors,
-    free_ports,
-    processes,
-    progress_report,
-)
+from vscheduler.sandbox import binaries, credentials, definitions, free_ports, processes
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.credentials import Authority, KeyPair
+from vscheduler.sandbox.errors import StartFailed
+from vscheduler.sandbox.processes import Supervisor
+from vscheduler.sandbox.progress_report import Progress, Step
 
 LOOPBACK = free_ports.LOOPBACK
 
@@ -78,8 +74,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     directory: Path
     ports: Ports
-    authority: credentials.Authority
-    serving: credentials.KeyPair
+    authority: Authority
+    serving: KeyPair
     signing_key: Path
     audit_log: Path | None = None
     api_server_flags: Sequence[str] = msgspec.field(default=())
@@ -242,8 +238,8 @@ class Start:
         self,
         *,
         options: Options,
-        supervisor: processes.Supervisor,
-        progress: progress_report.Progress,
+        supervisor: Supervisor,
+        progress: Progress,
     ) -> None:
         self._options = options
         self._supervisor = supervisor
@@ -261,7 +257,7 @@ class Start:
         )
         admin = authority.issue_client("admin", [ADMIN_GROUP], file="admin")
         self.kubeconfig = self._write_kubeconfig(options.directory / "kubeconfig", admin)
-        self.api = client.Client(self.layout.url, authority=authority.certificate_path, pair=admin)
+        self.api = Client(self.layout.url, authority=authority.certificate_path, pair=admin)
 
     def run(self) -> None:
         """Start everything. An error names the failed process and quotes the end of its log."""
@@ -324,7 +320,7 @@ class Start:
 
     def _launch(self, name: str, command: Sequence[str]) -> None:
         elapsed = time.monotonic() - self._began
-        self._progress(progress_report.Step(what=f"starting {name}", elapsed_seconds=elapsed))
+        self._progress(Step(what=f"starting {name}", elapsed_seconds=elapsed))
         self._supervisor.start(name, command)
 
     def _wait(self, name: str, url: str) -> None:
@@ -341,9 +337,7 @@ class Start:
             self._supervisor.check()
             if time.monotonic() > deadline:
                 tail = self._supervisor.log_tail(name)
-                raise errors.StartFailed(
-                    f"{name} was not ready in {READY_TIMEOUT_SECONDS:.0f} s.\n{tail}"
-                )
+                raise StartFailed(f"{name} was not ready in {READY_TIMEOUT_SECONDS:.0f} s.\n{tail}")
             time.sleep(POLL_SECONDS)
 
     def _kubeconfig_for(self, user: str, *groups: str) -> Path:
@@ -351,7 +345,7 @@ class Start:
         pair = self.layout.authority.issue_client(user, groups, file=file)
         return self._write_kubeconfig(self.layout.authority.directory / f"{file}.kubeconfig", pair)
 
-    def _write_kubeconfig(self, path: Path, pair: credentials.KeyPair) -> Path:
+    def _write_kubeconfig(self, path: Path, pair: KeyPair) -> Path:
         return credentials.write_kubeconfig(
             path, url=self.layout.url, authority=self.layout.authority.certificate_path, pair=pair
         )
@@ -360,13 +354,13 @@ class Start:
 def make_room(directory: Path) -> None:
     """Remove files of an earlier run from the directory, and only files of the sandbox."""
     if processes.is_running(directory):
-        raise errors.StartFailed(f"a sandbox runs in {directory}; stop it first")
+        raise StartFailed(f"a sandbox runs in {directory}; stop it first")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in ("etcd", "logs", "credentials"):
         shutil.rmtree(directory / name, ignore_errors=True)
 
 
-def lost_a_port(supervisor: processes.Supervisor) -> bool:
+def lost_a_port(supervisor: Supervisor) -> bool:
     """Whether another process took a port between choice and use."""
     logs = supervisor.log_directory.glob("*.log")
     return any("address already in use" in log.read_text(errors="replace") for log in logs)

@@ -12,7 +12,10 @@ from typing import Any, TypedDict
 import msgspec
 
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, definitions, errors
+from vscheduler.mirror.paths import Collection, Path
+from vscheduler.sandbox import client, definitions
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.errors import ApiError, TimedOut
 
 POLL_SECONDS = 0.1
 
@@ -85,7 +88,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     taints: Sequence[Mapping[str, str]] = ()
     unschedulable: bool = False
 
-    def node(self, number: int) -> client.Object:
+    def node(self, number: int) -> Object:
         """Return a node of this shape, Ready from the start to save work for kwok."""
         name = f"{self.prefix}-{number}"
         resources = {
@@ -125,7 +128,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create_nodes(
-    api: client.Client,
+    client: Client,
     *,
     count: int,
     shape: NodeShape,
@@ -133,24 +136,24 @@ def create_nodes(
 ) -> list[str]:
     """Create nodes and wait until all accept pods; return their names in order."""
     nodes = [shape.node(number) for number in range(first, first + count)]
-    api.create_all(paths.NODES.everywhere, nodes)
+    client.create_all(paths.NODES.everywhere, nodes)
     names = [node["metadata"]["name"] for node in nodes]
-    _wait_until_usable(api, set(names), timeout_seconds=30 + count * 0.02)
+    _wait_until_usable(client, set(names), timeout_seconds=30 + count * 0.02)
     return names
 
 
-def create_namespace(api: client.Client, name: str) -> None:
+def create_namespace(client: Client, name: str) -> None:
     """Create a namespace if missing, and wait until the namespace accepts pods."""
     try:
-        api.create(paths.NAMESPACES.everywhere, {"metadata": {"name": name}})
-    except errors.ApiError as error:
+        client.create(paths.NAMESPACES.everywhere, {"metadata": {"name": name}})
+    except ApiError as error:
         if error.status != 409:
             raise
     # Admission refuses pods until the controller has made the default service account.
-    api.wait_for(paths.SERVICE_ACCOUNTS.at("default", name), lambda _: True)
+    client.wait_for(paths.SERVICE_ACCOUNTS.at("default", name), lambda _: True)
 
 
-def is_usable(node: client.Object) -> bool:
+def is_usable(node: Object) -> bool:
     """Whether a node is Ready and free of the taint of new nodes."""
     taints = node["spec"].get("taints") or []
     ready = (
@@ -161,17 +164,19 @@ def is_usable(node: client.Object) -> bool:
     return any(ready) and all(taint["key"] != "node.kubernetes.io/not-ready" for taint in taints)
 
 
-def _wait_until_usable(api: client.Client, names: set[str], *, timeout_seconds: float) -> None:
+def _wait_until_usable(client: Client, names: set[str], *, timeout_seconds: float) -> None:
     deadline = time.monotonic() + timeout_seconds
     while True:
         usable = {
-            node["metadata"]["name"] for node in api.list(paths.NODES.everywhere) if is_usable(node)
+            node["metadata"]["name"]
+            for node in client.list(paths.NODES.everywhere)
+            if is_usable(node)
         }
         if names <= usable:
             return
         if time.monotonic() > deadline:
             missing = sorted(names - usable)
-            raise errors.TimedOut(f"{len(missing)} nodes did not become ready: {missing[:5]}")
+            raise TimedOut(f"{len(missing)} nodes did not become ready: {missing[:5]}")
         # Listing thousands of nodes takes longer than waiting for a few.
         time.sleep(POLL_SECONDS + len(names) / 5000)
 
@@ -179,53 +184,51 @@ def _wait_until_usable(api: client.Client, names: set[str], *, timeout_seconds: 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     """An object to delete."""
 
-    collection: paths.Collection
+    collection: Collection
     namespace: str
     name: str
     finalizers: bool
 
     @property
-    def collection_path(self) -> paths.Path:
+    def collection_path(self) -> Path:
         """The path of the collection in the object's namespace, for a bulk delete."""
         where = self.collection
         return where.within(self.namespace) if self.namespace else where.everywhere
 
     @property
-    def path(self) -> paths.Path:
+    def path(self) -> Path:
         """The path of the object."""
         return self.collection.at(self.name, self.namespace)
 
 
-def clean(api: client.Client, *, timeout_seconds: float = CLEAN_TIMEOUT_SECONDS) -> None:
+def clean(client: Client, *, timeout_seconds: float = CLEAN_TIMEOUT_SECONDS) -> None:
     """Delete everything, in rounds until nothing is left, for controllers may still create
     objects.
     """
     deadline = time.monotonic() + timeout_seconds
-    custom = definitions.collections(api)
+    custom = definitions.collections(client)
     later = (*NAMESPACED, *CLUSTER_WIDE, *custom)
     while True:
-        workloads = list(find_leftovers(api, WORKLOADS))
-        _delete(api, workloads)
-        others = list(find_leftovers(api, later))
-        _delete(api, others)
+        workloads = list(find_leftovers(client, WORKLOADS))
+        _delete(client, workloads)
+        others = list(find_leftovers(client, later))
+        _delete(client, others)
         if not workloads and not others:
             return
         if time.monotonic() > deadline:
             names = [leftover.path for leftover in (*workloads, *others)][:10]
-            raise errors.TimedOut(f"not clean after {timeout_seconds:.0f} s: {names}")
+            raise TimedOut(f"not clean after {timeout_seconds:.0f} s: {names}")
         time.sleep(CLEAN_POLL_SECONDS)
 
 
-def find_leftovers(
-    api: client.Client, collections: Iterable[paths.Collection]
-) -> Iterator[Leftover]:
+def find_leftovers(api: Client, collections: Iterable[Collection]) -> Iterator[Leftover]:
     """Iterate over objects that tests left in these collections, in all namespaces."""
-    found: dict[paths.Collection, list[client.Object]] = {}
+    found: dict[Collection, list[Object]] = {}
 
-    def look(collection: paths.Collection) -> None:
+    def look(collection: Collection) -> None:
         try:
             answer = api.request("GET", collection.everywhere, headers=METADATA_ONLY)
-        except errors.ApiError as error:
+        except ApiError as error:
             if error.status != 404:  # a CRD in deletion is no longer served
                 raise
         else:
@@ -252,20 +255,20 @@ def _belongs_to_the_system(leftover: Leftover) -> bool:
     return leftover.collection == paths.LEASES and leftover.namespace.startswith("kube-")
 
 
-def _delete(api: client.Client, leftovers: list[Leftover]) -> None:
+def _delete(api: Client, leftovers: list[Leftover]) -> None:
     """Delete whole collections where possible, otherwise single objects; remove finalizers."""
-    single = [each for each in leftovers if each.collection == paths.PRIORITY_CLASSES]
-    whole = {each.collection_path for each in leftovers if each not in single}
+    single = [leftover for leftover in leftovers if leftover.collection == paths.PRIORITY_CLASSES]
+    whole = {leftover.collection_path for leftover in leftovers if leftover not in single}
     options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
     client.in_parallel(lambda path: api.delete(path, **options), sorted(whole))
     client.in_parallel(lambda each: api.delete(each.path, **options), single)
-    held = (each for each in leftovers if each.finalizers)
+    held = (leftover for leftover in leftovers if leftover.finalizers)
     client.in_parallel(lambda each: _strip_finalizers(api, each), held)
 
 
-def _strip_finalizers(api: client.Client, leftover: Leftover) -> None:
+def _strip_finalizers(client: Client, leftover: Leftover) -> None:
     try:
-        api.patch(leftover.path, {"metadata": {"finalizers": None}})
-    except errors.ApiError as error:
+        client.patch(leftover.path, {"metadata": {"finalizers": None}})
+    except ApiError as error:
         if error.status not in {404, 409, 422}:  # gone or changed meanwhile: next round
             raise

@@ -20,15 +20,20 @@ import msgspec
 from vscheduler.mirror import paths
 from vscheduler.sandbox import (
     binaries,
-    client,
     components,
     contents,
     credentials,
     definitions,
-    errors,
     processes,
     progress_report,
 )
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.components import Options, Start
+from vscheduler.sandbox.contents import NodeFields, NodeShape
+from vscheduler.sandbox.credentials import Authority
+from vscheduler.sandbox.errors import SandboxError, StartFailed
+from vscheduler.sandbox.processes import Supervisor
+from vscheduler.sandbox.progress_report import Progress
 
 ATTEMPTS = 3
 KUBECTL_TIMEOUT_SECONDS = 180.0
@@ -45,20 +50,18 @@ class ControlPlane(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: Path
     kubectl: Path
     process_ids: Mapping[str, int]
-    api: client.Client
-    authority: credentials.Authority
+    api: Client
+    authority: Authority
 
     def create_nodes(
         self,
         *,
         count: int = 1,
         first: int = 0,
-        **shape: Unpack[contents.NodeFields],
+        **shape: Unpack[NodeFields],
     ) -> list[str]:
         """Create nodes of a single shape (see `contents.NodeShape`), ready for pods."""
-        return contents.create_nodes(
-            self.api, count=count, first=first, shape=contents.NodeShape(**shape)
-        )
+        return contents.create_nodes(self.api, count=count, first=first, shape=NodeShape(**shape))
 
     def create_namespace(self, name: str) -> str:
         """Create a namespace if missing; the namespace accepts pods on return."""
@@ -89,14 +92,14 @@ class ControlPlane(msgspec.Struct, frozen=True, kw_only=True):
             token=self.token(namespace, name),
         )
 
-    def client_for(self, user: str, *, groups: Sequence[str] = ()) -> client.Client:
+    def client_for(self, user: str, *, groups: Sequence[str] = ()) -> Client:
         """Return a client that acts as any user; the caller closes the client."""
         pair = self.authority.issue_client(user, groups, file=self._file_name(user))
-        return client.Client(self.url, authority=self.authority.certificate_path, pair=pair)
+        return Client(self.url, authority=self.authority.certificate_path, pair=pair)
 
-    def client_for_service_account(self, namespace: str, name: str) -> client.Client:
+    def client_for_service_account(self, namespace: str, name: str) -> Client:
         """Return a client that acts as a service account; the caller closes the client."""
-        return client.Client(
+        return Client(
             self.url, authority=self.authority.certificate_path, token=self.token(namespace, name)
         )
 
@@ -121,7 +124,7 @@ class ControlPlane(msgspec.Struct, frozen=True, kw_only=True):
             check=False,
         )
         if done.returncode != 0:
-            raise errors.SandboxError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+            raise SandboxError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
     @staticmethod
@@ -134,7 +137,7 @@ def start(  # noqa: PLR0913  # independent options, all by keyword but the first
     directory: Path | None = None,
     *,
     crds: Path | None = None,
-    progress: progress_report.Progress = progress_report.silent,
+    progress: Progress = progress_report.silent,
     keep: bool = False,
     with_scheduler: bool = False,
     audit_log: Path | None = None,
@@ -148,7 +151,7 @@ def start(  # noqa: PLR0913  # independent options, all by keyword but the first
     wanted = (*binaries.REQUIRED, *((binaries.SCHEDULER,) if with_scheduler else ()))
     programs = binaries.find_or_build(wanted, progress=progress)
     place = directory or Path(tempfile.mkdtemp(prefix="vscheduler-sandbox-"))
-    options = components.Options(
+    options = Options(
         programs=programs,
         directory=place.resolve(),
         temporary=directory is None,
@@ -179,23 +182,23 @@ def stop(directory: Path) -> None:
 
 
 def _start_with_retries(
-    options: components.Options,
-    progress: progress_report.Progress,
-) -> tuple[processes.Supervisor, ControlPlane]:
+    options: Options,
+    progress: Progress,
+) -> tuple[Supervisor, ControlPlane]:
     """Start, and start again with new ports if another process took a port."""
     for attempt in range(1, ATTEMPTS + 1):
         components.make_room(options.directory)
-        supervisor = processes.Supervisor(options.directory)
+        supervisor = Supervisor(options.directory)
         try:
             if options.temporary:
                 supervisor.own_directory()
             return supervisor, _describe(
                 options,
                 supervisor,
-                components.Start(options=options, supervisor=supervisor, progress=progress),
+                Start(options=options, supervisor=supervisor, progress=progress),
             )
         except BaseException as error:
-            lost = isinstance(error, errors.StartFailed) and components.lost_a_port(supervisor)
+            lost = isinstance(error, StartFailed) and components.lost_a_port(supervisor)
             supervisor.end()
             if attempt == ATTEMPTS or not lost:
                 raise
@@ -203,9 +206,9 @@ def _start_with_retries(
 
 
 def _describe(
-    options: components.Options,
-    supervisor: processes.Supervisor,
-    begun: components.Start,
+    options: Options,
+    supervisor: Supervisor,
+    begun: Start,
 ) -> ControlPlane:
     begun.run()
     return ControlPlane(

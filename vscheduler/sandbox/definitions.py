@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import yaml
 
 from vscheduler.mirror import paths
-from vscheduler.sandbox import errors
+from vscheduler.mirror.paths import Collection
+from vscheduler.sandbox.errors import SandboxError
 
 if TYPE_CHECKING:
-    from vscheduler.sandbox import client
+    from vscheduler.sandbox.client import Client, Object
 
 ESTABLISH_TIMEOUT_SECONDS = 60.0
 
@@ -25,7 +26,7 @@ def shipped_folder() -> Path | None:
     return next((path for path in candidates if any(path.glob("*.yaml"))), None)
 
 
-def apply_folder(api: client.Client, folder: Path) -> None:
+def apply_folder(client: Client, folder: Path) -> None:
     """Apply all CRDs of a folder, and wait until the API server serves all of them."""
     definitions = [
         tree
@@ -34,26 +35,26 @@ def apply_folder(api: client.Client, folder: Path) -> None:
         if tree
     ]
     if not definitions:
-        raise errors.SandboxError(f"there is no custom resource definition in {folder}")
+        raise SandboxError(f"there is no custom resource definition in {folder}")
     found = []
     for definition in definitions:
         path = paths.DEFINITIONS.at(definition["metadata"]["name"])
-        api.apply(path, definition)
+        client.apply(path, definition)
         found.append(path)
     for path in found:
-        api.wait_for(path, _is_established, timeout_seconds=ESTABLISH_TIMEOUT_SECONDS)
-    for collection in collections(api):
-        api.list(collection.everywhere)  # the first request makes the server set up its store
+        client.wait_for(path, _is_established, timeout_seconds=ESTABLISH_TIMEOUT_SECONDS)
+    for collection in collections(client):
+        client.list(collection.everywhere)  # the first request makes the server set up its store
 
 
-def collections(api: client.Client) -> list[paths.Collection]:
+def collections(client: Client) -> list[Collection]:
     """Return the collection of each custom resource."""
     found = []
-    for definition in api.list(paths.DEFINITIONS.everywhere):
+    for definition in client.list(paths.DEFINITIONS.everywhere):
         spec = definition["spec"]
         version = next(each["name"] for each in spec["versions"] if each["storage"])
         found.append(
-            paths.Collection(
+            Collection(
                 api_version=f"{spec['group']}/{version}",
                 kind=spec["names"]["kind"],
                 plural=spec["names"]["plural"],
@@ -63,6 +64,9 @@ def collections(api: client.Client) -> list[paths.Collection]:
     return found
 
 
-def _is_established(definition: client.Object) -> bool:
+def _is_established(definition: Object) -> bool:
     conditions = definition.get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+    return any(
+        condition["type"] == "Established" and condition["status"] == "True"
+        for condition in conditions
+    )

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from vscheduler.sandbox import errors
+from vscheduler.sandbox.errors import StartFailed
 
 LOOPBACK = "127.0.0.1"
 
@@ -32,4 +32,4 @@ def choose(count: int) -> Sequence[int]:
             found.append(port)
             if len(found) == count:
                 return found
-    raise errors.StartFailed(f"fewer than {count} ports from {PORTS[0]} to {PORTS[-1]} are free")
+    raise StartFailed(f"fewer than {count} ports from {PORTS[0]} to {PORTS[-1]} are free")

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vscheduler.sandbox import errors, supervising
+from vscheduler.sandbox import supervising
+from vscheduler.sandbox.errors import StartFailed, TimedOut
 
 END_TIMEOUT_SECONDS = 15.0
 POLL_SECONDS = 0.02
@@ -55,7 +56,7 @@ class Supervisor:
             }
         )
         if "error" in answer:
-            raise errors.StartFailed(f"{name} could not be started: {answer['error']}")
+            raise StartFailed(f"{name} could not be started: {answer['error']}")
         self.process_ids[name] = int(answer["pid"])
         return self.process_ids[name]
 
@@ -63,7 +64,7 @@ class Supervisor:
         """Raise StartFailed if a process has ended: all processes should run on."""
         ended: Mapping[str, int] = self._ask({"do": "ended"})["ended"]
         for name, status in ended.items():
-            raise errors.StartFailed(f"{name} ended with status {status}.\n{self.log_tail(name)}")
+            raise StartFailed(f"{name} ended with status {status}.\n{self.log_tail(name)}")
 
     def own_directory(self) -> None:
         """Have the supervisor remove the directory when it ends, even if this process is killed."""
@@ -103,7 +104,7 @@ class Supervisor:
         except BrokenPipeError:
             line = b""
         if not line:
-            raise errors.StartFailed(f"The supervisor is gone.\n{self.log_tail('supervisor')}")
+            raise StartFailed(f"The supervisor is gone.\n{self.log_tail('supervisor')}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -132,5 +133,5 @@ def end_kept(directory: Path, process_id: int) -> None:
     deadline = time.monotonic() + END_TIMEOUT_SECONDS
     while is_running(directory):
         if time.monotonic() > deadline:
-            raise errors.TimedOut(f"the sandbox in {directory} did not end; see its logs")
+            raise TimedOut(f"the sandbox in {directory} did not end; see its logs")
         time.sleep(POLL_SECONDS)

@@ -8,34 +8,35 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import queues
-from vscheduler.mirror.decode import events, wire
+from vscheduler.core.model.queues import ROOT, QueueState
+from vscheduler.mirror.decode.events import DecodeFailed, Upsert
+from vscheduler.mirror.decode.wire import Queue
 from vscheduler.mirror.translate import translation
 
-OPEN = str(queues.QueueState.OPEN)
-CLOSED = str(queues.QueueState.CLOSED)
+OPEN = str(QueueState.OPEN)
+CLOSED = str(QueueState.CLOSED)
 
 
-Event: TypeAlias = events.Upsert | events.DecodeFailed
+Event: TypeAlias = Upsert | DecodeFailed
 
 
 def below_closed(found: Iterable[Event]) -> list[Event]:
     """Return the objects with queues as `settled` has them."""
     given = list(found)
-    queues_given = (each.object for each in given if isinstance(each, events.Upsert))
+    queues_given = (each.object for each in given if isinstance(each, Upsert))
     states = {
         queue.metadata.name: queue
-        for queue in settled(each for each in queues_given if isinstance(each, wire.Queue))
+        for queue in settled(each for each in queues_given if isinstance(each, Queue))
     }
     return [
         replace(each, object=states[each.object.metadata.name])
-        if isinstance(each, events.Upsert) and isinstance(each.object, wire.Queue)
+        if isinstance(each, Upsert) and isinstance(each.object, Queue)
         else each
         for each in given
     ]
 
 
-def settled(found: Iterable[wire.Queue]) -> Iterator[wire.Queue]:
+def settled(found: Iterable[Queue]) -> Iterator[Queue]:
     """Yield the queues with the states that a controller leads to: closed as long as an ancestor
     is, and as before afterwards.
     """
@@ -44,11 +45,11 @@ def settled(found: Iterable[wire.Queue]) -> Iterator[wire.Queue]:
         yield _with_state(queue, below_closed=any(map(_closed_itself, _above(queue, by_name))))
 
 
-def _above(queue: wire.Queue, by_name: dict[str, wire.Queue]) -> Iterator[wire.Queue]:
+def _above(queue: Queue, by_name: dict[str, Queue]) -> Iterator[Queue]:
     """Yield the ancestors, each once: a tree may be defective."""
     seen = {queue.metadata.name}
-    while queue.metadata.name != queues.ROOT:
-        name = queue.spec.parent or queues.ROOT
+    while queue.metadata.name != ROOT:
+        name = queue.spec.parent or ROOT
         if name in seen or name not in by_name:
             return
         seen.add(name)
@@ -56,15 +57,15 @@ def _above(queue: wire.Queue, by_name: dict[str, wire.Queue]) -> Iterator[wire.Q
         yield queue
 
 
-def _closed_itself(queue: wire.Queue) -> bool:
+def _closed_itself(queue: Queue) -> bool:
     return not _is_open(queue) and not translation.closed_by_parent(queue)
 
 
-def _is_open(queue: wire.Queue) -> bool:
+def _is_open(queue: Queue) -> bool:
     return queue.status.state in {"", OPEN}
 
 
-def _with_state(queue: wire.Queue, *, below_closed: bool) -> wire.Queue:
+def _with_state(queue: Queue, *, below_closed: bool) -> Queue:
     """Return the queue as it is below a closed queue, or below open ones."""
     if _closed_itself(queue) or _is_open(queue) is not below_closed:
         return queue

@@ -8,29 +8,34 @@ from typing import Any, Self
 
 import msgspec
 
-from vscheduler.core.model import decisions, device_decisions
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.device_decisions import ClaimAllocation
 from vscheduler.mirror import device_requests, extended_claims
-from vscheduler.mirror.decode import events, wire, wire_devices
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import DecodeFailed, Event, Kind, Remove, Upsert
+from vscheduler.mirror.decode.wire import Metadata, Pod, PodResourceClaimStatus
+from vscheduler.mirror.decode.wire_devices import ClaimStatus, ResourceClaim, ResourceClaimTemplate
+from vscheduler.mirror.device_requests import Change, Target
 from vscheduler.mirror.translate import devices, pods
 from vscheduler.simulator import patches
 
 
 def with_claims(
-    given: Iterable[events.Upsert | events.DecodeFailed],
-) -> list[events.Upsert | events.DecodeFailed]:
+    given: Iterable[Upsert | DecodeFailed],
+) -> list[Upsert | DecodeFailed]:
     """Return objects with the claims that pods lack and that their templates give."""
     every = list(given)
-    known = Devices(each.object for each in every if isinstance(each, events.Upsert))
-    found: list[events.Upsert | events.DecodeFailed] = []
+    known = Devices(each.object for each in every if isinstance(each, Upsert))
+    found: list[Upsert | DecodeFailed] = []
     for event in every:
-        if isinstance(event, events.Upsert) and isinstance(event.object, wire.Pod):
+        if isinstance(event, Upsert) and isinstance(event.object, Pod):
             found += known.made_for(event.object)
         else:
             found.append(event)
     return found
 
 
-def allocated(results: Sequence[decisions.CycleResult]) -> Iterator[dict[str, Any]]:
+def allocated(results: Sequence[CycleResult]) -> Iterator[dict[str, Any]]:
     """Iterate over the devices that claims got, as JSON trees."""
     for number, result in enumerate(results, 1):
         for decided in result.allocations:
@@ -49,20 +54,20 @@ class Devices:
     """The claims and templates of a simulated cluster."""
 
     def __init__(self, objects: Iterable[object]) -> None:
-        self._claims: dict[str, wire_devices.ResourceClaim] = {}
-        self._templates: dict[str, wire_devices.ResourceClaimTemplate] = {}
+        self._claims: dict[str, ResourceClaim] = {}
+        self._templates: dict[str, ResourceClaimTemplate] = {}
         for found in objects:
             match found:
-                case wire_devices.ResourceClaim():
+                case ResourceClaim():
                     self._claims[_key(found.metadata)] = found
-                case wire_devices.ResourceClaimTemplate():
+                case ResourceClaimTemplate():
                     self._templates[_key(found.metadata)] = found
 
     def fork(self) -> Self:
         """Return a copy with a future of its own; the objects are shared."""
         return type(self)((*self._claims.values(), *self._templates.values()))
 
-    def made_for(self, pod: wire.Pod) -> Iterator[events.Upsert]:
+    def made_for(self, pod: Pod) -> Iterator[Upsert]:
         """Iterate over the claims that a controller makes for a new pod, and the pod itself."""
         made = list(pod.status.resource_claim_statuses)
         known = {each.name for each in made}
@@ -75,55 +80,55 @@ class Devices:
             claim = devices.of_template(template, pod.metadata, entry.name)
             yield self._put(claim)
             name = claim.metadata.name
-            made.append(wire.PodResourceClaimStatus(name=entry.name, resource_claim_name=name))
+            made.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=name))
         if len(made) > len(pod.status.resource_claim_statuses):
             status = msgspec.structs.replace(pod.status, resource_claim_statuses=made)
             pod = msgspec.structs.replace(pod, status=status)
-        yield events.Upsert(kind=events.Kind.POD, object=pod)
+        yield Upsert(kind=Kind.POD, object=pod)
 
-    def obey(self, result: decisions.CycleResult) -> Iterator[events.Event]:
+    def obey(self, result: CycleResult) -> Iterator[Event]:
         """Write what a cycle allocates and gives back."""
-        changes: list[device_requests.Change] = list(result.deallocations)
-        changes += (each for allocated in result.allocations for each in allocated.claims)
+        changes: list[Change] = list(result.deallocations)
+        changes += (claim for allocated in result.allocations for claim in allocated.claims)
         for change in changes:
             found = self._claims.get(change.key) or _made(change)
-            target = device_requests.Target(version="", value=devices.resource_claim(found))
+            target = Target(version="", value=devices.resource_claim(found))
             protection = device_requests.protection(target, change)
             status = device_requests.status_patch(target, change)["status"]
             finalizers = {} if protection is None else {"finalizers": [device_requests.FINALIZER]}
             yield self._put(patches.patched(found, {"metadata": finalizers, "status": status}))
 
-    def gone(self, pod: wire.Pod) -> Iterator[events.Event]:
+    def gone(self, pod: Pod) -> Iterator[Event]:
         """Take back what a pod had that is gone, and delete the claims that were made for it."""
         uid = str(pods.uid_of(pod.metadata))
         for key, found in list(self._claims.items()):
             if devices.resource_claim(found).owner == uid:
                 del self._claims[key]
                 metadata = found.metadata
-                yield events.Remove(
-                    kind=events.Kind.RESOURCE_CLAIM,
+                yield Remove(
+                    kind=Kind.RESOURCE_CLAIM,
                     namespace=metadata.namespace,
                     name=metadata.name,
                 )
                 continue
             left = [each for each in found.status.reserved_for if each.uid != uid]
             if len(left) < len(found.status.reserved_for):
-                status = wire_devices.ClaimStatus(
+                status = ClaimStatus(
                     allocation=found.status.allocation if left else None, reserved_for=left
                 )
                 yield self._put(msgspec.structs.replace(found, status=status))
 
-    def _put(self, claim: wire_devices.ResourceClaim) -> events.Upsert:
+    def _put(self, claim: ResourceClaim) -> Upsert:
         self._claims[_key(claim.metadata)] = claim
-        return events.Upsert(kind=events.Kind.RESOURCE_CLAIM, object=claim)
+        return Upsert(kind=Kind.RESOURCE_CLAIM, object=claim)
 
 
-def _made(change: device_requests.Change) -> wire_devices.ResourceClaim:
+def _made(change: Change) -> ResourceClaim:
     """Return the claim that a cycle makes for extended resources of a pod."""
-    assert isinstance(change, device_decisions.ClaimAllocation)
+    assert isinstance(change, ClaimAllocation)
     body = extended_claims.creation(change)
-    return msgspec.convert(body, wire_devices.ResourceClaim)
+    return msgspec.convert(body, ResourceClaim)
 
 
-def _key(metadata: wire.Metadata) -> str:
+def _key(metadata: Metadata) -> str:
     return events.key_of(metadata.namespace, metadata.name)

@@ -14,8 +14,10 @@ from typing import Any, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import queues
-from vscheduler.mirror.decode import documents, events
+from vscheduler.core.model.queues import ROOT
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.documents import Document
+from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.translate import storage
 
 DEFAULT_NAMESPACE = "default"
@@ -31,7 +33,7 @@ LATEST = dt.datetime(LATEST_YEAR, 1, 1, tzinfo=dt.UTC).timestamp()
 _PART = re.compile(r"[^.\[\]]+")
 """A step of a field path such as spec.containers[0].resources."""
 
-ORDER = {kind: place for place, kind in enumerate(reversed(events.Kind))}
+ORDER = {kind: place for place, kind in enumerate(reversed(Kind))}
 """Sort order of kinds: priority classes first, pods last, as users would create them."""
 
 
@@ -39,7 +41,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """A document, or an item of a list, with its place."""
 
     tree: object
-    document: documents.Document | None = None
+    document: Document | None = None
     """The source document; None for a manifest that isn't from a file."""
     path: tuple[str | int, ...] = ()
     """Path of the manifest in the document."""
@@ -65,7 +67,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 class Named(msgspec.Struct, frozen=True, kw_only=True):
     """A manifest of a kind that decisions depend on."""
 
-    kind: events.Kind
+    kind: Kind
     namespace: str
     name: str
     tree: Mapping[str, Any]
@@ -144,7 +146,7 @@ def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapp
             metadata["uid"] = named.key
         taken.add(str(metadata["uid"]))
         whole = {**named.tree, "metadata": metadata}
-        if default and named.kind is events.Kind.CLAIM:
+        if default and named.kind is Kind.CLAIM:
             spec = whole.get("spec")
             if isinstance(spec, Mapping) and spec.get("storageClassName") is None:
                 whole["spec"] = {**spec, "storageClassName": default}
@@ -154,9 +156,7 @@ def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapp
 def _defaults(named: Named) -> Mapping[str, Any]:
     """Return what Kubernetes would have written to the object by now."""
     spec = named.tree.get("spec")
-    if named.kind is events.Kind.VOLUME and not (
-        isinstance(spec, Mapping) and spec.get("claimRef")
-    ):
+    if named.kind is Kind.VOLUME and not (isinstance(spec, Mapping) and spec.get("claimRef")):
         return {"status": {"phase": "Available"}}
     return {}
 
@@ -169,7 +169,7 @@ def _default_class(objects: Iterable[Named]) -> str:
         annotations = metadata.get("annotations")
         notes = annotations if isinstance(annotations, Mapping) else {}
         default = str(notes.get(storage.DEFAULT_CLASS)) == "true"
-        if named.kind is events.Kind.STORAGE_CLASS and default:
+        if named.kind is Kind.STORAGE_CLASS and default:
             found.append((-_instant(metadata.get("creationTimestamp")), named.name))
     return min(found)[1] if found else ""
 
@@ -178,10 +178,10 @@ def permanent_queues(default_queue: str) -> Iterator[Named]:
     """Iterate over the queues that a scheduler finds or creates at startup (Volcano: root and
     default).
     """
-    for name in (queues.ROOT, default_queue):
+    for name in (ROOT, default_queue):
         tree = {"metadata": {"name": name}, "spec": {"weight": 1, "reclaimable": name != "root"}}
         manifest = Manifest(tree=tree)
-        yield Named(kind=events.Kind.QUEUE, namespace="", name=name, tree=tree, manifest=manifest)
+        yield Named(kind=Kind.QUEUE, namespace="", name=name, tree=tree, manifest=manifest)
 
 
 def expanded(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
@@ -208,7 +208,7 @@ def _is_list(tree: object) -> TypeGuard[Mapping[str, Any]]:
     )
 
 
-def _named(kind: events.Kind, manifest: Manifest, tree: Mapping[str, Any]) -> Named | Problem:
+def _named(kind: Kind, manifest: Manifest, tree: Mapping[str, Any]) -> Named | Problem:
     metadata = _metadata(tree)
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
@@ -225,7 +225,7 @@ def _irrelevant_kind(tree: Mapping[str, Any]) -> str:
     relevant kind.
     """
     kind = str(tree["kind"])
-    return f"{kind} of {tree['apiVersion']}" if kind in frozenset(events.Kind) else kind
+    return f"{kind} of {tree['apiVersion']}" if kind in frozenset(Kind) else kind
 
 
 def _metadata(tree: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.mirror.decode import events
-from vscheduler.simulator import manifests
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.simulator.manifests import Named, Problem
 
 Tree = Mapping[str, Any]
 
@@ -24,12 +24,12 @@ ALWAYS: Mapping[str, Tree] = {
 class Filled(msgspec.Struct, frozen=True, kw_only=True):
     """Objects as an API server would have stored them."""
 
-    objects: Sequence[manifests.Named]
-    unknown: Sequence[manifests.Named]
+    objects: Sequence[Named]
+    unknown: Sequence[Named]
     """Pods whose PriorityClass doesn't exist. An API server would refuse them."""
 
 
-def filled(objects: Iterable[manifests.Named]) -> Filled:
+def filled(objects: Iterable[Named]) -> Filled:
     """Return the objects, with priority and preemptionPolicy of pods from their PriorityClasses.
 
     A pod with a priority has been admitted before, whatever has become of its class.
@@ -37,13 +37,13 @@ def filled(objects: Iterable[manifests.Named]) -> Filled:
     listed = list(objects)
     classes = dict(ALWAYS)
     for each in listed:
-        if each.kind is events.Kind.PRIORITY_CLASS:
+        if each.kind is Kind.PRIORITY_CLASS:
             classes[each.name] = each.tree
     default = _default(classes)
     found, unknown = [], []
     for each in listed:
         spec = each.tree.get("spec")
-        if each.kind is not events.Kind.POD or not isinstance(spec, Mapping):
+        if each.kind is not Kind.POD or not isinstance(spec, Mapping):
             found.append(each)
             continue
         name = spec.get("priorityClassName") or ("" if _has_priority(spec) else default)
@@ -54,12 +54,12 @@ def filled(objects: Iterable[manifests.Named]) -> Filled:
     return Filled(objects=found, unknown=unknown)
 
 
-def problem(pod: manifests.Named) -> manifests.Problem:
+def problem(pod: Named) -> Problem:
     """Return why a pod of an unknown PriorityClass can't be used, in the API server's words."""
     field = "spec.priorityClassName"
     name = pod.tree["spec"]["priorityClassName"]
     message = f"Pod {pod.key}: {field}: no PriorityClass with name {name} was found"
-    return manifests.Problem(place=pod.manifest.place(field), message=message)
+    return Problem(place=pod.manifest.place(field), message=message)
 
 
 def _default(classes: Mapping[str, Tree]) -> str:
@@ -74,9 +74,7 @@ def _has_priority(spec: Tree) -> bool:
     return spec.get("priority") is not None
 
 
-def _with_class(
-    pod: manifests.Named, spec: Tree, name: str, priority_class: Tree | None
-) -> manifests.Named:
+def _with_class(pod: Named, spec: Tree, name: str, priority_class: Tree | None) -> Named:
     if priority_class is None:
         return pod
     given = {

@@ -21,12 +21,30 @@ from msgspec.structs import replace
 
 from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs, pod_texts, queues, snapshot
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model import pod_texts
+from vscheduler.core.model.decisions import (
+    Bind,
+    CycleResult,
+    Evict,
+    Exclusion,
+    GroupStatus,
+    QueueFigures,
+)
+from vscheduler.core.model.jobs import GroupState, JobId
+from vscheduler.core.model.pod_texts import PodReads
+from vscheduler.core.model.queues import DEFAULT
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import phrases, queue_status, refusal_wording, state, statuses, wording
-from vscheduler.mirror.decode import events, quantities, wire
+from vscheduler.mirror.decode import events, quantities
+from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
+from vscheduler.mirror.decode.wire import Pod
+from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import bounds, pods
-from vscheduler.simulator import closed_queues, devices, manifests, priorities, world
+from vscheduler.mirror.translate.bounds import Bounds
+from vscheduler.simulator import closed_queues, devices, manifests, priorities
+from vscheduler.simulator.manifests import Collection, Manifest, Named, Problem
+from vscheduler.simulator.world import World
 
 CYCLE_SECONDS = 1.0
 """Virtual time between two cycles."""
@@ -45,15 +63,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     node_selector: tuple[tuple[str, str], ...] = ()
     """Labels of usable nodes; at least one label must match."""
     claim_unowned: bool = False
-    default_queue: str = queues.DEFAULT
+    default_queue: str = DEFAULT
     cycles: int = 1
     now: float | None = None
     """Seconds since the epoch; None: the latest time in the input, never the clock."""
     evicted_return: bool = False
     """Whether owners recreate evicted pods."""
-    most: bounds.Bounds = bounds.DEFAULT
+    most: Bounds = bounds.DEFAULT
     """Upper bounds on the constraints of a pod."""
-    reads: pod_texts.PodReads = pod_texts.NOTHING
+    reads: PodReads = pod_texts.NOTHING
     """What plugins declare to read of pods: `reads` of the policy. `simulate` takes it from the
     policy itself."""
     unknown_classes: bool = False
@@ -94,7 +112,7 @@ class CycleDetector(msgspec.Struct, frozen=True, kw_only=True):
         return f"{_jobs(losers)} {verb} evicted{cause} again and again {since}"
 
 
-def look(pods: Iterable[wire.Pod], result: decisions.CycleResult) -> Look:
+def look(pods: Iterable[Pod], result: CycleResult) -> Look:
     """Return the compared state of the cluster after a cycle."""
     pairs = [(evict.task.job, evict.beneficiary or "") for evict in result.evicts]
     placed = Counter(_place(pod) for pod in pods)
@@ -114,14 +132,14 @@ def find(looks: Sequence[Look]) -> CycleDetector | None:
         while start > 0 and looks[start - 1].state == looks[start - 1 + period].state:
             start -= 1
         if start <= len(looks) - 2 * period:
-            pairs = frozenset(pair for each in looks[start:] for pair in each.pairs)
+            pairs = frozenset(pair for look in looks[start:] for pair in look.pairs)
             since = next((at for at in range(start, len(looks)) if looks[at].pairs), 0)
             # A cluster at rest repeats itself, too, but without evictions.
             return CycleDetector(since=since + 1, pairs=pairs) if pairs else None
     return None
 
 
-def _place(pod: wire.Pod) -> Hashable:
+def _place(pod: Pod) -> Hashable:
     """Return the properties that a pod shares with its replacement."""
     metadata = pod.metadata
     group = next(filter(None, map(metadata.annotations.get, pods.GROUPS)), "")
@@ -143,11 +161,11 @@ def _jobs(names: Sequence[str]) -> str:
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The decisions of all cycles, in canonical order: equal objects give equal outcomes."""
 
-    results: tuple[decisions.CycleResult, ...]
+    results: tuple[CycleResult, ...]
     """A result per cycle."""
-    states: Mapping[jobs.JobId, jobs.GroupState]
+    states: Mapping[JobId, GroupState]
     """The status of each PodGroup of the scheduler after the last cycle."""
-    problems: tuple[manifests.Problem, ...]
+    problems: tuple[Problem, ...]
     """Objects that were left out, with reasons."""
     notes: tuple[str, ...]
     """Further notes on the input for users."""
@@ -155,17 +173,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The repetition at the end of the run, if any; only with `evicted_return`."""
 
     @property
-    def last(self) -> decisions.CycleResult:
+    def last(self) -> CycleResult:
         """The result of the last cycle."""
         return self.results[-1]
 
     @property
-    def binds(self) -> tuple[decisions.Bind, ...]:
+    def binds(self) -> tuple[Bind, ...]:
         """The binds of all cycles."""
         return tuple(bind for result in self.results for bind in result.binds)
 
     @property
-    def evicts(self) -> tuple[decisions.Evict, ...]:
+    def evicts(self) -> tuple[Evict, ...]:
         """The evictions of all cycles."""
         return tuple(evict for result in self.results for evict in result.evicts)
 
@@ -173,25 +191,25 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Given(msgspec.Struct, frozen=True, kw_only=True):
     """The input, before the first cycle."""
 
-    collected: manifests.Collection
+    collected: Collection
     """Its problems name pods of unknown PriorityClasses, too."""
-    objects: tuple[manifests.Named, ...]
+    objects: tuple[Named, ...]
     """Includes the queues that always exist."""
-    events: tuple[events.Upsert | events.DecodeFailed, ...]
+    events: tuple[Upsert | DecodeFailed, ...]
     """The objects, decoded."""
-    mirror: state.Mirror
+    mirror: Mirror
     now: float
 
     @property
-    def problems(self) -> list[manifests.Problem]:
+    def problems(self) -> list[Problem]:
         """What can't be used, in order."""
         found = [*self.collected.problems, *_rejections(self.mirror, self.objects)]
         return sorted(found, key=str)
 
 
 def simulate(
-    documents: Iterable[manifests.Manifest | Mapping[str, object]],
-    policy: policies.Policy,
+    documents: Iterable[Manifest | Mapping[str, object]],
+    policy: Policy,
     options: Options,
 ) -> Outcome:
     """Run the cycles without a work budget, so that the outcome only depends on the input.
@@ -205,15 +223,15 @@ def simulate(
     collected, mirror = given.collected, given.mirror
     problems = tuple(given.problems)
     notes = tuple(_notes(collected, mirror))
-    readable = (each for each in given.events if isinstance(each, events.Upsert))
-    simulated = world.World(
+    readable = (event for event in given.events if isinstance(event, Upsert))
+    simulated = World(
         readable,
         pods_return=options.evicted_return,
         scheduler=options.scheduler_names[0],
     )
-    results: list[decisions.CycleResult] = []
+    results: list[CycleResult] = []
     looks: list[Look] = []
-    states: Mapping[jobs.JobId, jobs.GroupState] = {}
+    states: Mapping[JobId, GroupState] = {}
     for result, written in cycles(mirror, simulated, policy, options.cycles, given.now):
         results.append(result)
         states = written
@@ -228,14 +246,14 @@ def simulate(
     )
 
 
-def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options: Options) -> Given:
+def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options) -> Given:
     """Return the manifests as a scheduler would see the objects."""
     collected = manifests.collect(
-        each if isinstance(each, manifests.Manifest) else manifests.Manifest(tree=each)
-        for each in documents
+        document if isinstance(document, Manifest) else Manifest(tree=document)
+        for document in documents
     )
     now = collected.now if options.now is None else options.now
-    mirror = state.Mirror(
+    mirror = Mirror(
         state.Options(
             scheduler_names=options.scheduler_names,
             default_queue=options.default_queue,
@@ -262,32 +280,28 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
     )
 
 
-def _with_permanent_queues(
-    objects: Iterable[manifests.Named], default_queue: str
-) -> list[manifests.Named]:
+def _with_permanent_queues(objects: Iterable[Named], default_queue: str) -> list[Named]:
     found = list(objects)
-    named = {each.name for each in found if each.kind is events.Kind.QUEUE}
+    named = {each.name for each in found if each.kind is Kind.QUEUE}
     permanent = manifests.permanent_queues(default_queue)
     return [*found, *(each for each in permanent if each.name not in named)]
 
 
-def _rejections(
-    mirror: state.Mirror, given: Iterable[manifests.Named]
-) -> Iterable[manifests.Problem]:
+def _rejections(mirror: Mirror, given: Iterable[Named]) -> Iterable[Problem]:
     """Iterate over objects with an unusable field, with the place in the manifests."""
     found = {(each.kind, each.key): each.manifest for each in given}
     for rejection in mirror.rejections.values():
         place = found[rejection.kind, rejection.key].place(rejection.field)
-        yield manifests.Problem(place=place, message=str(rejection))
+        yield Problem(place=place, message=str(rejection))
 
 
 def cycles(
-    mirror: state.Mirror, simulated: world.World, policy: policies.Policy, most: int, now: float
-) -> Iterator[tuple[decisions.CycleResult, Mapping[jobs.JobId, jobs.GroupState]]]:
+    mirror: Mirror, simulated: World, policy: Policy, most: int, now: float
+) -> Iterator[tuple[CycleResult, Mapping[JobId, GroupState]]]:
     """Iterate over at most so many cycles, each with the status of each PodGroup after it: decide,
     carry out, decide again, a second later each time.
     """
-    carried = snapshot.FRESH
+    carried = FRESH
     for number in range(most):
         moment = now + number * CYCLE_SECONDS
         taken = mirror.snapshot(moment, carried)
@@ -305,12 +319,12 @@ def cycles(
         yield result, states
 
 
-def _notes(collected: manifests.Collection, mirror: state.Mirror) -> Iterable[str]:
+def _notes(collected: Collection, mirror: Mirror) -> Iterable[str]:
     """Iterate over notes on input without influence on decisions."""
     if collected.ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in collected.ignored.items())
         yield f"left out of account: {kinds} (pods count, what would make them doesn't)"
-    waiting: defaultdict[jobs.JobId | None, list[str]] = defaultdict(list)
+    waiting: defaultdict[JobId | None, list[str]] = defaultdict(list)
     for pod in mirror.ungrouped():
         if pod.node is None and pod.status not in pods.FINISHED:
             waiting[pod.group].append(pod.key)
@@ -342,15 +356,15 @@ def tree(outcome: Outcome) -> dict[str, Any]:
         ],
         "claims": [
             {
-                "claim": each.key,
-                "volume": each.volume,
-                "node": each.node,
+                "claim": binding.key,
+                "volume": binding.volume,
+                "node": binding.node,
                 "for": prepared.job,
                 "cycle": number,
             }
             for number, result in enumerate(outcome.results, 1)
             for prepared in result.claims
-            for each in prepared.bindings
+            for binding in prepared.bindings
         ],
         "devices": list(devices.allocated(outcome.results)),
         "podGroups": {
@@ -365,11 +379,11 @@ def tree(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _pod(bound: tuple[int, decisions.Bind]) -> str:
+def _pod(bound: tuple[int, Bind]) -> str:
     return bound[1].task.key
 
 
-def _evict(evict: decisions.Evict, number: int) -> dict[str, Any]:
+def _evict(evict: Evict, number: int) -> dict[str, Any]:
     return {
         "pod": evict.task.key,
         "node": evict.node,
@@ -379,20 +393,18 @@ def _evict(evict: decisions.Evict, number: int) -> dict[str, Any]:
     }
 
 
-def _group(status: decisions.GroupStatus, state: jobs.GroupState) -> dict[str, Any]:
+def _group(status: GroupStatus, state: GroupState) -> dict[str, Any]:
     reason = status.reason
     why = {"reason": str(reason.code), "message": wording.sentence(reason)} if reason else {}
     return {
         "phase": str(status.phase),
         "queue": status.queue,
         **why,
-        "conditions": [statuses.condition(each) for each in state.conditions],
+        "conditions": [statuses.condition(condition) for condition in state.conditions],
     }
 
 
-def _queue(
-    queue: decisions.QueueFigures, excluded: Sequence[decisions.Exclusion]
-) -> dict[str, Any]:
+def _queue(queue: QueueFigures, excluded: Sequence[Exclusion]) -> dict[str, Any]:
     figures: dict[str, Any] = {"state": str(queue.state), "weight": queue.weight}
     entitlement = queue.entitlement
     if entitlement is not None:

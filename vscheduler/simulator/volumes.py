@@ -9,40 +9,52 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.decode import events, wire, wire_storage, wire_terms
+from vscheduler.mirror.claim_requests import Change, Target
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Event, Kind, Upsert
+from vscheduler.mirror.decode.wire import Metadata, Node
+from vscheduler.mirror.decode.wire_storage import (
+    ClaimReference,
+    ClaimStatus,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAffinity,
+    VolumeSpec,
+    VolumeStatus,
+)
+from vscheduler.mirror.decode.wire_terms import NodeSelector, Requirement, Term
 from vscheduler.mirror.translate import storage
 from vscheduler.simulator import patches
 
-Stored = wire_storage.PersistentVolumeClaim | wire_storage.PersistentVolume
+Stored = PersistentVolumeClaim | PersistentVolume
 
 
 class Volumes:
     """The claims, volumes and classes of a simulated cluster, and the labels of its nodes."""
 
     def __init__(self, objects: Iterable[object]) -> None:
-        self._claims: dict[str, wire_storage.PersistentVolumeClaim] = {}
-        self._volumes: dict[str, wire_storage.PersistentVolume] = {}
-        self._classes: dict[str, wire_storage.StorageClass] = {}
+        self._claims: dict[str, PersistentVolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self._classes: dict[str, StorageClass] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         for found in objects:
             match found:
-                case wire_storage.PersistentVolumeClaim():
+                case PersistentVolumeClaim():
                     self._claims[_key(found.metadata)] = found
-                case wire_storage.PersistentVolume():
+                case PersistentVolume():
                     self._volumes[found.metadata.name] = found
-                case wire_storage.StorageClass():
+                case StorageClass():
                     self._classes[found.metadata.name] = found
-                case wire.Node():
+                case Node():
                     self._labels[found.metadata.name] = found.metadata.labels
 
-    def obey(
-        self, result: decisions.CycleResult, scheduler: str, now: float
-    ) -> Iterator[events.Event]:
+    def obey(self, result: CycleResult, scheduler: str, now: float) -> Iterator[Event]:
         """Write what a cycle asks for and gives back, and bind the claims that can be bound."""
-        changes: list[claim_requests.Change] = list(result.releases)
-        changes += (each for prepared in result.claims for each in prepared.bindings)
+        changes: list[Change] = list(result.releases)
+        changes += (binding for prepared in result.claims for binding in prepared.bindings)
         for change in changes:
             yield self._write(change, scheduler, now)
         for volume in list(self._volumes.values()):
@@ -54,32 +66,28 @@ class Volumes:
             if storage.SELECTED_NODE in claim.metadata.annotations and not _is_bound(claim):
                 yield from self._bind(claim, self._made_for(claim, now))
 
-    def _write(self, change: claim_requests.Change, scheduler: str, now: float) -> events.Upsert:
+    def _write(self, change: Change, scheduler: str, now: float) -> Upsert:
         kind, key = claim_requests.place(change)
-        found: Stored = self._claims[key] if kind is events.Kind.CLAIM else self._volumes[key]
+        found: Stored = self._claims[key] if kind is Kind.CLAIM else self._volumes[key]
         value = (
             storage.claim(found, (scheduler,))
-            if isinstance(found, wire_storage.PersistentVolumeClaim)
+            if isinstance(found, PersistentVolumeClaim)
             else storage.volume(found, (scheduler,))
         )
-        target = claim_requests.Target(
-            kind=kind, key=key, uid=found.metadata.uid, version="", value=value
-        )
+        target = Target(kind=kind, key=key, uid=found.metadata.uid, version="", value=value)
         patch = claim_requests.patch(target, change, schedulers=(scheduler,), since=now)
         return self._put(patches.patched(found, patch))
 
-    def _bind(
-        self, claim: wire_storage.PersistentVolumeClaim, volume: wire_storage.PersistentVolume
-    ) -> Iterator[events.Upsert]:
+    def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> Iterator[Upsert]:
         """Bind both to each other, as Kubernetes does."""
-        reference = wire_storage.ClaimReference(
+        reference = ClaimReference(
             namespace=claim.metadata.namespace, name=claim.metadata.name, uid=claim.metadata.uid
         )
         yield self._put(
             msgspec.structs.replace(
                 volume,
                 spec=msgspec.structs.replace(volume.spec, claim_ref=reference),
-                status=wire_storage.VolumeStatus(phase="Bound"),
+                status=VolumeStatus(phase="Bound"),
             )
         )
         notes = {**claim.metadata.annotations, storage.BIND_COMPLETED: "yes"}
@@ -88,13 +96,11 @@ class Volumes:
                 claim,
                 metadata=msgspec.structs.replace(claim.metadata, annotations=notes),
                 spec=msgspec.structs.replace(claim.spec, volume_name=volume.metadata.name),
-                status=wire_storage.ClaimStatus(phase="Bound"),
+                status=ClaimStatus(phase="Bound"),
             )
         )
 
-    def _made_for(
-        self, claim: wire_storage.PersistentVolumeClaim, now: float
-    ) -> wire_storage.PersistentVolume:
+    def _made_for(self, claim: PersistentVolumeClaim, now: float) -> PersistentVolume:
         """Return the volume that a provisioner makes for the claim's node.
 
         It can be used where the node's labels are those that the class allows, or everywhere.
@@ -104,20 +110,18 @@ class Volumes:
         labels = self._labels.get(node, {})
         of_class = self._classes.get(named)
         terms = [] if of_class is None else of_class.allowed_topologies
-        keys = {each.key for term in terms for each in term.match_label_expressions}
+        keys = {expression.key for term in terms for expression in term.match_label_expressions}
         rules = [
-            wire_terms.Requirement(key=key, operator="In", values=[labels[key]])
+            Requirement(key=key, operator="In", values=[labels[key]])
             for key in sorted(keys & labels.keys())
         ]
-        affinity = wire_storage.VolumeAffinity(
-            required=wire_terms.NodeSelector([wire_terms.Term(match_expressions=rules)])
-        )
+        affinity = VolumeAffinity(required=NodeSelector([Term(match_expressions=rules)]))
         name = f"pvc-{claim.metadata.uid.replace('/', '-')}"
-        return wire_storage.PersistentVolume(
-            metadata=wire.Metadata(
+        return PersistentVolume(
+            metadata=Metadata(
                 name=name, uid=name, creation_timestamp=dt.datetime.fromtimestamp(now, dt.UTC)
             ),
-            spec=wire_storage.VolumeSpec(
+            spec=VolumeSpec(
                 access_modes=spec.access_modes,
                 capacity=spec.resources.requests if spec.resources else {},
                 node_affinity=affinity if rules else None,
@@ -127,17 +131,17 @@ class Volumes:
             ),
         )
 
-    def _put(self, found: Stored) -> events.Upsert:
-        if isinstance(found, wire_storage.PersistentVolumeClaim):
+    def _put(self, found: Stored) -> Upsert:
+        if isinstance(found, PersistentVolumeClaim):
             self._claims[_key(found.metadata)] = found
-            return events.Upsert(kind=events.Kind.CLAIM, object=found)
+            return Upsert(kind=Kind.CLAIM, object=found)
         self._volumes[found.metadata.name] = found
-        return events.Upsert(kind=events.Kind.VOLUME, object=found)
+        return Upsert(kind=Kind.VOLUME, object=found)
 
 
-def _is_bound(claim: wire_storage.PersistentVolumeClaim) -> bool:
+def _is_bound(claim: PersistentVolumeClaim) -> bool:
     return bool(claim.spec.volume_name)
 
 
-def _key(metadata: wire.Metadata) -> str:
+def _key(metadata: Metadata) -> str:
     return events.key_of(metadata.namespace, metadata.name)

@@ -10,10 +10,16 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from vscheduler.core import cycle
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import jobs, snapshot
-from vscheduler.core.session import dispatch, job_state, ordering, session
-from vscheduler.simulator import manifests, run
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.snapshot import FRESH, Snapshot
+from vscheduler.core.session import ordering
+from vscheduler.core.session.dispatch import PluginFailedError
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.simulator import run
+from vscheduler.simulator.manifests import Manifest
+from vscheduler.simulator.run import Options
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,25 +42,25 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def places(
-    documents: Iterable[manifests.Manifest | Mapping[str, object]],
-    policy: policies.Policy,
-    options: run.Options,
-) -> Mapping[jobs.JobId, Place]:
+    documents: Iterable[Manifest | Mapping[str, object]],
+    policy: Policy,
+    options: Options,
+) -> Mapping[JobId, Place]:
     """Return the places of all waiting jobs, as things stand in these manifests.
 
     If no job gets any resources, jobs have their turns in this order. A placed job raises its
     queue's share, and may thus move the other jobs of its queue behind those of other queues.
     """
     given = run.read(documents, options)
-    return places_in(given.mirror.snapshot(given.now, snapshot.FRESH), policy)
+    return places_in(given.mirror.snapshot(given.now, FRESH), policy)
 
 
-def places_in(taken: snapshot.Snapshot, policy: policies.Policy) -> Mapping[jobs.JobId, Place]:
+def places_in(snapshot: Snapshot, policy: Policy) -> Mapping[JobId, Place]:
     """Return the places of all waiting jobs of a snapshot, which may come from a daemon."""
-    opened = _open(taken, policy)
+    opened = _open(snapshot, policy)
     line = _sorted(opened)
     lengths = Counter(state.job.queue for state in line)
-    found: dict[jobs.JobId, Place] = {}
+    found: dict[JobId, Place] = {}
     passed: Counter[str] = Counter()
     for overall, state in enumerate(line, 1):
         queue = state.job.queue
@@ -69,33 +75,33 @@ def places_in(taken: snapshot.Snapshot, policy: policies.Policy) -> Mapping[jobs
     return found
 
 
-def _open(taken: snapshot.Snapshot, policy: policies.Policy) -> session.Session:
+def _open(snapshot: Snapshot, policy: Policy) -> Session:
     """Return the session; plugins that fail are guarded, as in a cycle."""
     guarded: frozenset[str] = frozenset()
     while True:
         try:
-            return cycle.open_session(taken, policy, guarded=guarded)
-        except dispatch.PluginFailedError as failure:
+            return cycle.open_session(snapshot, policy, guarded=guarded)
+        except PluginFailedError as failure:
             if failure.fault.plugin in guarded:
                 raise
             guarded |= {failure.fault.plugin}
 
 
-def _sorted(opened: session.Session) -> list[job_state.JobState]:
+def _sorted(session: Session) -> list[JobState]:
     """Return the waiting jobs in order: jobs of overused queues get no turn, and come last."""
     waiting = [
         state
-        for state in opened.unfinished_jobs()
-        if state.job.queue in opened.queues and not state.has_minimum
+        for state in session.unfinished_jobs()
+        if state.job.queue in session.queues and not state.has_minimum
     ]
     keys = {
         name: (
-            opened.dispatch.any_says("overused", opened.queues[name]),
-            *ordering.queue_key(opened.dispatch, opened.queues[name]),
+            session.dispatch.any_says("overused", session.queues[name]),
+            *ordering.queue_key(session.dispatch, session.queues[name]),
         )
         for name in {state.job.queue for state in waiting}
     }
     return sorted(
         waiting,
-        key=lambda state: (keys[state.job.queue], ordering.job_key(opened.dispatch, state)),
+        key=lambda state: (keys[state.job.queue], ordering.job_key(session.dispatch, state)),
     )

@@ -12,11 +12,23 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import Bind, CycleResult, Evict
+from vscheduler.core.model.jobs import GroupState, JobId, Task
 from vscheduler.mirror import statuses
-from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Event, Kind, Remove, Upsert
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.wire import (
+    Metadata,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    PodGroupStatus,
+    PodStatus,
+)
 from vscheduler.mirror.translate import translation
-from vscheduler.simulator import devices, volumes
+from vscheduler.simulator.devices import Devices
+from vscheduler.simulator.volumes import Volumes
 
 Controller: TypeAlias = tuple[str, str, str, str]
 """Namespace, API group, kind, and UID or name."""
@@ -32,7 +44,7 @@ class Owners:
     `place_of` returns the name of the first pod.
     """
 
-    def __init__(self, pods: Iterable[wire.Pod]) -> None:
+    def __init__(self, pods: Iterable[Pod]) -> None:
         self._places: dict[str, str] = {}
         """Identity by UID, for recreated pods."""
         self._recreations: dict[str, int] = {}
@@ -56,12 +68,12 @@ class Owners:
     def _detach(self) -> None:
         self._places, self._recreations = dict(self._places), dict(self._recreations)
 
-    def place_of(self, pod: wire.Pod) -> str:
+    def place_of(self, pod: Pod) -> str:
         """Return the pod's identity: `namespace/name` of the first pod."""
         key = events.key_of(pod.metadata.namespace, pod.metadata.name)
         return self._places.get(pod.metadata.uid, key)
 
-    def wants_again(self, pod: wire.Pod) -> bool:
+    def wants_again(self, pod: Pod) -> bool:
         """Whether the owner recreates this pod, which is gone or has failed.
 
         A pod that was failed or being deleted already in the manifests has been replaced if its
@@ -71,12 +83,12 @@ class Owners:
             return False
         return pod.status.phase != "Failed" or _controller(pod) is not None
 
-    def keeps_name(self, pod: wire.Pod) -> bool:
+    def keeps_name(self, pod: Pod) -> bool:
         """Whether the pod is recreated under the same name."""
         owner = _controller(pod)
         return owner is not None and owner[1:3] in KEEP_NAMES
 
-    def again(self, pod: wire.Pod, now: float, taken: Container[str]) -> wire.Pod:
+    def again(self, pod: Pod, now: float, taken: Container[str]) -> Pod:
         """Return the replacement of a pod, created now; `taken` holds the keys of existing pods.
 
         The replacement is pending and has no node.
@@ -100,21 +112,21 @@ class Owners:
         )
         self._places[metadata.uid] = place
         spec = msgspec.structs.replace(pod.spec, node_name="")
-        return wire.Pod(metadata=metadata, spec=spec, status=wire.PodStatus(phase="Pending"))
+        return Pod(metadata=metadata, spec=spec, status=PodStatus(phase="Pending"))
 
 
-def _is_lost(pod: wire.Pod) -> bool:
+def _is_lost(pod: Pod) -> bool:
     """Whether the pod has failed or is being deleted."""
     return pod.status.phase == "Failed" or pod.metadata.deletion_timestamp is not None
 
 
-def _is_replaced(lost: wire.Pod, youngest: Mapping[Controller, dt.datetime]) -> bool:
+def _is_replaced(lost: Pod, youngest: Mapping[Controller, dt.datetime]) -> bool:
     """Whether the pod's owner has a younger pod."""
     owner, created = _controller(lost), lost.metadata.creation_timestamp
     return bool(owner and created and owner in youngest and youngest[owner] > created)
 
 
-def _controller(pod: wire.Pod) -> Controller | None:
+def _controller(pod: Pod) -> Controller | None:
     """Return the owner reference that is the pod's controller, or None."""
     for owner in pod.metadata.owner_references:
         if owner.controller:
@@ -133,28 +145,28 @@ class World:
 
     def __init__(
         self,
-        objects: Iterable[events.Upsert],
+        objects: Iterable[Upsert],
         *,
         pods_return: bool = False,
         scheduler: str = "vscheduler",
     ) -> None:
         """`scheduler` is the name that requests for volumes bear."""
         self._scheduler = scheduler
-        self._pods: dict[str, wire.Pod] = {}
+        self._pods: dict[str, Pod] = {}
         self._moving: set[str] = set()
         """The pods that leave or start, among many that do neither."""
-        self._groups: dict[str, wire.PodGroup] = {}
-        self._budgets: dict[str, wire.PodDisruptionBudget] = {}
+        self._groups: dict[str, PodGroup] = {}
+        self._budgets: dict[str, PodDisruptionBudget] = {}
         given = list(objects)
-        self._volumes = volumes.Volumes(event.object for event in given)
-        self._devices = devices.Devices(event.object for event in given)
+        self._volumes = Volumes(event.object for event in given)
+        self._devices = Devices(event.object for event in given)
         for event in given:
             match event.object:
-                case wire.Pod() as pod:
+                case Pod() as pod:
                     self._keep(_key(pod.metadata), pod)
-                case wire.PodGroup() as group:
+                case PodGroup() as group:
                     self._groups[_key(group.metadata)] = group
-                case wire.PodDisruptionBudget() as budget:
+                case PodDisruptionBudget() as budget:
                     self._budgets[_key(budget.metadata)] = budget
         self._owners = Owners(self._pods.values()) if pods_return else None
         self._failed = [
@@ -180,17 +192,17 @@ class World:
         self._owners = self._owners and self._owners.fork()
         self._devices = self._devices.fork()
 
-    def change(self, edited: Iterable[events.Upsert | events.Remove]) -> None:
+    def change(self, edited: Iterable[Upsert | Remove]) -> None:
         """Let a user edit, create and delete objects; what is deleted is gone at once."""
         for event in edited:
             match event:
-                case events.Upsert(object=wire.Pod() as pod):
+                case Upsert(object=Pod() as pod):
                     self._keep(_key(pod.metadata), pod)
-                case events.Upsert(object=wire.PodGroup() as group):
+                case Upsert(object=PodGroup() as group):
                     self._groups[_key(group.metadata)] = group
-                case events.Upsert(object=wire.PodDisruptionBudget() as budget):
+                case Upsert(object=PodDisruptionBudget() as budget):
                     self._budgets[_key(budget.metadata)] = budget
-                case events.Remove(kind=events.Kind.POD, namespace=namespace, name=name):
+                case Remove(kind=Kind.POD, namespace=namespace, name=name):
                     self._moving.discard(events.key_of(namespace, name))
                     self._pods.pop(events.key_of(namespace, name), None)
 
@@ -199,16 +211,16 @@ class World:
         """Whether anything happens without a decision: pods leave, start, or are replaced."""
         return bool(self._failed or self._moving)
 
-    def pods(self) -> Iterator[wire.Pod]:
+    def pods(self) -> Iterator[Pod]:
         """Return all existing pods."""
         return iter(self._pods.values())
 
     def obey(
         self,
-        result: decisions.CycleResult,
-        states: dict[jobs.JobId, jobs.GroupState],
+        result: CycleResult,
+        states: dict[JobId, GroupState],
         now: float,
-    ) -> Iterator[events.Event]:
+    ) -> Iterator[Event]:
         """Carry out a cycle's decisions and write the groups' states; iterate over the resulting
         events.
         """
@@ -225,7 +237,7 @@ class World:
         for job, state in states.items():
             yield self._write(job, state)
 
-    def _finish_deletions(self, now: float) -> Iterator[events.Event]:
+    def _finish_deletions(self, now: float) -> Iterator[Event]:
         going = [key for key in self._moved() if self._pods[key].metadata.deletion_timestamp]
         for key in going:
             pod = self._pods[key]
@@ -233,7 +245,7 @@ class World:
             yield from self._devices.gone(pod)
             yield from self._recreate(pod, now)
 
-    def _replace_failed(self, now: float) -> Iterator[events.Event]:
+    def _replace_failed(self, now: float) -> Iterator[Event]:
         """Replace pods that had failed in the manifests; no pod fails later."""
         failed, self._failed = self._failed, []
         for key in failed:
@@ -244,28 +256,28 @@ class World:
                 yield self._remove(key)
             yield from self._recreate(pod, now)
 
-    def _remove(self, key: str) -> events.Remove:
+    def _remove(self, key: str) -> Remove:
         self._moving.discard(key)
         metadata = self._pods.pop(key).metadata
-        return events.Remove(
-            kind=events.Kind.POD,
+        return Remove(
+            kind=Kind.POD,
             namespace=metadata.namespace,
             name=metadata.name,
             uid=metadata.uid,
         )
 
-    def _recreate(self, pod: wire.Pod, now: float) -> Iterator[events.Event]:
+    def _recreate(self, pod: Pod, now: float) -> Iterator[Event]:
         """Recreate a pod that is gone, if its owner does so."""
         if self._owners is None or not self._owners.wants_again(pod):
             return
         made = self._owners.again(pod, now, self._pods)
         self._disrupted[made.metadata.uid] = self._disrupted.pop(pod.metadata.uid, [])
         for event in self._devices.made_for(made):
-            if isinstance(event.object, wire.Pod):
+            if isinstance(event.object, Pod):
                 self._keep(_key(made.metadata), event.object)
             yield event
 
-    def _start_bound(self) -> Iterator[events.Event]:
+    def _start_bound(self) -> Iterator[Event]:
         for key in self._moved():
             pod = self._pods[key]
             if pod.spec.node_name and _starts(pod):
@@ -275,19 +287,19 @@ class World:
         """Return the pods that leave or start, in the order of all pods."""
         return [key for key in self._pods if key in self._moving] if self._moving else []
 
-    def _keep(self, key: str, pod: wire.Pod) -> None:
+    def _keep(self, key: str, pod: Pod) -> None:
         self._pods[key] = pod
         if pod.metadata.deletion_timestamp or (pod.spec.node_name and _starts(pod)):
             self._moving.add(key)
         else:
             self._moving.discard(key)
 
-    def _bind(self, bind: decisions.Bind) -> events.Event:
+    def _bind(self, bind: Bind) -> Event:
         pod = self._pods[bind.task.key]
         placed = msgspec.structs.replace(pod.spec, node_name=bind.node)
         return self._put(bind.task.key, _running(msgspec.structs.replace(pod, spec=placed)))
 
-    def _evict(self, evict: decisions.Evict, now: float) -> Iterator[events.Event]:
+    def _evict(self, evict: Evict, now: float) -> Iterator[Event]:
         """Start the deletion of an evicted pod.
 
         Budgets that cover the pod allow a disruption less, until a replacement runs.
@@ -304,54 +316,54 @@ class World:
         )
         yield self._put(evict.task.key, msgspec.structs.replace(pod, metadata=metadata))
 
-    def _count_up(self, bind: decisions.Bind) -> Iterator[events.Event]:
+    def _count_up(self, bind: Bind) -> Iterator[Event]:
         """Let budgets allow a disruption more, for the replacement of an evicted pod runs."""
         for key in self._disrupted.pop(self._pods[bind.task.key].metadata.uid, []):
             yield self._count(key, 1)
 
-    def _count(self, key: str, step: int) -> events.Upsert:
+    def _count(self, key: str, step: int) -> Upsert:
         budget = self._budgets[key]
         left = max(0, budget.status.disruptions_allowed + step)
         status = msgspec.structs.replace(budget.status, disruptions_allowed=left)
         self._budgets[key] = msgspec.structs.replace(budget, status=status)
-        return events.Upsert(kind=events.Kind.BUDGET, object=self._budgets[key])
+        return Upsert(kind=Kind.BUDGET, object=self._budgets[key])
 
-    def _put(self, key: str, pod: wire.Pod) -> events.Upsert:
+    def _put(self, key: str, pod: Pod) -> Upsert:
         self._keep(key, pod)
-        return events.Upsert(kind=events.Kind.POD, object=pod)
+        return Upsert(kind=Kind.POD, object=pod)
 
-    def _write(self, job: jobs.JobId, state: jobs.GroupState) -> events.Upsert:
+    def _write(self, job: JobId, state: GroupState) -> Upsert:
         written = {
             "phase": str(state.phase),
             "running": state.running,
             "succeeded": state.succeeded,
             "failed": state.failed,
-            "conditions": [statuses.condition(each) for each in state.conditions],
+            "conditions": [statuses.condition(condition) for condition in state.conditions],
         }
-        status = msgspec.convert(written, wire.PodGroupStatus)
+        status = msgspec.convert(written, PodGroupStatus)
         group = msgspec.structs.replace(self._groups[job], status=status)
         self._groups[job] = group
-        return events.Upsert(kind=events.Kind.POD_GROUP, object=group)
+        return Upsert(kind=Kind.POD_GROUP, object=group)
 
 
-def _covers(budget: wire.PodDisruptionBudget, task: jobs.Task) -> bool:
+def _covers(budget: PodDisruptionBudget, task: Task) -> bool:
     """Whether the budget covers the task's pod. An unreadable budget covers no pod."""
     try:
         return translation.budget(budget).covers(task)
-    except fields.FieldError:
+    except FieldError:
         return False
 
 
-def _key(metadata: wire.Metadata) -> str:
+def _key(metadata: Metadata) -> str:
     return events.key_of(metadata.namespace, metadata.name)
 
 
-def _starts(pod: wire.Pod) -> bool:
+def _starts(pod: Pod) -> bool:
     """Whether the pod runs from the next cycle on, if it has a node."""
     return pod.status.phase in ("", "Pending")
 
 
-def _running(pod: wire.Pod) -> wire.Pod:
+def _running(pod: Pod) -> Pod:
     return msgspec.structs.replace(
         pod, status=msgspec.structs.replace(pod.status, phase="Running", nominated_node_name="")
     )

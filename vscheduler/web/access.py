@@ -16,7 +16,9 @@ from typing import Protocol
 import msgspec
 
 from vscheduler.mirror import paths
-from vscheduler.web import allowances, attempts, documents
+from vscheduler.web import allowances
+from vscheduler.web.attempts import Attempts
+from vscheduler.web.documents import Access
 
 ALLOWED_SECONDS = 20.0
 """How long a right may outlive its end."""
@@ -79,7 +81,7 @@ class Reviewer(Protocol):
 class _Answer(msgspec.Struct, kw_only=True):
     """What was said about a token."""
 
-    access: documents.Access | None
+    access: Access | None
     until: float
     denied: dict[str, float] = msgspec.field(default_factory=dict)
     """Until when namespaces that the visitor may not see aren't asked about."""
@@ -101,17 +103,17 @@ class AccessTable:
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._answers: OrderedDict[bytes, _Answer] = OrderedDict()
-        self._asking: dict[bytes, asyncio.Task[documents.Access]] = {}
+        self._asking: dict[bytes, asyncio.Task[Access]] = {}
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._failed_at = float("-inf")
-        self._new_tokens = attempts.Attempts(clock=clock)
+        self._new_tokens = Attempts(clock=clock)
 
     def knows(self, token: str) -> bool:
         """Whether an answer about the token is kept, so that nobody has to be asked."""
         answer = self._answers.get(self._digest(token))
         return answer is not None and self._clock() < answer.until
 
-    async def of(self, token: str, hints: Sequence[str] = ()) -> documents.Access:
+    async def of(self, token: str, hints: Sequence[str] = ()) -> Access:
         """Return what the token may see; `hints` are namespaces to ask about first.
 
         Raises UnknownTokenError, TooOftenError and ReviewError. Of several callers at once, one
@@ -131,7 +133,7 @@ class AccessTable:
             task.add_done_callback(lambda done: self._asked(digest, done))
         return await asyncio.shield(task)
 
-    def _asked(self, digest: bytes, done: asyncio.Task[documents.Access]) -> None:
+    def _asked(self, digest: bytes, done: asyncio.Task[Access]) -> None:
         self._asking.pop(digest, None)
         if not done.cancelled():
             done.exception()  # nobody may be waiting for it any more
@@ -139,7 +141,7 @@ class AccessTable:
     def _digest(self, token: str) -> bytes:
         return hashlib.blake2b(token.encode(), key=self._key, digest_size=16).digest()
 
-    async def _ask(self, digest: bytes, token: str, hints: Sequence[str]) -> documents.Access:
+    async def _ask(self, digest: bytes, token: str, hints: Sequence[str]) -> Access:
         if self._clock() < self._failed_at + FAILED_SECONDS:
             raise ReviewError("the API server can't be asked about tokens now; try again soon")
         before = self._answers.get(digest)
@@ -173,9 +175,7 @@ class AccessTable:
         if not self._new_tokens.spend(allowances.tenant_of(user.name)):
             raise TooOftenError("Too many new tokens of your namespace; try again in a minute.")
 
-    async def _reviewed(
-        self, user: User, hints: Sequence[str], denied: dict[str, float]
-    ) -> documents.Access:
+    async def _reviewed(self, user: User, hints: Sequence[str], denied: dict[str, float]) -> Access:
         """Ask about everything."""
         kinds = (paths.POD_GROUPS, paths.PODS, paths.QUEUES, paths.NODES)
         everywhere = await self._all([(user, kind, "") for kind in kinds])
@@ -188,7 +188,7 @@ class AccessTable:
             denied.update((each, until) for each in asked if each not in groups_in)
         visible = asked if groups_in is None else sorted(groups_in)
         pods_in = None if pods else frozenset(await self._where(user, paths.PODS, visible))
-        return documents.Access(
+        return Access(
             name=user.name,
             groups_in=groups_in,
             pods_in=pods_in,
@@ -217,7 +217,7 @@ class AccessTable:
         self, user: User, kind: paths.Collection, namespaces: Sequence[str]
     ) -> list[str]:
         """Return the namespaces in which the user may list the kind."""
-        answers = await self._all([(user, kind, each) for each in namespaces])
+        answers = await self._all([(user, kind, namespace) for namespace in namespaces])
         return [each for each, allowed in zip(namespaces, answers, strict=True) if allowed]
 
     async def _all(self, questions: Iterable[tuple[User, paths.Collection, str]]) -> list[bool]:
@@ -225,7 +225,7 @@ class AccessTable:
             async with self._calls:
                 return await self._reviewer.may_list(user, kind, namespace)
 
-        tasks = [asyncio.create_task(ask(*each)) for each in questions]
+        tasks = [asyncio.create_task(ask(*question)) for question in questions]
         try:
             return list(await asyncio.gather(*tasks))
         finally:

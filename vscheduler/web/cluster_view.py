@@ -11,7 +11,17 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
+from vscheduler.core.model import queues, resources
+from vscheduler.core.model.decisions import (
+    CycleResult,
+    Exclusion,
+    GroupStatus,
+    QueueFigures,
+    Reason,
+)
+from vscheduler.core.model.jobs import HOLDING, YOUNG, Condition, Job, JobId, Phase, TaskStatus
+from vscheduler.core.model.resources import ResourceSpace
+from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror import (
     phrases,
     plain_text,
@@ -20,9 +30,10 @@ from vscheduler.mirror import (
     wording,
 )
 from vscheduler.mirror.decode import fields
-from vscheduler.mirror.translate import owner_references
-from vscheduler.simulator import waiting_line
-from vscheduler.web import history, pod_groups
+from vscheduler.mirror.translate.owner_references import Owner
+from vscheduler.simulator.waiting_line import Place
+from vscheduler.web import pod_groups
+from vscheduler.web.history import Cycle, Decision, Past, Sample
 
 MESSAGE_MAX = 2000
 """Characters of a reason: an annotation or an error of the API server may be of any length."""
@@ -30,8 +41,8 @@ MESSAGE_MAX = 2000
 FIGURES_MAX = 12
 """How many resources a queue shows."""
 
-Places = Callable[[snapshot.Snapshot], Mapping[jobs.JobId, waiting_line.Place]]
-Owners = Mapping[jobs.JobId, owner_references.Owner]
+Places = Callable[[Snapshot], Mapping[JobId, Place]]
+Owners = Mapping[JobId, Owner]
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,10 +58,10 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     now: float
     instance: Instance
-    past: history.Past
+    past: Past
     owners: Owners = msgspec.field(default_factory=dict)
     """Owners of PodGroups."""
-    without_pods: tuple[jobs.Job, ...] = ()
+    without_pods: tuple[Job, ...] = ()
     """PodGroups without any pod; schedulers leave most of them out of their cycles."""
 
 
@@ -106,13 +117,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     """Since when it waits; 0 unless it waits."""
     created: float
-    told: decisions.Reason | None
+    told: Reason | None
     """Why it waits, by the last cycle; put into words only for rows that are shown."""
-    written: jobs.Condition | None
+    written: Condition | None
     """Why it waits, by its PodGroup: for jobs that had no turn in the last cycle."""
     nodes: tuple[tuple[str, int], ...]
     """Nodes with the number of its pods there, most pods first."""
-    place: waiting_line.Place | None = None
+    place: Place | None = None
 
     @property
     def waits(self) -> bool:
@@ -135,9 +146,9 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         return plain_text.shown(text[:MESSAGE_MAX])
 
     @property
-    def key(self) -> jobs.JobId:
+    def key(self) -> JobId:
         """`namespace/name`."""
-        return jobs.JobId(f"{self.namespace}/{self.name}")
+        return JobId(f"{self.namespace}/{self.name}")
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,14 +160,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Parents before their children."""
     job_rows: tuple[JobRow, ...] = ()
     """Waiting jobs first, in the order of their turns, then the others by name."""
-    by_key: Mapping[jobs.JobId, jobs.Job] = msgspec.field(default_factory=dict)
+    by_key: Mapping[JobId, Job] = msgspec.field(default_factory=dict)
     namespaces: frozenset[str] = frozenset()
     """Namespaces with jobs."""
     total: Mapping[str, float] = msgspec.field(default_factory=dict)
     """What is shared."""
-    decisions: tuple[history.Decision, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     """The latest first."""
-    samples: tuple[history.Sample, ...] = ()
+    samples: tuple[Sample, ...] = ()
     versions: Mapping[str, int] = msgspec.field(default_factory=dict)
     """By section, a number that grows when the section changes."""
 
@@ -182,9 +193,9 @@ class ViewMaker:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._rows: dict[jobs.JobId, tuple[jobs.Job, JobRow]] = {}
-        self._cycle: history.Cycle | None = None
-        self._without_pods: tuple[jobs.Job, ...] = ()
+        self._rows: dict[JobId, tuple[Job, JobRow]] = {}
+        self._cycle: Cycle | None = None
+        self._without_pods: tuple[Job, ...] = ()
         self.view = BLANK
         """The last view."""
 
@@ -209,7 +220,7 @@ class ViewMaker:
         self.view = replace(made, versions=_versions(before, made))
         return self.view
 
-    def _with_cycle(self, made: View, cycle: history.Cycle, look: Look) -> View:
+    def _with_cycle(self, view: View, cycle: Cycle, look: Look) -> View:
         taken, result = cycle.taken, cycle.result
         by_key = {job.id: job for job in (*look.without_pods, *taken.jobs)}
         rows = self._job_rows(by_key, result, look.owners)
@@ -218,7 +229,7 @@ class ViewMaker:
             row if row.key not in places else replace(row, place=places[row.key]) for row in rows
         ]
         return replace(
-            made,
+            view,
             queue_rows=_queue_rows(taken, result, rows),
             job_rows=tuple(sorted(placed, key=_turn)),
             by_key=by_key,
@@ -228,11 +239,11 @@ class ViewMaker:
 
     def _job_rows(
         self,
-        by_key: Mapping[jobs.JobId, jobs.Job],
-        result: decisions.CycleResult,
+        by_key: Mapping[JobId, Job],
+        result: CycleResult,
         owners: Owners,
     ) -> list[JobRow]:
-        kept: dict[jobs.JobId, tuple[jobs.Job, JobRow]] = {}
+        kept: dict[JobId, tuple[Job, JobRow]] = {}
         told = {status.job: status for status in result.groups}
         for job in by_key.values():
             status, known = told.get(job.id), self._rows.get(job.id)
@@ -244,7 +255,7 @@ class ViewMaker:
         return [row for _, row in kept.values()]
 
 
-def _is_of(row: JobRow, status: decisions.GroupStatus | None) -> bool:
+def _is_of(row: JobRow, status: GroupStatus | None) -> bool:
     """Whether a row of the same job still says what the last cycle said; None: it had no turn."""
     if status is None:
         return row.told is None
@@ -264,19 +275,19 @@ def _versions(before: View, after: View) -> dict[str, int]:
     }
 
 
-def _job_row(
-    job: jobs.Job, status: decisions.GroupStatus | None, owner: owner_references.Owner | None
-) -> JobRow:
+def _job_row(job: Job, status: GroupStatus | None, owner: Owner | None) -> JobRow:
     told = written = None
     if status is None:
-        phase, running = job.phase, job.counts[jobs.TaskStatus.RUNNING]
-        if phase is not jobs.Phase.COMPLETED:
-            written = next((each for each in job.state.conditions if _says_why(each)), None)
+        phase, running = job.phase, job.counts[TaskStatus.RUNNING]
+        if phase is not Phase.COMPLETED:
+            written = next(
+                (condition for condition in job.state.conditions if _says_why(condition)), None
+            )
             told = pod_groups.reason_without_pods(job) if written is None else None
     else:
         phase, running, told = status.phase, status.running, status.reason
-    waits = phase in jobs.YOUNG or told is not None or written is not None
-    held = Counter(task.node for task in job.tasks if task.node and task.status in jobs.HOLDING)
+    waits = phase in YOUNG or told is not None or written is not None
+    held = Counter(task.node for task in job.tasks if task.node and task.status in HOLDING)
     return JobRow(
         namespace=job.namespace,
         name=job.name,
@@ -295,15 +306,15 @@ def _job_row(
     )
 
 
-def _says_why(condition: jobs.Condition) -> bool:
+def _says_why(condition: Condition) -> bool:
     return condition.type == statuses.UNSCHEDULABLE and condition.status == "True"
 
 
-def _since(job: jobs.Job) -> float:
+def _since(job: Job) -> float:
     """Return since when a job waits that waits: since it lost its pods, else since it exists."""
-    for each in job.state.conditions:
-        if each.type == statuses.SCHEDULED and each.status == "False":
-            return _instant(each.last_transition) or job.created
+    for condition in job.state.conditions:
+        if condition.type == statuses.SCHEDULED and condition.status == "False":
+            return _instant(condition.last_transition) or job.created
     return job.created
 
 
@@ -316,12 +327,12 @@ def _instant(text: str) -> float:
 
 
 def _queue_rows(
-    taken: snapshot.Snapshot, result: decisions.CycleResult, rows: Collection[JobRow]
+    snapshot: Snapshot, result: CycleResult, rows: Collection[JobRow]
 ) -> tuple[QueueRow, ...]:
     """Return all queues but root, which has no figures of its own."""
-    paths = queues.tree(taken.queues, {}).paths
+    paths = queues.tree(snapshot.queues, {}).paths
     counts = Counter((row.queue, row.waits) for row in rows)
-    found = [each for each in result.queues if each.name != queues.ROOT]
+    found = [queue for queue in result.queues if queue.name != queues.ROOT]
     found.sort(key=lambda each: (*paths.get(each.name, ()), each.name))
     used = {resources.CPU} | {
         name
@@ -336,9 +347,9 @@ def _queue_rows(
 
 
 def _queue_row(
-    queue: decisions.QueueFigures,
+    queue: QueueFigures,
     path: tuple[str, ...],
-    excluded: tuple[decisions.Exclusion, ...],
+    excluded: tuple[Exclusion, ...],
     counts: Mapping[tuple[str, bool], int],
     used: Collection[str],
 ) -> QueueRow:
@@ -353,7 +364,7 @@ def _queue_row(
     }
     ordered = [
         name
-        for name in resources.ResourceSpace.of(named | {resources.CPU}).names
+        for name in ResourceSpace.of(named | {resources.CPU}).names
         if name in named | {resources.CPU}
     ]
     figures = {
@@ -375,7 +386,7 @@ def _queue_row(
         state=str(queue.state),
         weight=queue.weight,
         share=share,
-        over=any(each.borrowed > 0.5 for each in figures.values()),
+        over=any(figure.borrowed > 0.5 for figure in figures.values()),
         figures=figures,
         waiting=counts[queue.name, True],
         running=counts[queue.name, False],

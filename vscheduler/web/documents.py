@@ -5,9 +5,12 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import JobId, Task
+from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.mirror import phrases, plain_text, statuses
-from vscheduler.web import cluster_view, history
+from vscheduler.web.cluster_view import Figure, JobRow, QueueRow, View
+from vscheduler.web.history import Sample
 
 VERSION = "v1"
 """Version of the documents; fields may be added to a version, never changed or removed."""
@@ -68,7 +71,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     offset: int = 0
     limit: int = 50
 
-    def matches(self, row: cluster_view.JobRow) -> bool:
+    def matches(self, row: JobRow) -> bool:
         """Whether a job is asked for."""
         return (
             (self.state == "all" or row.waits == (self.state == "waiting"))
@@ -78,7 +81,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def summary(view: cluster_view.View, access: Access) -> Document:
+def summary(view: View, access: Access) -> Document:
     """Return who looks, what this instance does, and how much there is."""
     seen = [row for row in view.job_rows if access.sees(row.namespace)]
     waiting = sum(row.waits for row in seen)
@@ -99,7 +102,7 @@ def summary(view: cluster_view.View, access: Access) -> Document:
     }
 
 
-def versions(view: cluster_view.View) -> dict[str, int]:
+def versions(view: View) -> dict[str, int]:
     """Return by section a number that changes with the section."""
     return dict(view.versions)
 
@@ -120,7 +123,7 @@ def notes(access: Access) -> list[str]:
     return found
 
 
-def queues(view: cluster_view.View, access: Access, offset: int, limit: int) -> Document:
+def queues(view: View, access: Access, offset: int, limit: int) -> Document:
     """Return queues with their figures, parents before their children."""
     shown = view.queue_rows if access.queues else ()
     return {
@@ -134,13 +137,13 @@ def queues(view: cluster_view.View, access: Access, offset: int, limit: int) -> 
     }
 
 
-def _resources(shown: Iterable[cluster_view.QueueRow]) -> list[str]:
+def _resources(shown: Iterable[QueueRow]) -> list[str]:
     """Return the names of all resources in the figures."""
     found = {name for each in shown for name in each.figures}
-    return [name for name in resources.ResourceSpace.of(found).names if name in found]
+    return [name for name in ResourceSpace.of(found).names if name in found]
 
 
-def _queue(row: cluster_view.QueueRow) -> Document:
+def _queue(row: QueueRow) -> Document:
     return {
         "name": row.name,
         "parent": row.parent,
@@ -155,7 +158,7 @@ def _queue(row: cluster_view.QueueRow) -> Document:
     }
 
 
-def _figure(name: str, figure: cluster_view.Figure) -> Document:
+def _figure(name: str, figure: Figure) -> Document:
     made: Document = {"has": amount(name, figure.has), "wants": amount(name, figure.wants)}
     if figure.deserves is not None:
         made["deserves"] = amount(name, figure.deserves)
@@ -173,7 +176,7 @@ def _amounts(found: Mapping[str, float]) -> Document:
     return {name: amount(name, each) for name, each in found.items() if name != resources.PODS}
 
 
-def jobs_of(view: cluster_view.View, access: Access, query: Query) -> Document:
+def jobs_of(view: View, access: Access, query: Query) -> Document:
     """Return a page of the jobs that are asked for and that the visitor may see."""
     found = [row for row in view.job_rows if access.sees(row.namespace) and query.matches(row)]
     page = found[query.offset : query.offset + query.limit]
@@ -186,7 +189,7 @@ def jobs_of(view: cluster_view.View, access: Access, query: Query) -> Document:
     }
 
 
-def _job(row: cluster_view.JobRow, access: Access) -> Document:
+def _job(row: JobRow, access: Access) -> Document:
     made: Document = {
         "workload": row.workload,
         "namespace": row.namespace,
@@ -216,7 +219,7 @@ def _job(row: cluster_view.JobRow, access: Access) -> Document:
     return made
 
 
-def _nodes(row: cluster_view.JobRow, access: Access) -> Document:
+def _nodes(row: JobRow, access: Access) -> Document:
     made: Document = {"count": len(row.nodes), "pods": sum(pods for _, pods in row.nodes)}
     if access.nodes:
         named = row.nodes[:NODES_MAX]
@@ -224,19 +227,23 @@ def _nodes(row: cluster_view.JobRow, access: Access) -> Document:
     return made
 
 
-def job(view: cluster_view.View, access: Access, namespace: str, name: str) -> Document | None:
+def job(view: View, access: Access, namespace: str, name: str) -> Document | None:
     """Return a job with its pods and its history; None if there is none, or none to see."""
     if not access.sees(namespace):
         return None
-    key = jobs.JobId(f"{namespace}/{name}")
-    row = next((each for each in view.job_rows if each.key == key), None)
+    key = JobId(f"{namespace}/{name}")
+    row = next((row for row in view.job_rows if row.key == key), None)
     if row is None:
         return None
     made = {"apiVersion": VERSION, **_job(row, access)}
     made["history"] = [
-        {"time": statuses.timestamp(each.time), "kind": str(each.kind), "what": each.text}
-        for each in view.decisions
-        if each.job == key
+        {
+            "time": statuses.timestamp(decision.time),
+            "kind": str(decision.kind),
+            "what": decision.text,
+        }
+        for decision in view.decisions
+        if decision.job == key
     ]
     if access.sees_pods(namespace):
         tasks = sorted(view.by_key[key].tasks, key=lambda task: (task.index, task.name))
@@ -244,19 +251,17 @@ def job(view: cluster_view.View, access: Access, namespace: str, name: str) -> D
     return made
 
 
-def _member(task: jobs.Task, access: Access) -> Document:
+def _member(task: Task, access: Access) -> Document:
     node = {"node": plain_text.shown(task.node)} if task.node and access.nodes else {}
     return {"name": plain_text.shown(task.name), "status": str(task.status), **node}
 
 
-def waiting(
-    view: cluster_view.View, access: Access, namespace: str, name: str
-) -> cluster_view.JobRow | None:
+def waiting(view: View, access: Access, namespace: str, name: str) -> JobRow | None:
     """Return a job that waits; None if there is none, or none to see."""
     if not access.sees(namespace):
         return None
-    key = jobs.JobId(f"{namespace}/{name}")
-    return next((each for each in view.job_rows if each.key == key and each.waits), None)
+    key = JobId(f"{namespace}/{name}")
+    return next((row for row in view.job_rows if row.key == key and row.waits), None)
 
 
 def remedies(found: Mapping[str, Any], access: Access) -> Document:
@@ -327,9 +332,9 @@ def _message(change: Mapping[str, Any], access: Access) -> str:
     return str(change["message" if named else "messageWithoutVictims"])
 
 
-def decisions(view: cluster_view.View, access: Access, limit: int) -> Document:
+def decisions(view: View, access: Access, limit: int) -> Document:
     """Return recent decisions about jobs that the visitor may see, the latest first."""
-    seen = [each for each in view.decisions if access.sees(each.job.partition("/")[0])]
+    seen = [decision for decision in view.decisions if access.sees(decision.job.partition("/")[0])]
     return {
         "apiVersion": VERSION,
         "version": view.versions["decisions"],
@@ -346,22 +351,22 @@ def decisions(view: cluster_view.View, access: Access, limit: int) -> Document:
     }
 
 
-def fairness(view: cluster_view.View, access: Access, wanted: Collection[str] = ()) -> Document:
+def fairness(view: View, access: Access, wanted: Collection[str] = ()) -> Document:
     """Return the shares of queues over the last hour; of those with the largest without a wish."""
     samples = view.samples if access.queues else ()
     names = _largest(samples, wanted)
     return {
         "apiVersion": VERSION,
         "version": view.versions["fairness"],
-        "times": [round(each.time) for each in samples],
+        "times": [round(sample.time) for sample in samples],
         "queues": [
             {
                 "name": plain_text.shown(name),
-                "shares": [_rounded(each.shares.get(name)) for each in samples],
+                "shares": [_rounded(sample.shares.get(name)) for sample in samples],
             }
             for name in names
         ],
-        "count": len({name for each in samples[-1:] for name in each.shares}),
+        "count": len({name for sample in samples[-1:] for name in sample.shares}),
     }
 
 
@@ -369,7 +374,7 @@ LINES_MAX = 6
 """How many queues have lines in the chart of fairness: more can't be told apart."""
 
 
-def _largest(samples: Sequence[history.Sample], wanted: Collection[str]) -> list[str]:
+def _largest(samples: Sequence[Sample], wanted: Collection[str]) -> list[str]:
     """Return the wanted queues, else those farthest from what they deserve, by name."""
     last = samples[-1].shares if samples else {}
     if wanted:

@@ -9,24 +9,22 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from vscheduler import containment
-from vscheduler.core.model import decisions
+from vscheduler.containment import Failures
+from vscheduler.core.model.decisions import ReasonCode
 from vscheduler.mirror import paths, phrases, plain_text
-from vscheduler.web import (
-    access,
-    allowances,
-    assets,
-    attempts,
-    cluster_view,
-    connections,
-    documents,
-    refresher,
-    remedies,
-    request_rules,
-    sessions,
-    streams,
-    visitor_versions,
-)
+from vscheduler.web import access, assets, documents, request_rules, sessions
+from vscheduler.web.access import AccessTable, ReviewError, TooOftenError, UnknownTokenError
+from vscheduler.web.allowances import TooManyError
+from vscheduler.web.attempts import Attempts
+from vscheduler.web.cluster_view import View
+from vscheduler.web.connections import Guard
+from vscheduler.web.documents import Access, Query
+from vscheduler.web.refresher import Refresher
+from vscheduler.web.remedies import BusyError, Finder, FinderError, RemedyDesk
+from vscheduler.web.request_rules import Problem
+from vscheduler.web.sessions import Sessions
+from vscheduler.web.streams import Streams
+from vscheduler.web.visitor_versions import VisitorVersions
 
 log = structlog.get_logger(__name__)
 
@@ -60,10 +58,10 @@ TOO_MANY = "Too many pages are open, or browsers signed in, by you or from your 
 NOT_WAITING = "There is no such job, or it doesn't wait, or you may not see it."
 
 REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
-    access.UnknownTokenError: (HTTPStatus.UNAUTHORIZED, UNKNOWN),
-    access.TooOftenError: (HTTPStatus.TOO_MANY_REQUESTS, ""),
-    access.ReviewError: (HTTPStatus.SERVICE_UNAVAILABLE, ""),
-    allowances.TooManyError: (HTTPStatus.TOO_MANY_REQUESTS, TOO_MANY),
+    UnknownTokenError: (HTTPStatus.UNAUTHORIZED, UNKNOWN),
+    TooOftenError: (HTTPStatus.TOO_MANY_REQUESTS, ""),
+    ReviewError: (HTTPStatus.SERVICE_UNAVAILABLE, ""),
+    TooManyError: (HTTPStatus.TOO_MANY_REQUESTS, TOO_MANY),
 }
 """Status and sentence for errors; without a sentence, the error's own."""
 
@@ -94,10 +92,10 @@ class Endpoints:
 
     def __init__(
         self,
-        views: refresher.Refresher,
-        table: access.AccessTable,
-        failures: containment.Failures,
-        finder: remedies.Finder,
+        views: Refresher,
+        table: AccessTable,
+        failures: Failures,
+        finder: Finder,
         *,
         secure: bool,
     ) -> None:
@@ -107,12 +105,12 @@ class Endpoints:
         self._failures = failures
         self._secure = secure
         self._cookie = "__Host-vscheduler" if secure else "vscheduler"
-        self._sessions = sessions.Sessions()
-        self._guesses = attempts.Attempts()
-        self._versions = visitor_versions.VisitorVersions()
+        self._sessions = Sessions()
+        self._guesses = Attempts()
+        self._versions = VisitorVersions()
         self._assets = assets.load()
-        self.streams = streams.Streams()
-        self._desk = remedies.RemedyDesk(finder)
+        self.streams = Streams()
+        self._desk = RemedyDesk(finder)
 
     def application(self) -> web.Application:
         """Return the application."""
@@ -152,7 +150,7 @@ class Endpoints:
         try:
             self._refuse_foreign_host(request)
             return await handler(request)
-        except request_rules.Problem as problem:
+        except Problem as problem:
             return _problem(problem.status, str(problem))
         except tuple(REFUSALS) as error:
             status, message = REFUSALS[type(error)]
@@ -172,7 +170,7 @@ class Endpoints:
     def _refuse_foreign_host(self, request: web.Request) -> None:
         """Refuse names that an attacker's DNS may lead to this machine. Raises Problem."""
         if not (self._secure or request_rules.is_loopback(request.host)):
-            raise request_rules.Problem(
+            raise Problem(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "Without TLS this page answers on loopback addresses only.",
             )
@@ -180,7 +178,7 @@ class Endpoints:
     async def _file(self, request: web.Request) -> web.StreamResponse:
         asset = self._assets.get(request.match_info.get("name", "index.html"))
         if asset is None:
-            raise request_rules.Problem(HTTPStatus.NOT_FOUND, "There is no such page.")
+            raise Problem(HTTPStatus.NOT_FOUND, "There is no such page.")
         headers = {"ETag": asset.etag, "Cache-Control": "no-cache"}
         if request.headers.get("If-None-Match") == asset.etag:
             return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -192,9 +190,7 @@ class Endpoints:
         given = await _body(request)
         token = self._sessions.redeem(given.code) or "" if given.code else given.token.strip()
         if given.code and not token:
-            raise request_rules.Problem(
-                HTTPStatus.UNAUTHORIZED, "This link was used, or is too old."
-            )
+            raise Problem(HTTPStatus.UNAUTHORIZED, "This link was used, or is too old.")
         named = tuple(given.namespaces[:NAMESPACES_MAX])
         found = await self._access(request, Visit(token=token, hints=named))
         response = _json({"apiVersion": documents.VERSION, "name": plain_text.shown(found.name)})
@@ -245,10 +241,8 @@ class Endpoints:
         offset, limit = request_rules.window(request, 50)
         state = request.query.get("state", "waiting")
         if state not in {"waiting", "running", "all"}:
-            raise request_rules.Problem(
-                HTTPStatus.BAD_REQUEST, "state is none of waiting, running, all"
-            )
-        query = documents.Query(
+            raise Problem(HTTPStatus.BAD_REQUEST, "state is none of waiting, running, all")
+        query = Query(
             state=state,
             queue=request.query.get("queue", ""),
             namespace=request.query.get("namespace", ""),
@@ -263,7 +257,7 @@ class Endpoints:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         made = documents.job(await self._views.view(), found, namespace, name)
         if made is None:
-            raise request_rules.Problem(HTTPStatus.NOT_FOUND, NOT_THERE)
+            raise Problem(HTTPStatus.NOT_FOUND, NOT_THERE)
         return _json(made)
 
     async def _remedies(self, request: web.Request) -> web.StreamResponse:
@@ -272,19 +266,19 @@ class Endpoints:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         view = await self._views.view()
         row = documents.waiting(view, found, namespace, name)
-        if row is None or (not row.total and row.reason == decisions.ReasonCode.TOO_FEW_PODS):
+        if row is None or (not row.total and row.reason == ReasonCode.TOO_FEW_PODS):
             said = NOT_WAITING if row is None else phrases.without_pods(row.minimum, row.owner)
-            raise request_rules.Problem(HTTPStatus.NOT_FOUND, said)
+            raise Problem(HTTPStatus.NOT_FOUND, said)
         version = (view.versions["queues"], view.versions["jobs"])
         guard = _guard(request)
         if guard is not None:
             guard.begin(REMEDY_SECONDS)
         try:
             tree = await self._desk.of(namespace, name, version, found.name)
-        except remedies.BusyError as error:
-            raise request_rules.Problem(HTTPStatus.TOO_MANY_REQUESTS, str(error)) from None
-        except remedies.FinderError as error:
-            raise request_rules.Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+        except BusyError as error:
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, str(error)) from None
+        except FinderError as error:
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
         return _json(documents.remedies(tree, found))
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
@@ -308,9 +302,9 @@ class Endpoints:
             }
         )
 
-        async def authorize() -> documents.Access:
+        async def authorize() -> Access:
             if visit.identifier and self._sessions.find(visit.identifier) is None:
-                raise access.UnknownTokenError
+                raise UnknownTokenError
             return await self._table.of(visit.token, visit.hints)
 
         try:
@@ -325,7 +319,7 @@ class Endpoints:
                 request.transport.abort()
         return response
 
-    async def _view(self, found: documents.Access) -> cluster_view.View:
+    async def _view(self, found: Access) -> View:
         """Return the latest view, with the versions of this visitor."""
         return self._versions.of(await self._views.view(), found)
 
@@ -337,28 +331,24 @@ class Endpoints:
         identifier = request.cookies.get(self._cookie, "")
         session = self._sessions.find(identifier)
         if session is None:
-            raise request_rules.Problem(HTTPStatus.UNAUTHORIZED, SIGN_IN)
+            raise Problem(HTTPStatus.UNAUTHORIZED, SIGN_IN)
         return Visit(token=session.token, identifier=identifier, hints=session.namespaces)
 
-    async def _access(self, request: web.Request, visit: Visit) -> documents.Access:
+    async def _access(self, request: web.Request, visit: Visit) -> Access:
         """Return what the visitor may see.
 
         Raises Problem, UnknownTokenError, TooOftenError and ReviewError. Only unknown tokens count
         as attempts of their address: behind a proxy, all visitors have one.
         """
         if not visit.token or len(visit.token) > access.TOKEN_MAX or not visit.token.isascii():
-            raise request_rules.Problem(
-                HTTPStatus.UNAUTHORIZED, UNKNOWN if visit.token else SIGN_IN
-            )
+            raise Problem(HTTPStatus.UNAUTHORIZED, UNKNOWN if visit.token else SIGN_IN)
         fresh = not (visit.identifier or self._table.knows(visit.token))
         address = _address(request)
         if fresh and not self._guesses.allows(address):
-            raise request_rules.Problem(
-                HTTPStatus.TOO_MANY_REQUESTS, "Too many attempts; try again in a minute."
-            )
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "Too many attempts; try again in a minute.")
         try:
             return await self._table.of(visit.token, visit.hints)
-        except access.UnknownTokenError:
+        except UnknownTokenError:
             if fresh:
                 self._guesses.spend(address)
             raise
@@ -374,19 +364,19 @@ async def _body(request: web.Request) -> SignIn:
     """Return the body of a sign-in. Raises Problem."""
     request_rules.refuse_foreign(request)
     if request.content_type != "application/json":
-        raise request_rules.Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A sign-in is JSON.")
+        raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A sign-in is JSON.")
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return msgspec.json.decode(await request.read(), type=SignIn)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise request_rules.Problem(HTTPStatus.BAD_REQUEST, "This isn't a sign-in.") from None
+        raise Problem(HTTPStatus.BAD_REQUEST, "This isn't a sign-in.") from None
     except TimeoutError:
-        raise request_rules.Problem(HTTPStatus.REQUEST_TIMEOUT, "This took too long.") from None
+        raise Problem(HTTPStatus.REQUEST_TIMEOUT, "This took too long.") from None
 
 
-def _guard(request: web.Request) -> connections.Guard | None:
+def _guard(request: web.Request) -> Guard | None:
     protocol = None if request.transport is None else request.transport.get_protocol()
-    return protocol if isinstance(protocol, connections.Guard) else None
+    return protocol if isinstance(protocol, Guard) else None
 
 
 def _address(request: web.Request) -> str:

@@ -9,7 +9,9 @@ from enum import StrEnum
 
 import msgspec
 
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model.decisions import Bind, CycleResult, Evict, QueueFigures, RefusedBind
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror import phrases, plain_text, wording
 
 DECISIONS_MAX = 500
@@ -47,7 +49,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     """Seconds since the epoch."""
     kind: DecisionKind
-    job: jobs.JobId
+    job: JobId
     text: str
     """What happened and why, in the words of events."""
 
@@ -62,8 +64,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     """The last cycle: its input and its result."""
 
-    taken: snapshot.Snapshot
-    result: decisions.CycleResult
+    taken: Snapshot
+    result: CycleResult
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,19 +80,19 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 class Observer:
     """Is told what a scheduling loop does. This one doesn't care."""
 
-    def cycle(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> None:
+    def cycle(self, snapshot: Snapshot, result: CycleResult) -> None:
         """A cycle has ended, and its decisions were passed on."""
 
-    def bound(self, bind: decisions.Bind, now: float) -> None:
+    def bound(self, bind: Bind, now: float) -> None:
         """A pod was bound."""
 
-    def bind_refused(self, bind: decisions.Bind, message: str, now: float) -> None:
+    def bind_refused(self, bind: Bind, message: str, now: float) -> None:
         """The API server refused a bind."""
 
-    def evicted(self, evicts: Sequence[decisions.Evict], now: float) -> None:
+    def evicted(self, evicts: Sequence[Evict], now: float) -> None:
         """Pods were evicted by the same plan."""
 
-    def eviction_refused(self, evict: decisions.Evict, message: str, now: float) -> None:
+    def eviction_refused(self, evict: Evict, message: str, now: float) -> None:
         """The API server refused an eviction, and with it the plan."""
 
     def forget(self) -> None:
@@ -101,7 +103,7 @@ class _Binds(msgspec.Struct, kw_only=True):
     """Binds of a job within a short time."""
 
     time: float
-    job: jobs.JobId
+    job: JobId
     named: list[tuple[str, str]] = msgspec.field(default_factory=list)
     count: int = 0
 
@@ -116,7 +118,7 @@ class History(Observer):
 
     def __init__(self) -> None:
         self._decisions: deque[Decision | _Binds] = deque(maxlen=DECISIONS_MAX)
-        self._binds: dict[jobs.JobId, _Binds] = {}
+        self._binds: dict[JobId, _Binds] = {}
         """The last binds of jobs that may get more at once."""
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
         self._cycle: Cycle | None = None
@@ -131,18 +133,19 @@ class History(Observer):
         return Past(
             cycle=self._cycle,
             decisions=tuple(
-                each if isinstance(each, Decision) else each.frozen() for each in self._decisions
+                decision if isinstance(decision, Decision) else decision.frozen()
+                for decision in self._decisions
             ),
             samples=tuple(self._samples),
         )
 
-    def cycle(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> None:
+    def cycle(self, snapshot: Snapshot, result: CycleResult) -> None:
         """Keep the last cycle, and note the shares every now and then."""
-        self._cycle = Cycle(taken=taken, result=result)
-        if not self._samples or taken.now >= self._samples[-1].time + SAMPLE_SECONDS:
-            self._samples.append(Sample(time=taken.now, shares=shares(result.queues)))
+        self._cycle = Cycle(taken=snapshot, result=result)
+        if not self._samples or snapshot.now >= self._samples[-1].time + SAMPLE_SECONDS:
+            self._samples.append(Sample(time=snapshot.now, shares=shares(result.queues)))
 
-    def bound(self, bind: decisions.Bind, now: float) -> None:
+    def bound(self, bind: Bind, now: float) -> None:
         """Note a bind, together with others of the same job at the same time."""
         job = bind.task.job
         binds = self._binds.get(job)
@@ -155,14 +158,14 @@ class History(Observer):
         if len(binds.named) < phrases.BINDS_MAX:
             binds.named.append((bind.task.name, bind.node))
 
-    def bind_refused(self, bind: decisions.Bind, message: str, now: float) -> None:
+    def bind_refused(self, bind: Bind, message: str, now: float) -> None:
         """Note a refused bind."""
-        refused = decisions.RefusedBind(task=bind.task, node=bind.node, message=message)
+        refused = RefusedBind(task=bind.task, node=bind.node, message=message)
         self._note(DecisionKind.REFUSED, bind.task.job, wording.bind_refused(refused), now)
 
-    def evicted(self, evicts: Sequence[decisions.Evict], now: float) -> None:
+    def evicted(self, evicts: Sequence[Evict], now: float) -> None:
         """Note evictions by the jobs that lost pods, and by the job that they were made for."""
-        by_job: dict[jobs.JobId, list[decisions.Evict]] = {}
+        by_job: dict[JobId, list[Evict]] = {}
         for evict in evicts:
             by_job.setdefault(evict.task.job, []).append(evict)
         for job, lost in by_job.items():
@@ -171,7 +174,7 @@ class History(Observer):
         if beneficiary is not None:
             self._note(DecisionKind.ROOM_MADE, beneficiary, wording.lost(evicts), now)
 
-    def eviction_refused(self, evict: decisions.Evict, message: str, now: float) -> None:
+    def eviction_refused(self, evict: Evict, message: str, now: float) -> None:
         """Note a refused eviction: nothing of its plan was carried out after it."""
         said = f": {message}" if message else ""
         text = f"the API server refused to evict pod {evict.task.key} from {evict.node}{said}"
@@ -182,16 +185,17 @@ class History(Observer):
         self._cycle = None
         self._binds.clear()
 
-    def _note(self, kind: DecisionKind, job: jobs.JobId, text: str, now: float) -> None:
+    def _note(self, kind: DecisionKind, job: JobId, text: str, now: float) -> None:
         self._decisions.append(Decision(time=now, kind=kind, job=job, text=_shown(text)))
 
 
-def shares(queues: Sequence[decisions.QueueFigures]) -> dict[str, float]:
+def shares(queues: Sequence[QueueFigures]) -> dict[str, float]:
     """Return the share of each queue that has or wants anything, by name."""
     found = {
-        each.name: each.entitlement.share
-        for each in queues
-        if each.entitlement is not None and (each.entitlement.share or any(each.request.values()))
+        queue.name: queue.entitlement.share
+        for queue in queues
+        if queue.entitlement is not None
+        and (queue.entitlement.share or any(queue.request.values()))
     }
     if len(found) <= QUEUES_MAX:
         return found

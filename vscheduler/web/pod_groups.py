@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Iterator
 
-from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import state, workloads
-from vscheduler.mirror.translate import owner_references, translation
+from vscheduler.core.model.decisions import Reason, ReasonCode
+from vscheduler.core.model.jobs import YOUNG, Job
+from vscheduler.mirror import workloads
+from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.translate import translation
+from vscheduler.mirror.translate.owner_references import Owner
 
 
-def without_pods(mirror: state.Mirror, schedulers: Collection[str]) -> Iterator[jobs.Job]:
+def without_pods(mirror: Mirror, schedulers: Collection[str]) -> Iterator[Job]:
     """Iterate over PodGroups without any pod, except those that name another scheduler.
 
     Cycles leave most of them out, since nobody can say whose they are.
@@ -17,21 +20,21 @@ def without_pods(mirror: state.Mirror, schedulers: Collection[str]) -> Iterator[
             yield group.job
 
 
-def reason_without_pods(job: jobs.Job) -> decisions.Reason | None:
+def reason_without_pods(job: Job) -> Reason | None:
     """Return why a job waits that has no pods, though no cycle says so; None for other jobs."""
     if job.tasks or job.rejections:
         return None
-    code = decisions.ReasonCode.TOO_FEW_PODS
-    return decisions.Reason(
+    code = ReasonCode.TOO_FEW_PODS
+    return Reason(
         code=code,
         queue=job.queue,
         minimum=max(1, job.min_member),
         owner=job.owner,
-        unclaimed=job.phase in jobs.YOUNG and not job.annotations.get(translation.SCHEDULER),
+        unclaimed=job.phase in YOUNG and not job.annotations.get(translation.SCHEDULER),
     )
 
 
-def workload_of(job: jobs.Job, owner: owner_references.Owner | None) -> str:
+def workload_of(job: Job, owner: Owner | None) -> str:
     """Return what users call the job, such as `job/train`."""
     labels = job.tasks[0].labels if job.tasks else {}
     if owner is not None and workloads.is_final(owner.kind, labels):
@@ -45,7 +48,7 @@ def workload_of(job: jobs.Job, owner: owner_references.Owner | None) -> str:
     return str(workloads.of_group(group, pods)[0])
 
 
-def _reference(owner: owner_references.Owner) -> dict[str, object]:
+def _reference(owner: Owner) -> dict[str, object]:
     return {
         "apiVersion": owner.api_version,
         "kind": owner.kind,

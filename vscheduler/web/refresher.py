@@ -4,8 +4,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from vscheduler import containment
-from vscheduler.web import cluster_view
+from vscheduler.containment import Failures
+from vscheduler.web.cluster_view import Look, View, ViewMaker
 
 LEAST_SECONDS = 1.0
 """The least time between two views."""
@@ -22,9 +22,9 @@ class Refresher:
 
     def __init__(
         self,
-        look: Callable[[], Awaitable[cluster_view.Look]],
-        maker: cluster_view.ViewMaker,
-        failures: containment.Failures,
+        look: Callable[[], Awaitable[Look]],
+        maker: ViewMaker,
+        failures: Failures,
     ) -> None:
         self._look = look
         self._maker = maker
@@ -33,11 +33,11 @@ class Refresher:
         self._due_at = 0.0
 
     @property
-    def latest(self) -> cluster_view.View:
+    def latest(self) -> View:
         """The last view, however old."""
         return self._maker.view
 
-    async def view(self) -> cluster_view.View:
+    async def view(self) -> View:
         """Return a view that is as new as may be. Of several callers at once, one makes it."""
         if time.monotonic() >= self._due_at:
             async with self._lock:

@@ -11,7 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from vscheduler.web import allowances, attempts
+from vscheduler.web import allowances
+from vscheduler.web.allowances import Allowance, Holders, TooManyError
+from vscheduler.web.attempts import Attempts
 
 KEPT_MAX = 100
 """How many answers are kept."""
@@ -19,7 +21,7 @@ KEPT_MAX = 100
 KEPT_SECONDS = 10.0
 """So long an answer is kept although the cluster changes."""
 
-LINE = allowances.Allowance(visitor=2, tenant=2, everybody=4)
+LINE = Allowance(visitor=2, tenant=2, everybody=4)
 """How many jobs may be in line, the one that is being looked at included."""
 
 BURST = 4
@@ -59,9 +61,9 @@ class RemedyDesk:
         self._clock = clock
         self._answers: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
         self._asking: dict[tuple[str, str], asyncio.Task[Found]] = {}
-        self._line = allowances.Holders(LINE)
+        self._line = Holders(LINE)
         self._one = asyncio.Semaphore(1)
-        self._rate = attempts.Attempts(burst=BURST, per_second=PER_SECOND, clock=clock)
+        self._rate = Attempts(burst=BURST, per_second=PER_SECOND, clock=clock)
 
     async def of(self, namespace: str, name: str, version: tuple[int, ...], visitor: str) -> Found:
         """Return what would start a job; `version` changes whenever queues or jobs do.
@@ -87,7 +89,7 @@ class RemedyDesk:
         """Take a place in line. Raises BusyError."""
         try:
             self._line.take(visitor)
-        except allowances.TooManyError:
+        except TooManyError:
             said = "Too many questions about jobs are waiting for answers; try again soon."
             raise BusyError(said) from None
         if not self._rate.spend(allowances.tenant_of(visitor)):

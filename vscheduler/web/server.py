@@ -17,8 +17,14 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from vscheduler import containment
-from vscheduler.web import access, cluster_view, connections, endpoints, refresher, remedies
+from vscheduler.containment import Failures
+from vscheduler.web import access
+from vscheduler.web.access import AccessTable, Reviewer
+from vscheduler.web.cluster_view import Look, Places, ViewMaker
+from vscheduler.web.connections import Guard, Limits
+from vscheduler.web.endpoints import Endpoints
+from vscheduler.web.refresher import Refresher
+from vscheduler.web.remedies import Finder
 
 log = structlog.get_logger(__name__)
 
@@ -78,11 +84,11 @@ def _no_password() -> str:
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where the page has everything from. The functions are called in the page's thread."""
 
-    look: Callable[[], Awaitable[cluster_view.Look]]
-    places: cluster_view.Places
-    reviewer: access.Reviewer
-    failures: containment.Failures
-    finder: remedies.Finder
+    look: Callable[[], Awaitable[Look]]
+    places: Places
+    reviewer: Reviewer
+    failures: Failures
+    finder: Finder
 
 
 class Server:
@@ -130,16 +136,14 @@ class Server:
     async def _serve(self) -> None:
         """Serve until told to stop."""
         sources = self._sources
-        views = refresher.Refresher(
-            sources.look, cluster_view.ViewMaker(sources.places), sources.failures
-        )
+        views = Refresher(sources.look, ViewMaker(sources.places), sources.failures)
 
         async def namespaces() -> frozenset[str]:
             return (await views.view()).namespaces
 
-        page = endpoints.Endpoints(
+        page = Endpoints(
             views,
-            access.AccessTable(sources.reviewer, namespaces),
+            AccessTable(sources.reviewer, namespaces),
             sources.failures,
             sources.finder,
             secure=self._context is not None,
@@ -158,10 +162,10 @@ class Server:
         QUIET.disabled = True
         await runner.setup()
         assert runner.server is not None
-        loop, limits = asyncio.get_running_loop(), connections.Limits()
+        loop, limits = asyncio.get_running_loop(), Limits()
         serve = cast("Callable[[], asyncio.Protocol]", runner.server)
         listener = await loop.create_server(
-            lambda: connections.Guard(serve, limits),
+            lambda: Guard(serve, limits),
             sock=self._socket.dup(),
             ssl=self._context,
             ssl_handshake_timeout=None if self._context is None else HANDSHAKE_SECONDS,

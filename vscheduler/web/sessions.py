@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from vscheduler.web import allowances
+from vscheduler.web.allowances import Allowance, Holders
 
 IDLE_SECONDS = 3600.0
 LIFE_SECONDS = 8 * 3600.0
-SESSIONS = allowances.Allowance(visitor=10, tenant=100, everybody=2000)
+SESSIONS = Allowance(visitor=10, tenant=100, everybody=2000)
 CODE_SECONDS = 600.0
-CODES = allowances.Allowance(visitor=5, tenant=50, everybody=1000)
+CODES = Allowance(visitor=5, tenant=50, everybody=1000)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,9 +106,9 @@ _T = TypeVar("_T", Session, _Code)
 class _Shelf(Generic[_T]):
     """What visitors have, by digest, the least recently used first."""
 
-    def __init__(self, allowance: allowances.Allowance) -> None:
+    def __init__(self, allowance: Allowance) -> None:
         self.kept: OrderedDict[bytes, _T] = OrderedDict()
-        self._holders = allowances.Holders(allowance)
+        self._holders = Holders(allowance)
 
     def add(self, digest: bytes, item: _T, now: float) -> None:
         """Add one; what is over goes, and the visitor's oldest one if there are too many.

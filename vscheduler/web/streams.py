@@ -12,9 +12,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from vscheduler.web import access, allowances, cluster_view, documents
+from vscheduler.web import cluster_view, documents
+from vscheduler.web.access import ReviewError, TooOftenError, UnknownTokenError
+from vscheduler.web.allowances import Allowance, Holders
+from vscheduler.web.documents import Access
 
-STREAMS = allowances.Allowance(visitor=8, tenant=24, everybody=100)
+STREAMS = Allowance(visitor=8, tenant=24, everybody=100)
 TICK_SECONDS = 1.0
 BEAT_SECONDS = 15.0
 """How often a stream says something at least, so that dead connections are found."""
@@ -22,10 +25,10 @@ BEAT_SECONDS = 15.0
 WRITE_SECONDS = 10.0
 """How long a reader may keep the server from writing."""
 
-View = Callable[[documents.Access], Awaitable[cluster_view.View]]
+View = Callable[[Access], Awaitable[cluster_view.View]]
 """Returns the latest view, with the versions of a visitor."""
 
-Authorize = Callable[[], Awaitable[documents.Access]]
+Authorize = Callable[[], Awaitable[Access]]
 
 
 class Streams:
@@ -33,7 +36,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._closing = asyncio.Event()
-        self._holders = allowances.Holders(STREAMS)
+        self._holders = Holders(STREAMS)
 
     @property
     def count(self) -> int:
@@ -60,15 +63,15 @@ class Streams:
         a sentence.
         """
         sent: dict[str, int] = {}
-        before: documents.Access | None = None
+        before: Access | None = None
         rights, quiet = 0, 0.0
         while not self._closing.is_set():
             try:
                 now = await authorize()
-            except access.UnknownTokenError:
+            except UnknownTokenError:
                 await _send(response, "end", {"message": "Your token isn't valid any more."})
                 return
-            except (access.ReviewError, access.TooOftenError) as error:
+            except (ReviewError, TooOftenError) as error:
                 await _send(response, "pause", {"message": str(error)})
                 return
             rights += before is not None and now != before

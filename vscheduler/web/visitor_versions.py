@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.web import cluster_view, documents
+from vscheduler.web.cluster_view import JobRow, View
+from vscheduler.web.documents import Access
 
 KINDS_MAX = 200
 """How many kinds of visitors are told apart; versions of others begin anew."""
@@ -21,7 +22,7 @@ FIRST_MAX = 2**40
 
 Rights = tuple[frozenset[str] | None, bool, bool]
 Sections = Mapping[str, object]
-Rows = Sequence[cluster_view.JobRow]
+Rows = Sequence[JobRow]
 
 
 class _Known(msgspec.Struct, kw_only=True):
@@ -42,7 +43,7 @@ class VisitorVersions:
         self._rows: Mapping[str, Rows] = {}
         """Jobs of the view with that stamp, by namespace."""
 
-    def of(self, view: cluster_view.View, access: documents.Access) -> cluster_view.View:
+    def of(self, view: View, access: Access) -> View:
         """Return the view with the versions of this visitor."""
         rights = (access.groups_in, access.queues, access.nodes)
         stamp = (view.time, *view.versions.values())
@@ -63,9 +64,9 @@ class VisitorVersions:
             self._known.popitem(last=False)
         return replace(view, versions=dict(known.versions))
 
-    def _seen(self, view: cluster_view.View, access: documents.Access, stamp: object) -> Sections:
+    def _seen(self, view: View, access: Access, stamp: object) -> Sections:
         """Return what the visitor may see of each section."""
-        rows: Iterable[cluster_view.JobRow] = view.job_rows
+        rows: Iterable[JobRow] = view.job_rows
         if access.groups_in is not None:
             if self._stamp != stamp:
                 self._stamp, self._rows = stamp, _by_namespace(view.job_rows)
@@ -76,20 +77,22 @@ class VisitorVersions:
             "queues": view.queue_rows if access.queues else (),
             "jobs": tuple(_seen_row(row, access) for row in rows),
             "decisions": tuple(
-                each for each in view.decisions if access.sees(each.job.partition("/")[0])
+                decision
+                for decision in view.decisions
+                if access.sees(decision.job.partition("/")[0])
             ),
             "fairness": view.samples if access.queues else (),
         }
 
 
 def _by_namespace(rows: Rows) -> Mapping[str, Rows]:
-    found: defaultdict[str, list[cluster_view.JobRow]] = defaultdict(list)
+    found: defaultdict[str, list[JobRow]] = defaultdict(list)
     for row in rows:
         found[row.namespace].append(row)
     return found
 
 
-def _seen_row(row: cluster_view.JobRow, access: documents.Access) -> cluster_view.JobRow:
+def _seen_row(row: JobRow, access: Access) -> JobRow:
     if row.place is not None and not access.sees_places:
         row = replace(row, place=None)
     if row.nodes and not access.nodes:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tests.benchmarks import figures
 from tests.benchmarks.core import cases, rich, timing
+from tests.benchmarks.core.cases import Case
+from tests.benchmarks.core.timing import Timing
 
 JSON = Path("build/bench-core.json")
 COLUMNS = (
@@ -44,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         timings.append(quickest([timing.measure(case) for _ in range(given.rounds)]))
     sys.stdout.write("\n".join((*table(timings), "", *growth(found, timings), "")))
     given.json.parent.mkdir(parents=True, exist_ok=True)
-    plain = [dataclasses.asdict(each) for each in timings]
+    plain = [dataclasses.asdict(timing) for timing in timings]
     given.json.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def quickest(rounds: Sequence[timing.Timing]) -> timing.Timing:
+def quickest(rounds: Sequence[Timing]) -> Timing:
     """The round that was disturbed least. What was done is the same in all of them."""
     first = rounds[0]
     assert all(each.operations == first.operations for each in rounds), "rounds differ"
@@ -60,7 +62,7 @@ def quickest(rounds: Sequence[timing.Timing]) -> timing.Timing:
     )
 
 
-def table(timings: Iterable[timing.Timing]) -> Iterator[str]:
+def table(timings: Iterable[Timing]) -> Iterator[str]:
     """A row per case, in Markdown."""
     yield f"| {' | '.join(COLUMNS)} |"
     yield "|---" * len(COLUMNS) + "|"
@@ -72,20 +74,20 @@ def table(timings: Iterable[timing.Timing]) -> Iterator[str]:
         )
 
 
-def growth(found: Sequence[cases.Case], timings: Sequence[timing.Timing]) -> Iterator[str]:
+def growth(found: Sequence[Case], timings: Sequence[Timing]) -> Iterator[str]:
     """How costs grow in each series: the exponent, 1 where twice as much costs twice as much."""
     yield "| series | sizes | snapshot | decide | operations |"
     yield "|---|---|---|---|---|"
-    series: defaultdict[str, list[timing.Timing]] = defaultdict(list)
+    series: defaultdict[str, list[Timing]] = defaultdict(list)
     for case, each in zip(found, timings, strict=True):
         for name in case.series:
             series[name].append(each)
     for name, rows in series.items():
-        sizes = [each.nodes if name.endswith("by nodes") else each.pods for each in rows]
+        sizes = [row.nodes if name.endswith("by nodes") else row.pods for row in rows]
         columns = (
-            [each.snapshot for each in rows],
-            [each.decide for each in rows],
-            [float(each.operations_in_all) for each in rows],
+            [row.snapshot for row in rows],
+            [row.decide for row in rows],
+            [float(row.operations_in_all) for row in rows],
         )
         exponents = [_two_places(figures.exponent(sizes, costs)) for costs in columns]
         span = f"{min(sizes):,}-{max(sizes):,}"

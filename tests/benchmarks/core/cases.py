@@ -5,21 +5,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.benchmarks.core import clusters
+from tests.benchmarks.core.clusters import Amounts, Cluster, Gang
 
 GANG = 100
 """Pods in a gang."""
 SMALL_GANG = 10
 STARVED = 20
 """How many small gangs wait, at most."""
-BIG: clusters.Amounts = {"cpu": "4", "memory": "4Gi"}
+BIG: Amounts = {"cpu": "4", "memory": "4Gi"}
 """Eight of these fill a node's CPU."""
 PER_NODE = 8
 BOUND_PER_NODE = 35
-HALF: clusters.Amounts = {"cpu": "16", "memory": "1Gi"}
-MORE: clusters.Amounts = {"cpu": "20", "memory": "1Gi"}
+HALF: Amounts = {"cpu": "16", "memory": "1Gi"}
+MORE: Amounts = {"cpu": "20", "memory": "1Gi"}
 """A node has room for one of these, but not beside the other."""
 
-Change = Callable[[clusters.Cluster], None]
+Change = Callable[[Cluster], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class Case:
     nodes: int
     pods: int
     """Those that the cycle is about: waiting ones, or bound ones where nothing waits."""
-    build: Callable[[], clusters.Cluster]
+    build: Callable[[], Cluster]
     change: Change | None = None
     """Done after other cycles; the next one is timed."""
     cycles: int = 1
@@ -72,7 +73,7 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
 
 
 def _grid(
-    kind: str, build: Callable[[int, int], clusters.Cluster], size: Callable[[int], int]
+    kind: str, build: Callable[[int, int], Cluster], size: Callable[[int], int]
 ) -> Iterator[Case]:
     """Nodes from 500 to 5,000 with 10,000 pods, and 2,500 to 20,000 pods on 1,000 nodes."""
     by_nodes = [(size(nodes), size(10_000)) for nodes in (500, 1000, 2000, 5000)]
@@ -92,10 +93,10 @@ def _grid(
 
 def _one_change(nodes: int) -> Case:
     """One bound pod ends among very many."""
-    gang = clusters.Gang(name="gang-00000", requests=[clusters.POD] * BOUND_PER_NODE)
+    gang = Gang(name="gang-00000", requests=[clusters.POD] * BOUND_PER_NODE)
     first = "node-00000"
 
-    def end_one(cluster: clusters.Cluster) -> None:
+    def end_one(cluster: Cluster) -> None:
         cluster.show_pod(gang, 0, clusters.POD, node=first, phase="Succeeded")
 
     return Case(
@@ -113,7 +114,7 @@ def _without_room(nodes: int, waiting: int) -> Iterator[Case]:
     series = "jobs without room, by pods"
     case = partial(Case, nodes=nodes, pods=waiting, build=partial(without_room, nodes, waiting))
     yield case(name="jobs without room", series=(series,))
-    late = clusters.Gang(name="late", requests=[clusters.POD])
+    late = Gang(name="late", requests=[clusters.POD])
     name = "jobs without room, one comes"
     yield case(
         name=name,
@@ -129,7 +130,7 @@ def _classes_without_room(nodes: int, waiting: int, *, lent: bool = False) -> Ca
     With `lent`, another queue holds the pods that are there, in a gang that is too large to go.
     """
     name = "classes without room, a gang comes" + ", two queues" * lent
-    late = clusters.Gang(name="late", requests=[clusters.POD] * 2)
+    late = Gang(name="late", requests=[clusters.POD] * 2)
     return Case(
         name=name,
         nodes=nodes,
@@ -158,7 +159,7 @@ def _waiting_at_rest(nodes: int, waiting: int) -> Case:
 def _one_comes(nodes: int, count: int) -> Case:
     """Jobs of one pod run, and one more comes, which fits."""
     name = "running jobs, one comes"
-    late = clusters.Gang(name="late", requests=[clusters.POD])
+    late = Gang(name="late", requests=[clusters.POD])
     return Case(
         name=name,
         nodes=nodes,
@@ -199,84 +200,82 @@ def _starved(nodes: int) -> Case:
     )
 
 
-def equal(nodes: int, pods: int) -> clusters.Cluster:
+def equal(nodes: int, pods: int) -> Cluster:
     """Gangs of pods that all ask for the same."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     cluster.add_nodes(nodes)
     for number in range(0, pods, GANG):
         requests = [clusters.POD] * min(GANG, pods - number)
-        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=requests))
+        cluster.add(Gang(name=f"gang-{number:05}", requests=requests))
     return cluster
 
 
-def different(nodes: int, pods: int) -> clusters.Cluster:
+def different(nodes: int, pods: int) -> Cluster:
     """Gangs of pods of which no two ask for the same."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     cluster.add_nodes(nodes)
     for number in range(0, pods, GANG):
         requests = [
             {"cpu": "1", "memory": f"{2**20 + each}Ki"}
             for each in range(number, min(number + GANG, pods))
         ]
-        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=requests))
+        cluster.add(Gang(name=f"gang-{number:05}", requests=requests))
     return cluster
 
 
-def many_queues(nodes: int, pods: int, queues: int = 20) -> clusters.Cluster:
+def many_queues(nodes: int, pods: int, queues: int = 20) -> Cluster:
     """Gangs of equal pods, in turn of each queue."""
     names = [f"queue-{number:02}" for number in range(queues)]
-    cluster = clusters.Cluster(names)
+    cluster = Cluster(names)
     cluster.add_nodes(nodes)
     for turn, number in enumerate(range(0, pods, GANG)):
         requests = [clusters.POD] * min(GANG, pods - number)
         queue = names[turn % queues]
-        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=requests, queue=queue))
+        cluster.add(Gang(name=f"gang-{number:05}", requests=requests, queue=queue))
     return cluster
 
 
-def all_bound(nodes: int) -> clusters.Cluster:
+def all_bound(nodes: int) -> Cluster:
     """A cluster with 35 pods on each node and nothing to do."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     for number, name in enumerate(cluster.add_nodes(nodes)):
         requests = [{"cpu": "900m", "memory": "1Gi"}] * BOUND_PER_NODE
         places = [name] * BOUND_PER_NODE
-        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=requests, nodes=places))
+        cluster.add(Gang(name=f"gang-{number:05}", requests=requests, nodes=places))
     return cluster
 
 
-def running_jobs(nodes: int, count: int) -> clusters.Cluster:
+def running_jobs(nodes: int, count: int) -> Cluster:
     """Jobs of one pod, which run on the nodes in turn."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     places = cluster.add_nodes(nodes)
     for number in range(count):
         place = [places[number % nodes]]
-        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=[clusters.POD], nodes=place))
+        cluster.add(Gang(name=f"gang-{number:05}", requests=[clusters.POD], nodes=place))
     return cluster
 
 
-def without_room(
-    nodes: int, waiting: int, classes: int = 1, *, lent: bool = False
-) -> clusters.Cluster:
+def without_room(nodes: int, waiting: int, classes: int = 1, *, lent: bool = False) -> Cluster:
     """Nodes that are half full, and jobs of one pod that needs more than the other half."""
     queue = "lender" if lent else "default"
-    cluster = clusters.Cluster(sorted({"default", queue}))
+    cluster = Cluster(sorted({"default", queue}))
     places = cluster.add_nodes(nodes)
-    cluster.add(clusters.Gang(name="there", requests=[HALF] * nodes, nodes=places, queue=queue))
+    cluster.add(Gang(name="there", requests=[HALF] * nodes, nodes=places, queue=queue))
     for number in range(waiting):
         request = {**MORE, "memory": f"{1024 + number % classes}Mi"}
-        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=[request]))
+        cluster.add(Gang(name=f"gang-{number:05}", requests=[request]))
     return cluster
 
 
-def starved(nodes: int, wanted: int, queues: int = 4) -> clusters.Cluster:
+def starved(nodes: int, wanted: int, queues: int = 4) -> Cluster:
     """Every node full of gangs of several queues, at twice their minimum, and a queue in want."""
     names = [f"queue-{number:02}" for number in range(queues)]
-    cluster = clusters.Cluster([*names, "starved"])
+    cluster = Cluster([*names, "starved"])
     places = [name for name in cluster.add_nodes(nodes) for _ in range(PER_NODE)]
     for number in range(0, len(places), SMALL_GANG):
         there = places[number : number + SMALL_GANG]
         cluster.add(
-            clusters.Gang(
+            Gang(
                 name=f"gang-{number:05}",
                 requests=[BIG] * len(there),
                 minimum=max(1, len(there) // 2),
@@ -286,29 +285,29 @@ def starved(nodes: int, wanted: int, queues: int = 4) -> clusters.Cluster:
         )
     for number in range(0, wanted, SMALL_GANG):
         requests = [BIG] * min(SMALL_GANG, wanted - number)
-        cluster.add(clusters.Gang(name=f"want-{number:03}", requests=requests, queue="starved"))
+        cluster.add(Gang(name=f"want-{number:03}", requests=requests, queue="starved"))
     return cluster
 
 
 def full(
     nodes: int, wanted: int, *, gang: int = GANG, queue: str = "default", priority: int = 0
-) -> clusters.Cluster:
+) -> Cluster:
     """Every node full of gangs at twice their minimum, and one gang that asks for more room.
 
     Plugin drf lets no job take pods of one with a smaller share, whatever their priorities are.
     """
-    cluster = clusters.Cluster(sorted({"default", queue}))
+    cluster = Cluster(sorted({"default", queue}))
     places = [name for name in cluster.add_nodes(nodes) for _ in range(PER_NODE)]
     for number in range(0, len(places), gang):
         there = places[number : number + gang]
         cluster.add(
-            clusters.Gang(
+            Gang(
                 name=f"gang-{number:05}",
                 requests=[BIG] * len(there),
                 minimum=max(1, len(there) // 2),
                 nodes=there,
             )
         )
-    wanting = clusters.Gang(name="wanting", requests=[BIG] * wanted, queue=queue, priority=priority)
+    wanting = Gang(name="wanting", requests=[BIG] * wanted, queue=queue, priority=priority)
     cluster.add(wanting)
     return cluster

@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.mirror import state
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.state import Mirror, Options
 
 Amounts = Mapping[str, str]
 Document = dict[str, Any]
@@ -58,8 +60,8 @@ class Cluster:
         queues: Iterable[str] = ("default",),
         node_selector: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        options = state.Options(scheduler_names=(SCHEDULER,), node_selector=node_selector)
-        self.mirror = state.Mirror(options)
+        options = Options(scheduler_names=(SCHEDULER,), node_selector=node_selector)
+        self.mirror = Mirror(options)
         for name in queues:
             self.add_queue(name)
 
@@ -69,11 +71,11 @@ class Cluster:
         """An open queue of weight 1, with more in its spec."""
         metadata = _metadata(name, annotations=annotations or {})
         document = {"metadata": metadata, "spec": {"weight": 1, **spec}}
-        self._show(events.Kind.QUEUE, document | {"status": {"state": "Open"}})
+        self._show(Kind.QUEUE, document | {"status": {"state": "Open"}})
 
     def add_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """A namespace with labels."""
-        self._show(events.Kind.NAMESPACE, {"metadata": _metadata(name, labels=labels)})
+        self._show(Kind.NAMESPACE, {"metadata": _metadata(name, labels=labels)})
 
     def add_nodes(
         self,
@@ -91,7 +93,7 @@ class Cluster:
             ready = {"type": "Ready", "status": "True"}
             status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
             metadata = _metadata(name, labels={HOST: name, **labels(number)})
-            self._show(events.Kind.NODE, {"metadata": metadata, "spec": {}, "status": status})
+            self._show(Kind.NODE, {"metadata": metadata, "spec": {}, "status": status})
         return names
 
     def add(self, gang: Gang) -> None:
@@ -102,7 +104,7 @@ class Cluster:
             spec["minResources"] = gang.promised
         phase = {"phase": gang.phase or ("Running" if gang.nodes else "Inqueue")}
         metadata = _metadata(gang.name, namespace=gang.namespace)
-        self._show(events.Kind.POD_GROUP, {"metadata": metadata, "spec": spec, "status": phase})
+        self._show(Kind.POD_GROUP, {"metadata": metadata, "spec": spec, "status": phase})
         for number, request in enumerate(gang.requests):
             node = gang.nodes[number] if gang.nodes else ""
             self.show_pod(gang, number, request, node=node)
@@ -131,18 +133,18 @@ class Cluster:
             spec["resourceClaims"] = [use]
             made = f"{metadata['name']}-{gang.claim}"
             status["resourceClaimStatuses"] = [{"name": gang.claim, "resourceClaimName": made}]
-        self._show(events.Kind.POD, {"metadata": metadata, "spec": spec, "status": status})
+        self._show(Kind.POD, {"metadata": metadata, "spec": spec, "status": status})
 
-    def bind(self, result: decisions.CycleResult) -> None:
+    def bind(self, result: CycleResult) -> None:
         """Take the binds of a cycle for done."""
         for each in result.binds:
             assert self.mirror.assume(each.task.uid, each.node, NOW)
 
-    def snapshot(self, carried: snapshot.Carried = snapshot.FRESH) -> snapshot.Snapshot:
+    def snapshot(self, carried: Carried = FRESH) -> Snapshot:
         """The cluster at the instant that all benchmarks share."""
         return self.mirror.snapshot(NOW, carried)
 
-    def _show(self, kind: events.Kind, document: Document) -> None:
+    def _show(self, kind: Kind, document: Document) -> None:
         event = events.decode(kind, msgspec.json.encode(document))
         self.mirror.apply(event)
         assert not self.mirror.rejections, self.mirror.rejections

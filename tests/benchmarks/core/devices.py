@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from tests import volume_labs
 from tests.benchmarks import loading
 from tests.benchmarks.core import clusters, timing
+from tests.benchmarks.core.clusters import Document, Gang
 from tests.integration import devices
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon import application
 from vscheduler.mirror import device_requests
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
 
 GANG = 4
 DEVICES = 16
@@ -39,24 +41,24 @@ class Cluster(clusters.Cluster):
     def __init__(self) -> None:
         super().__init__()
         self._versions = itertools.count(1)
-        self._claims: dict[str, clusters.Document] = {}
+        self._claims: dict[str, Document] = {}
 
     def add_devices(self, names: Sequence[str], first: int = 0) -> None:
         """A pool of equal GPUs on each node, small and large ones in turn."""
         for number, name in enumerate(names, start=first):
             memory = (loading.SMALL, loading.LARGE)[number % 2]
             slice_ = devices.a_slice(name, DEVICES, memory)
-            self._show(events.Kind.RESOURCE_SLICE, slice_)
+            self._show(Kind.RESOURCE_SLICE, slice_)
 
     def add_class(self) -> None:
         """The class of all GPUs."""
         spec = {"selectors": [{"cel": {"expression": f'device.driver == "{devices.DRIVER}"'}}]}
         document = {"metadata": {"name": devices.CLASS, "uid": "uid-class"}, "spec": spec}
-        self._show(events.Kind.DEVICE_CLASS, document)
+        self._show(Kind.DEVICE_CLASS, document)
 
     def add_gang(self, name: str) -> None:
         """A gang that waits, and the claims of its pods."""
-        self.add(clusters.Gang(name=name, requests=[clusters.POD] * GANG, claim=CLAIM))
+        self.add(Gang(name=name, requests=[clusters.POD] * GANG, claim=CLAIM))
         for number in range(GANG):
             pod = f"{name}-{number:05}"
             owner = {"kind": "Pod", "name": pod, "uid": f"uid-{pod}", "controller": True}
@@ -74,12 +76,12 @@ class Cluster(clusters.Cluster):
                 }
             )
 
-    def _put_claim(self, document: clusters.Document) -> None:
+    def _put_claim(self, document: Document) -> None:
         document["metadata"]["resourceVersion"] = str(next(self._versions))
         self._claims[document["metadata"]["name"]] = document
-        self._show(events.Kind.RESOURCE_CLAIM, document)
+        self._show(Kind.RESOURCE_CLAIM, document)
 
-    def write(self, result: decisions.CycleResult) -> None:
+    def write(self, result: CycleResult) -> None:
         """Carry out what a cycle has decided: claims first, as the daemon does, then binds."""
         for change in (claim for decided in result.allocations for claim in decided.claims):
             target = self.mirror.allocations.target(change)
@@ -115,7 +117,7 @@ def run(nodes: int, gangs: int, clock: Callable[[], float] = time.thread_time) -
     cluster.snapshot()
     took_in = clock() - began
     costs: list[float] = []
-    bound, carried = 0, snapshot.FRESH
+    bound, carried = 0, FRESH
     while bound < gangs * GANG:
         assert len(costs) < CYCLES_MAX, f"{bound} pods bound"
         began = clock()

@@ -10,9 +10,12 @@ import random
 import sys
 from collections.abc import Sequence
 
-from tests.benchmarks.core import clusters, inflation, timing
+from tests.benchmarks.core import timing
+from tests.benchmarks.core.clusters import Amounts, Cluster, Gang
+from tests.benchmarks.core.inflation import Inflation
 from vscheduler.core.actions import allocate
-from vscheduler.core.model import snapshot
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.model.snapshot import FRESH
 
 NODES = 1000
 CYCLES_MAX = 8
@@ -21,7 +24,7 @@ ROUNDS = 2
 MILLI = 1000
 
 
-def drawn(chance: random.Random, kinds: int) -> clusters.Cluster:
+def drawn(chance: random.Random, kinds: int) -> Cluster:
     """Draw a gang and nodes that it fills nearly."""
     sizes = [(chance.randint(2, 16) * 500, chance.randint(1, 16)) for _ in range(kinds)]
     pods = [chance.choice(sizes) for _ in range(chance.randint(100, 500))]
@@ -30,8 +33,8 @@ def drawn(chance: random.Random, kinds: int) -> clusters.Cluster:
     for cpu, memory in pods:
         node = chance.choice(free)
         node[0], node[1] = node[0] + cpu, node[1] + memory
-    cluster = clusters.Cluster()
-    nodes: list[clusters.Amounts] = [
+    cluster = Cluster()
+    nodes: list[Amounts] = [
         {
             "cpu": f"{int(cpu / full)}m",
             "memory": f"{int(memory * 1024 / full)}Mi",
@@ -41,20 +44,18 @@ def drawn(chance: random.Random, kinds: int) -> clusters.Cluster:
     ]
     cluster.add_nodes(NODES, nodes)
     requests = [{"cpu": f"{cpu}m", "memory": f"{memory}Gi"} for cpu, memory in pods]
-    cluster.add(clusters.Gang(name="gang", requests=requests))
+    cluster.add(Gang(name="gang", requests=requests))
     return cluster
 
 
-def placed(
-    cluster: clusters.Cluster, inflated: inflation.Inflation, *, searches: bool
-) -> tuple[bool, float]:
+def placed(cluster: Cluster, inflated: Inflation, *, searches: bool) -> tuple[bool, float]:
     """Return whether the gang is bound, and the thread CPU seconds of the longest cycle.
 
     Seconds are those of a machine without other work, as far as a fixed loop tells.
     """
-    policy, carried = timing.policy_of("enqueue, allocate"), snapshot.FRESH
+    policy, carried = timing.policy_of("enqueue, allocate"), FRESH
     if not searches:
-        policy = policy.with_argument(allocate.Allocate.name, allocate.SEARCH_STEPS, 0)
+        policy = policy.with_argument(Allocate.name, allocate.SEARCH_STEPS, 0)
     longest = 0.0
     for _ in range(CYCLES_MAX):
         result, _, seconds = timing.quickest(cluster, carried, policy, inflated, ROUNDS)
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     sys.stdout.write("| kinds | gangs | pod by pod | with the search | ms without it | with it |\n")
     sys.stdout.write("|---|---|---|---|---|---|\n")
-    inflated = inflation.Inflation()
+    inflated = Inflation()
     for kinds in given.kinds:
         plain = found = 0
         without = longest = 0.0

@@ -11,35 +11,38 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks.core import clusters, inflation, timing
+from tests.benchmarks.core import timing
+from tests.benchmarks.core.clusters import Amounts, Cluster, Gang
+from tests.benchmarks.core.inflation import Inflation
 from vscheduler.core.actions import allocate
-from vscheduler.core.model import snapshot
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.model.snapshot import FRESH
 
 NODES = 5000
 CYCLES_MAX = 24
-SMALL: clusters.Amounts = {"cpu": "1", "memory": "1Gi"}
+SMALL: Amounts = {"cpu": "1", "memory": "1Gi"}
 """Fits on any node."""
 LARGE = 20
 """Nodes with room for more than small pods."""
 
 
-def packed(gangs: int) -> clusters.Cluster:
+def packed(gangs: int) -> Cluster:
     """Gangs of 64 pods, 40 of which fill a few large nodes to the last, or don't quite fit."""
     chance = random.Random("packed")
-    cluster, nodes, requests = clusters.Cluster(), unlike(), list[list[clusters.Amounts]]()
+    cluster, nodes, requests = Cluster(), unlike(), list[list[Amounts]]()
     for gang in range(gangs):
         sizes = [chance.randint(4_000, 12_000) // 100 * 100 for _ in range(LARGE * 2)]
         for number, first in enumerate(range(0, LARGE * 2, 2)):
             whole = sum(sizes[first : first + 2]) - (100 if not number else 0)
             nodes[gang * LARGE + number] = {"cpu": f"{whole}m", "memory": "64Gi", "pods": "110"}
-        requests.append([{"cpu": f"{each}m", "memory": "1Gi"} for each in sizes] + [SMALL] * 24)
+        requests.append([{"cpu": f"{size}m", "memory": "1Gi"} for size in sizes] + [SMALL] * 24)
     cluster.add_nodes(NODES, nodes)
     for number, each in enumerate(requests):
-        cluster.add(clusters.Gang(name=f"gang-{number:02}", requests=each))
+        cluster.add(Gang(name=f"gang-{number:02}", requests=each))
     return cluster
 
 
-def many_kinds() -> clusters.Cluster:
+def many_kinds() -> Cluster:
     """A gang of 500 pods of 20 kinds around a solution that fills 97 % of 1,000 nodes."""
     chance = random.Random("many kinds")
     kinds = [(chance.randint(2, 16) * 500, chance.randint(1, 16)) for _ in range(20)]
@@ -56,14 +59,14 @@ def many_kinds() -> clusters.Cluster:
         }
         for cpu, memory in free
     ]
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     cluster.add_nodes(NODES, amounts + unlike()[len(amounts) :])
     requests = [{"cpu": f"{cpu}m", "memory": f"{memory}Gi"} for cpu, memory in pods]
-    cluster.add(clusters.Gang(name="gang", requests=requests))
+    cluster.add(Gang(name="gang", requests=requests))
     return cluster
 
 
-def unlike() -> list[clusters.Amounts]:
+def unlike() -> list[Amounts]:
     """Small nodes, no two of them with the same amounts."""
     return [
         {"cpu": f"{1000 + number % 900}m", "memory": f"{2048 + number}Mi", "pods": "110"}
@@ -71,7 +74,7 @@ def unlike() -> list[clusters.Amounts]:
     ]
 
 
-CASES: Mapping[str, Callable[[], clusters.Cluster]] = {
+CASES: Mapping[str, Callable[[], Cluster]] = {
     "a gang that doesn't quite fit": lambda: packed(1),
     "20 such gangs": lambda: packed(20),
     "500 pods of 20 kinds": many_kinds,
@@ -93,13 +96,11 @@ class Longest:
         return f"{self.seconds * 1000:.0f} | {self.quiet * 1000:.0f}"
 
 
-def longest(
-    cluster: clusters.Cluster, rounds: int, inflated: inflation.Inflation, *, searches: bool
-) -> Longest:
+def longest(cluster: Cluster, rounds: int, inflated: Inflation, *, searches: bool) -> Longest:
     """Measure all cycles; of each cycle, the quickest of so many rounds counts."""
-    policy, carried = timing.policy_of("enqueue, allocate, backfill, reclaim"), snapshot.FRESH
+    policy, carried = timing.policy_of("enqueue, allocate, backfill, reclaim"), FRESH
     if not searches:
-        policy = policy.with_argument(allocate.Allocate.name, allocate.SEARCH_STEPS, 0)
+        policy = policy.with_argument(Allocate.name, allocate.SEARCH_STEPS, 0)
     seconds, quiet, bound, cycles = 0.0, 0.0, 0, 0
     while cycles < CYCLES_MAX:
         result, as_it_is, alone = timing.quickest(cluster, carried, policy, inflated, rounds)
@@ -123,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "| longest cycle, ms of thread CPU | without the search | alone | with it | alone "
         "| cycles | bound |\n|---|---|---|---|---|---|---|\n"
     )
-    over, inflated = False, inflation.Inflation()
+    over, inflated = False, Inflation()
     for name in given.cases or CASES:
         without = longest(CASES[name](), given.rounds, inflated, searches=False)
         found = longest(CASES[name](), given.rounds, inflated, searches=True)

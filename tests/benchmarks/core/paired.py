@@ -12,10 +12,12 @@ import time
 from collections.abc import Sequence
 
 from tests.benchmarks.core import cases, rich, timing
+from tests.benchmarks.core.cases import Case
 from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
-from vscheduler.core.config import policy
-from vscheduler.core.model import snapshot
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.snapshot import FRESH, Snapshot
 
 HEADER = "| case | nodes | pods | calls | with the search | ms | with the search |\n"
 
@@ -40,31 +42,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measured(case: cases.Case, rounds: int) -> list[float]:
+def measured(case: Case, rounds: int) -> list[float]:
     """Return the calls without the search and with it, and the milliseconds."""
     cluster, with_search = case.build(), timing.policy_of(case.actions, case.tiers)
-    without = with_search.with_argument(allocate.Allocate.name, allocate.SEARCH_STEPS, 0)
-    carried = snapshot.FRESH
+    without = with_search.with_argument(Allocate.name, allocate.SEARCH_STEPS, 0)
+    carried = FRESH
     if case.change is not None:
         for _ in range(case.cycles):
             carried = cycle.run_cycle(cluster.snapshot(carried), with_search).carried
         case.change(cluster)
     taken, both = cluster.snapshot(carried), (without, with_search)
     results = [cycle.run_cycle(taken, each) for each in both]
-    assert all(len(each.binds) == case.bound for each in results), case.name
+    assert all(len(result.binds) == case.bound for result in results), case.name
     found: list[float] = [calls(taken, each) for each in both]
     times = [[milliseconds(taken, each) for each in both] for _ in range(rounds)]
     return [*found, *map(min, zip(*times, strict=True))]
 
 
-def calls(taken: snapshot.Snapshot, wanted: policy.Policy) -> int:
+def calls(taken: Snapshot, wanted: Policy) -> int:
     """Return how many functions a cycle calls."""
     profile = cProfile.Profile()
     profile.runcall(cycle.run_cycle, taken, wanted)
     return sum(entry.callcount for entry in profile.getstats())
 
 
-def milliseconds(taken: snapshot.Snapshot, wanted: policy.Policy) -> float:
+def milliseconds(taken: Snapshot, wanted: Policy) -> float:
     """Return the thread CPU of a cycle."""
     gc.collect()
     gc.disable()

@@ -13,9 +13,11 @@ from functools import partial
 from typing import Any
 
 from tests.benchmarks import figures
-from tests.benchmarks.core import cases as common
 from tests.benchmarks.core import clusters, timing
-from vscheduler.core.model import snapshot
+from tests.benchmarks.core.cases import Case
+from tests.benchmarks.core.clusters import Amounts, Cluster, Gang
+from tests.benchmarks.core.timing import Timing
+from vscheduler.core.model.snapshot import FRESH
 
 GANG = 10
 NODES = (1250, 2500, 5000)
@@ -39,11 +41,11 @@ Extra = Callable[[int], Mapping[str, Any]]
 """What a gang has, by number: fields of clusters.Gang."""
 
 
-def cases(scale: float = 1.0) -> Iterator[common.Case]:
+def cases(scale: float = 1.0) -> Iterator[Case]:
     """All kinds in several sizes; the plain pods first."""
     for name, (build, tiers) in KINDS.items():
         for nodes in (max(GANG, round(count * scale)) for count in NODES):
-            yield common.Case(
+            yield Case(
                 name=name,
                 nodes=nodes,
                 pods=gangs_of(nodes) * GANG,
@@ -63,26 +65,24 @@ def _zone(number: int) -> Mapping[str, str]:
     return {ZONE: f"zone-{number % ZONES:02}"}
 
 
-def _wait(
-    cluster: clusters.Cluster, nodes: int, more: Extra, request: clusters.Amounts = clusters.POD
-) -> clusters.Cluster:
+def _wait(cluster: Cluster, nodes: int, more: Extra, request: Amounts = clusters.POD) -> Cluster:
     """Add the gangs."""
     for number in range(gangs_of(nodes)):
         fields = {"requests": [request] * GANG, **more(number)}
-        cluster.add(clusters.Gang(name=f"gang-{number:05}", **fields))
+        cluster.add(Gang(name=f"gang-{number:05}", **fields))
     return cluster
 
 
-def plain(nodes: int) -> clusters.Cluster:
+def plain(nodes: int) -> Cluster:
     """Gangs without constraints."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     cluster.add_nodes(nodes, labels=_zone)
     return _wait(cluster, nodes, lambda _number: {})
 
 
-def apart(nodes: int, *, key: str) -> clusters.Cluster:
+def apart(nodes: int, *, key: str) -> Cluster:
     """The pods of a gang exclude each other: one of them for each value of the node label."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     cluster.add_nodes(nodes, labels=_zone)
 
     def more(number: int) -> Mapping[str, Any]:
@@ -94,9 +94,9 @@ def apart(nodes: int, *, key: str) -> clusters.Cluster:
     return _wait(cluster, nodes, more)
 
 
-def near_team(nodes: int) -> clusters.Cluster:
+def near_team(nodes: int) -> Cluster:
     """The pods of a team's namespaces share a zone: affinity with a namespaceSelector."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     cluster.add_nodes(nodes, labels=_zone)
     for number in range(NAMESPACES):
         cluster.add_namespace(f"space-{number:03}", {"team": f"team-{number % TEAMS}"})
@@ -118,9 +118,9 @@ def near_team(nodes: int) -> clusters.Cluster:
     return _wait(cluster, nodes, more)
 
 
-def spread(nodes: int) -> clusters.Cluster:
+def spread(nodes: int) -> Cluster:
     """The pods of each gang are spread over zones and over hosts."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     cluster.add_nodes(nodes, labels=_zone)
 
     def more(number: int) -> Mapping[str, Any]:
@@ -139,9 +139,9 @@ def spread(nodes: int) -> clusters.Cluster:
     return _wait(cluster, nodes, more)
 
 
-def gpu_types(nodes: int) -> clusters.Cluster:
+def gpu_types(nodes: int) -> Cluster:
     """Each node has GPUs of one type, a resource of its own, and each gang selects a type."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     types = min(TYPES, nodes)
     amounts = [{**clusters.NODE, f"example.com/gpu-{n % types}": "8"} for n in range(nodes)]
     cluster.add_nodes(nodes, amounts, lambda number: {"gpu": f"type-{number % types}"})
@@ -154,10 +154,10 @@ def gpu_types(nodes: int) -> clusters.Cluster:
     return _wait(cluster, nodes, more)
 
 
-def pools(nodes: int, *, label: str = "pool") -> clusters.Cluster:
+def pools(nodes: int, *, label: str = "pool") -> Cluster:
     """Each queue has nodes of its own, which its pods select: 500 queues on 5,000 nodes."""
     count = max(1, nodes // NODES_PER_POOL)
-    cluster = clusters.Cluster([f"queue-{number:04}" for number in range(count)])
+    cluster = Cluster([f"queue-{number:04}" for number in range(count)])
     cluster.add_nodes(nodes, labels=lambda number: {label: f"pool-{number % count:04}"})
     return _wait(
         cluster,
@@ -169,10 +169,10 @@ def pools(nodes: int, *, label: str = "pool") -> clusters.Cluster:
     )
 
 
-def groups(nodes: int) -> clusters.Cluster:
+def groups(nodes: int) -> Cluster:
     """The same by plugin nodegroup: queues name groups of nodes."""
     count = max(1, nodes // NODES_PER_POOL)
-    cluster = clusters.Cluster(())
+    cluster = Cluster(())
     for number in range(count):
         required = {"requiredDuringSchedulingIgnoredDuringExecution": [f"group-{number:04}"]}
         cluster.add_queue(f"queue-{number:04}", affinity={"nodeGroupAffinity": required})
@@ -181,11 +181,11 @@ def groups(nodes: int) -> clusters.Cluster:
     return _wait(cluster, nodes, lambda number: {"queue": f"queue-{number % count:04}"})
 
 
-def tree(nodes: int, *, by_annotation: bool) -> clusters.Cluster:
+def tree(nodes: int, *, by_annotation: bool) -> Cluster:
     """Queues in five levels: 1,000 on 5,000 nodes; gangs wait in those without children."""
     count = max(LEVELS, nodes // NODES_PER_QUEUE)
     parents = parents_of(count)
-    cluster = clusters.Cluster(())
+    cluster = Cluster(())
     for number, parent in enumerate(parents):
         path = [number]
         while parents[path[-1]] is not None:
@@ -211,9 +211,9 @@ def parents_of(count: int) -> list[int | None]:
     return [None if number < width else number // width - 1 for number in range(count)]
 
 
-def lists(nodes: int, *, alike: bool) -> clusters.Cluster:
+def lists(nodes: int, *, alike: bool) -> Cluster:
     """Node affinity In with 1,000 host names; all gangs have the same list, or each its own."""
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     names = cluster.add_nodes(nodes)
     values = min(VALUES, nodes)
 
@@ -228,7 +228,7 @@ def lists(nodes: int, *, alike: bool) -> clusters.Cluster:
     return _wait(cluster, nodes, more)
 
 
-KINDS: Mapping[str, tuple[Callable[[int], clusters.Cluster], Sequence[str]]] = {
+KINDS: Mapping[str, tuple[Callable[[int], Cluster], Sequence[str]]] = {
     "plain pods": (plain, ()),
     "anti-affinity by host": (partial(apart, key=clusters.HOST), ()),
     "anti-affinity by zone": (partial(apart, key=ZONE), ()),
@@ -245,13 +245,13 @@ KINDS: Mapping[str, tuple[Callable[[int], clusters.Cluster], Sequence[str]]] = {
 """How each kind of cluster is built, and the plugins if they aren't the built-in ones."""
 
 
-def longest(case: common.Case) -> tuple[float, int]:
+def longest(case: Case) -> tuple[float, int]:
     """Return the seconds of the longest cycle with the daemon's budget, and how many there were.
 
     A cycle includes its snapshot. Raises AssertionError if some pod is never bound.
     """
     cluster, policy = case.build(), timing.policy_of(case.actions, case.tiers)
-    carried, longest_seconds, bound, cycles = snapshot.FRESH, 0.0, 0, 0
+    carried, longest_seconds, bound, cycles = FRESH, 0.0, 0, 0
     with timing.collecting_between():
         while bound < case.bound and cycles < CYCLES_MAX:
             cycles += 1
@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="below 1: everything smaller")
     parser.add_argument("--limit", type=float, default=300, help="milliseconds of thread CPU")
     given = parser.parse_args(arguments)
-    by_name: dict[str, list[common.Case]] = {}
+    by_name: dict[str, list[Case]] = {}
     for case in cases(given.scale):
         by_name.setdefault(case.name, []).append(case)
     first = next(iter(by_name))
@@ -285,8 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         timings = [_quickest(case, given.rounds) for case in sizes]
         pods = [case.pods for case in sizes]
-        costs = [each.snapshot + each.decide for each in timings]
-        done = [float(each.operations_in_all) for each in timings]
+        costs = [timing.snapshot + timing.decide for timing in timings]
+        done = [float(timing.operations_in_all) for timing in timings]
         base = base or costs[-1]
         tries = [longest(sizes[-1]) for _ in range(given.rounds)]
         seconds, cycles = min(tries)
@@ -300,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(over)
 
 
-def _quickest(case: common.Case, rounds: int) -> timing.Timing:
+def _quickest(case: Case, rounds: int) -> Timing:
     return min(
         (timing.measure(case) for _ in range(rounds)), key=lambda each: each.snapshot + each.decide
     )

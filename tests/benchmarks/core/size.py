@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 from tests.benchmarks import figures
 from tests.benchmarks.core import clusters, timing
-from vscheduler.core.model import snapshot
+from tests.benchmarks.core.clusters import Cluster, Gang
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon import application
 
 NODES = (1000, 2000, 5000, 15_000)
@@ -34,12 +35,12 @@ def measure(nodes: int, schedulers: int = 1, part: int = 0) -> list[float]:
     the one of this part. All of them see all nodes and pods.
     """
     gc.set_threshold(application.YOUNG_OBJECTS_MAX)
-    cluster = clusters.Cluster(node_selector=(("part", str(part)),) if schedulers > 1 else ())
+    cluster = Cluster(node_selector=(("part", str(part)),) if schedulers > 1 else ())
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
     names = cluster.add_nodes(nodes, labels=lambda number: {"part": str(number % schedulers)})
-    gang = first = clusters.Gang(name="", requests=[])
+    gang = first = Gang(name="", requests=[])
     for number, name in enumerate(names):
-        gang = clusters.Gang(
+        gang = Gang(
             name=f"gang-{number:05}",
             requests=[{"cpu": "900m", "memory": "1Gi"}] * PODS_PER_NODE,
             nodes=[name] * PODS_PER_NODE,
@@ -49,13 +50,13 @@ def measure(nodes: int, schedulers: int = 1, part: int = 0) -> list[float]:
         cluster.add(gang)
     gc.collect()
     gc.freeze()
-    result, seconds = timing.with_budget(cluster, snapshot.FRESH, policy)
+    result, seconds = timing.with_budget(cluster, FRESH, policy)
     took = [seconds]
     cluster.show_pod(first, 0, first.requests[0], node=first.nodes[0], phase="Succeeded")
     result, seconds = timing.with_budget(cluster, result.carried, policy)
     took.append(seconds)
     for number in range(0, MORE, PODS_PER_NODE):
-        cluster.add(clusters.Gang(name=f"new-{number:04}", requests=[clusters.POD] * PODS_PER_NODE))
+        cluster.add(Gang(name=f"new-{number:04}", requests=[clusters.POD] * PODS_PER_NODE))
     bound, each = 0, list[float]()
     while bound < MORE and len(each) < CYCLES_MAX:
         result, seconds = timing.with_budget(cluster, result.carried, policy)
@@ -82,7 +83,7 @@ def predicted(sizes: Sequence[int], values: Sequence[float], size: int) -> tuple
     """Return the exponent, and the value for a size, by the line through the logarithms."""
     exponent = figures.exponent(sizes, values) or 0.0
     middle = sum(math.log(each) for each in values) / len(values)
-    centre = sum(math.log(each) for each in sizes) / len(sizes)
+    centre = sum(math.log(size) for size in sizes) / len(sizes)
     return exponent, math.exp(middle + exponent * (math.log(size) - centre))
 
 

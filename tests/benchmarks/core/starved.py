@@ -12,8 +12,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tests.benchmarks.core import cases, clusters, timing
-from vscheduler.core.model import decisions, snapshot
+from tests.benchmarks.core import cases, timing
+from tests.benchmarks.core.clusters import Cluster, Gang
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
 
 CYCLES_MAX = 500
 
@@ -29,14 +31,14 @@ class Served:
     evicted: int
 
 
-def serve(cluster: clusters.Cluster, gangs: int, size: int, *, together: bool) -> Served:
+def serve(cluster: Cluster, gangs: int, size: int, *, together: bool) -> Served:
     """Run cycles until so many gangs of a size are bound. They come together, or each when the one
     before is bound. Raises AssertionError if some never are.
     """
-    policy, carried = timing.policy_of("enqueue, allocate, backfill, reclaim"), snapshot.FRESH
+    policy, carried = timing.policy_of("enqueue, allocate, backfill, reclaim"), FRESH
     took, evicting = list[float](), list[float]()
     bound = evicted = came = 0
-    wanted = clusters.Gang(name="want", requests=[cases.BIG] * size, queue="starved")
+    wanted = Gang(name="want", requests=[cases.BIG] * size, queue="starved")
     with timing.collecting_between():
         while bound < gangs * size and len(took) < CYCLES_MAX:
             while came < gangs and (together or bound == came * size):
@@ -55,11 +57,11 @@ def serve(cluster: clusters.Cluster, gangs: int, size: int, *, together: bool) -
     return Served(took, evicting, evicted)
 
 
-def end_victims(cluster: clusters.Cluster, result: decisions.CycleResult) -> None:
+def end_victims(cluster: Cluster, result: CycleResult) -> None:
     """Let the pods end that a cycle evicts."""
     for evict in result.evicts:
         name, number = evict.task.name.rsplit("-", 1)
-        gang = clusters.Gang(name=name, requests=[])
+        gang = Gang(name=name, requests=[])
         cluster.show_pod(gang, int(number), cases.BIG, node=evict.node, phase="Succeeded")
 
 

@@ -7,13 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tests.benchmarks.core import cases, clusters, inflation
+from tests.benchmarks.core.cases import Case
+from tests.benchmarks.core.clusters import Cluster
+from tests.benchmarks.core.inflation import Inflation
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.daemon import application, pacing
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model import snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import Carried
+from vscheduler.daemon import application
+from vscheduler.daemon.pacing import Pace
 
-BUDGET = pacing.Pace().budget
+BUDGET = Pace().budget
 
 TREE = "+tree"
 """Behind the name of a plugin with enableHierarchy."""
@@ -45,7 +51,7 @@ class Timing:
         return sum(self.operations.values())
 
 
-def measure(case: cases.Case) -> Timing:
+def measure(case: Case) -> Timing:
     """Build the cluster, and time a cycle; where something changes, the cycle after it."""
     cluster = case.build()
     policy_ = policy_of(case.actions, case.tiers)
@@ -77,8 +83,8 @@ def measure(case: cases.Case) -> Timing:
 
 
 def with_budget(
-    cluster: clusters.Cluster, carried: snapshot.Carried, configured: policy.Policy
-) -> tuple[decisions.CycleResult, float]:
+    cluster: Cluster, carried: Carried, configured: Policy
+) -> tuple[CycleResult, float]:
     """Run a cycle with the daemon's budget, and take its binds for done. Return the result, and the
     thread CPU seconds of the snapshot and the cycle.
     """
@@ -90,12 +96,12 @@ def with_budget(
 
 
 def quickest(
-    cluster: clusters.Cluster,
-    carried: snapshot.Carried,
-    configured: policy.Policy,
-    inflated: inflation.Inflation,
+    cluster: Cluster,
+    carried: Carried,
+    configured: Policy,
+    inflated: Inflation,
     rounds: int,
-) -> tuple[decisions.CycleResult, float, float]:
+) -> tuple[CycleResult, float, float]:
     """Return a cycle with the daemon's budget, and its thread CPU seconds in the quickest round: as
     they are, and those of a machine without other work, as far as a fixed loop tells.
     """
@@ -113,9 +119,9 @@ def quickest(
     return result, min(each for each, _ in taking), min(each for _, each in taking)
 
 
-def is_searching(result: decisions.CycleResult) -> bool:
+def is_searching(result: CycleResult) -> bool:
     """Whether a search for a gang goes on in a later cycle."""
-    return not all(each.finished for each in result.carried.gang_searches.values())
+    return not all(search.finished for search in result.carried.gang_searches.values())
 
 
 @contextmanager
@@ -146,7 +152,7 @@ def _collecting_as_the_daemon() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-def policy_of(wanted: str, tiers: Sequence[str] = ()) -> policy.Policy:
+def policy_of(wanted: str, tiers: Sequence[str] = ()) -> Policy:
     """The built-in configuration with other actions, and with other plugins if any are named."""
     tree = {**policy.BUILT_IN, "actions": wanted}
     if tiers:

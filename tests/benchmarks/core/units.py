@@ -15,22 +15,26 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from tests.benchmarks.core import cases, clusters, hidden, inflation, rich, timing
+from tests.benchmarks.core import cases, clusters, hidden, rich, timing
+from tests.benchmarks.core.clusters import Cluster
+from tests.benchmarks.core.inflation import Inflation
 from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
-from vscheduler.core.model import snapshot
-from vscheduler.core.placement import placement
-from vscheduler.core.placement.gang_search import attempt, search
-from vscheduler.core.session import work_budget
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.core.placement.gang_search import search
+from vscheduler.core.placement.gang_search.attempt import Attempt
+from vscheduler.core.placement.gang_search.search import Proof
+from vscheduler.core.placement.placement import Placement
+from vscheduler.core.session.work_budget import WorkBudget
 
 CYCLES_MAX = 40
 COUNTED: Mapping[str, tuple[Any, str]] = {
     "tasks": (allocate, "_place_next"),
-    "plans and rows": (placement.Placement, "_refresh"),
-    "ahead": (placement.Placement, "_look_ahead"),
-    "assemblies": (attempt.Attempt, "assembled"),
+    "plans and rows": (Placement, "_refresh"),
+    "ahead": (Placement, "_look_ahead"),
+    "assemblies": (Attempt, "assembled"),
     "searches": (search, "solve"),
-    "proofs": (search.Proof, "find"),
+    "proofs": (Proof, "find"),
 }
 """The function in which operations are counted, by the operation."""
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -38,7 +42,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "searches": ("searches", "proofs"),
 }
 """Operations whose units are counted together, and so are their times."""
-CASES: Mapping[str, Callable[[], clusters.Cluster]] = {
+CASES: Mapping[str, Callable[[], Cluster]] = {
     "10,000 equal pods, 1,000 nodes": lambda: cases.equal(1000, 10_000),
     "2,500 different pods, 1,000 nodes": lambda: cases.different(1000, 2500),
     "1,000 pods in gangs that keep apart by host, 500 nodes": lambda: rich.apart(
@@ -75,7 +79,7 @@ class Clock:
     def spend(self, spend: Callable[..., None]) -> Callable[..., None]:
         """Return a function that also counts the units of the operation."""
 
-        def counted(budget: work_budget.WorkBudget, operation: str, cost: int) -> None:
+        def counted(budget: WorkBudget, operation: str, cost: int) -> None:
             self.units[operation] += cost
             spend(budget, operation, cost)
 
@@ -95,16 +99,16 @@ def watched(clock: Clock) -> Iterator[None]:
         for operation, (owner, name) in COUNTED.items():
             timed = clock.wrapped(operation, getattr(owner, name))
             stack.enter_context(mock.patch.object(owner, name, timed))
-        spend = clock.spend(work_budget.WorkBudget.spend)
-        stack.enter_context(mock.patch.object(work_budget.WorkBudget, "spend", spend))
+        spend = clock.spend(WorkBudget.spend)
+        stack.enter_context(mock.patch.object(WorkBudget, "spend", spend))
         yield
 
 
 def main() -> int:
     """Print a table for each case."""
-    policy, inflated = timing.policy_of("enqueue, allocate"), inflation.Inflation()
+    policy, inflated = timing.policy_of("enqueue, allocate"), Inflation()
     for name, build in CASES.items():
-        cluster, clock, carried, cycles = build(), Clock(), snapshot.FRESH, 0
+        cluster, clock, carried, cycles = build(), Clock(), FRESH, 0
         factors, took, spent = [], 0.0, 0
         while cycles < CYCLES_MAX:
             taken, cycles = cluster.snapshot(carried), cycles + 1
@@ -126,7 +130,7 @@ def main() -> int:
         )
         for operation in COUNTED:
             parts = PARTS.get(operation, (operation,))
-            units = sum(clock.units[each] for each in parts)
+            units = sum(clock.units[part] for part in parts)
             micros = sum(clock.taken[each] for each in {operation, *parts}) / 1000 / factor
             if units:
                 figures = f"{units:,} | {micros:,.0f} | {micros / units:.2f}"

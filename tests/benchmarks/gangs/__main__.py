@@ -12,6 +12,8 @@ from pathlib import Path
 
 from tests.benchmarks import tables
 from tests.benchmarks.gangs import peer, problems
+from tests.benchmarks.gangs.peer import Peer
+from tests.benchmarks.gangs.problems import Gang
 from vscheduler.sandbox import binaries, control_plane, progress_report
 
 JSON = Path("build/bench-gangs.json")
@@ -70,7 +72,7 @@ def main() -> int:
     everything = {
         "machine": machine,
         "scoring": scoring,
-        "gangs": [dataclasses.asdict(each) for each in verdicts],
+        "gangs": [dataclasses.asdict(verdict) for verdict in verdicts],
     }
     given.json.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
     return 0
@@ -90,7 +92,7 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def judge(gang: problems.Gang, kube: peer.Peer, attempts: int) -> Verdict:
+def judge(gang: Gang, kube: Peer, attempts: int) -> Verdict:
     """Ask both; kube-scheduler again after a refusal, with the pods in another order."""
     tried: list[bool] = []
     while len(tried) < attempts and not any(tried):
@@ -114,7 +116,7 @@ def table(verdicts: Sequence[Verdict], attempts: int) -> Iterator[str]:
     )
     yield "|---" * 6 + "|"
     for half in problems.HALVES:
-        if found := [each for each in verdicts if each.half == half]:
+        if found := [verdict for verdict in verdicts if verdict.half == half]:
             yield _row(half, found)
     yield _row("all", verdicts)
 
@@ -125,10 +127,10 @@ def _row(name: str, verdicts: Sequence[Verdict]) -> str:
         return f"{count} ({count / len(verdicts):.0%})"
 
     cells = (
-        share(each.kube_scheduler[0] for each in verdicts),
-        share(any(each.kube_scheduler) for each in verdicts),
-        share(each.vscheduler for each in verdicts),
-        share(each.without_search for each in verdicts),
+        share(verdict.kube_scheduler[0] for verdict in verdicts),
+        share(any(verdict.kube_scheduler) for verdict in verdicts),
+        share(verdict.vscheduler for verdict in verdicts),
+        share(verdict.without_search for verdict in verdicts),
     )
     return f"| {name} | {len(verdicts)} | {' | '.join(cells)} |"
 

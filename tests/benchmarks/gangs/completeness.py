@@ -15,13 +15,17 @@ from dataclasses import replace
 
 from tests.benchmarks.gangs import problems
 from tests.properties import gang_columns, gang_problems, gang_solver
+from tests.properties.gang_problems import World
 from vscheduler.core.actions import allocate
-from vscheduler.core.placement.gang_search import attempt, problem, search
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.placement.gang_search import attempt, search
+from vscheduler.core.placement.gang_search.problem import Answer, CutShort, Found, Impossible
+from vscheduler.core.placement.gang_search.search import Proof
 
 GANGS = 10_000
-STEPS = int(str(allocate.Allocate.arguments[allocate.SEARCH_STEPS].default))
+STEPS = int(str(Allocate.arguments[allocate.SEARCH_STEPS].default))
 
-Fits = Callable[[gang_problems.World], bool]
+Fits = Callable[[World], bool]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(wrong > 0)
 
 
-def hidden(number: int) -> gang_problems.World:
+def hidden(number: int) -> World:
     """Draw a gang that fits: 2 to 12 pods, 2 to 8 nodes, 70 to 100 % full, with all rules."""
     chance = random.Random(f"hidden/{number}")
     return gang_problems.draw_that_fits(
@@ -56,19 +60,19 @@ def search_those_that_fit(first: int, gangs: int) -> Counter[str]:
     for world in map(hidden, range(first, first + gangs)):
         given, cycles = gang_columns.given(world), 1
         outcome = search.solve(given, STEPS)
-        while isinstance(outcome.answer, problem.CutShort) and cycles < attempt.CYCLES_MAX:
+        while isinstance(outcome.answer, CutShort) and cycles < attempt.CYCLES_MAX:
             outcome = search.solve(given, STEPS, outcome.failed)
             cycles += 1
         counts[f"in {cycles} cycles"] += 1
         answers = [outcome.answer]
         if cycles > 1:
             answers.append(search.solve(given, None).answer)
-        counts["wrong"] += not all(_is_placed(world, each) for each in answers)
+        counts["wrong"] += not all(_is_placed(world, answer) for answer in answers)
     return counts
 
 
-def _is_placed(world: gang_problems.World, answer: problem.Answer) -> bool:
-    return isinstance(answer, problem.Found) and gang_problems.is_valid(world, answer.places)
+def _is_placed(world: World, answer: Answer) -> bool:
+    return isinstance(answer, Found) and gang_problems.is_valid(world, answer.places)
 
 
 def simulate_those_that_fit(first: int, gangs: int) -> Counter[str]:
@@ -82,7 +86,7 @@ def simulate_those_that_fit(first: int, gangs: int) -> Counter[str]:
 def search_small_ones(first: int, gangs: int) -> Counter[str]:
     """Search for gangs that don't fit, by trying everything: 2 to 6 pods on 2 to 4 nodes."""
 
-    def drawn(number: int) -> gang_problems.World:
+    def drawn(number: int) -> World:
         chance = random.Random(f"small/{number}")
         return gang_problems.draw(
             chance, pods=chance.randint(2, 6), nodes=chance.randint(2, 4), rich=number % 2 > 0
@@ -94,19 +98,17 @@ def search_small_ones(first: int, gangs: int) -> Counter[str]:
 def search_larger_ones(first: int, gangs: int) -> Counter[str]:
     """Search for gangs that don't fit, by the solver: 7 to 12 pods on 4 to 8 nodes."""
 
-    def drawn(number: int) -> gang_problems.World:
+    def drawn(number: int) -> World:
         chance = random.Random(f"larger/{number}")
         size = {"pods": chance.randint(7, 12), "nodes": chance.randint(4, 8)}
         world = gang_problems.draw(chance, **size, rich=number % 2 > 0)
-        world.pods = [replace(each, near_by="", spread_by="") for each in world.pods]
+        world.pods = [replace(pod, near_by="", spread_by="") for pod in world.pods]
         return world
 
     return _refused(first, gangs, drawn, gang_solver.fits)
 
 
-def _refused(
-    first: int, gangs: int, drawn: Callable[[int], gang_problems.World], fits: Fits
-) -> Counter[str]:
+def _refused(first: int, gangs: int, drawn: Callable[[int], World], fits: Fits) -> Counter[str]:
     """Search for so many gangs that don't fit, and check what the answers say."""
     counts, number = Counter[str](), first
     while counts["gangs"] < gangs:
@@ -117,11 +119,11 @@ def _refused(
         counts["gangs"] += 1
         given = gang_columns.given(world)
         outcome = search.solve(given, STEPS)
-        counts["wrong"] += isinstance(outcome.answer, problem.Found)
-        if not isinstance(outcome.answer, problem.Impossible):
+        counts["wrong"] += isinstance(outcome.answer, Found)
+        if not isinstance(outcome.answer, Impossible):
             continue
         counts["proved in the first cycle"] += 1
-        found = search.Proof(given, search.steps_for_proof(STEPS, outcome.steps)).find()
+        found = Proof(given, search.steps_for_proof(STEPS, outcome.steps)).find()
         if found.counts:
             counts["certificates"] += 1
             counts["irreducible certificates"] += found.irreducible
@@ -129,7 +131,7 @@ def _refused(
     return counts
 
 
-def _is_accepted(world: gang_problems.World, found: problem.Impossible, fits: Fits) -> bool:
+def _is_accepted(world: World, found: Impossible, fits: Fits) -> bool:
     """Whether these pods don't fit, and do without any one of them if that is said."""
     fewer = _with_one_fewer(found.counts) if found.irreducible else ()
     return not fits(_needing(world, found.counts)) and all(
@@ -143,7 +145,7 @@ def _with_one_fewer(counts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             yield (*counts[:kind], count - 1, *counts[kind + 1 :])
 
 
-def _needing(world: gang_problems.World, counts: tuple[int, ...]) -> gang_problems.World:
+def _needing(world: World, counts: tuple[int, ...]) -> World:
     """Return the world with so many pods of each kind, all of which are needed."""
     pods = [replace(each, count=count) for each, count in zip(world.pods, counts, strict=True)]
     return replace(world, pods=pods, least=sum(counts), roles={}, queue=None)

@@ -9,14 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.oracle import kube_scheduler, manifests
-from tests.properties import gang_manifests, gang_problems
+from tests.oracle.kube_scheduler import Tree
+from tests.oracle.manifests import Document
+from tests.properties import gang_manifests
+from tests.properties.gang_problems import World
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, contents, control_plane, errors, processes
+from vscheduler.mirror.paths import Collection
+from vscheduler.sandbox import contents
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import TimedOut
+from vscheduler.sandbox.processes import Supervisor
 
 VERSION = "scheduling.k8s.io/v1alpha2"
 GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 API_SERVER_FLAGS = (GATES, f"--runtime-config={VERSION}=true")
-POD_GROUPS = paths.Collection(api_version=VERSION, kind="PodGroup", plural="podgroups")
+POD_GROUPS = Collection(api_version=VERSION, kind="PodGroup", plural="podgroups")
 
 NAME = "default-scheduler"
 NAMESPACE = "default"
@@ -43,11 +51,11 @@ POLL_SECONDS = 0.1
 class Peer:
     """A running kube-scheduler on an API server that knows its PodGroups."""
 
-    api: client.Client
-    supervisor: processes.Supervisor
+    api: Client
+    supervisor: Supervisor
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def starts(self, world: gang_problems.World, attempt: int) -> bool:
+    def starts(self, world: World, attempt: int) -> bool:
         """Whether all pods of the world's gang are bound, on the world's nodes and nothing else.
 
         Pods come after their PodGroup and after kube-scheduler has seen all nodes, and
@@ -57,12 +65,12 @@ class Peer:
         number = next(self.numbers)
         documents = as_kubernetes(gang_manifests.documents(world), number)
         self._clear()
-        nodes = [each for each in documents if each["kind"] == "Node"]
+        nodes = [document for document in documents if document["kind"] == "Node"]
         self.api.create_all(NODES, nodes)
-        self._wait_until_seen(number, {each["metadata"]["name"] for each in nodes})
-        (group,) = (each for each in documents if each["kind"] == "PodGroup")
+        self._wait_until_seen(number, {node["metadata"]["name"] for node in nodes})
+        (group,) = (document for document in documents if document["kind"] == "PodGroup")
         self.api.create(POD_GROUPS.within(NAMESPACE), group)
-        pods = [each for each in documents if each["kind"] == "Pod"]
+        pods = [document for document in documents if document["kind"] == "Pod"]
         random.Random(attempt).shuffle(pods)
         self.api.create_all(PODS, pods)
         return self._is_bound(group["metadata"]["name"], pods)
@@ -101,9 +109,9 @@ class Peer:
         )
         self.api.delete(path, gracePeriodSeconds=0)
 
-    def _is_bound(self, group: str, pods: Sequence[manifests.Document]) -> bool:
+    def _is_bound(self, group: str, pods: Sequence[Document]) -> bool:
         """Wait until all pods are bound, or a refusal has lasted."""
-        names = {each["metadata"]["name"] for each in pods}
+        names = {document["metadata"]["name"] for document in pods}
         began, refused = time.monotonic(), None
         while True:
             bound = {
@@ -122,7 +130,7 @@ class Peer:
                 return False
             if now > began + ANSWER_SECONDS:
                 self.supervisor.check()
-                raise errors.TimedOut(f"no verdict on {group}")
+                raise TimedOut(f"no verdict on {group}")
             time.sleep(POLL_SECONDS)
 
     def _wait_for_condition(self, group: str) -> None:
@@ -138,25 +146,25 @@ class Peer:
         return any(each["status"] == "False" for each in found)
 
 
-def _scheduled(group: client.Object) -> Iterator[Mapping[str, str]]:
+def _scheduled(group: Object) -> Iterator[Mapping[str, str]]:
     """Iterate over conditions PodGroupScheduled, at most one."""
     for each in group.get("status", {}).get("conditions", ()):
         if each["type"] == "PodGroupScheduled":
             yield each
 
 
-def as_kubernetes(documents: Iterable[manifests.Document], number: int) -> list[manifests.Document]:
+def as_kubernetes(documents: Iterable[Document], number: int) -> list[Document]:
     """Return the manifests for kube-scheduler, with names that no other gang has.
 
     A PodGroup needs no Workload, which is a template for controllers. Labels stay, so the nodes'
     topology domains and the pods' rules are the same.
     """
     found = []
-    for each in documents:
-        name = f"w{number}-{each['metadata']['name']}"
-        if each["kind"] == "PodGroup":
+    for document in documents:
+        name = f"w{number}-{document['metadata']['name']}"
+        if document["kind"] == "PodGroup":
             metadata = {"name": name, "namespace": NAMESPACE}
-            policy = {"gang": {"minCount": each["spec"]["minMember"]}}
+            policy = {"gang": {"minCount": document["spec"]["minMember"]}}
             new = {
                 "apiVersion": VERSION,
                 "kind": "PodGroup",
@@ -164,17 +172,19 @@ def as_kubernetes(documents: Iterable[manifests.Document], number: int) -> list[
                 "spec": {"schedulingPolicy": policy},
             }
         else:
-            new = {**each, "metadata": {**each["metadata"], "name": name}}
-        if each["kind"] == "Pod":
-            group = f"w{number}-{each['metadata']['annotations']['scheduling.k8s.io/group-name']}"
+            new = {**document, "metadata": {**document["metadata"], "name": name}}
+        if document["kind"] == "Pod":
+            group = (
+                f"w{number}-{document['metadata']['annotations']['scheduling.k8s.io/group-name']}"
+            )
             joined = {"schedulerName": NAME, "schedulingGroup": {"podGroupName": group}}
-            new["spec"] = {**each["spec"], **joined}
+            new["spec"] = {**document["spec"], **joined}
         found.append(new)
     return found
 
 
 @contextmanager
-def start(plane: control_plane.ControlPlane, scoring: str) -> Iterator[Peer]:
+def start(plane: ControlPlane, scoring: str) -> Iterator[Peer]:
     """Run the peer beside a control plane that was started with `API_SERVER_FLAGS`.
 
     It has the default configuration but for the client's limits and, on request, the strategy by
@@ -185,7 +195,7 @@ def start(plane: control_plane.ControlPlane, scoring: str) -> Iterator[Peer]:
     fit = {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}
     changed = {} if scoring == DEFAULT_SCORING else {"pluginConfig": [fit]}
 
-    def described(kubeconfig: Path) -> kube_scheduler.Tree:
+    def described(kubeconfig: Path) -> Tree:
         profiles = [{"schedulerName": NAME, **changed}]
         return kube_scheduler.configuration(kubeconfig, profiles=profiles)
 

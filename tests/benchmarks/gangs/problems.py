@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.properties import gang_manifests, gang_problems
+from tests.properties.gang_problems import World
 from vscheduler.core import actions, plugins
 from vscheduler.core.actions import allocate
 from vscheduler.core.config import policy
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 HALVES: Mapping[str, bool] = {"sizes and selectors": False, "rules between pods": True}
 """Whether there are also anti-affinity, affinity, spread and host ports, by the half's name."""
@@ -24,7 +26,7 @@ class Gang:
 
     half: str
     seed: int
-    world: gang_problems.World
+    world: World
 
 
 def gangs(half: str, count: int) -> list[Gang]:
@@ -51,12 +53,12 @@ def starts(gang: Gang, *, searches: bool = True) -> bool:
     return starts_in_simulate(gang.world, searches=searches)
 
 
-def starts_in_simulate(world: gang_problems.World, *, searches: bool = True) -> bool:
+def starts_in_simulate(world: World, *, searches: bool = True) -> bool:
     """Whether `vscheduler simulate` binds the gang in one cycle: all of it, or nothing."""
     configured = policy.built_in(plugins.PLUGINS, actions.ACTIONS)
     if not searches:
         configured = configured.with_argument("allocate", allocate.SEARCH_STEPS, 0)
-    outcome = run.simulate(gang_manifests.documents(world), configured, run.Options())
+    outcome = run.simulate(gang_manifests.documents(world), configured, Options())
     assert outcome.problems == ()
     assert len(outcome.binds) in (0, world.size()), world
     return bool(outcome.binds)

@@ -85,7 +85,7 @@ def term_matches(term: Document, node: Document) -> bool:
     named = term.get("matchFields") or []
     return (
         bool(expressions or named)
-        and all(meets(each, labels(node)) for each in expressions)
+        and all(meets(expression, labels(node)) for expression in expressions)
         and all(meets(each, fields) for each in named)
     )
 
@@ -123,7 +123,9 @@ def cordoned(pod: Document, node: Document) -> bool:
 def is_ready(node: Document) -> bool:
     """Whether the kubelet says so; one that has said nothing yet counts as ready."""
     conditions = node.get("status", {}).get("conditions") or []
-    return all(each["status"] == "True" for each in conditions if each["type"] == "Ready")
+    return all(
+        condition["status"] == "True" for condition in conditions if condition["type"] == "Ready"
+    )
 
 
 def host_ports(pod: Document) -> set[tuple[str, str, int]]:
@@ -133,7 +135,7 @@ def host_ports(pod: Document) -> set[tuple[str, str, int]]:
     """
     spec = pod["spec"]
     inits = spec.get("initContainers") or []
-    sidecars = [each for each in inits if each.get("restartPolicy") == "Always"]
+    sidecars = [init for init in inits if init.get("restartPolicy") == "Always"]
     own = bool(spec.get("hostNetwork"))
     return {
         (port.get("protocol") or "TCP", port.get("hostIP") or "0.0.0.0", number)  # noqa: S104

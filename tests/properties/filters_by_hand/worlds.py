@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tests.properties.filters_by_hand import selecting
+from tests.properties.filters_by_hand.selecting import Labels
 
 Document = selecting.Document
 
@@ -43,7 +44,7 @@ class World:
     """All nodes, and all pods that have one."""
 
     nodes: Mapping[str, Document]
-    namespaces: Mapping[str, selecting.Labels]
+    namespaces: Mapping[str, Labels]
     pods: Mapping[str, Document]
     """All there are, by `namespace/name`, whether they have a node or not."""
     seats: Mapping[str, Seat]

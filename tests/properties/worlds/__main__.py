@@ -19,10 +19,12 @@ from pathlib import Path
 
 import yaml
 
-from tests.properties.worlds import configurations, generator, histories, statements, timing
+from tests.properties.worlds import configurations, generator, histories, statements
+from tests.properties.worlds.histories import Plan
+from tests.properties.worlds.timing import Stopwatch
 
 
-def plans(arguments: argparse.Namespace) -> Iterator[histories.Plan]:
+def plans(arguments: argparse.Namespace) -> Iterator[Plan]:
     """One per seed."""
     part, _, parts = arguments.part.partition("/")
     seeds = [arguments.seed] if arguments.seed is not None else range(arguments.worlds)
@@ -30,7 +32,7 @@ def plans(arguments: argparse.Namespace) -> Iterator[histories.Plan]:
         if arguments.seed is None and seed % int(parts) != int(part) - 1:
             continue
         names = configurations.NAMES
-        yield histories.Plan(
+        yield Plan(
             seed=seed,
             configuration=arguments.configuration or names[seed // 2 % len(names)],
             size=generator.LARGE if arguments.large else generator.SMALL,
@@ -43,7 +45,7 @@ def main(words: Sequence[str]) -> int:
     """1 where a rule is broken."""
     arguments = _read(words)
     if arguments.times or arguments.calls:
-        watch = timing.Stopwatch(1 if arguments.calls else arguments.times, calls=arguments.calls)
+        watch = Stopwatch(1 if arguments.calls else arguments.times, calls=arguments.calls)
         for plan in plans(arguments):
             histories.live(plan, judges=(), run=watch.run)
         sys.stdout.write(f"{watch}\n")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tests.properties.worlds import manifests
+from tests.properties.worlds.manifests import Document
 
 Amounts = Counter[str]
 SUFFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "k": 10**3, "M": 10**6, "G": 10**9}
@@ -27,7 +28,7 @@ def amounts(listed: Mapping[str, str]) -> Amounts:
     return Counter({name: quantity(name, text) for name, text in listed.items()})
 
 
-def request(pod: manifests.Document) -> Amounts:
+def request(pod: Document) -> Amounts:
     """What the pod asks for, its slot included."""
     total: Amounts = Counter(pods=1)
     for container in pod["spec"]["containers"]:
@@ -35,51 +36,51 @@ def request(pod: manifests.Document) -> Amounts:
     return total
 
 
-def ports(pod: manifests.Document) -> set[int]:
+def ports(pod: Document) -> set[int]:
     """Its host ports: all are TCP, on every address."""
     return {each["hostPort"] for each in pod["spec"]["containers"][0]["ports"]}
 
 
-def pod_key(pod: manifests.Document) -> str:
+def pod_key(pod: Document) -> str:
     """`namespace/name`."""
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
-def group_of(pod: manifests.Document) -> str:
+def group_of(pod: Document) -> str:
     """The key of its PodGroup."""
     return f"{pod['metadata']['namespace']}/{pod['metadata']['annotations'][manifests.GROUP]}"
 
 
-def finished(pod: manifests.Document) -> bool:
+def finished(pod: Document) -> bool:
     """Whether it has ended, well or not."""
     return pod["status"]["phase"] in ("Succeeded", "Failed")
 
 
-def leaving(pod: manifests.Document) -> bool:
+def leaving(pod: Document) -> bool:
     """Whether it is being deleted."""
     return "deletionTimestamp" in pod["metadata"]
 
 
-def has_node(pod: manifests.Document) -> bool:
+def has_node(pod: Document) -> bool:
     """Whether it holds room, or did before it ended."""
     return bool(pod["spec"].get("nodeName"))
 
 
-def counts(pod: manifests.Document) -> bool:
+def counts(pod: Document) -> bool:
     """Whether it counts towards its group's minimum: it has a node and stays, or is done."""
     if finished(pod):
         return bool(pod["status"]["phase"] == "Succeeded")
     return has_node(pod) and not leaving(pod)
 
 
-def waits(pod: manifests.Document) -> bool:
+def waits(pod: Document) -> bool:
     """Whether it needs a node and may have one."""
     return not (
         has_node(pod) or leaving(pod) or finished(pod) or pod["spec"].get("schedulingGates")
     )
 
 
-def covers(budget: manifests.Document, pod: manifests.Document) -> bool:
+def covers(budget: Document, pod: Document) -> bool:
     """Whether the PodDisruptionBudget is about the pod."""
     wanted = budget["spec"]["selector"]["matchLabels"].items()
     same = budget["metadata"]["namespace"] == pod["metadata"]["namespace"]
@@ -90,21 +91,17 @@ def covers(budget: manifests.Document, pod: manifests.Document) -> bool:
 class Census:
     """The objects of a moment by kind and name, and who is where."""
 
-    nodes: dict[str, manifests.Document] = field(default_factory=dict)
-    queues: dict[str, manifests.Document] = field(default_factory=dict)
-    groups: dict[str, manifests.Document] = field(default_factory=dict)
-    budgets: list[manifests.Document] = field(default_factory=list)
-    pods: dict[str, manifests.Document] = field(default_factory=dict)
-    residents: defaultdict[str, list[manifests.Document]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    nodes: dict[str, Document] = field(default_factory=dict)
+    queues: dict[str, Document] = field(default_factory=dict)
+    groups: dict[str, Document] = field(default_factory=dict)
+    budgets: list[Document] = field(default_factory=list)
+    pods: dict[str, Document] = field(default_factory=dict)
+    residents: defaultdict[str, list[Document]] = field(default_factory=lambda: defaultdict(list))
     """Pods that hold room, by node; those being deleted included."""
-    members: defaultdict[str, list[manifests.Document]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    members: defaultdict[str, list[Document]] = field(default_factory=lambda: defaultdict(list))
     """Pods by group, whatever their state."""
 
-    def queue_of(self, pod: manifests.Document) -> str | None:
+    def queue_of(self, pod: Document) -> str | None:
         """The queue of its group, if there is such a group."""
         group = self.groups.get(group_of(pod))
         return None if group is None else group["spec"]["queue"]
@@ -119,7 +116,7 @@ class Census:
         return total
 
 
-def take(documents: Iterable[manifests.Document]) -> Census:
+def take(documents: Iterable[Document]) -> Census:
     """The census of these manifests."""
     census = Census()
     for document in documents:

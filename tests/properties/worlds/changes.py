@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import generator, manifests, world
+from tests.properties.worlds import generator, manifests
+from tests.properties.worlds.manifests import Document
+from tests.properties.worlds.world import World
 
 FEWEST_NODES = 4
 """That stay, whoever leaves."""
 
-Change: TypeAlias = Callable[[world.World, random.Random], None]
+Change: TypeAlias = Callable[[World, random.Random], None]
 
 
-def _running(around: world.World) -> list[manifests.Document]:
+def _running(around: World) -> list[Document]:
     return [
         pod
         for pod in around.of_kind("Pod")
@@ -24,50 +26,50 @@ def _running(around: world.World) -> list[manifests.Document]:
     ]
 
 
-def _one(chance: random.Random, found: Sequence[manifests.Document]) -> manifests.Document | None:
+def _one(chance: random.Random, found: Sequence[Document]) -> Document | None:
     return chance.choice(found) if found else None
 
 
-def pod_ends_well(around: world.World, chance: random.Random) -> None:
+def pod_ends_well(around: World, chance: random.Random) -> None:
     """A pod is done."""
     if pod := _one(chance, _running(around)):
         around.put({**pod, "status": {"phase": "Succeeded"}})
 
 
-def pod_fails(around: world.World, chance: random.Random) -> None:
+def pod_fails(around: World, chance: random.Random) -> None:
     """A pod fails; its owner makes another."""
     if pod := _one(chance, _running(around)):
         around.put({**pod, "status": {"phase": "Failed", "reason": "Error"}})
 
 
-def pod_is_deleted(around: world.World, chance: random.Random) -> None:
+def pod_is_deleted(around: World, chance: random.Random) -> None:
     """Somebody deletes a pod by hand."""
     if pod := _one(chance, around.of_kind("Pod")):
         around.delete(manifests.key_of(pod))
 
 
-def gate_opens(around: world.World, chance: random.Random) -> None:
+def gate_opens(around: World, chance: random.Random) -> None:
     """Somebody takes the gates off a pod."""
     gated = [pod for pod in around.of_kind("Pod") if pod["spec"].get("schedulingGates")]
     if pod := _one(chance, gated):
         around.put({**pod, "spec": {**pod["spec"], "schedulingGates": []}})
 
 
-def node_joins(around: world.World, chance: random.Random) -> None:
+def node_joins(around: World, chance: random.Random) -> None:
     """A new node, or one that had left."""
     name = f"n{chance.randint(0, len(around.of_kind('Node')) + 1):02}"
     if ("Node", "", name) not in around.documents:
         around.put(generator.node(chance, name))
 
 
-def node_leaves(around: world.World, chance: random.Random) -> None:
+def node_leaves(around: World, chance: random.Random) -> None:
     """A node is gone, with pods on it."""
     nodes = around.of_kind("Node")
     if len(nodes) > FEWEST_NODES:
         around.drop(manifests.key_of(chance.choice(nodes)))
 
 
-def node_is_cordoned(around: world.World, chance: random.Random) -> None:
+def node_is_cordoned(around: World, chance: random.Random) -> None:
     """A node takes no more pods; or, sooner, all do again."""
     nodes = around.of_kind("Node")
     cordoned = [node for node in nodes if node["spec"].get("unschedulable")]
@@ -75,14 +77,14 @@ def node_is_cordoned(around: world.World, chance: random.Random) -> None:
         around.put({**node, "spec": {**node["spec"], "unschedulable": not cordoned}})
 
 
-def node_shrinks(around: world.World, chance: random.Random) -> None:
+def node_shrinks(around: World, chance: random.Random) -> None:
     """A node offers less, or more, than it did; its pods stay."""
     if node := _one(chance, around.of_kind("Node")):
         amounts = {**node["status"]["allocatable"], "cpu": chance.choice(("2", "4", "8", "12"))}
         around.put({**node, "status": {**node["status"], "allocatable": amounts}})
 
 
-def node_fails(around: world.World, chance: random.Random) -> None:
+def node_fails(around: World, chance: random.Random) -> None:
     """A node isn't ready any more; or all are again."""
     nodes = around.of_kind("Node")
     failed = [node for node in nodes if node["status"]["conditions"][0]["status"] != "True"]
@@ -91,13 +93,13 @@ def node_fails(around: world.World, chance: random.Random) -> None:
         around.put({**node, "status": {**node["status"], "conditions": conditions}})
 
 
-def queue_changes_weight(around: world.World, chance: random.Random) -> None:
+def queue_changes_weight(around: World, chance: random.Random) -> None:
     """An administrator gives a queue another weight."""
     if queue := _one(chance, around.of_kind("Queue")):
         around.put({**queue, "spec": {**queue["spec"], "weight": chance.choice((1, 2, 4))}})
 
 
-def queue_closes(around: world.World, chance: random.Random) -> None:
+def queue_closes(around: World, chance: random.Random) -> None:
     """A queue takes no more pods; or all do again."""
     queues = around.of_kind("Queue")
     closed = [queue for queue in queues if queue["status"]["state"] == "Closed"]
@@ -105,7 +107,7 @@ def queue_closes(around: world.World, chance: random.Random) -> None:
         around.put({**queue, "status": {"state": "Open" if closed else "Closed"}})
 
 
-def queue_disappears(around: world.World, chance: random.Random) -> None:
+def queue_disappears(around: World, chance: random.Random) -> None:
     """A queue is gone, its jobs aren't; or all that were gone are there again."""
     queues = around.of_kind("Queue")
     if around.missing_queues:
@@ -118,17 +120,17 @@ def queue_disappears(around: world.World, chance: random.Random) -> None:
         around.missing_queues.append(queue)
 
 
-def gang_grows(around: world.World, chance: random.Random) -> None:
+def gang_grows(around: World, chance: random.Random) -> None:
     """A job gets more pods, and perhaps needs more."""
     _resize(around, chance, 1)
 
 
-def gang_shrinks(around: world.World, chance: random.Random) -> None:
+def gang_shrinks(around: World, chance: random.Random) -> None:
     """A job loses its last pods, and perhaps needs fewer."""
     _resize(around, chance, -1)
 
 
-def _resize(around: world.World, chance: random.Random, step: int) -> None:
+def _resize(around: World, chance: random.Random, step: int) -> None:
     plain = [
         group
         for group, workload in sorted(around.owners.items())
@@ -143,13 +145,13 @@ def _resize(around: world.World, chance: random.Random, step: int) -> None:
     around.resize(group, workload.resized(count, max(1, minimum)))
 
 
-def job_is_deleted(around: world.World, chance: random.Random) -> None:
+def job_is_deleted(around: World, chance: random.Random) -> None:
     """A user deletes a job."""
     if around.owners and chance.random() < 0.3:
         around.end(chance.choice(sorted(around.owners)))
 
 
-def scheduler_restarts(around: world.World, chance: random.Random) -> None:
+def scheduler_restarts(around: World, chance: random.Random) -> None:
     """Another process goes on."""
     if chance.random() < 0.5:
         around.restart()
@@ -164,14 +166,14 @@ CHANGES: tuple[Change, ...] = (
 """Some twice, as they come more often."""
 
 
-def happen(around: world.World, chance: random.Random) -> None:
+def happen(around: World, chance: random.Random) -> None:
     """None, one or two changes; more in larger worlds."""
     scale = 1 + len(around.owners) // 10
     for _ in range(chance.choice((0, 1, 1, 2)) * scale):
         chance.choice(CHANGES)(around, chance)
 
 
-def end(around: world.World) -> None:
+def end(around: World) -> None:
     """Change is over: nodes are ready and take pods, queues are there and open, binds succeed."""
     around.refused = 0.0
     for node in around.of_kind("Node"):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests import running
-from tests.properties.worlds import moments
+from tests.properties.worlds.moments import Setting
 
 FLAT = "priority gang conformance pdb | overcommit drf predicates proportion nodeorder binpack"
 CAPACITY = (
@@ -44,11 +44,11 @@ def tree(name: str) -> dict[str, Any]:
     return {"actions": actions, "tiers": running.tiers(tiers), **compatibility}
 
 
-def setting(name: str) -> moments.Setting:
+def setting(name: str) -> Setting:
     """What judges need to know of it."""
     actions, tiers = {**PLAIN, **OTHERS}[name.removesuffix(VOLCANO)]
     words = (word.partition(":")[0] for word in tiers.split() if word != "|")
-    return moments.Setting(
+    return Setting(
         actions=tuple(actions.split(", ")),
         plugins=frozenset(words),
         volcano=name.endswith(VOLCANO),

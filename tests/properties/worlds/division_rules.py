@@ -17,7 +17,10 @@ from fractions import Fraction
 from typing import TypeAlias, TypeVar
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import manifests, moments, placement_rules
+from tests.properties.worlds import placement_rules
+from tests.properties.worlds.census import Amounts, Census
+from tests.properties.worlds.manifests import Document
+from tests.properties.worlds.moments import Moment
 
 NEAR = 1e-6
 """Of all there is: the scheduler works in floats."""
@@ -41,10 +44,8 @@ class Demand:
     """What a queue's pods hold and ask for, by the nodes that would take them."""
 
     weight: int
-    capability: censuses.Amounts
-    wanted: defaultdict[Domain, censuses.Amounts] = field(
-        default_factory=lambda: defaultdict(Counter)
-    )
+    capability: Amounts
+    wanted: defaultdict[Domain, Amounts] = field(default_factory=lambda: defaultdict(Counter))
 
     def outside(self, nodes: Domain, resource: str) -> int:
         """What it could have that isn't on these nodes alone, were there enough elsewhere."""
@@ -52,7 +53,7 @@ class Demand:
         return min(asked, self.capability.get(resource, asked))
 
 
-def shares_are_fair(moment: moments.Moment) -> Iterable[str]:
+def shares_are_fair(moment: Moment) -> Iterable[str]:
     """Every queue deserves its weighted max-min fair share of every resource."""
     demands = demanded(moment)
     if demands is None:
@@ -67,7 +68,7 @@ def shares_are_fair(moment: moments.Moment) -> Iterable[str]:
                 yield f"DESERVED {queue} is said to deserve {said} {resource}, not {float(due)}"
 
 
-def demanded(moment: moments.Moment) -> dict[str, Demand] | None:
+def demanded(moment: Moment) -> dict[str, Demand] | None:
     """What queues ask for, by name; None where that isn't plain."""
     census = moment.census
     if not _is_divided(moment) or _has_unborn(moment) or len(census.queues) > QUEUES_MAX:
@@ -111,18 +112,18 @@ def fair(demands: Mapping[str, Demand], most: Sums) -> dict[str, Fraction]:
     return shares
 
 
-def _is_divided(moment: moments.Moment) -> bool:
+def _is_divided(moment: Moment) -> bool:
     """In Volcano's way it is divided otherwise: where pods could go doesn't count."""
     return "proportion" in moment.setting.plugins and not moment.setting.volcano
 
 
-def _has_unborn(moment: moments.Moment) -> bool:
+def _has_unborn(moment: Moment) -> bool:
     """Whether something may be asked for by pods that don't exist yet."""
     census = moment.census
     if "capability" in census.queues.get("root", {"spec": {}})["spec"]:
         return True  # what it may have limits what all may have together
-    promised = any("minResources" in each["spec"] for each in census.groups.values())
-    kept = any("guarantee" in each["spec"] for each in census.queues.values())
+    promised = any("minResources" in group["spec"] for group in census.groups.values())
+    kept = any("guarantee" in queue["spec"] for queue in census.queues.values())
     return bool(promised or kept or moment.kept_before)
 
 
@@ -146,10 +147,10 @@ def _sets(found: Collection[Element]) -> Iterator[frozenset[Element]]:
 
 
 def _domains(demands: Mapping[str, Demand]) -> set[Domain]:
-    return {domain for each in demands.values() for domain in each.wanted}
+    return {domain for demand in demands.values() for domain in demand.wanted}
 
 
-def _domain(census: censuses.Census, pod: manifests.Document) -> Domain:
+def _domain(census: Census, pod: Document) -> Domain:
     asked = censuses.request(pod)
     return frozenset(
         name
@@ -159,11 +160,11 @@ def _domain(census: censuses.Census, pod: manifests.Document) -> Domain:
     )
 
 
-def _supply(census: censuses.Census) -> dict[str, censuses.Amounts]:
+def _supply(census: Census) -> dict[str, Amounts]:
     """What each node has; one that has shrunk as much as its pods hold."""
     found = {}
     for name, node in census.nodes.items():
-        held: censuses.Amounts = Counter()
+        held: Amounts = Counter()
         for pod in census.residents[name]:
             if not censuses.leaving(pod):
                 held.update(censuses.request(pod))

@@ -4,10 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import manifests, moments
+from tests.properties.worlds import manifests
+from tests.properties.worlds.manifests import Document
+from tests.properties.worlds.moments import Moment
 
 
-def gangs_start_whole(moment: moments.Moment) -> Iterable[str]:
+def gangs_start_whole(moment: Moment) -> Iterable[str]:
     """A group of which a pod is bound has its minimum then: minMember, roles, sub-groups; or all
     pods that exist, if it had its minimum before.
     """
@@ -25,7 +27,7 @@ def gangs_start_whole(moment: moments.Moment) -> Iterable[str]:
                 yield f"PART {group} is bound with sub-group {key} of {whole}, needs {size}"
 
 
-def gangs_are_not_torn(moment: moments.Moment) -> Iterable[str]:
+def gangs_are_not_torn(moment: Moment) -> Iterable[str]:
     """A group that has its minimum and loses pods keeps it, or loses all.
 
     Not in Volcano's way, where a later tier may let a part of the minimum go.
@@ -44,7 +46,7 @@ def gangs_are_not_torn(moment: moments.Moment) -> Iterable[str]:
                 yield f"TORN {group} is left with {problem}"
 
 
-def _is_filled_up(moment: moments.Moment, group: str, has: Sequence[manifests.Document]) -> bool:
+def _is_filled_up(moment: Moment, group: str, has: Sequence[Document]) -> bool:
     """Whether these are all pods that the group could have, and it has lost others."""
     document = moment.census.groups[group]
     phase = document.get("status", {}).get("phase")
@@ -62,12 +64,12 @@ def _is_filled_up(moment: moments.Moment, group: str, has: Sequence[manifests.Do
     return all(censuses.pod_key(pod) in there for pod in others)
 
 
-def _standing(moment: moments.Moment, group: str) -> list[manifests.Document]:
+def _standing(moment: Moment, group: str) -> list[Document]:
     """Its pods that count towards the minimum."""
     return [pod for pod in moment.census.members[group] if censuses.counts(pod)]
 
 
-def lacking(group: manifests.Document, pods: Sequence[manifests.Document]) -> Iterator[str]:
+def lacking(group: Document, pods: Sequence[Document]) -> Iterator[str]:
     """What the pods don't suffice for: minMember, roles, sub-groups."""
     spec = group["spec"]
     if len(pods) < spec["minMember"]:
@@ -85,26 +87,22 @@ def lacking(group: manifests.Document, pods: Sequence[manifests.Document]) -> It
             yield f"{whole} of {policy['minSubGroups']} sub-groups"
 
 
-def is_whole(
-    group: manifests.Document, pod: manifests.Document, pods: Sequence[manifests.Document]
-) -> bool:
+def is_whole(group: Document, pod: Document, pods: Sequence[Document]) -> bool:
     """Whether the sub-group of the pod, if it is in one, has all its pods among these."""
     role = pod["metadata"]["labels"].get(manifests.ROLE)
     members = _sub_groups(group, pods).get(role or "")
     return members is None or len(members) >= _size(group)
 
 
-def _size(group: manifests.Document) -> int:
+def _size(group: Document) -> int:
     return max(
         (each["subGroupSize"] for each in group["spec"].get("subGroupPolicy", ())), default=0
     )
 
 
-def _sub_groups(
-    group: manifests.Document, pods: Iterable[manifests.Document]
-) -> defaultdict[str, list[manifests.Document]]:
+def _sub_groups(group: Document, pods: Iterable[Document]) -> defaultdict[str, list[Document]]:
     """Pods by the label that divides them; nothing where no policy does."""
-    found: defaultdict[str, list[manifests.Document]] = defaultdict(list)
+    found: defaultdict[str, list[Document]] = defaultdict(list)
     if group["spec"].get("subGroupPolicy"):
         for pod in pods:
             if role := pod["metadata"]["labels"].get(manifests.ROLE):

@@ -8,6 +8,8 @@ import random
 from dataclasses import dataclass
 
 from tests.properties.worlds import manifests, workloads
+from tests.properties.worlds.manifests import Document, Workload
+from tests.properties.worlds.workloads import Temper
 
 ZONES = ("a", "b", "c")
 TAINT = {"key": "dedicated", "value": "lab", "effect": "NoSchedule"}
@@ -40,8 +42,8 @@ LARGE = Size(nodes=50, queues=10, jobs=80, pods=12, exact=True)
 class Blueprint:
     """All that a world begins with, and what is to come."""
 
-    documents: tuple[manifests.Document, ...]
-    workloads: tuple[manifests.Workload, ...]
+    documents: tuple[Document, ...]
+    workloads: tuple[Workload, ...]
     """In the order in which they come."""
     in_waves: bool
     """Whether half of them come at once, half a little later, and nothing else changes."""
@@ -52,7 +54,7 @@ def blueprint(seed: int, size: Size, *, tree: bool, meeting: bool = False) -> Bl
     meet on purpose, and queues have limits at every level.
     """
     chance = random.Random(f"cluster {seed}")
-    draw = workloads.Temper.of_meeting if meeting else workloads.Temper.draw
+    draw = Temper.of_meeting if meeting else Temper.draw
     temper = draw(chance)
     most = size.nodes // 2 if temper.rivals else size.nodes
     names = [f"n{number:02}" for number in range(_count(chance, size, most, min(4, most - 1)))]
@@ -75,7 +77,7 @@ def blueprint(seed: int, size: Size, *, tree: bool, meeting: bool = False) -> Bl
     )
 
 
-def node(chance: random.Random, name: str, *, plain: bool = False) -> manifests.Document:
+def node(chance: random.Random, name: str, *, plain: bool = False) -> Document:
     """A node of one of several kinds; plain: without taints, and with its zone."""
     amounts = {
         "cpu": chance.choice(("4", "6", "8", "15500m")),
@@ -102,14 +104,14 @@ def _count(chance: random.Random, size: Size, most: int, least: int) -> int:
 
 def _queues(
     chance: random.Random, count: int, *, tree: bool, plain: bool
-) -> tuple[list[manifests.Document], list[str]]:
+) -> tuple[list[Document], list[str]]:
     """The queues, and the names of those that jobs may be in."""
     leaves = [f"q{number}" for number in range(count)]
     if not tree:
         return [_queue(chance, name, {}, {}, plain=plain) for name in leaves], leaves
     found = []
     parents = [f"d{number}" for number in range(max(1, count // 2))]
-    members: dict[str, list[manifests.Document]] = {name: [] for name in parents}
+    members: dict[str, list[Document]] = {name: [] for name in parents}
     weights = {name: chance.choice((1, 1, 2)) for name in parents}
     for name in leaves:
         parent = chance.choice(parents)
@@ -132,12 +134,12 @@ def _queues(
     return found, leaves
 
 
-def _limit(chance: random.Random, queues: list[manifests.Document]) -> list[manifests.Document]:
+def _limit(chance: random.Random, queues: list[Document]) -> list[Document]:
     """Limit some inner queues, and return the queue above all, if it is limited."""
-    parents = {each["spec"].get("parent") for each in queues}
-    for each in queues:
-        if each["metadata"]["name"] in parents and chance.random() < 0.3:
-            each["spec"]["capability"] = {"cpu": str(chance.randint(6, 24))}
+    parents = {document["spec"].get("parent") for document in queues}
+    for document in queues:
+        if document["metadata"]["name"] in parents and chance.random() < 0.3:
+            document["spec"]["capability"] = {"cpu": str(chance.randint(6, 24))}
     if chance.random() < 0.8:
         return []
     return [manifests.queue("root", {"capability": {"cpu": str(chance.randint(8, 40))}}, {})]
@@ -146,11 +148,11 @@ def _limit(chance: random.Random, queues: list[manifests.Document]) -> list[mani
 def _queue(
     chance: random.Random,
     name: str,
-    spec: manifests.Document,
+    spec: Document,
     marks: dict[str, str],
     *,
     plain: bool,
-) -> manifests.Document:
+) -> Document:
     spec = {"weight": chance.choice((1, 1, 2, 4)), **spec}
     if plain:
         return manifests.queue(name, spec, marks)
@@ -165,7 +167,7 @@ def _queue(
     return manifests.queue(name, spec, marks)
 
 
-def _budgets(chance: random.Random) -> list[manifests.Document]:
+def _budgets(chance: random.Random) -> list[Document]:
     found = []
     for team in workloads.TEAMS:
         if chance.random() < 0.35:

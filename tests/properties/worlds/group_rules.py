@@ -4,7 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import manifests, moments
+from tests.properties.worlds.census import Amounts
+from tests.properties.worlds.manifests import Document
+from tests.properties.worlds.moments import Moment
 
 LIMITING = frozenset({"proportion", "capacity"})
 """Plugins that hold queues to their capability."""
@@ -13,11 +15,11 @@ FIGURES = ("running", "succeeded", "failed")
 PHASES = ("Pending", "Inqueue", "Running", "Unknown", "Completed")
 
 
-def queues_keep_to_their_capability(moment: moments.Moment) -> Iterable[str]:
+def queues_keep_to_their_capability(moment: Moment) -> Iterable[str]:
     """What a queue is given goes only so far; a queue that is closed, or gone, is given nothing."""
-    given: defaultdict[str, censuses.Amounts] = defaultdict(Counter)
-    for each in moment.binds:
-        pod = moment.census.pods[each.pod]
+    given: defaultdict[str, Amounts] = defaultdict(Counter)
+    for bind in moment.binds:
+        pod = moment.census.pods[bind.pod]
         given[moment.census.queue_of(pod) or ""].update(censuses.request(pod))
     for name, amounts in given.items():
         queue = moment.census.queues.get(name)
@@ -32,7 +34,7 @@ def queues_keep_to_their_capability(moment: moments.Moment) -> Iterable[str]:
                 yield f"CAPABILITY {name} has {has[resource]} {resource}, may have {limit}"
 
 
-def groups_are_told_one_thing(moment: moments.Moment) -> Iterable[str]:
+def groups_are_told_one_thing(moment: Moment) -> Iterable[str]:
     """Each group with pods has one status; one that waits below its minimum has one reason."""
     for group, document in moment.census.groups.items():
         if not moment.census.members[group]:
@@ -45,9 +47,7 @@ def groups_are_told_one_thing(moment: moments.Moment) -> Iterable[str]:
             yield f"STATUS {group}, {problem}"
 
 
-def _muddles(
-    moment: moments.Moment, document: manifests.Document, status: manifests.Document
-) -> Iterable[str]:
+def _muddles(moment: Moment, document: Document, status: Document) -> Iterable[str]:
     """What is wrong with the status of one group."""
     group = censuses.pod_key(document)
     if status["phase"] not in PHASES:
@@ -64,7 +64,7 @@ def _muddles(
     if known:
         yield from _wrong_figures(moment, members, status)
     waiting = {censuses.pod_key(pod) for pod in members if censuses.waits(pod)}
-    unbound = waiting - {each.pod for each in moment.binds}
+    unbound = waiting - {bind.pod for bind in moment.binds}
     rest = unbound - {each.pod for each in moment.pipelined}
     minimum = document["spec"]["minMember"]
     standing = sum(map(censuses.counts, members)) + len(moment.bound[group])
@@ -79,11 +79,9 @@ def _muddles(
         yield f"is Scheduled with {standing} of {minimum}"
 
 
-def _wrong_figures(
-    moment: moments.Moment, members: Iterable[manifests.Document], status: manifests.Document
-) -> Iterable[str]:
+def _wrong_figures(moment: Moment, members: Iterable[Document], status: Document) -> Iterable[str]:
     """How many run, those not counted that go, and how many have ended."""
-    evicted = {each.pod for each in moment.evicts}
+    evicted = {evict.pod for evict in moment.evicts}
     count: Counter[str] = Counter()
     for pod in members:
         goes = censuses.leaving(pod) or censuses.pod_key(pod) in evicted

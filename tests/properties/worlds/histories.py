@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.properties.worlds import (
-    changes,
-    configurations,
-    generator,
-    judging,
-    manifests,
-    moments,
-    rest_rules,
-)
+from tests.properties.worlds import changes, configurations, generator, judging, rest_rules
 from tests.properties.worlds import world as worlds
+from tests.properties.worlds.generator import Blueprint, Size
+from tests.properties.worlds.manifests import Document
+from tests.properties.worlds.moments import Judge, Moment
+from tests.properties.worlds.rest_rules import Promised
+from tests.properties.worlds.world import Run, World
 from vscheduler.core import cycle
 
 ALONE = 3
@@ -38,7 +35,7 @@ class Plan:
 
     seed: int
     configuration: str
-    size: generator.Size = generator.SMALL
+    size: Size = generator.SMALL
     cycles: int = 20
     meeting: bool = False
     """Whether features meet on purpose, in crowded clusters with limits."""
@@ -61,7 +58,7 @@ class History:
     plan: Plan
     problems: list[str] = field(default_factory=list)
     count: Counter[str] = field(default_factory=Counter)
-    scene: list[manifests.Document] = field(default_factory=list)
+    scene: list[Document] = field(default_factory=list)
     """The objects before the first cycle that breaks a rule."""
 
     def __str__(self) -> str:
@@ -80,10 +77,10 @@ def rule(problem: str) -> str:
 
 def live(
     plan: Plan,
-    judges: Iterable[moments.Judge] = judging.JUDGES,
-    run: worlds.Run = cycle.run_cycle,
+    judges: Iterable[Judge] = judging.JUDGES,
+    run: Run = cycle.run_cycle,
     *,
-    resting: Iterable[moments.Judge] = rest_rules.RULES,
+    resting: Iterable[Judge] = rest_rules.RULES,
 ) -> History:
     """The change of so many cycles, then rest. resting: judges of the last cycle."""
     blueprint = generator.blueprint(
@@ -92,7 +89,7 @@ def live(
         tree=configurations.has_tree(plan.configuration),
         meeting=plan.meeting,
     )
-    around = worlds.World(blueprint.documents, plan.configuration, plan.seed, run)
+    around = World(blueprint.documents, plan.configuration, plan.seed, run)
     chance = random.Random(f"changes {plan.seed}")
     history, judges = History(plan=plan), tuple(judges)
     coming = list(blueprint.workloads)
@@ -108,7 +105,7 @@ def live(
     return history
 
 
-def _arrivals(plan: Plan, blueprint: generator.Blueprint, number: int) -> int:
+def _arrivals(plan: Plan, blueprint: Blueprint, number: int) -> int:
     """Two waves; or a third of the jobs at once, and the rest one after another in the first half
     of the time.
     """
@@ -118,9 +115,7 @@ def _arrivals(plan: Plan, blueprint: generator.Blueprint, number: int) -> int:
     return jobs // 3 if number == 0 else -(-jobs // max(1, plan.cycles // 2))
 
 
-def _cycle(
-    around: worlds.World, history: History, judges: Iterable[moments.Judge]
-) -> moments.Moment:
+def _cycle(around: World, history: History, judges: Iterable[Judge]) -> Moment:
     around.turn()
     before = [] if history.problems else list(around.documents.values())
     moment = around.step()
@@ -129,15 +124,15 @@ def _cycle(
         history.scene = copy.deepcopy(before)
     history.problems += found
     history.count.update(cycles=1, binds=len(moment.binds))
-    history.count.update(each.action for each in moment.evicts)
+    history.count.update(evict.action for evict in moment.evicts)
     return moment
 
 
 def _come_to_rest(
-    around: worlds.World,
+    around: World,
     history: History,
-    judges: Iterable[moments.Judge],
-    resting: Iterable[moments.Judge],
+    judges: Iterable[Judge],
+    resting: Iterable[Judge],
 ) -> None:
     """Without change from outside, decisions end although evicted pods come back.
 
@@ -150,7 +145,7 @@ def _come_to_rest(
     """
     most = TURN_CYCLES * (len(around.owners) + 1)
     busy = quiet = gone = 0
-    promised = rest_rules.Promised()
+    promised = Promised()
     while quiet < QUIET_CYCLES:
         moment = _cycle(around, history, judges)
         gone += len(moment.evicts)

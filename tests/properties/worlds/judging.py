@@ -7,14 +7,14 @@ from tests.properties.worlds import (
     eviction_rules,
     gang_rules,
     group_rules,
-    moments,
     moving_rules,
     placement_rules,
     sentence_rules,
     share_rules,
 )
+from tests.properties.worlds.moments import Judge, Moment
 
-JUDGES: tuple[moments.Judge, ...] = (
+JUDGES: tuple[Judge, ...] = (
     placement_rules.pods_wait_for_a_node,
     placement_rules.nodes_admit_their_pods,
     placement_rules.nodes_are_not_overfull,
@@ -39,6 +39,6 @@ JUDGES: tuple[moments.Judge, ...] = (
 )
 
 
-def judge(moment: moments.Moment, judges: Iterable[moments.Judge] = JUDGES) -> list[str]:
+def judge(moment: Moment, judges: Iterable[Judge] = JUDGES) -> list[str]:
     """Every rule that the cycle breaks."""
-    return [f"cycle {moment.number}: {problem}" for each in judges for problem in each(moment)]
+    return [f"cycle {moment.number}: {problem}" for judge in judges for problem in judge(moment)]

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import manifests
+from tests.properties.worlds.census import Census
+from tests.properties.worlds.manifests import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +56,12 @@ class Moment:
     number: int
     """From 1."""
     setting: Setting
-    census: censuses.Census
+    census: Census
     """What was there before its decisions."""
     binds: tuple[Placement, ...]
     pipelined: tuple[Placement, ...]
     evicts: tuple[Eviction, ...]
-    statuses: Mapping[str, list[manifests.Document]]
+    statuses: Mapping[str, list[Document]]
     """What the cycle wants to say in the status of each PodGroup: one, if all is well; each with
     its `reason`, if there is one."""
     now: float
@@ -73,14 +74,14 @@ class Moment:
     kept: tuple[Kept, ...]
     kept_before: tuple[Kept, ...]
     """By the cycle before."""
-    bound: defaultdict[str, list[manifests.Document]] = field(init=False)
+    bound: defaultdict[str, list[Document]] = field(init=False)
     """The pods that were bound, by group."""
-    lost: defaultdict[str, list[manifests.Document]] = field(init=False)
+    lost: defaultdict[str, list[Document]] = field(init=False)
     """The pods that were evicted, by group."""
 
     def __post_init__(self) -> None:
         for name, decided in (("bound", self.binds), ("lost", self.evicts)):
-            by_group: defaultdict[str, list[manifests.Document]] = defaultdict(list)
+            by_group: defaultdict[str, list[Document]] = defaultdict(list)
             for each in decided:
                 pod = self.census.pods[each.pod]
                 by_group[censuses.group_of(pod)].append(pod)

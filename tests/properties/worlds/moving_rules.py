@@ -5,25 +5,26 @@ from collections.abc import Iterable
 
 from tests.properties.filters_by_hand import judging as by_hand
 from tests.properties.filters_by_hand import worlds
+from tests.properties.filters_by_hand.worlds import Instant, State, World
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import moments
+from tests.properties.worlds.moments import Kept, Moment, Placement
 
 
-def who_is_moved_has_room(moment: moments.Moment) -> Iterable[str]:
+def who_is_moved_has_room(moment: Moment) -> Iterable[str]:
     """For each there is room elsewhere that is kept, and that it could use; or a pod of its queue
     that waited gets some that asks for as much.
     """
     kept = {each.pod: each.node for each in moment.kept}
     placed = [moment.census.pods[each.pod] for each in (*moment.binds, *moment.pipelined)]
     after = _after(moment)
-    for each in moment.evicts:
-        if not each.moves:
+    for evict in moment.evicts:
+        if not evict.moves:
             continue
-        pod = moment.census.pods[each.pod]
-        if each.pod in kept:
-            node, then = kept[each.pod], worlds.Instant.THEN
+        pod = moment.census.pods[evict.pod]
+        if evict.pod in kept:
+            node, then = kept[evict.pod], Instant.THEN
             for text in by_hand.refusals(after, pod, node, then, ordered=False):
-                yield f"MOVED {each.pod} to {node}, which {text}"
+                yield f"MOVED {evict.pod} to {node}, which {text}"
             continue
         others = [
             other
@@ -32,12 +33,12 @@ def who_is_moved_has_room(moment: moments.Moment) -> Iterable[str]:
             and not censuses.request(pod) - censuses.request(other)
         ]
         if not others:
-            yield f"MOVED {each.pod}, and no room is kept for it"
+            yield f"MOVED {evict.pod}, and no room is kept for it"
         else:
             placed.remove(others[0])
 
 
-def rooms_are_kept(moment: moments.Moment) -> Iterable[str]:
+def rooms_are_kept(moment: Moment) -> Iterable[str]:
     """Until their time is up, or a pod of the same job comes; where no node changes."""
     if not moment.is_calm:
         return
@@ -49,20 +50,20 @@ def rooms_are_kept(moment: moments.Moment) -> Iterable[str]:
             yield f"LOST room on {room[1]} that was kept for {room[0]}"
 
 
-def _room(each: moments.Kept | moments.Placement) -> tuple[str, str]:
+def _room(each: Kept | Placement) -> tuple[str, str]:
     """The job, by the names that its owner gives pods, and the node."""
     namespace, _, name = each.pod.partition("/")
     return f"{namespace}/{name.split('-')[0]}", each.node
 
 
-def _after(moment: moments.Moment) -> worlds.World:
+def _after(moment: Moment) -> World:
     """Once all is as decided."""
     census = moment.census
     world = worlds.world((*census.nodes.values(), *census.pods.values()))
     for gone in moment.evicts:
         world = world.leaving(gone.pod)
-    for each in moment.binds:
-        world = world.put(each.pod, each.node, worlds.State.STAYS)
+    for bind in moment.binds:
+        world = world.put(bind.pod, bind.node, State.STAYS)
     for each in moment.pipelined:
-        world = world.put(each.pod, each.node, worlds.State.COMES)
+        world = world.put(each.pod, each.node, State.COMES)
     return world

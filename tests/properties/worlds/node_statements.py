@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.properties.filters_by_hand import judging as by_hand
-from tests.properties.filters_by_hand import worlds as worlds_by_hand
-from tests.properties.filters_by_hand.worlds import Instant
+from tests.properties.filters_by_hand.worlds import Instant, World
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import manifests, rest_rules, sentence_case
+from tests.properties.worlds import rest_rules, sentence_case
+from tests.properties.worlds.manifests import Document
 from tests.properties.worlds.sentence_case import Case, figure, figures
 
 RESOURCE = ("Insufficient ", "Too many pods")
@@ -136,7 +136,7 @@ class Why:
             self.text, self._rank = text, rank
 
 
-def _kinds(pods: list[manifests.Document]) -> list[manifests.Document]:
+def _kinds(pods: list[Document]) -> list[Document]:
     return list({repr((pod["spec"], sentence_case.role(pod))): pod for pod in pods}.values())
 
 
@@ -152,8 +152,8 @@ def said_causes(text: str) -> dict[str, int]:
 def _differs(
     case: Case,
     kinds: dict[str, re.Match[str]],
-    world: worlds_by_hand.World,
-    pod: manifests.Document,
+    world: World,
+    pod: Document,
     said: dict[str, int],
 ) -> tuple[int, str] | None:
     """The first thing that isn't so in this state, and how far it was so."""
@@ -189,8 +189,8 @@ def _differs(
 def _other_holes(
     case: Case,
     text: str,
-    world: worlds_by_hand.World,
-    pod: manifests.Document,
+    world: World,
+    pod: Document,
     barred: set[str],
 ) -> tuple[int, str] | None:
     free = {}
@@ -212,12 +212,12 @@ def _other_holes(
     return None
 
 
-def usable(case: Case, pod: manifests.Document) -> list[str]:
+def usable(case: Case, pod: Document) -> list[str]:
     """The nodes that take the pod whoever is there."""
     return [name for name, node in case.census.nodes.items() if not list(by_hand.alone(pod, node))]
 
 
-def large_enough(case: Case, pod: manifests.Document) -> list[str]:
+def large_enough(case: Case, pod: Document) -> list[str]:
     """Those that would take it if they were empty."""
     return [
         name for name in usable(case, pod) if sentence_case.is_large(case.census.nodes[name], pod)
@@ -258,7 +258,7 @@ def _may_use_no(case: Case, found: re.Match[str]) -> Iterator[str]:
     for pod in pods[:1]:
         for name in usable(case, pod):
             room = censuses.amounts(case.census.nodes[name]["status"]["allocatable"])
-            if any(room[each] for each in names):
+            if any(room[name] for name in names):
                 yield f"it may use {name}"
 
 

@@ -4,15 +4,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from tests.properties.filters_by_hand import judging as by_hand
+from tests.properties.filters_by_hand.judging import Step
 from tests.properties.filters_by_hand.worlds import State
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import manifests, moments
+from tests.properties.worlds import manifests
+from tests.properties.worlds.census import Amounts
+from tests.properties.worlds.manifests import Document
+from tests.properties.worlds.moments import Moment
 
 LONELY = "has nobody near"
 EXCLUDING = ("NoSchedule", "NoExecute")
 
 
-def pods_wait_for_a_node(moment: moments.Moment) -> Iterable[str]:
+def pods_wait_for_a_node(moment: Moment) -> Iterable[str]:
     """Who gets a node is there, waits, is ours, and gets one; the node is there."""
     placed = [*moment.binds, *moment.pipelined]
     for name, times in Counter(each.pod for each in placed).items():
@@ -26,7 +30,7 @@ def pods_wait_for_a_node(moment: moments.Moment) -> Iterable[str]:
             yield f"NODE {each.pod} goes to {each.node}, which isn't there"
 
 
-def nodes_admit_their_pods(moment: moments.Moment) -> Iterable[str]:
+def nodes_admit_their_pods(moment: Moment) -> Iterable[str]:
     """Cordons, readiness, taints, selectors and node affinity."""
     for each in (*moment.binds, *moment.pipelined):
         pod, node = moment.census.pods[each.pod], moment.census.nodes[each.node]
@@ -34,15 +38,15 @@ def nodes_admit_their_pods(moment: moments.Moment) -> Iterable[str]:
             yield f"STATIC {each.pod} goes to {each.node}, which {problem}"
 
 
-def nodes_are_not_overfull(moment: moments.Moment) -> Iterable[str]:
+def nodes_are_not_overfull(moment: Moment) -> Iterable[str]:
     """Neither now nor once everybody has gone who goes; resources, slots and host ports.
 
     In Volcano's way filters aren't asked again after evictions, so that two pods may be promised
     one port, and only one of them is bound then.
     """
-    evicted = {each.pod for each in moment.evicts}
+    evicted = {evict.pod for evict in moment.evicts}
     for later in (False, True):
-        given: defaultdict[str, list[manifests.Document]] = defaultdict(list)
+        given: defaultdict[str, list[Document]] = defaultdict(list)
         for each in (*moment.binds, *moment.pipelined) if later else moment.binds:
             given[each.node].append(moment.census.pods[each.pod])
         for name, pods in given.items():
@@ -58,18 +62,18 @@ def nodes_are_not_overfull(moment: moments.Moment) -> Iterable[str]:
             yield from (f"FULL {name}, {when}: {problem}" for problem in found)
 
 
-def filters_hold(moment: moments.Moment) -> Iterable[str]:
+def filters_hold(moment: Moment) -> Iterable[str]:
     """Every filter, affinity between pods in both directions included, by one written by hand.
 
     In Volcano's way, promises are left aside, as filters aren't asked again after evictions; but a
     pod may be company to others that is promised its place.
     """
-    placed = {each.pod: each.node for each in moment.binds}
+    placed = {bind.pod: bind.node for bind in moment.binds}
     promised = {each.pod: each.node for each in moment.pipelined}
     waiting = {} if moment.setting.volcano else promised
     if not (placed or waiting):
         return
-    evicted = [each.pod for each in moment.evicts]
+    evicted = [evict.pod for evict in moment.evicts]
     census = moment.census
     found = [*census.nodes.values(), *census.pods.values()]
     told = by_hand.judge(found, placed, waiting=waiting, evicted=evicted)
@@ -80,7 +84,7 @@ def filters_hold(moment: moments.Moment) -> Iterable[str]:
         yield f"FILTER {text}"
 
 
-def filters_held_in_turn(moment: moments.Moment) -> Iterable[str]:
+def filters_held_in_turn(moment: Moment) -> Iterable[str]:
     """Spreads, and who may be the first of its kind, by the order in which pods were placed.
 
     In Volcano's way as long as nothing waits for room.
@@ -93,17 +97,17 @@ def filters_held_in_turn(moment: moments.Moment) -> Iterable[str]:
         return
     states = dict.fromkeys(nodes, State.STAYS)
     states |= {each.pod: State.COMES for each in moment.pipelined}
-    states |= {each.pod: State.LEAVES for each in moment.evicts}
-    gone = {each.pod: each for each in moment.evicts}
+    states |= {evict.pod: State.LEAVES for evict in moment.evicts}
+    gone = {evict.pod: evict for evict in moment.evicts}
     steps = [
-        by_hand.Step(pod=key, node=(gone.get(key) or nodes[key]).node, state=states[key])
+        Step(pod=key, node=(gone.get(key) or nodes[key]).node, state=states[key])
         for key in moment.order
     ]
     found = [*census.nodes.values(), *census.pods.values()]
     yield from (f"ORDER {text}" for text in by_hand.in_order(found, steps))
 
 
-def _depends_on_order(pod: manifests.Document) -> bool:
+def _depends_on_order(pod: Document) -> bool:
     spec = pod["spec"]
     return bool(
         spec.get("topologySpreadConstraints") or spec.get("affinity", {}).get("podAffinity")
@@ -111,15 +115,15 @@ def _depends_on_order(pod: manifests.Document) -> bool:
 
 
 def _excess(
-    node: manifests.Document,
-    staying: Sequence[manifests.Document],
-    given: Sequence[manifests.Document],
+    node: Document,
+    staying: Sequence[Document],
+    given: Sequence[Document],
 ) -> Iterator[str]:
     """What the pods that it is given take too much."""
     room = censuses.amounts(node["status"]["allocatable"])
     for pod in staying:
         room.subtract(censuses.request(pod))
-    wanted: censuses.Amounts = Counter()
+    wanted: Amounts = Counter()
     for pod in given:
         wanted.update(censuses.request(pod))
     for resource, amount in wanted.items():
@@ -128,9 +132,7 @@ def _excess(
             yield f"{amount} {resource} of {room[resource]} for {names}"
 
 
-def _clashes(
-    staying: Sequence[manifests.Document], given: Sequence[manifests.Document]
-) -> Iterator[str]:
+def _clashes(staying: Sequence[Document], given: Sequence[Document]) -> Iterator[str]:
     """Host ports that a pod which it is given shares with another."""
     used = Counter(port for pod in (*staying, *given) for port in censuses.ports(pod))
     mine = {port for pod in given for port in censuses.ports(pod)}
@@ -139,7 +141,7 @@ def _clashes(
             yield f"host port {port} is used by {used[port]} pods"
 
 
-def refusals(spec: manifests.Document, node: manifests.Document) -> Iterator[str]:
+def refusals(spec: Document, node: Document) -> Iterator[str]:
     """Why the node doesn't take such a pod, whoever is there."""
     if node["spec"].get("unschedulable"):
         yield "is cordoned"
@@ -160,15 +162,15 @@ def refusals(spec: manifests.Document, node: manifests.Document) -> Iterator[str
             yield "isn't one of those that its affinity allows"
 
 
-def _tolerates(toleration: manifests.Document, taint: manifests.Document) -> bool:
+def _tolerates(toleration: Document, taint: Document) -> bool:
     if toleration["key"] != taint["key"]:
         return False
     return toleration["operator"] == "Exists" or bool(toleration["value"] == taint["value"])
 
 
-def _matches(expressions: Iterable[manifests.Document], labels: dict[str, str]) -> bool:
+def _matches(expressions: Iterable[Document], labels: dict[str, str]) -> bool:
     """In and NotIn, the operators that worlds have; a label that is missing is NotIn."""
     return all(
-        (labels.get(each["key"]) in each["values"]) == (each["operator"] == "In")
-        for each in expressions
+        (labels.get(document["key"]) in document["values"]) == (document["operator"] == "In")
+        for document in expressions
     )

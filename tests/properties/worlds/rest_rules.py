@@ -10,9 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tests.properties.filters_by_hand import judging as by_hand
 from tests.properties.filters_by_hand import worlds as worlds_by_hand
-from tests.properties.filters_by_hand.worlds import Instant, State
+from tests.properties.filters_by_hand.judging import Step
+from tests.properties.filters_by_hand.worlds import Instant, State, World
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import eviction_rules, gang_rules, manifests, moments
+from tests.properties.worlds import eviction_rules, gang_rules, manifests
+from tests.properties.worlds.census import Amounts, Census
+from tests.properties.worlds.manifests import Document
+from tests.properties.worlds.moments import Judge, Moment
 
 TRIES = 400
 """Nodes that are tried for one job; a job that needs more counts as one that can't start."""
@@ -28,7 +32,7 @@ LIMITED = frozenset({"proportion", "capacity"})
 """Plugins under which queues have capabilities and guarantees."""
 
 
-def nothing_is_idle(moment: moments.Moment) -> Iterable[str]:
+def nothing_is_idle(moment: Moment) -> Iterable[str]:
     """No pod waits that free resources fit, within capabilities and the guarantees of others."""
     if moment.setting.volcano:
         return
@@ -37,7 +41,7 @@ def nothing_is_idle(moment: moments.Moment) -> Iterable[str]:
             yield f"IDLE {group} waits, although {_names(pods)} would start on what is free"
 
 
-def reclaim_serves_who_is_owed(moment: moments.Moment) -> Iterable[str]:
+def reclaim_serves_who_is_owed(moment: Moment) -> Iterable[str]:
     """No job waits that keeps its queue within its share, while pods above their queues' shares
     could go for it, each alone and without harm to its own job. Nobody is evicted for pods that ask
     for nothing.
@@ -66,7 +70,7 @@ def reclaim_serves_who_is_owed(moment: moments.Moment) -> Iterable[str]:
                 break
 
 
-def preempt_serves_who_is_important(moment: moments.Moment) -> Iterable[str]:
+def preempt_serves_who_is_important(moment: Moment) -> Iterable[str]:
     """No job waits while less important pods of its own queue could go for it, each alone, that
     ask for no less than it does. Nobody is evicted for pods that ask for nothing.
     """
@@ -103,15 +107,15 @@ class Promised:
         self._gone: dict[str, list[str]] = {}
         """The pods that were evicted for a group."""
 
-    def note(self, moment: moments.Moment) -> None:
+    def note(self, moment: Moment) -> None:
         """Read a cycle's decisions."""
         for group in moment.bound:
             self._gone.pop(group, None)
-        for each in moment.evicts:
-            if each.action in (eviction_rules.BETWEEN, eviction_rules.WITHIN):
-                self._gone.setdefault(each.beneficiary or "", []).append(each.pod)
+        for evict in moment.evicts:
+            if evict.action in (eviction_rules.BETWEEN, eviction_rules.WITHIN):
+                self._gone.setdefault(evict.beneficiary or "", []).append(evict.pod)
 
-    def unserved(self, moment: moments.Moment) -> Iterable[str]:
+    def unserved(self, moment: Moment) -> Iterable[str]:
         """Whoever pods were evicted for has got one of its own bound."""
         if moment.setting.volcano:
             return
@@ -119,7 +123,7 @@ class Promised:
             yield f"UNSERVED {group} waits at rest; evicted for it: {', '.join(pods)}"
 
 
-RULES: tuple[moments.Judge, ...] = (
+RULES: tuple[Judge, ...] = (
     nothing_is_idle,
     reclaim_serves_who_is_owed,
     preempt_serves_who_is_important,
@@ -128,9 +132,9 @@ RULES: tuple[moments.Judge, ...] = (
 
 
 def starts(
-    moment: moments.Moment,
-    pods: Sequence[manifests.Document],
-    without: Sequence[manifests.Document] = (),
+    moment: Moment,
+    pods: Sequence[Document],
+    without: Sequence[Document] = (),
 ) -> bool:
     """Whether all these pods find nodes, one after another, once others have gone; by trying all
     nodes for each, up to TRIES in all.
@@ -145,7 +149,7 @@ def starts(
     names = [name for name in sorted(census.nodes) if name not in kept]
     tries = itertools.count()
 
-    def place(world: worlds_by_hand.World, left: Sequence[manifests.Document]) -> bool:
+    def place(world: World, left: Sequence[Document]) -> bool:
         if not left:
             return True
         for name in names:
@@ -153,7 +157,7 @@ def starts(
                 return False
             if any(by_hand.refusals(world, left[0], name, Instant.NOW, ordered=True)):
                 continue
-            step = by_hand.Step(pod=censuses.pod_key(left[0]), node=name, state=State.STAYS)
+            step = Step(pod=censuses.pod_key(left[0]), node=name, state=State.STAYS)
             if place(by_hand.taken(world, step), left[1:]):
                 return True
         return False
@@ -162,9 +166,9 @@ def starts(
 
 
 def within_limits(
-    moment: moments.Moment,
+    moment: Moment,
     group: str,
-    pods: Sequence[manifests.Document],
+    pods: Sequence[Document],
     *,
     free: bool = True,
 ) -> bool:
@@ -194,7 +198,7 @@ def within_limits(
     return all(asks[each] <= room[each] - amount for each, amount in others.items())
 
 
-def waiting(moment: moments.Moment) -> Iterator[tuple[str, list[manifests.Document]]]:
+def waiting(moment: Moment) -> Iterator[tuple[str, list[Document]]]:
     """Each group that waits, with the pods that must start together: as many as it lacks, or one
     more; all that wait where it has roles or sub-groups, but for those of incomplete sub-groups.
     """
@@ -215,7 +219,7 @@ def waiting(moment: moments.Moment) -> Iterator[tuple[str, list[manifests.Docume
             yield group, pods[: max(1, lacks)]
 
 
-def _line(census: censuses.Census, queue: str) -> Iterator[str]:
+def _line(census: Census, queue: str) -> Iterator[str]:
     """The queue, and those above it that exist."""
     seen: set[str] = set()
     name: str | None = queue
@@ -225,17 +229,17 @@ def _line(census: censuses.Census, queue: str) -> Iterator[str]:
         name = census.queues[name]["spec"].get("parent", ROOT)
 
 
-def _allocated_below(census: censuses.Census, queue: str) -> censuses.Amounts:
-    total: censuses.Amounts = Counter()
+def _allocated_below(census: Census, queue: str) -> Amounts:
+    total: Amounts = Counter()
     for name in census.queues:
         if queue in _line(census, name):
             total.update(census.allocated(name))
     return total
 
 
-def _unused_below(census: censuses.Census, queue: str, line: Sequence[str]) -> censuses.Amounts:
+def _unused_below(census: Census, queue: str, line: Sequence[str]) -> Amounts:
     """What is kept, below a queue, for those that aren't on this line."""
-    total: censuses.Amounts = Counter()
+    total: Amounts = Counter()
     for name, document in census.queues.items():
         if name not in line and queue in _line(census, name):
             guarantee = document["spec"].get("guarantee", {}).get("resource", {})
@@ -243,14 +247,14 @@ def _unused_below(census: censuses.Census, queue: str, line: Sequence[str]) -> c
     return total
 
 
-def _total(census: censuses.Census) -> censuses.Amounts:
-    total: censuses.Amounts = Counter()
+def _total(census: Census) -> Amounts:
+    total: Amounts = Counter()
     for node in census.nodes.values():
         total.update(censuses.amounts(node["status"]["allocatable"]))
     return total
 
 
-def _is_owed(moment: moments.Moment, queue: str, pods: Sequence[manifests.Document]) -> bool:
+def _is_owed(moment: Moment, queue: str, pods: Sequence[Document]) -> bool:
     """Whether the queue stays within what it deserves with these pods."""
     due = moment.deserved.get(queue)
     if due is None:
@@ -260,9 +264,9 @@ def _is_owed(moment: moments.Moment, queue: str, pods: Sequence[manifests.Docume
 
 
 def _losers_keep(
-    moment: moments.Moment,
-    pods: Sequence[manifests.Document],
-    victims: Sequence[manifests.Document],
+    moment: Moment,
+    pods: Sequence[Document],
+    victims: Sequence[Document],
 ) -> bool:
     """Whether every loser keeps what it deserves, of all that its pods give."""
     for loser, gone in itertools.groupby(victims, moment.census.queue_of):
@@ -278,7 +282,7 @@ def _losers_keep(
     return True
 
 
-def _evictable(moment: moments.Moment) -> list[manifests.Document]:
+def _evictable(moment: Moment) -> list[Document]:
     """Running pods that nothing protects, and that ask for something."""
     census = moment.census
     found = []
@@ -288,8 +292,8 @@ def _evictable(moment: moments.Moment) -> list[manifests.Document]:
             if group is None or pod["metadata"]["namespace"] != manifests.NAMESPACE:
                 continue
             marks = (pod["metadata"]["annotations"], group["metadata"].get("annotations", {}))
-            protected = any(each.get(manifests.PREEMPTABLE) == "false" for each in marks)
-            covered = any(censuses.covers(each, pod) for each in census.budgets)
+            protected = any(mark.get(manifests.PREEMPTABLE) == "false" for mark in marks)
+            covered = any(censuses.covers(budget, pod) for budget in census.budgets)
             limited = {"minTaskMember", "subGroupPolicy"} & group["spec"].keys()
             runs = pod["status"]["phase"] == "Running" and not censuses.leaving(pod)
             asks = set(censuses.request(pod)) - {"pods"}
@@ -298,13 +302,13 @@ def _evictable(moment: moments.Moment) -> list[manifests.Document]:
     return sorted(found, key=censuses.pod_key)
 
 
-def _sets(candidates: Sequence[manifests.Document]) -> Iterator[tuple[manifests.Document, ...]]:
+def _sets(candidates: Sequence[Document]) -> Iterator[tuple[Document, ...]]:
     few = candidates[:CANDIDATES_MAX]
     for size in range(1, VICTIMS_MAX + 1):
         yield from itertools.combinations(few, size)
 
 
-def _stay_whole(moment: moments.Moment, victims: Sequence[manifests.Document]) -> bool:
+def _stay_whole(moment: Moment, victims: Sequence[Document]) -> bool:
     """Whether every loser's job keeps its minimum, or was a single pod."""
     gone = Counter(map(censuses.group_of, victims))
     for group, count in gone.items():
@@ -315,35 +319,35 @@ def _stay_whole(moment: moments.Moment, victims: Sequence[manifests.Document]) -
     return True
 
 
-def _priority(moment: moments.Moment, group: str) -> int:
+def _priority(moment: Moment, group: str) -> int:
     name = moment.census.groups[group]["spec"].get("priorityClassName", "")
     return int(name.partition("-")[2] or 0)
 
 
-def _sum(pods: Iterable[manifests.Document]) -> censuses.Amounts:
-    total: censuses.Amounts = Counter()
+def _sum(pods: Iterable[Document]) -> Amounts:
+    total: Amounts = Counter()
     for pod in pods:
         total.update(censuses.request(pod))
     return total
 
 
-def _preempts(pod: manifests.Document) -> bool:
+def _preempts(pod: Document) -> bool:
     return _asks(pod) and pod["spec"].get("preemptionPolicy") != "Never"
 
 
-def _asks(pod: manifests.Document) -> bool:
+def _asks(pod: Document) -> bool:
     """Whether it asks for anything but its slot."""
     return bool(set(censuses.request(pod)) - {"pods"})
 
 
-def _less(pods: Sequence[manifests.Document], others: Sequence[manifests.Document]) -> bool:
+def _less(pods: Sequence[Document], others: Sequence[Document]) -> bool:
     have = _sum(others)
     return all(amount <= have[each] for each, amount in _sum(pods).items())
 
 
-def _size(pod: manifests.Document) -> tuple[int, str]:
+def _size(pod: Document) -> tuple[int, str]:
     return censuses.request(pod)["cpu"], censuses.pod_key(pod)
 
 
-def _names(pods: Iterable[manifests.Document]) -> str:
+def _names(pods: Iterable[Document]) -> str:
     return ", ".join(map(censuses.pod_key, pods))

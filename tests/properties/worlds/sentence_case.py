@@ -8,9 +8,13 @@ from typing import NamedTuple
 
 from tests.properties.filters_by_hand import judging as by_hand
 from tests.properties.filters_by_hand import worlds as worlds_by_hand
-from tests.properties.filters_by_hand.worlds import Instant, State
+from tests.properties.filters_by_hand.judging import Step
+from tests.properties.filters_by_hand.worlds import Instant, State, World
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import manifests, moments
+from tests.properties.worlds import manifests
+from tests.properties.worlds.census import Amounts, Census
+from tests.properties.worlds.manifests import Document
+from tests.properties.worlds.moments import Moment
 
 ROOT = "root"
 STATES_MAX = 1500
@@ -68,17 +72,17 @@ def figures(text: str) -> dict[str, Figure]:
 class Case:
     """One sentence about one group in one moment."""
 
-    moment: moments.Moment
-    census: censuses.Census
+    moment: Moment
+    census: Census
     group: str
     text: str
-    document: manifests.Document
-    members: Sequence[manifests.Document]
-    pods: Sequence[manifests.Document]
+    document: Document
+    members: Sequence[Document]
+    pods: Sequence[Document]
     """Those that wait, gates aside."""
 
     @classmethod
-    def of(cls, moment: moments.Moment, group: str, text: str) -> "Case":
+    def of(cls, moment: Moment, group: str, text: str) -> "Case":
         """The case of a sentence."""
         members = moment.census.members[group]
         return cls(
@@ -92,9 +96,9 @@ class Case:
         )
 
     @property
-    def spec(self) -> manifests.Document:
+    def spec(self) -> Document:
         """The PodGroup's."""
-        spec: manifests.Document = self.document["spec"]
+        spec: Document = self.document["spec"]
         return spec
 
     @property
@@ -102,7 +106,7 @@ class Case:
         """How many of its pods count already."""
         return sum(map(censuses.counts, self.members))
 
-    def kinds(self) -> list[manifests.Document]:
+    def kinds(self) -> list[Document]:
         """A waiting pod of each kind."""
         return list({repr((pod["spec"], role(pod))): pod for pod in self.pods}.values())
 
@@ -122,19 +126,19 @@ class Case:
         """The queue and all below it that exist."""
         return [name for name in self.census.queues if queue in self.line(name)]
 
-    def allocated(self, queue: str) -> censuses.Amounts:
+    def allocated(self, queue: str) -> Amounts:
         """What the queue and those below hold."""
-        total: censuses.Amounts = Counter()
+        total: Amounts = Counter()
         for name in self.below(queue):
             total.update(self.census.allocated(name))
         return total
 
-    def total(self, *, usable: bool = False) -> censuses.Amounts:
+    def total(self, *, usable: bool = False) -> Amounts:
         """What all nodes have; usable: those that a pod may use, of whichever job, if it asks for
         anything.
         """
         asking = [pod for pod in self.census.pods.values() if len(censuses.request(pod)) > 1]
-        total: censuses.Amounts = Counter()
+        total: Amounts = Counter()
         for node in self.census.nodes.values():
             if usable and not any(
                 is_large(node, pod) and not list(by_hand.alone(pod, node)) for pod in asking
@@ -143,27 +147,25 @@ class Case:
             total.update(censuses.amounts(node["status"]["allocatable"]))
         return total
 
-    def free(self, node: str) -> censuses.Amounts:
+    def free(self, node: str) -> Amounts:
         """What the node has left."""
         room = censuses.amounts(self.census.nodes[node]["status"]["allocatable"])
         for pod in self.census.residents[node]:
             room.subtract(censuses.request(pod))
         return room
 
-    def world(self, *, empty: bool = False) -> worlds_by_hand.World:
+    def world(self, *, empty: bool = False) -> World:
         """For filters written by hand; empty: with no pod on any node but those that wait."""
         pods = self.pods if empty else self.census.pods.values()
         return worlds_by_hand.world([*self.census.nodes.values(), *pods])
 
-    def states(
-        self, world: worlds_by_hand.World, most: int
-    ) -> Iterator[tuple[worlds_by_hand.World, list[manifests.Document]]]:
+    def states(self, world: World, most: int) -> Iterator[tuple[World, list[Document]]]:
         """The world with none, one, two … of the waiting pods placed somewhere, and the rest."""
         seen: set[Placing] = set()
 
         def go(
-            now: worlds_by_hand.World, left: list[manifests.Document], placed: Placing
-        ) -> Iterator[tuple[worlds_by_hand.World, list[manifests.Document]]]:
+            now: World, left: list[Document], placed: Placing
+        ) -> Iterator[tuple[World, list[Document]]]:
             if placed in seen or len(seen) > STATES_MAX:
                 return
             seen.add(placed)
@@ -178,15 +180,15 @@ class Case:
                 tried.add(mark)
                 for name in sorted(self.census.nodes):
                     if not any(by_hand.refusals(now, pod, name, Instant.NOW, ordered=True)):
-                        step = by_hand.Step(pod=censuses.pod_key(pod), node=name, state=State.STAYS)
-                        rest = [each for each in left if each is not pod]
+                        step = Step(pod=censuses.pod_key(pod), node=name, state=State.STAYS)
+                        rest = [document for document in left if document is not pod]
                         after = tuple(sorted((*placed, f"{mark}@{name}")))
                         yield from go(by_hand.taken(now, step), rest, after)
 
         yield from go(world, list(self.pods), ())
 
 
-def causes(world: worlds_by_hand.World, pod: manifests.Document) -> dict[str, set[str]]:
+def causes(world: World, pod: Document) -> dict[str, set[str]]:
     """Why each node refuses the pod: by node, in the field's words."""
     return {
         name: {
@@ -207,7 +209,7 @@ def cause(text: str) -> str:
     return known
 
 
-def is_request(text: str, pod: manifests.Document) -> bool:
+def is_request(text: str, pod: Document) -> bool:
     """Whether the pod asks for exactly this."""
     asked = {
         name: amount for name, amount in censuses.request(pod).items() if name != "pods" and amount
@@ -216,24 +218,24 @@ def is_request(text: str, pod: manifests.Document) -> bool:
     return asked.keys() == said.keys() and all(asked[name] in said[name] for name in said)
 
 
-def is_large(node: manifests.Document, pod: manifests.Document) -> bool:
+def is_large(node: Document, pod: Document) -> bool:
     """Whether the pod fits on the node if nobody else is there."""
     room = censuses.amounts(node["status"]["allocatable"])
     return all(amount <= room[name] for name, amount in censuses.request(pod).items())
 
 
-def role(pod: manifests.Document) -> str:
+def role(pod: Document) -> str:
     """Its role in the gang."""
     found: str = pod["metadata"]["annotations"].get(manifests.ROLE, "")
     return found
 
 
-def least(pods: Sequence[manifests.Document], resource: str, count: int) -> int:
+def least(pods: Sequence[Document], resource: str, count: int) -> int:
     """The least that so many of them ask for."""
     return sum(sorted(censuses.request(pod)[resource] for pod in pods)[:count])
 
 
-def _mark(pod: manifests.Document) -> str:
+def _mark(pod: Document) -> str:
     return f"{role(pod)}/{sorted(censuses.request(pod).items())}"
 
 

@@ -8,22 +8,24 @@ and a check. Whatever no pattern knows is a finding as well.
 from collections.abc import Iterable, Iterator
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import moments, sentence_case, statements
+from tests.properties.worlds import statements
+from tests.properties.worlds.moments import Moment
+from tests.properties.worlds.sentence_case import Case
 
 UNSCHEDULABLE = "Unschedulable"
 
 
-def sentences_are_true(moment: moments.Moment) -> Iterable[str]:
+def sentences_are_true(moment: Moment) -> Iterable[str]:
     """Each sentence about a job that waits."""
     if not is_quiet(moment):
         return
     for group, text in told(moment):
-        case = sentence_case.Case.of(moment, group, text)
+        case = Case.of(moment, group, text)
         for problem in statements.problems(case):
             yield f"SENTENCE {group}: {problem}; told: {text!r}"
 
 
-def is_quiet(moment: moments.Moment) -> bool:
+def is_quiet(moment: Moment) -> bool:
     """Whether the cycle has decided nothing, nobody is on the way out, and no node has shrunk below
     what its pods have.
     """
@@ -39,7 +41,7 @@ def is_quiet(moment: moments.Moment) -> bool:
     return moment.is_calm and not any(map(censuses.leaving, census.pods.values()))
 
 
-def told(moment: moments.Moment) -> Iterator[tuple[str, str]]:
+def told(moment: Moment) -> Iterator[tuple[str, str]]:
     """The sentences about each group of which pods wait: its condition's and its pods'."""
     for group, document in moment.census.groups.items():
         if not any(map(censuses.waits, moment.census.members[group])):

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import eviction_rules, manifests, moments
+from tests.properties.worlds import eviction_rules, manifests
+from tests.properties.worlds.census import Amounts
+from tests.properties.worlds.manifests import Document
+from tests.properties.worlds.moments import Eviction, Moment, Placement
 
 NEAR = 1e-3
 """Shares are worked out in floats."""
 
 SLOTS = "pods"
-Step: TypeAlias = moments.Eviction | moments.Placement
+Step: TypeAlias = Eviction | Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,33 +30,34 @@ class Claim:
     group: str
     """Of the claimant."""
     queue: str
-    wanted: censuses.Amounts
+    wanted: Amounts
     """What all of the job that is placed in the cycle asks for."""
-    victims: tuple[moments.Eviction, ...]
-    before: Mapping[str, censuses.Amounts]
+    victims: tuple[Eviction, ...]
+    before: Mapping[str, Amounts]
     """What queues held."""
-    after: Mapping[str, censuses.Amounts]
+    after: Mapping[str, Amounts]
 
 
-def losers_keep_their_shares(moment: moments.Moment) -> Iterable[str]:
+def losers_keep_their_shares(moment: Moment) -> Iterable[str]:
     """A loser ends below its share only by what can't be divided, and not below the claimant."""
     for claim in _claims(moment):
-        losers: defaultdict[str, list[manifests.Document]] = defaultdict(list)
-        for each in claim.victims:
-            pod = moment.census.pods[each.pod]
+        losers: defaultdict[str, list[Document]] = defaultdict(list)
+        for victim in claim.victims:
+            pod = moment.census.pods[victim.pod]
             losers[moment.census.queue_of(pod) or ""].append(pod)
         for loser, pods in losers.items():
             columns = _freed(pods) & claim.wanted.keys() - {SLOTS}
-            if not any(_was_over(moment, claim, loser, pods, each) for each in columns):
+            if not any(_was_over(moment, claim, loser, pods, column) for column in columns):
                 yield f"WITHIN {_story(moment, claim, loser)}"
             elif moment.is_calm and not any(
-                _stays_above(moment, claim, loser, each) or _is_borrowed(moment, loser, pods, each)
-                for each in columns
+                _stays_above(moment, claim, loser, column)
+                or _is_borrowed(moment, loser, pods, column)
+                for column in columns
             ):
                 yield f"BELOW {_story(moment, claim, loser)}"
 
 
-def most_surplus_goes_first(moment: moments.Moment) -> Iterable[str]:
+def most_surplus_goes_first(moment: Moment) -> Iterable[str]:
     """Where one pod goes, none would do that asks for no less, of a queue with more surplus."""
     for claim in _claims(moment):
         if len(claim.victims) != 1 or not _only_needs_room(moment, claim):
@@ -66,10 +70,12 @@ def most_surplus_goes_first(moment: moments.Moment) -> Iterable[str]:
             queue = moment.census.queue_of(pod)
             if queue in (None, loser, claim.queue) or not _would_do(moment, pod, victim):
                 continue
-            least = min(_part(moment, claim.before, queue or "", each) for each in columns)
+            least = min(_part(moment, claim.before, queue or "", column) for column in columns)
             left = Counter(claim.before[queue or ""])
             left.subtract(censuses.request(pod))
-            whole = all(_part(moment, {queue: left}, queue or "", each) >= 1 for each in columns)
+            whole = all(
+                _part(moment, {queue: left}, queue or "", column) >= 1 for column in columns
+            )
             if least > most + NEAR and whole:
                 yield (
                     f"SURPLUS {censuses.pod_key(victim)} of {loser} goes, which has {most:.3f} of"
@@ -77,7 +83,7 @@ def most_surplus_goes_first(moment: moments.Moment) -> Iterable[str]:
                 )
 
 
-def nobody_goes_who_could_stay(moment: moments.Moment) -> Iterable[str]:
+def nobody_goes_who_could_stay(moment: Moment) -> Iterable[str]:
     """A pod that goes alone for another queue leaves room that is used; where only room decides.
 
     On nodes where room is kept nobody looks.
@@ -87,9 +93,9 @@ def nobody_goes_who_could_stay(moment: moments.Moment) -> Iterable[str]:
         return
     if any(not _only_asks_for_room(pod) for pod in census.pods.values()):
         return
-    gone = {each.pod for each in moment.evicts}
+    gone = {evict.pod for evict in moment.evicts}
     kept = {each.node for each in moment.kept}
-    for each in (each for each in moment.evicts if each.node not in kept):
+    for each in (evict for evict in moment.evicts if evict.node not in kept):
         members = census.members[censuses.group_of(census.pods[each.pod])]
         whole = not any(censuses.counts(p) and censuses.pod_key(p) not in gone for p in members)
         if each.action != eviction_rules.BETWEEN or each.moves or (whole and len(members) > 1):
@@ -105,13 +111,13 @@ def nobody_goes_who_could_stay(moment: moments.Moment) -> Iterable[str]:
             yield f"NEEDLESS {each.pod} goes for {each.beneficiary}, with room on {each.node}"
 
 
-def _claims(moment: moments.Moment) -> Iterator[Claim]:
+def _claims(moment: Moment) -> Iterator[Claim]:
     """Those between queues for which pods go that aren't only moved."""
     setting, census = moment.setting, moment.census
     if setting.volcano or "proportion" not in setting.plugins:
         return
     held = {name: census.allocated(name) for name in census.queues}
-    wanted: defaultdict[str, censuses.Amounts] = defaultdict(Counter)
+    wanted: defaultdict[str, Amounts] = defaultdict(Counter)
     for each in (*moment.binds, *moment.pipelined):
         pod = census.pods[each.pod]
         wanted[censuses.group_of(pod)].update(censuses.request(pod))
@@ -122,12 +128,12 @@ def _claims(moment: moments.Moment) -> Iterator[Claim]:
             pod = census.pods[step.pod]
             queue = census.queue_of(pod)
             if queue in held:
-                leaves = isinstance(step, moments.Eviction)
+                leaves = isinstance(step, Eviction)
                 change = held[queue].subtract if leaves else held[queue].update
                 change(censuses.request(pod))
-        gone = [each for each in made if isinstance(each, moments.Eviction)]
+        gone = [each for each in made if isinstance(each, Eviction)]
         victims = [each for each in gone if each.action == eviction_rules.BETWEEN]
-        if victims and not any(each.moves for each in victims):
+        if victims and not any(victim.moves for victim in victims):
             yield Claim(
                 group=group,
                 queue=census.groups[group]["spec"]["queue"],
@@ -138,29 +144,27 @@ def _claims(moment: moments.Moment) -> Iterator[Claim]:
             )
 
 
-def _steps(moment: moments.Moment) -> list[Step]:
+def _steps(moment: Moment) -> list[Step]:
     every: tuple[Step, ...] = (*moment.binds, *moment.pipelined, *moment.evicts)
     made = {each.pod: each for each in every}
     return [made[key] for key in moment.order]
 
 
-def _whose(moment: moments.Moment, step: Step) -> str:
-    if isinstance(step, moments.Eviction):
+def _whose(moment: Moment, step: Step) -> str:
+    if isinstance(step, Eviction):
         return step.beneficiary or ""
     return censuses.group_of(moment.census.pods[step.pod])
 
 
-def _freed(pods: Iterable[manifests.Document]) -> set[str]:
+def _freed(pods: Iterable[Document]) -> set[str]:
     return {name for pod in pods for name, amount in censuses.request(pod).items() if amount}
 
 
-def _due(moment: moments.Moment, queue: str, resource: str) -> float:
+def _due(moment: Moment, queue: str, resource: str) -> float:
     return moment.deserved.get(queue, {}).get(resource, 0.0)
 
 
-def _part(
-    moment: moments.Moment, held: Mapping[str, censuses.Amounts], queue: str, resource: str
-) -> float:
+def _part(moment: Moment, held: Mapping[str, Amounts], queue: str, resource: str) -> float:
     """Allocated ÷ deserved."""
     due = _due(moment, queue, resource)
     has = held[queue][resource]
@@ -170,10 +174,10 @@ def _part(
 
 
 def _was_over(
-    moment: moments.Moment,
+    moment: Moment,
     claim: Claim,
     loser: str,
-    pods: Sequence[manifests.Document],
+    pods: Sequence[Document],
     resource: str,
 ) -> bool:
     """Whether it had more than it deserves before the last of them went, a pod or a gang."""
@@ -184,7 +188,7 @@ def _was_over(
     return claim.after[loser][resource] + max(units.values()) > due * (1 - NEAR)
 
 
-def _stays_above(moment: moments.Moment, claim: Claim, loser: str, resource: str) -> bool:
+def _stays_above(moment: Moment, claim: Claim, loser: str, resource: str) -> bool:
     """Whether it keeps its share, or as much of it as the claimant ends with."""
     mine, theirs = (_weight(moment, name) for name in (claim.queue, loser))
     due = _due(moment, loser, resource)
@@ -193,9 +197,7 @@ def _stays_above(moment: moments.Moment, claim: Claim, loser: str, resource: str
     return _part(moment, claim.after, loser, resource) >= min(1.0, ends) - NEAR
 
 
-def _is_borrowed(
-    moment: moments.Moment, loser: str, pods: Sequence[manifests.Document], resource: str
-) -> bool:
+def _is_borrowed(moment: Moment, loser: str, pods: Sequence[Document], resource: str) -> bool:
     """Whether all of a gang goes that can't run on what its queue deserves: it was lent."""
     for group in set(map(censuses.group_of, pods)):
         spec = moment.census.groups[group]["spec"]
@@ -208,11 +210,11 @@ def _is_borrowed(
     return False
 
 
-def _weight(moment: moments.Moment, queue: str) -> int:
+def _weight(moment: Moment, queue: str) -> int:
     return int(moment.census.queues[queue]["spec"].get("weight", 1))
 
 
-def _story(moment: moments.Moment, claim: Claim, loser: str) -> str:
+def _story(moment: Moment, claim: Claim, loser: str) -> str:
     ends = (
         f"{name} with {dict(claim.after[name])} of {dict(moment.deserved.get(name, {}))}"
         for name in (loser, claim.queue)
@@ -220,7 +222,7 @@ def _story(moment: moments.Moment, claim: Claim, loser: str) -> str:
     return f"{loser} loses {len(claim.victims)} pods for {claim.group}; {', '.join(ends)}"
 
 
-def _lacking(moment: moments.Moment, claim: Claim) -> list[str]:
+def _lacking(moment: Moment, claim: Claim) -> list[str]:
     """What the claimant's queue has less of than it deserves."""
     return [
         name
@@ -229,18 +231,18 @@ def _lacking(moment: moments.Moment, claim: Claim) -> list[str]:
     ] or [SLOTS]
 
 
-def _only_needs_room(moment: moments.Moment, claim: Claim) -> bool:
+def _only_needs_room(moment: Moment, claim: Claim) -> bool:
     """Whether nothing but room decides where its pods go."""
     return all(map(_only_asks_for_room, moment.census.members[claim.group]))
 
 
-def _only_asks_for_room(pod: manifests.Document) -> bool:
+def _only_asks_for_room(pod: Document) -> bool:
     spec = pod["spec"]
     others = spec.get("affinity") or spec.get("topologySpreadConstraints")
     return not (others or censuses.ports(pod))
 
 
-def _would_do(moment: moments.Moment, pod: manifests.Document, victim: manifests.Document) -> bool:
+def _would_do(moment: Moment, pod: Document, victim: Document) -> bool:
     """Whether the pod may go alone, nobody's minimum needs it, and it leaves as much room."""
     group = moment.census.groups.get(censuses.group_of(pod))
     if group is None or pod["metadata"]["namespace"] != manifests.NAMESPACE:
@@ -254,7 +256,7 @@ def _would_do(moment: moments.Moment, pod: manifests.Document, victim: manifests
         *pod["metadata"]["annotations"],
         *group["metadata"].get("annotations", {}),
     }
-    covered = any(censuses.covers(each, pod) for each in moment.census.budgets)
+    covered = any(censuses.covers(budget, pod) for budget in moment.census.budgets)
     limited = {"minTaskMember", "subGroupPolicy"} & spec.keys() or queue.get("reclaimable") is False
     asks = censuses.request(victim)
     return (

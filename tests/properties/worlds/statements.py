@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import node_statements, sentence_case
+from tests.properties.worlds.census import Amounts
+from tests.properties.worlds.node_statements import Said
 from tests.properties.worlds.sentence_case import Case, Figure, figure, figures
 
 N = r"[\d.]+(?:[KMGT]i)?"
@@ -36,7 +38,7 @@ class Kind:
 
 def problems(case: Case) -> Iterable[str]:
     """What isn't true of a sentence, or isn't understood."""
-    said = node_statements.Said()
+    said = Said()
     text = case.text.removeprefix("not admitted: ")
     for statement in text.split("; "):
         kind = node_statements.read(said, statement)
@@ -157,7 +159,7 @@ def _lacks(case: Case, found: re.Match[str]) -> Iterable[str]:
 def _sub_group_lacks(case: Case) -> range:
     """How many pods may be too many at once, where sub-groups start whole."""
     policies = case.spec.get("subGroupPolicy", ())
-    return range(2, max((each["subGroupSize"] for each in policies), default=1) + 1)
+    return range(2, max((policy["subGroupSize"] for policy in policies), default=1) + 1)
 
 
 def _queue_has(case: Case, found: re.Match[str]) -> Iterable[str]:
@@ -180,7 +182,7 @@ def _queue_has(case: Case, found: re.Match[str]) -> Iterable[str]:
         yield from _leaves(found, has)
 
 
-def _leaves(found: re.Match[str], has: censuses.Amounts) -> Iterable[str]:
+def _leaves(found: re.Match[str], has: Amounts) -> Iterable[str]:
     """Which leaves so much of each."""
     parts = re.findall(PART, found["parts"])
     rest = re.findall(rf"(no|{N})(?: ([a-z][\w./-]*))?(?:, | and |$)", found["leaves"])
@@ -203,8 +205,8 @@ def _asked(case: Case) -> dict[str, Figure]:
 def _sums(amounts: list[int], count: int) -> set[int]:
     """What so many of them may sum up to."""
     found = {(0, 0)}
-    for each in amounts:
-        found |= {(number + 1, total + each) for number, total in found}
+    for amount in amounts:
+        found |= {(number + 1, total + amount) for number, total in found}
     return {total for number, total in found if number == count}
 
 
@@ -258,7 +260,7 @@ def _guarantee(case: Case, queue: str, name: str) -> int:
 def _others(case: Case, queue: str) -> list[str]:
     """The queues that are neither above nor below."""
     line, below = set(case.line(queue)), set(case.below(queue))
-    return [each for each in case.census.queues if each not in line | below]
+    return [queue for queue in case.census.queues if queue not in line | below]
 
 
 def _kept(case: Case, found: re.Match[str]) -> Iterable[str]:
@@ -311,9 +313,9 @@ def _asks(case: Case, found: re.Match[str]) -> Iterable[str]:
         yield f"minResources: {different}"
 
 
-def _promised(case: Case, queue: str | None) -> censuses.Amounts:
+def _promised(case: Case, queue: str | None) -> Amounts:
     """What groups of these queues are promised at most, and don't have."""
-    total: censuses.Amounts = Counter()
+    total: Amounts = Counter()
     below = None if queue is None else case.below(queue)
     for group, document in case.census.groups.items():
         now = [each.get("phase", "") for each in case.moment.statuses.get(group, ())]

@@ -13,9 +13,10 @@ from unittest import mock
 import numpy as np
 
 from vscheduler.core import cycle
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, snapshot
-from vscheduler.core.session import carried
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.session.carried import GangSearches
 
 PERCENTILES = (50, 90, 99, 99.9)
 
@@ -29,7 +30,7 @@ class Stopwatch:
         self._pairs: list[tuple[float, float]] = []
         """Seconds or calls without the search, and with it."""
 
-    def run(self, taken: snapshot.Snapshot, policy: policies.Policy) -> decisions.CycleResult:
+    def run(self, taken: Snapshot, policy: Policy) -> CycleResult:
         """Run the cycle as it is, and return the result."""
         result = cycle.run_cycle(taken, policy)  # what is worked out only once isn't measured
         taking: dict[bool, list[float]] = {False: [], True: []}
@@ -56,13 +57,11 @@ class Stopwatch:
         return "\n".join(lines)
 
 
-def _taken(
-    taken: snapshot.Snapshot, policy: policies.Policy, *, searches: bool, calls: bool
-) -> float:
+def _taken(taken: Snapshot, policy: Policy, *, searches: bool, calls: bool) -> float:
     """Return the seconds of a cycle, or the calls, which are the same on any machine."""
-    allow = carried.GangSearches.allow
+    allow = GangSearches.allow
     steps = allow if searches else lambda memory, _: allow(memory, 0)
-    with mock.patch.object(carried.GangSearches, "allow", steps):
+    with mock.patch.object(GangSearches, "allow", steps):
         if calls:
             profile = cProfile.Profile()
             profile.runcall(cycle.run_cycle, taken, policy)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.properties.worlds import manifests
+from tests.properties.worlds.manifests import Document, Template, Workload
 
 TEAMS = ("red", "blue", "green")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -75,9 +76,7 @@ class Temper:
         return frozenset(name for name in FEATURES if chance.random() < self.likely[name])
 
 
-def workload(
-    chance: random.Random, temper: Temper, name: str, queue: str, most: int
-) -> manifests.Workload:
+def workload(chance: random.Random, temper: Temper, name: str, queue: str, most: int) -> Workload:
     """A job of a queue with so many pods at most."""
     features = temper.features(chance)
     count = chance.randint(3, most + 2) if temper.crowded else chance.randint(1, most)
@@ -97,7 +96,8 @@ def workload(
         minimum = min(count, policy["subGroupSize"] * policy["minSubGroups"]) or 1
     if "best_effort" in features:
         templates = [
-            replace(each, requests={}) if chance.random() < 0.5 else each for each in templates
+            replace(template, requests={}) if chance.random() < 0.5 else template
+            for template in templates
         ]
     if "priority" in features:
         priority = chance.choice((5, 10))
@@ -106,7 +106,7 @@ def workload(
         spec["minResources"] = (
             _least(templates, int(minimum)) if temper.meeting else {"cpu": str(2 * minimum)}
         )
-    return manifests.Workload(
+    return Workload(
         name=name,
         kind=chance.choice(KINDS),
         queue=queue,
@@ -121,7 +121,7 @@ def workload(
     )
 
 
-def _template(chance: random.Random, name: str, features: frozenset[str]) -> manifests.Template:
+def _template(chance: random.Random, name: str, features: frozenset[str]) -> Template:
     requests = {
         "cpu": chance.choice(("1", "1", "2", "2", "3", "500m")),
         "memory": chance.choice(("512Mi", "1Gi", "2Gi", "2Gi")),
@@ -143,7 +143,7 @@ def _template(chance: random.Random, name: str, features: frozenset[str]) -> man
     if "spread" in features:
         spec["topologySpreadConstraints"] = [_spread(chance, name)]
     protected = {manifests.PREEMPTABLE: "false"} if "protected" in features else {}
-    return manifests.Template(
+    return Template(
         requests=requests,
         ports=(chance.choice((80, 81)),) if "port" in features else (),
         labels={"team": chance.choice(TEAMS)},
@@ -152,10 +152,10 @@ def _template(chance: random.Random, name: str, features: frozenset[str]) -> man
     )
 
 
-def _affinity(chance: random.Random, name: str, features: frozenset[str]) -> manifests.Document:
+def _affinity(chance: random.Random, name: str, features: frozenset[str]) -> Document:
     own, team = {"app": name}, {"team": chance.choice(TEAMS)}
     zone_or_host = chance.choice(("zone", manifests.HOST))
-    affinity: manifests.Document = {}
+    affinity: Document = {}
     if "apart" in features:
         affinity["podAntiAffinity"] = {REQUIRED: [_term(own, manifests.HOST)]}
     elif "apart_team" in features:
@@ -176,11 +176,11 @@ def _affinity(chance: random.Random, name: str, features: frozenset[str]) -> man
     return affinity
 
 
-def _term(labels: dict[str, str], key: str) -> manifests.Document:
+def _term(labels: dict[str, str], key: str) -> Document:
     return {"labelSelector": {"matchLabels": labels}, "topologyKey": key}
 
 
-def _spread(chance: random.Random, name: str) -> manifests.Document:
+def _spread(chance: random.Random, name: str) -> Document:
     return {
         **_term({"app": name}, chance.choice(("zone", manifests.HOST))),
         "maxSkew": chance.randint(1, 2),
@@ -188,30 +188,30 @@ def _spread(chance: random.Random, name: str) -> manifests.Document:
     }
 
 
-def _least(templates: list[manifests.Template], minimum: int) -> dict[str, str]:
+def _least(templates: list[Template], minimum: int) -> dict[str, str]:
     """What the first pods ask for that the minimum needs, as operators write it."""
-    asks = [each.requests for each in templates[:minimum] if each.requests]
+    asks = [template.requests for template in templates[:minimum] if template.requests]
     milli = sum(
-        int(each["cpu"].removesuffix("m")) * (1 if "m" in each["cpu"] else 1000) for each in asks
+        int(ask["cpu"].removesuffix("m")) * (1 if "m" in ask["cpu"] else 1000) for ask in asks
     )
-    memory = sum(MEBI[each["memory"]] for each in asks)
+    memory = sum(MEBI[ask["memory"]] for ask in asks)
     return {"cpu": f"{milli}m", "memory": f"{memory}Mi"}
 
 
 def _roles(
-    chance: random.Random, templates: list[manifests.Template]
-) -> tuple[list[manifests.Template], dict[str, int]]:
+    chance: random.Random, templates: list[Template]
+) -> tuple[list[Template], dict[str, int]]:
     """One master, the rest are workers, and how many of each are needed."""
     workers = len(templates) - 1
     small = {**templates[0].requests, "cpu": "1"}
     master = replace(templates[0], role="master", requests=small)
-    others = [replace(each, role="worker") for each in templates[1:]]
+    others = [replace(template, role="worker") for template in templates[1:]]
     return [master, *others], {"master": 1, "worker": chance.randint(1, workers)}
 
 
 def _sub_groups(
-    chance: random.Random, templates: list[manifests.Template]
-) -> tuple[list[manifests.Template], manifests.Document]:
+    chance: random.Random, templates: list[Template]
+) -> tuple[list[Template], Document]:
     """Two sub-groups, by a label, and what they need."""
     count = len(templates)
     size = count // 2

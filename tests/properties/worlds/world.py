@@ -14,12 +14,18 @@ from typing import TypeAlias
 from tests import running
 from tests.properties import journals
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import configurations, manifests, moments
+from tests.properties.worlds import configurations, manifests
+from tests.properties.worlds.manifests import Document, Key, Template, Workload
+from tests.properties.worlds.moments import Eviction, Kept, Moment, Placement
 from vscheduler.core import cycle
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.mirror import state, statuses
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import Bind, CycleResult, Evict, Pipeline
+from vscheduler.core.model.jobs import GroupState, JobId
+from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot
+from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Remove
+from vscheduler.mirror.state import Mirror, Options
 
 GOING_MAX = 3
 """Cycles that a pod may take to go."""
@@ -34,9 +40,9 @@ REFUSED = 0.02
 """Of binds the API server refuses so many."""
 
 STATEFUL = "StatefulSet"
-Run: TypeAlias = Callable[[snapshot.Snapshot, policy.Policy], decisions.CycleResult]
-States: TypeAlias = Mapping[jobs.JobId, jobs.GroupState]
-Written: TypeAlias = Mapping[str, list[manifests.Document]]
+Run: TypeAlias = Callable[[Snapshot, Policy], CycleResult]
+States: TypeAlias = Mapping[JobId, GroupState]
+Written: TypeAlias = Mapping[str, list[Document]]
 """The status of each PodGroup, and the reason why it waits."""
 
 
@@ -45,7 +51,7 @@ class World:
 
     def __init__(
         self,
-        documents: Iterable[manifests.Document],
+        documents: Iterable[Document],
         configuration: str,
         seed: int,
         run: Run = cycle.run_cycle,
@@ -54,30 +60,30 @@ class World:
         self.setting = configurations.setting(configuration)
         self._policy = running.policy_of(configurations.tree(configuration))
         self._run = run
-        self.documents: dict[manifests.Key, manifests.Document] = {}
-        self.owners: dict[str, manifests.Workload] = {}
+        self.documents: dict[Key, Document] = {}
+        self.owners: dict[str, Workload] = {}
         self.refused = REFUSED
         """The part of binds that the API server refuses."""
-        self.missing_queues: list[manifests.Document] = []
+        self.missing_queues: list[Document] = []
         """Queues that somebody has deleted, and may create again."""
         self.cycles = 0
         self.now = manifests.BEGINNING
         self.wake_at: float | None = None
         self.restarts = 0
-        self._mirror, self._carried = _new_mirror(), snapshot.FRESH
+        self._mirror, self._carried = _new_mirror(), FRESH
         self._refuses = random.Random(f"binds {seed}")
         self._changed_at = 0.0
         """When something last became of a node."""
-        self._places: dict[tuple[str, int], manifests.Key] = {}
+        self._places: dict[tuple[str, int], Key] = {}
         """The pod that an owner has made for each of its places."""
-        self._going: dict[manifests.Key, int] = {}
+        self._going: dict[Key, int] = {}
         """Cycles until a pod is gone."""
         self._born = 0
         self._uids = 0
         for document in documents:
             self.put(copy.deepcopy(document))
 
-    def put(self, document: manifests.Document) -> None:
+    def put(self, document: Document) -> None:
         """Create or replace an object."""
         self._note(document["kind"])
         known = self.documents.get(manifests.key_of(document), document)
@@ -88,7 +94,7 @@ class World:
         self._mirror.apply(events.convert(kind, document))
         assert not self._mirror.rejections, self._mirror.rejections
 
-    def drop(self, key: manifests.Key) -> None:
+    def drop(self, key: Key) -> None:
         """The object is gone."""
         document = self.documents.pop(key)
         self._note(document["kind"])
@@ -96,12 +102,12 @@ class World:
         kind = events.kind_of(document)
         assert kind is not None
         uid = document["metadata"]["uid"]
-        self._mirror.apply(events.Remove(kind=kind, namespace=key[1], name=key[2], uid=uid))
+        self._mirror.apply(Remove(kind=kind, namespace=key[1], name=key[2], uid=uid))
 
     def restart(self) -> None:
         """A standby takes over: it knows what the API server holds, and nothing else."""
         self.restarts += 1
-        self._mirror, self._carried = _new_mirror(), snapshot.FRESH
+        self._mirror, self._carried = _new_mirror(), FRESH
         for document in self.documents.values():
             kind = events.kind_of(document)
             assert kind is not None
@@ -116,12 +122,12 @@ class World:
             if key[0] == "Pod"
         )
 
-    def of_kind(self, kind: str) -> list[manifests.Document]:
+    def of_kind(self, kind: str) -> list[Document]:
         """The objects of a kind, by name."""
         found = (each for key, each in self.documents.items() if key[0] == kind)
         return sorted(found, key=manifests.key_of)
 
-    def arrive(self, workload: manifests.Workload) -> None:
+    def arrive(self, workload: Workload) -> None:
         """A user creates a workload: its group now, its pods with the next turn of owners."""
         self.owners[workload.group] = workload
         self.put(manifests.pod_group(workload, self.now))
@@ -130,10 +136,10 @@ class World:
         """A user deletes a workload: its group at once, its pods as they go."""
         workload = self.owners.pop(group)
         self.drop(("PodGroup", workload.namespace, workload.name))
-        for place in [each for each in self._places if each[0] == group]:
+        for place in [place for place in self._places if place[0] == group]:
             self.delete(self._places.pop(place))
 
-    def delete(self, key: manifests.Key) -> None:
+    def delete(self, key: Key) -> None:
         """The pod begins to go, or is gone at once where it has no node."""
         pod = self.documents.get(key)
         if pod is None or censuses.leaving(pod):
@@ -145,7 +151,7 @@ class World:
         self._going[key] = self.chance.randint(1, GOING_MAX)
         self.put({**pod, "metadata": metadata})
 
-    def step(self) -> moments.Moment:
+    def step(self) -> Moment:
         """A cycle on what is there, obeyed."""
         self.cycles += 1
         before = censuses.take(self.documents.values())
@@ -156,7 +162,7 @@ class World:
         kept_before = _kept(self._carried)
         self._carried, self.wake_at = result.carried, result.wake_at
         written = self._obey(result, {job.id: job.state for job in taken.jobs})
-        moment = moments.Moment(
+        moment = Moment(
             number=self.cycles,
             setting=self.setting,
             census=before,
@@ -198,17 +204,17 @@ class World:
         for budget in self.of_kind("PodDisruptionBudget"):
             self._count(budget)
 
-    def resize(self, group: str, workload: manifests.Workload) -> None:
+    def resize(self, group: str, workload: Workload) -> None:
         """A user changes how many pods a workload has, and how many it needs."""
         self.owners[group] = workload
         document = self.documents["PodGroup", workload.namespace, workload.name]
         spec = {**document["spec"], "minMember": workload.minimum}
         self.put({**document, "spec": spec})
-        for place in [each for each in self._places if each[0] == group]:
+        for place in [place for place in self._places if place[0] == group]:
             if place[1] >= len(workload.templates):
                 self.delete(self._places.pop(place))
 
-    def _keep_up(self, workload: manifests.Workload) -> None:
+    def _keep_up(self, workload: Workload) -> None:
         """The owner looks at each of its places, and fills those that are empty."""
         for index, template in enumerate(workload.templates):
             place = workload.group, index
@@ -219,7 +225,7 @@ class World:
                 if ("Pod", workload.namespace, name) not in self.documents:
                     self._places[place] = self._create(workload, template, name)
 
-    def _name(self, workload: manifests.Workload, index: int, *, is_first: bool) -> str:
+    def _name(self, workload: Workload, index: int, *, is_first: bool) -> str:
         """Of the next pod; what a StatefulSet's is called, its last one may still be."""
         name = f"{workload.name}-{index}"
         is_taken = ("Pod", workload.namespace, name) in self.documents
@@ -228,7 +234,7 @@ class World:
         self._born += 1
         return f"{name}-r{self._born}"
 
-    def _is_replaced(self, workload: manifests.Workload, pod: manifests.Document) -> bool:
+    def _is_replaced(self, workload: Workload, pod: Document) -> bool:
         """Whether the owner wants another one for this pod, and may make it now."""
         key, phase = manifests.key_of(pod), pod["status"]["phase"]
         if phase == "Succeeded":
@@ -241,9 +247,7 @@ class World:
             return True
         return workload.kind == "Deployment" and censuses.leaving(pod)
 
-    def _create(
-        self, workload: manifests.Workload, template: manifests.Template, name: str
-    ) -> manifests.Key:
+    def _create(self, workload: Workload, template: Template, name: str) -> Key:
         self._uids += 1
         pod = manifests.pod(workload, template, name, f"{name}-{self._uids:06}", self.now)
         if "priorityClassName" in workload.spec:
@@ -256,7 +260,7 @@ class World:
         if kind == "Node" and self.cycles:
             self._changed_at = self.now
 
-    def _count(self, budget: manifests.Document) -> None:
+    def _count(self, budget: Document) -> None:
         """What the disruption controller does: healthy pods above those that must stay may go."""
         covered = [
             pod
@@ -272,7 +276,7 @@ class World:
         if budget["status"] != status:
             self.put({**budget, "status": status})
 
-    def _nominate(self, result: decisions.CycleResult) -> None:
+    def _nominate(self, result: CycleResult) -> None:
         """Pods have their nominated node in their status as long as they wait for its room."""
         wanted = {
             (each.task.namespace, each.task.name): each.node
@@ -286,7 +290,7 @@ class World:
                 continue
             self.put({**pod, "status": {**pod["status"], "nominatedNodeName": node}})
 
-    def _obey(self, result: decisions.CycleResult, states: States) -> Written:
+    def _obey(self, result: CycleResult, states: States) -> Written:
         """Bound pods have their node, evicted ones begin to go, groups have their new status."""
         for bind in result.binds:
             if self._refuses.random() < self.refused:
@@ -297,7 +301,7 @@ class World:
         for evict in result.evicts:
             self.delete(("Pod", evict.task.namespace, evict.task.name))
         self._nominate(result)
-        written: defaultdict[str, list[manifests.Document]] = defaultdict(list)
+        written: defaultdict[str, list[Document]] = defaultdict(list)
         for status in result.groups:
             found = statuses.group_state(
                 status, states[status.job], now=self.now, transition=str(self.cycles)
@@ -307,7 +311,7 @@ class World:
                 "running": found.running,
                 "succeeded": found.succeeded,
                 "failed": found.failed,
-                "conditions": [statuses.condition(each) for each in found.conditions],
+                "conditions": [statuses.condition(condition) for condition in found.conditions],
             }
             namespace, _, name = status.job.partition("/")
             group = self.documents["PodGroup", namespace, name]
@@ -319,18 +323,18 @@ class World:
         return written
 
 
-def _new_mirror() -> state.Mirror:
-    return state.Mirror(state.Options(scheduler_names=(manifests.SCHEDULER,)))
+def _new_mirror() -> Mirror:
+    return Mirror(Options(scheduler_names=(manifests.SCHEDULER,)))
 
 
 def _placements(
-    found: Iterable[decisions.Bind | decisions.Pipeline],
-) -> tuple[moments.Placement, ...]:
-    return tuple(moments.Placement(pod=each.task.key, node=each.node) for each in found)
+    found: Iterable[Bind | Pipeline],
+) -> tuple[Placement, ...]:
+    return tuple(Placement(pod=each.task.key, node=each.node) for each in found)
 
 
-def _eviction(evict: decisions.Evict) -> moments.Eviction:
-    return moments.Eviction(
+def _eviction(evict: Evict) -> Eviction:
+    return Eviction(
         pod=evict.task.key,
         node=evict.node,
         action=evict.action,
@@ -339,8 +343,8 @@ def _eviction(evict: decisions.Evict) -> moments.Eviction:
     )
 
 
-def _kept(carried: snapshot.Carried) -> tuple[moments.Kept, ...]:
+def _kept(carried: Carried) -> tuple[Kept, ...]:
     return tuple(
-        moments.Kept(pod=room.task.key, node=room.node, until=room.until)
+        Kept(pod=room.task.key, node=room.node, until=room.until)
         for room in carried.replacement_reservations
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from tests.simulation.api_server.client import Client
-from vscheduler.sandbox import errors
+from vscheduler.sandbox.errors import ApiError
 
 Object: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]
@@ -60,7 +60,7 @@ class Actor:
         self.refused = 0
         try:
             return call()
-        except errors.ApiError as error:
+        except ApiError as error:
             self.refused = error.status
             return None
 

@@ -101,7 +101,7 @@ class GarbageCollector(Actor):
         if found is None or found["metadata"]["uid"] != uid or reading.leaving(found):
             return
         owners = found["metadata"].get("ownerReferences") or ()
-        if not owners or any(self._may_exist(each, key[0]) for each in owners):
+        if not owners or any(self._may_exist(owner, key[0]) for owner in owners):
             return
         where = path_of(plural, found)
         self.insist(lambda: self.client.delete(where, preconditions={"uid": uid}))

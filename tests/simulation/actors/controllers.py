@@ -117,7 +117,7 @@ class ReplicaSets(Controller):
     def reconcile(self, found: Object) -> None:
         """Create or delete pods."""
         pods = self.store.owned(found, "pods")
-        live = [each for each in pods if not reading.ended(each) and not reading.leaving(each)]
+        live = [pod for pod in pods if not reading.ended(pod) and not reading.leaving(pod)]
         wanted = int(found["spec"].get("replicas", 1))
         key = reading.key_of(found)
         for _ in range(wanted - len(live)):
@@ -128,9 +128,9 @@ class ReplicaSets(Controller):
         for each in sorted(live, key=_keep)[wanted:]:
             self.remove("pods", each)
         self.tell(found, {"replicas": len(live), "readyReplicas": sum(map(_runs, live))})
-        for each in pods:
-            if reading.ended(each) and not reading.leaving(each):
-                self.later(ENDED_SECONDS, functools.partial(self._clear, each))
+        for pod in pods:
+            if reading.ended(pod) and not reading.leaving(pod):
+                self.later(ENDED_SECONDS, functools.partial(self._clear, pod))
 
     def _clear(self, pod: Object) -> None:
         if self.store.exists("pods", pod["metadata"]["uid"], reading.key_of(pod)):
@@ -193,11 +193,11 @@ class Jobs(Controller):
         """Create or delete pods, and say when it is over."""
         pods, spec, key = self.store.owned(found, "pods"), found["spec"], reading.key_of(found)
         good, bad = self._ended.setdefault(found["metadata"]["uid"], ({}, {}))
-        for each in pods:
-            if reading.ended(each):
-                done = good if reading.phase(each) == "Succeeded" else bad
-                done[each["metadata"]["uid"]] = None
-        live = [each for each in pods if not reading.ended(each) and not reading.leaving(each)]
+        for pod in pods:
+            if reading.ended(pod):
+                done = good if reading.phase(pod) == "Succeeded" else bad
+                done[pod["metadata"]["uid"]] = None
+        live = [pod for pod in pods if not reading.ended(pod) and not reading.leaving(pod)]
         if finished(found):
             for each in live:
                 self.remove("pods", each)
@@ -273,7 +273,8 @@ def finished(job: Object) -> bool:
     """Whether a Job has completed or failed."""
     conditions = (job.get("status") or {}).get("conditions") or ()
     return any(
-        each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions
+        condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
+        for condition in conditions
     )
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.simulation.actors import base, objects, storage
+from tests.simulation.actors import base, objects
 from tests.simulation.actors.base import Clock, Object
 from tests.simulation.actors.editors import Editor
 from tests.simulation.actors.informers import Store, path, path_of
 from tests.simulation.actors.launchers import Launcher, Tenancy
+from tests.simulation.actors.objects import Template
+from tests.simulation.actors.storage import StorageController
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import devices
 from tests.simulation.judges import objects as reading
@@ -83,12 +85,12 @@ def claim_spec(count: int, memory: str = "", *, tolerant: bool = False) -> Objec
     return {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
 
 
-def asking_by_name(template: objects.Template, count: int) -> objects.Template:
+def asking_by_name(template: Template, count: int) -> Template:
     """Pods that ask for so many devices more by the resource that stands for the class."""
     return replace(template, requests={**template.requests, devices.EXTENDED: str(count)})
 
 
-class Driver(storage.StorageController):
+class Driver(StorageController):
     """Publishes the devices of each node, which are a pool of their own; some change later.
 
     A pool of two slices is incomplete for as long as the driver takes for the second one.
@@ -162,7 +164,7 @@ class Driver(storage.StorageController):
             self.mark("nodes", ("", node), pause)
 
 
-class ClaimController(storage.StorageController):
+class ClaimController(StorageController):
     """Makes claims of templates, frees those of pods that are gone (resourceclaim-controller)."""
 
     def __init__(
@@ -358,7 +360,7 @@ class DeviceEditor(Editor):
             self.attempt(lambda: self.client.delete(where))
 
 
-CONTROLLERS: Sequence[tuple[str, Callable[..., storage.StorageController]]] = (
+CONTROLLERS: Sequence[tuple[str, Callable[..., StorageController]]] = (
     ("claim-controller", ClaimController),
 )
 RESTLESS = ("device-gangs", "device-editor")

@@ -8,6 +8,7 @@ import msgspec
 from tests.simulation.actors.base import Clock, Key, Object
 from tests.simulation.api_server.server import Answer, ApiServer, Request, Watch
 from tests.simulation.judges import amounts, objects
+from tests.simulation.judges.amounts import Amounts
 
 RETRY_SECONDS = 1.0
 GROUPS = {
@@ -135,11 +136,11 @@ class Store:
         self._informers = {each: Informer(server, clock, each) for each in followed}
         self.pods_on: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
         """Pods that haven't ended, by node."""
-        self.used: defaultdict[str, amounts.Amounts] = defaultdict(Counter)
+        self.used: defaultdict[str, Amounts] = defaultdict(Counter)
         """What those pods request, by node."""
         self.dependents: defaultdict[str, dict[tuple[str, Key], Object]] = defaultdict(dict)
         """Objects, by plural and key, by the UID of each of their owners."""
-        self._rooms: dict[str, tuple[Object, amounts.Amounts]] = {}
+        self._rooms: dict[str, tuple[Object, Amounts]] = {}
         self.on("pods", self._locate)
         for plural in followed:
             self.on(plural, self._own(plural))
@@ -171,7 +172,7 @@ class Store:
         known = self.dependents.get(owner["metadata"]["uid"], {})
         return [each for (kind, _), each in known.items() if kind == plural]
 
-    def room(self, node: Object) -> amounts.Amounts:
+    def room(self, node: Object) -> Amounts:
         """What is allocatable on a node."""
         name = node["metadata"]["name"]
         known = self._rooms.get(name)
@@ -207,4 +208,4 @@ class Store:
 def owners(found: Object | None) -> Iterable[str]:
     """The UIDs of an object's owners, each once."""
     references = found["metadata"].get("ownerReferences") or () if found is not None else ()
-    return dict.fromkeys(each["uid"] for each in references)
+    return dict.fromkeys(reference["uid"] for reference in references)

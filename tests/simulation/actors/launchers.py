@@ -9,6 +9,7 @@ from tests.simulation.actors import objects
 from tests.simulation.actors.base import Clock, Habit, Object
 from tests.simulation.actors.controllers import finished
 from tests.simulation.actors.informers import Store, path
+from tests.simulation.actors.objects import Template
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import objects as reading
 
@@ -99,7 +100,7 @@ class Launcher(Habit):
         self.attempt(lambda: self.client.create(path(plural, namespace), body))
         return not self.refused
 
-    def template(self, **annotations: str) -> objects.Template:
+    def template(self, **annotations: str) -> Template:
         """Pods of one size; few of them ask for special nodes."""
         chance = self.chance
         spec: dict[str, Any] = {}
@@ -116,7 +117,7 @@ class Launcher(Habit):
             spec["priorityClassName"] = chance.choice(PRIORITIES)
         if chance.random() < 0.05:
             annotations[objects.PREEMPTABLE] = "false"
-        return objects.Template(
+        return Template(
             scheduler=chance.choice(self.around.schedulers),
             requests=requests,
             annotations=annotations,
@@ -124,7 +125,7 @@ class Launcher(Habit):
             spec=spec,
         )
 
-    def job_template(self, **annotations: str) -> objects.Template:
+    def job_template(self, **annotations: str) -> Template:
         """Pods that end by themselves."""
         seconds = self.chance.expovariate(1 / self.around.job_seconds) + 5
         annotations |= {
@@ -132,7 +133,7 @@ class Launcher(Habit):
             objects.FAILS: self.chance.choice(("0", "0", "0", "5", "30")),
         }
         made = self.template(**annotations)
-        return objects.Template(
+        return Template(
             scheduler=made.scheduler,
             requests=made.requests,
             annotations=made.annotations,
@@ -302,8 +303,8 @@ class Outsiders(Services):
 
     style = "outsider"
 
-    def template(self, **annotations: str) -> objects.Template:
+    def template(self, **annotations: str) -> Template:
         """Pods that the daemon has nothing to do with."""
         del annotations
         requests = {"cpu": self.chance.choice(CPU), "memory": self.chance.choice(MEMORY)}
-        return objects.Template(scheduler="default-scheduler", requests=requests)
+        return Template(scheduler="default-scheduler", requests=requests)

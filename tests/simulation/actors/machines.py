@@ -10,6 +10,7 @@ from tests.simulation.actors.informers import Store, path, path_of
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import amounts, devices, volumes
 from tests.simulation.judges import objects as reading
+from tests.simulation.judges.amounts import Amounts
 
 CLAIMS = "persistentvolumeclaims"
 START_SECONDS = (0.2, 3.0)
@@ -69,7 +70,7 @@ class Kubelets(Actor):
         self._seed = chance.getrandbits(64)
         self._store = store
         self._machines = machines
-        self._admitted: dict[str, dict[str, amounts.Amounts]] = {}
+        self._admitted: dict[str, dict[str, Amounts]] = {}
         """Requests of the pods that run on a node, by UID."""
         self._busy: dict[tuple[str, str], None] = {}
         """Pods, by UID, for which a step is under way."""
@@ -200,7 +201,7 @@ class Kubelets(Actor):
             return "NodeAffinity"
         room = self._store.room(node)
         asked = amounts.request(pod)
-        used: amounts.Amounts = Counter()
+        used: Amounts = Counter()
         for uid, each in self._admitted.get(node["metadata"]["name"], {}).items():
             if uid != pod["metadata"]["uid"]:
                 used.update(each)

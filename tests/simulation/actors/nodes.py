@@ -67,14 +67,14 @@ class NodeController(Actor):
         if node is None:
             return
         taints = node["spec"].get("taints") or []
-        wanted = [each for each in taints if each["key"] not in OWN_TAINTS]
+        wanted = [taint for taint in taints if taint["key"] not in OWN_TAINTS]
         if node["spec"].get("unschedulable"):
             wanted.append({"key": objects.CORDONED, "effect": "NoSchedule"})
         if not reading.ready(node):
             status = {each["type"]: each["status"] for each in node["status"]["conditions"]}
             key = objects.NOT_READY if status.get("Ready") == "False" else objects.UNREACHABLE
             wanted += [{"key": key, "effect": each} for each in ("NoSchedule", "NoExecute")]
-        if [_short(each) for each in wanted] != [_short(each) for each in taints]:
+        if [_short(each) for each in wanted] != [_short(taint) for taint in taints]:
             where = path_of("nodes", node)
             body = {"spec": {"taints": wanted or None}}
             self.insist(lambda: self.client.patch(where, body))
@@ -104,7 +104,7 @@ class NodeController(Actor):
             limits = [each.get("tolerationSeconds") for each in matching]
             if matching and None in limits:
                 continue
-            seconds = max(0.0, min(float(each) for each in limits)) if matching else 0.0
+            seconds = max(0.0, min(float(limit) for limit in limits)) if matching else 0.0
             self._judged[mark] = None
             key = reading.key_of(pod)
             self.later(seconds, functools.partial(self._evict, key, mark))
@@ -116,7 +116,7 @@ class NodeController(Actor):
             return
         node = self._store.get("nodes", ("", reading.node_of(pod)))
         taints = (node["spec"].get("taints") or ()) if node is not None else ()
-        if any(each["key"] == mark[1] and each["effect"] == "NoExecute" for each in taints):
+        if any(taint["key"] == mark[1] and taint["effect"] == "NoExecute" for taint in taints):
             where = path_of("pods", pod)
             self.insist(lambda: self.client.delete(where, preconditions={"uid": mark[0]}))
 
@@ -124,7 +124,11 @@ class NodeController(Actor):
 def _sight(node: Object) -> tuple[Any, ...]:
     """What the controller looks at."""
     taints = node["spec"].get("taints") or ()
-    return reading.ready(node), node["spec"].get("unschedulable"), [_short(each) for each in taints]
+    return (
+        reading.ready(node),
+        node["spec"].get("unschedulable"),
+        [_short(taint) for taint in taints],
+    )
 
 
 def _short(taint: Object) -> tuple[str, str, str]:

@@ -12,6 +12,7 @@ from tests.simulation.actors.base import Clock, Object
 from tests.simulation.actors.editors import Editor
 from tests.simulation.actors.informers import path, path_of
 from tests.simulation.actors.launchers import Tenancy
+from tests.simulation.actors.objects import Template
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import objects as reading
 
@@ -78,7 +79,7 @@ class Tenant(Editor):
 
     def pod(self, prefix: str, annotations: Mapping[str, str], **spec: object) -> Object:
         """A pod for the daemon."""
-        template = objects.Template(
+        template = Template(
             scheduler=self.chance.choice(self.around.schedulers),
             requests={"cpu": "100m"},
             annotations=annotations,

@@ -11,7 +11,9 @@ from tests.simulation.actors.base import Clock, Object
 from tests.simulation.actors.editors import Editor
 from tests.simulation.actors.informers import path, path_of
 from tests.simulation.actors.launchers import GANG_SIZES, Gangs, Launcher, Sets, Tenancy
+from tests.simulation.actors.objects import Template
 from tests.simulation.actors.storage import CLAIMS, VOLUMES
+from tests.simulation.actors.tenants import Tenant
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import objects as reading
 from tests.simulation.judges import volumes
@@ -46,7 +48,7 @@ def claim(name: str, spec: Mapping[str, Any], owner: Object | None = None) -> Ob
     return {**body, "metadata": metadata, "spec": dict(spec)}
 
 
-def with_volumes(template: objects.Template, *used: Object) -> objects.Template:
+def with_volumes(template: Template, *used: Object) -> Template:
     """The same pods with volumes."""
     return replace(template, spec={**template.spec, "volumes": list(used)})
 
@@ -56,7 +58,7 @@ class ScratchGangs(Gangs):
 
     style = "scratch"
 
-    def job_template(self, **annotations: str) -> objects.Template:
+    def job_template(self, **annotations: str) -> Template:
         """Pods with one or two ephemeral volumes."""
         made = super().job_template(**annotations)
         used = [
@@ -211,7 +213,7 @@ class VolumeTaker(Editor):
         self.attempt(lambda: self.client.patch(where, {"spec": {"claimRef": None}}))
 
 
-class ClaimGarbage(tenants.Tenant):
+class ClaimGarbage(Tenant):
     """Claims that make no sense, nodes selected by hand, and volumes claimed by name."""
 
     def act(self) -> None:

@@ -6,14 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.actors import (
-    binder,
-    cleaning,
     controllers,
     device_users,
     editors,
-    launchers,
-    machines,
-    nodes,
     objects,
     provisioners,
     storage,
@@ -21,7 +16,43 @@ from tests.simulation.actors import (
     volume_users,
 )
 from tests.simulation.actors.base import Actor, Clock
+from tests.simulation.actors.binder import Binder
+from tests.simulation.actors.cleaning import Budgets, GarbageCollector, PodCollector
+from tests.simulation.actors.device_users import DeviceEditor, DeviceGangs, Devices, Driver
+from tests.simulation.actors.editors import (
+    BindingPolicy,
+    BudgetKeeper,
+    Editor,
+    LeaseMeddler,
+    MinimumEditor,
+    PodDeleter,
+    QueueEditor,
+    QueueReplacer,
+    Returner,
+)
 from tests.simulation.actors.informers import DEVICES, FOLLOWED, STORAGE, Store, path
+from tests.simulation.actors.launchers import (
+    ElasticJobs,
+    Gangs,
+    Launcher,
+    Outsiders,
+    PlainJobs,
+    Services,
+    Sets,
+    SinglePods,
+    Tenancy,
+)
+from tests.simulation.actors.machines import Kubelets, Machines
+from tests.simulation.actors.nodes import (
+    Cordons,
+    Joins,
+    NodeController,
+    NodeHabit,
+    Outages,
+    Relabels,
+    Shrinks,
+)
+from tests.simulation.actors.provisioners import Disks, Provisioner, Storage, Trouble
 from tests.simulation.api_server.client import Client
 from tests.simulation.api_server.server import ApiServer
 
@@ -29,30 +60,30 @@ CONTROLLERS_LEASE = "vscheduler-controllers"
 CPU = ("4", "8", "8", "16")
 MEMORY_PER_CPU = 4
 PRIORITY_VALUES = {"low": 10, "middle": 100, "high": 1000}
-STYLES: Sequence[tuple[str, type[launchers.Launcher], float]] = (
-    ("gangs", launchers.Gangs, 0.42),
-    ("elastic-jobs", launchers.ElasticJobs, 0.15),
-    ("plain-jobs", launchers.PlainJobs, 0.12),
-    ("single-pods", launchers.SinglePods, 0.1),
-    ("services", launchers.Services, 0.14),
-    ("sets", launchers.Sets, 0.04),
-    ("outsiders", launchers.Outsiders, 0.03),
+STYLES: Sequence[tuple[str, type[Launcher], float]] = (
+    ("gangs", Gangs, 0.42),
+    ("elastic-jobs", ElasticJobs, 0.15),
+    ("plain-jobs", PlainJobs, 0.12),
+    ("single-pods", SinglePods, 0.1),
+    ("services", Services, 0.14),
+    ("sets", Sets, 0.04),
+    ("outsiders", Outsiders, 0.03),
 )
 """Styles of workloads, and their part of all."""
 
-EDITORS: Sequence[tuple[str, type[editors.Editor], float]] = (
-    ("queue-editor", editors.QueueEditor, 120.0),
-    ("queue-replacer", editors.QueueReplacer, 300.0),
-    ("pod-deleter", editors.PodDeleter, 45.0),
-    ("minimum-editor", editors.MinimumEditor, 60.0),
-    ("budget-keeper", editors.BudgetKeeper, 120.0),
+EDITORS: Sequence[tuple[str, type[Editor], float]] = (
+    ("queue-editor", QueueEditor, 120.0),
+    ("queue-replacer", QueueReplacer, 300.0),
+    ("pod-deleter", PodDeleter, 45.0),
+    ("minimum-editor", MinimumEditor, 60.0),
+    ("budget-keeper", BudgetKeeper, 120.0),
 )
-NODE_HABITS: Sequence[tuple[str, type[nodes.NodeHabit], float]] = (
-    ("outages", nodes.Outages, 240.0),
-    ("cordons", nodes.Cordons, 300.0),
-    ("joins", nodes.Joins, 400.0),
-    ("shrinks", nodes.Shrinks, 300.0),
-    ("relabels", nodes.Relabels, 300.0),
+NODE_HABITS: Sequence[tuple[str, type[NodeHabit], float]] = (
+    ("outages", Outages, 240.0),
+    ("cordons", Cordons, 300.0),
+    ("joins", Joins, 400.0),
+    ("shrinks", Shrinks, 300.0),
+    ("relabels", Relabels, 300.0),
 )
 RESTLESS = (
     *(name for name, *_ in (*STYLES, *EDITORS, *tenants.HABITS, *NODE_HABITS)),
@@ -89,9 +120,9 @@ class Scale:
     """The part of the pods whose bindings are denied for a while."""
     quiet: float = 1.0
     """Pauses between the habits of editors, tenants and accidents are so many times as long."""
-    storage: provisioners.Storage = field(default_factory=provisioners.Storage)
+    storage: Storage = field(default_factory=Storage)
     """How many workloads use volumes, and what goes wrong with these."""
-    devices: device_users.Devices = field(default_factory=device_users.Devices)
+    devices: Devices = field(default_factory=Devices)
     """How many workloads use devices, and how often these change."""
     without: Collection[str] = ()
     """Names of units that are left out."""
@@ -104,7 +135,7 @@ class World:
         storage, devices = scale.storage.part, scale.devices.part
         more = (*(STORAGE if storage else ()), *(DEVICES if devices else ()))
         self.store = Store(server, clock, (*FOLLOWED, *more))
-        self.machines = machines.Machines()
+        self.machines = Machines()
         self.units: dict[str, Actor] = {}
         self._server = server
         self._clock = clock
@@ -142,7 +173,7 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
     queues = ["default", *(f"q{number}" for number in range(1, scale.queues))]
     _build(Client(server, "admin"), random.Random(f"{seed}/cluster"), scale, namespaces, queues)
     world = World(server, clock, seed, scale)
-    around = launchers.Tenancy(
+    around = Tenancy(
         store=world.store,
         schedulers=scale.schedulers,
         namespaces=namespaces,
@@ -160,11 +191,11 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
         world.add(name, style, every=scale.launch_seconds, around=around, most=most)
     for name, editor, every in EDITORS:
         world.add(name, editor, every=every * scale.quiet, around=around)
-    world.add("returner", editors.Returner, around=around)
-    world.add("binding-policy", editors.BindingPolicy, around=around, part=scale.denied)
+    world.add("returner", Returner, around=around)
+    world.add("binding-policy", BindingPolicy, around=around, part=scale.denied)
     leases = [*scale.schedulers, CONTROLLERS_LEASE]
     every = scale.lease_seconds * scale.quiet
-    world.add("lease-meddler", editors.LeaseMeddler, every=every, around=around, leases=leases)
+    world.add("lease-meddler", LeaseMeddler, every=every, around=around, leases=leases)
     for name, tenant, every in tenants.HABITS:
         world.add(name, tenant, every=every * scale.quiet, around=around)
     behind = {"store": world.store, "machines": world.machines}
@@ -177,28 +208,28 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
 def _add_cluster(world: World) -> None:
     """What goes on when the world is calm."""
     behind = {"store": world.store, "machines": world.machines}
-    world.add("kubelets", machines.Kubelets, **behind)
-    world.add("node-controller", nodes.NodeController, **behind)
+    world.add("kubelets", Kubelets, **behind)
+    world.add("node-controller", NodeController, **behind)
     for name, kind in controllers.CONTROLLERS:
         world.add(name, kind, store=world.store)
-    world.add("garbage-collector", cleaning.GarbageCollector, store=world.store)
-    world.add("pod-collector", cleaning.PodCollector, store=world.store)
-    world.add("budgets", cleaning.Budgets, store=world.store)
-    world.add("binder", binder.Binder, store=world.store)
+    world.add("garbage-collector", GarbageCollector, store=world.store)
+    world.add("pod-collector", PodCollector, store=world.store)
+    world.add("budgets", Budgets, store=world.store)
+    world.add("binder", Binder, store=world.store)
 
 
-def _add_storage(world: World, around: launchers.Tenancy, scale: Scale) -> None:
+def _add_storage(world: World, around: Tenancy, scale: Scale) -> None:
     """Who makes claims, who binds them, and who takes them away."""
     wanted = scale.storage
     for name, kind in storage.CONTROLLERS:
         world.add(name, kind, store=world.store)
-    world.add("disks", provisioners.Disks, store=world.store, storage=wanted)
-    world.add("storage-trouble", provisioners.Trouble, storage=wanted)
+    world.add("disks", Disks, store=world.store, storage=wanted)
+    world.add("storage-trouble", Trouble, storage=wanted)
     trouble = world.units.get("storage-trouble")
     for each in provisioners.KINDS:
         world.add(
             f"provisioner-{each.name}",
-            provisioners.Provisioner,
+            Provisioner,
             store=world.store,
             offer=each,
             storage=wanted,
@@ -212,20 +243,18 @@ def _add_storage(world: World, around: launchers.Tenancy, scale: Scale) -> None:
         world.add(habit_name, habit, every=every, around=around)
 
 
-def _add_devices(world: World, around: launchers.Tenancy, scale: Scale) -> None:
+def _add_devices(world: World, around: Tenancy, scale: Scale) -> None:
     """Who publishes devices, who makes and frees claims, and who uses them."""
     wanted = scale.devices
     for controller_name, kind in device_users.CONTROLLERS:
         world.add(controller_name, kind, store=world.store)
-    world.add("device-driver", device_users.Driver, store=world.store, wanted=wanted)
+    world.add("device-driver", Driver, store=world.store, wanted=wanted)
     most = max(1, round(scale.jobs * wanted.part))
     every = scale.launch_seconds / 2  # their pods run for a shorter time
-    world.add("device-gangs", device_users.DeviceGangs, every=every, around=around, most=most)
+    world.add("device-gangs", DeviceGangs, every=every, around=around, most=most)
     if (driver := world.units.get("device-driver")) is not None:
         every = wanted.change_seconds * scale.quiet
-        world.add(
-            "device-editor", device_users.DeviceEditor, every=every, around=around, driver=driver
-        )
+        world.add("device-editor", DeviceEditor, every=every, around=around, driver=driver)
 
 
 def _build(

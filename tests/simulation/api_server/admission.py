@@ -11,10 +11,12 @@ from tests.simulation.api_server import (
     metadata,
     quantities,
     selectors,
-    store,
     volumes,
     wire,
 )
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.store import Store
+from tests.simulation.api_server.wire import Cause, Object
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 TIMES = ("renewTime", "acquireTime")
@@ -35,11 +37,11 @@ POLICIES = {"PreemptLowerPriority", "Never"}
 class Moment:
     """What admission may look at."""
 
-    stored: store.Store
+    stored: Store
     now: float
 
 
-def complete(kind: kinds.Kind, body: wire.Object, moment: Moment) -> None:
+def complete(kind: Kind, body: Object, moment: Moment) -> None:
     """Add defaults to a new object. Raises RefusedError."""
     without_nulls(body)
     fill = NEW.get(kind.plural)
@@ -61,7 +63,7 @@ def without_nulls(body: Any) -> None:
             without_nulls(value)
 
 
-def problems(kind: kinds.Kind, body: wire.Object) -> list[wire.Cause]:
+def problems(kind: Kind, body: Object) -> list[Cause]:
     """What is wrong with an object of a built-in kind. Raises RefusedError."""
     _check_types(kind, body)
     if kind is kinds.PODS:
@@ -73,13 +75,15 @@ def problems(kind: kinds.Kind, body: wire.Object) -> list[wire.Cause]:
     return volumes.problems(kind, body) + devices.problems(kind, body)
 
 
-def _check_types(kind: kinds.Kind, body: wire.Object) -> None:
+def _check_types(kind: Kind, body: Object) -> None:
     """Refuse what the API server couldn't even decode."""
     spec, status = body.get("spec", {}), body.get("status", {})
     sound = isinstance(spec, dict) and isinstance(status, dict)
     if sound:
         conditions = status.get("conditions", [])
-        sound = isinstance(conditions, list) and all(isinstance(each, dict) for each in conditions)
+        sound = isinstance(conditions, list) and all(
+            isinstance(condition, dict) for condition in conditions
+        )
     if sound and kind is kinds.PRIORITY_CLASSES:
         sound = isinstance(body.get("value", 0), int)
     if not sound:
@@ -89,17 +93,17 @@ def _check_types(kind: kinds.Kind, body: wire.Object) -> None:
         selectors.of_object(spec.get("selector"))({})
 
 
-def _event_problems(body: wire.Object) -> list[wire.Cause]:
+def _event_problems(body: Object) -> list[Cause]:
     causes = []
     if not body.get("eventTime") and not body.get("deprecatedFirstTimestamp"):
-        causes.append(wire.Cause("eventTime", "Required value", "FieldValueRequired"))
+        causes.append(Cause("eventTime", "Required value", "FieldValueRequired"))
     if body.get("type") not in ("Normal", "Warning"):
         text = f'Invalid value: "{body.get("type", "")}": has invalid value: '
-        causes.append(wire.Cause("type", text))
+        causes.append(Cause("type", text))
     return causes
 
 
-def _new_pod(body: wire.Object, moment: Moment) -> None:
+def _new_pod(body: Object, moment: Moment) -> None:
     spec = body.setdefault("spec", {})
     _check_pod_types(spec)
     for key, value in POD_DEFAULTS.items():
@@ -110,7 +114,7 @@ def _new_pod(body: wire.Object, moment: Moment) -> None:
         _fill_container(container)
     _fill_priority(body, moment)
     _fill_tolerations(spec)
-    status: wire.Object = {"phase": "Pending", "qosClass": _qos(spec)}
+    status: Object = {"phase": "Pending", "qosClass": _qos(spec)}
     if spec.get("schedulingGates"):
         gated = {
             "type": "PodScheduled",
@@ -134,12 +138,12 @@ POD_DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def _containers(spec: wire.Object) -> Iterable[wire.Object]:
+def _containers(spec: Object) -> Iterable[Object]:
     yield from spec.get("initContainers") or ()
     yield from spec.get("containers") or ()
 
 
-def _fill_container(container: wire.Object) -> None:
+def _fill_container(container: Object) -> None:
     resources = container.setdefault("resources", {})
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     if missing := {name: value for name, value in limits.items() if name not in requests}:
@@ -154,7 +158,7 @@ def _fill_container(container: wire.Object) -> None:
     container.setdefault("imagePullPolicy", "Always" if tag == "latest" else "IfNotPresent")
 
 
-def _fill_priority(body: wire.Object, moment: Moment) -> None:
+def _fill_priority(body: Object, moment: Moment) -> None:
     spec = body["spec"]
     classes = moment.stored.of(kinds.PRIORITY_CLASSES)
     name = spec.get("priorityClassName", "")
@@ -180,12 +184,13 @@ def _fill_priority(body: wire.Object, moment: Moment) -> None:
     spec.setdefault("preemptionPolicy", found.get("preemptionPolicy", "PreemptLowerPriority"))
 
 
-def _fill_tolerations(spec: wire.Object) -> None:
+def _fill_tolerations(spec: Object) -> None:
     tolerations = spec.setdefault("tolerations", [])
     for key in (NOT_READY, "node.kubernetes.io/unreachable"):
         if any(
-            each.get("key") in (key, None, "") and each.get("effect") in ("NoExecute", None, "")
-            for each in tolerations
+            toleration.get("key") in (key, None, "")
+            and toleration.get("effect") in ("NoExecute", None, "")
+            for toleration in tolerations
         ):
             continue
         tolerations.append(
@@ -198,9 +203,9 @@ def _fill_tolerations(spec: wire.Object) -> None:
         )
 
 
-def _qos(spec: wire.Object) -> str:
+def _qos(spec: Object) -> str:
     """The class of the pod: Guaranteed where each container limits what it requests."""
-    found = [each["resources"] for each in _containers(spec)]
+    found = [container["resources"] for container in _containers(spec)]
     if not any(each.get("limits") or each.get("requests") for each in found):
         return "BestEffort"
     for each in found:
@@ -212,7 +217,7 @@ def _qos(spec: wire.Object) -> str:
     return "Guaranteed"
 
 
-def _check_pod_types(spec: wire.Object) -> None:
+def _check_pod_types(spec: Object) -> None:
     for number, each in enumerate(_containers(spec)):
         resources = each.get("resources") or {}
         for what in ("requests", "limits"):
@@ -237,26 +242,26 @@ def canonical(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _pod_problems(body: wire.Object) -> list[wire.Cause]:
+def _pod_problems(body: Object) -> list[Cause]:
     spec = body.get("spec") or {}
     causes = []
     if not spec.get("containers"):
-        causes.append(wire.Cause("spec.containers", "Required value", "FieldValueRequired"))
+        causes.append(Cause("spec.containers", "Required value", "FieldValueRequired"))
     for number, each in enumerate(spec.get("containers") or ()):
         where = f"spec.containers[{number}]"
         for field in ("name", "image"):
             if not each.get(field):
                 text = "Required value"
-                causes.append(wire.Cause(f"{where}.{field}", text, "FieldValueRequired"))
+                causes.append(Cause(f"{where}.{field}", text, "FieldValueRequired"))
         for what, amounts in (each.get("resources") or {}).items():
             for name, value in amounts.items() if what in ("requests", "limits") else ():
                 if str(value).startswith("-"):
                     text = f'Invalid value: "{value}": must be greater than or equal to 0'
-                    causes.append(wire.Cause(f"{where}.resources.{what}[{name}]", text))
+                    causes.append(Cause(f"{where}.resources.{what}[{name}]", text))
     return causes
 
 
-def _lease_problems(spec: wire.Object) -> list[wire.Cause]:
+def _lease_problems(spec: Object) -> list[Cause]:
     for field, kind in LEASE_FIELDS.items():
         value = spec.get(field, kind())
         if not isinstance(value, kind) or (value and field in TIMES and not TIME.fullmatch(value)):
@@ -267,14 +272,14 @@ def _lease_problems(spec: wire.Object) -> list[wire.Cause]:
         value = spec.get(field, least)
         if value < least:
             text = f"Invalid value: {value}: must be greater than {'or equal to ' * (not least)}0"
-            causes.append(wire.Cause(f"spec.{field}", text))
+            causes.append(Cause(f"spec.{field}", text))
     return causes
 
 
-def _new_node(body: wire.Object, _: Moment) -> None:
+def _new_node(body: Object, _: Moment) -> None:
     """A node starts with the taint that the node lifecycle controller lifts."""
     taints = body.setdefault("spec", {}).get("taints") or []
-    if not any(each.get("key") == NOT_READY for each in taints):
+    if not any(taint.get("key") == NOT_READY for taint in taints):
         taints = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
     body["spec"]["taints"] = taints
     status = body.setdefault("status", {})
@@ -282,7 +287,7 @@ def _new_node(body: wire.Object, _: Moment) -> None:
         status.setdefault("allocatable", dict(status["capacity"]))
 
 
-def _new_namespace(body: wire.Object, _: Moment) -> None:
+def _new_namespace(body: Object, _: Moment) -> None:
     found = body["metadata"]
     labels = {**(found.get("labels") or {}), "kubernetes.io/metadata.name": found["name"]}
     found["labels"] = labels
@@ -290,17 +295,17 @@ def _new_namespace(body: wire.Object, _: Moment) -> None:
     body["status"] = {"phase": "Active"}
 
 
-def _new_priority_class(body: wire.Object, _: Moment) -> None:
+def _new_priority_class(body: Object, _: Moment) -> None:
     body.setdefault("value", 0)
     body.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
-def _new_replicas(body: wire.Object, _: Moment) -> None:
+def _new_replicas(body: Object, _: Moment) -> None:
     body.setdefault("spec", {}).setdefault("replicas", 1)
     body["status"] = {"replicas": 0}
 
 
-def _new_job(body: wire.Object, _: Moment) -> None:
+def _new_job(body: Object, _: Moment) -> None:
     spec = body.setdefault("spec", {})
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
@@ -319,12 +324,12 @@ def _new_job(body: wire.Object, _: Moment) -> None:
     spec.setdefault("selector", {"matchLabels": {key: found["uid"]}})
 
 
-def _new_budget(body: wire.Object, _: Moment) -> None:
+def _new_budget(body: Object, _: Moment) -> None:
     counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
     body["status"] = dict.fromkeys(counts, 0)
 
 
-NEW: Mapping[str, Callable[[wire.Object, Moment], None]] = {
+NEW: Mapping[str, Callable[[Object, Moment], None]] = {
     "pods": _new_pod,
     "nodes": _new_node,
     "namespaces": _new_namespace,
@@ -336,13 +341,13 @@ NEW: Mapping[str, Callable[[wire.Object, Moment], None]] = {
 }
 
 
-def changes(kind: kinds.Kind, new: wire.Object, old: wire.Object) -> list[wire.Cause]:
+def changes(kind: Kind, new: Object, old: Object) -> list[Cause]:
     """What an update of a built-in kind may not change."""
     if kind is kinds.PODS:
         return _pod_changes(new.get("spec") or {}, old["spec"])
     if kind is kinds.PRIORITY_CLASSES and new.get("value", 0) != old.get("value", 0):
         text = "Forbidden: may not be changed in an update."
-        return [wire.Cause("value", text, "FieldValueForbidden")]
+        return [Cause("value", text, "FieldValueForbidden")]
     return volumes.changes(kind, new, old) + devices.changes(kind, new, old)
 
 
@@ -356,7 +361,7 @@ CHANGEABLE = {
 }
 
 
-def _pod_changes(new: wire.Object, old: wire.Object) -> list[wire.Cause]:
+def _pod_changes(new: Object, old: Object) -> list[Cause]:
     """A pod's spec is fixed, but for images, more tolerations and fewer gates."""
     if new == old:
         return []
@@ -373,8 +378,8 @@ def _pod_changes(new: wire.Object, old: wire.Object) -> list[wire.Cause]:
         "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be "
         "set to 1 if it was previously negative)"
     )
-    return [wire.Cause("spec", text, "FieldValueForbidden")]
+    return [Cause("spec", text, "FieldValueForbidden")]
 
 
-def _but_images(spec: wire.Object) -> list[wire.Object]:
-    return [{**each, "image": ""} for each in _containers(spec)]
+def _but_images(spec: Object) -> list[Object]:
+    return [{**container, "image": ""} for container in _containers(spec)]

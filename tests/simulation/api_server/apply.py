@@ -3,16 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.api_server import fieldsets, kinds, schemas, store, wire
+from tests.simulation.api_server import fieldsets, schemas, wire
+from tests.simulation.api_server.fieldsets import Fields, Key
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.store import Item, Manager
+from tests.simulation.api_server.wire import Cause, Object, RefusedError
 
 FIRST = "before-first-apply"
 UNDECLARED = "field not declared in schema"
 
 
-def check(kind: kinds.Kind, where: str, body: Any, manager: str) -> None:
+def check(kind: Kind, where: str, body: Any, manager: str) -> None:
     """Refuse what is no configuration to apply. Raises RefusedError."""
     if not manager:
-        cause = wire.Cause(
+        cause = Cause(
             "fieldManager", "Required value: is required for apply patch", "FieldValueRequired"
         )
         raise wire.invalid_options([cause])
@@ -27,9 +31,7 @@ def check(kind: kinds.Kind, where: str, body: Any, manager: str) -> None:
                 _check_declared(kind, where, kind.schema, {name: value}, "")
 
 
-def _check_declared(
-    kind: kinds.Kind, where: str, schema: schemas.Schema, value: Any, path: str
-) -> None:
+def _check_declared(kind: Kind, where: str, schema: schemas.Schema, value: Any, path: str) -> None:
     if isinstance(value, list):
         for number, each in enumerate(value):
             _check_declared(kind, where, schema.get("items", {}), each, f"{path}[{number}]")
@@ -42,20 +44,20 @@ def _check_declared(
                 f"failed to create typed patch object ({where}; {kind.api_version}, "
                 f"Kind={kind.kind}): {path}.{name}: {UNDECLARED}"
             )
-            raise wire.RefusedError(500, "", text)
+            raise RefusedError(500, "", text)
         if known is not schema:
             _check_declared(kind, where, known, each, f"{path}.{name}")
 
 
-def sole(kind: kinds.Kind, manager: str, body: wire.Object) -> tuple[store.Manager, ...]:
+def sole(kind: Kind, manager: str, body: Object) -> tuple[Manager, ...]:
     """The managers of an object that an apply makes of this configuration."""
     fields = fieldsets.of(kind, body, "")
-    return (store.Manager(name=manager, applies=True, subresource="", fields=fields),)
+    return (Manager(name=manager, applies=True, subresource="", fields=fields),)
 
 
 def after_update(
-    kind: kinds.Kind, item: store.Item | None, new: wire.Object, manager: str, subresource: str
-) -> tuple[store.Manager, ...]:
+    kind: Kind, item: Item | None, new: Object, manager: str, subresource: str
+) -> tuple[Manager, ...]:
     """The managers once an object was created or updated by other means than apply.
 
     What an update changes belongs to its manager alone. Built-in kinds are followed from the first
@@ -71,7 +73,7 @@ def after_update(
     )
     there = now if item is None else _everything(kind, new)
     kept = []
-    mine = store.Manager(name=manager, applies=False, subresource=subresource, fields=changed)
+    mine = Manager(name=manager, applies=False, subresource=subresource, fields=changed)
     for each in before:
         if _same(each, mine):
             mine = replace(mine, fields=changed | (each.fields & there))
@@ -80,11 +82,11 @@ def after_update(
     return tuple(each for each in (*kept, mine) if each.fields)
 
 
-def _everything(kind: kinds.Kind, body: wire.Object) -> fieldsets.Fields:
+def _everything(kind: Kind, body: Object) -> Fields:
     return fieldsets.of(kind, body, "") | fieldsets.of(kind, body, "status")
 
 
-def _same(one: store.Manager, other: store.Manager) -> bool:
+def _same(one: Manager, other: Manager) -> bool:
     return (one.name, one.applies, one.subresource) == (
         other.name,
         other.applies,
@@ -93,13 +95,13 @@ def _same(one: store.Manager, other: store.Manager) -> bool:
 
 
 def merged(
-    kind: kinds.Kind,
-    item: store.Item,
-    body: wire.Object,
-    mine: store.Manager,
+    kind: Kind,
+    item: Item,
+    body: Object,
+    mine: Manager,
     *,
     force: bool,
-) -> tuple[wire.Object, tuple[store.Manager, ...]]:
+) -> tuple[Object, tuple[Manager, ...]]:
     """The object with the fields applied, and its managers. Raises RefusedError.
 
     `mine` is the manager without fields.
@@ -108,7 +110,7 @@ def merged(
     before = item.managers
     if not before:
         fields = _everything(kind, live)
-        before = (store.Manager(name=FIRST, applies=False, subresource="", fields=fields),)
+        before = (Manager(name=FIRST, applies=False, subresource="", fields=fields),)
     wanted = fieldsets.of(kind, body, mine.subresource)
     others = [each for each in before if not _same(each, mine)]
     contested = {
@@ -137,7 +139,7 @@ def merged(
         if not any(other[: len(path)] == path for other in owned):
             fieldsets.remove(live, path)
     managers = (*kept, replace(mine, fields=wanted))
-    return live, tuple(each for each in managers if each.fields)
+    return live, tuple(manager for manager in managers if manager.fields)
 
 
 def _merge(schema: fieldsets.Schema, name: str, live: Any, given: Any) -> Any:
@@ -152,7 +154,7 @@ def _merge(schema: fieldsets.Schema, name: str, live: Any, given: Any) -> Any:
         return given
     found = live if isinstance(live, list) else []
     for item in given:
-        where = fieldsets.Key.of(keys, item).find(found)
+        where = Key.of(keys, item).find(found)
         if where is None:
             found.append(item)
         elif keys != fieldsets.SET:
@@ -160,11 +162,9 @@ def _merge(schema: fieldsets.Schema, name: str, live: Any, given: Any) -> Any:
     return found
 
 
-def _conflict(
-    kind: kinds.Kind, contested: dict[store.Manager, fieldsets.Fields]
-) -> wire.RefusedError:
+def _conflict(kind: Kind, contested: dict[Manager, Fields]) -> RefusedError:
     causes = [
-        wire.Cause(
+        Cause(
             fieldsets.text(path),
             f'conflict with "{manager.name}" using {kind.api_version}',
             "FieldManagerConflict",

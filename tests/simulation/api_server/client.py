@@ -4,19 +4,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
-from tests.simulation.api_server import watching, wire
+from tests.simulation.api_server import wire
+from tests.simulation.api_server.watching import Watch
+from tests.simulation.api_server.wire import Object, Request
 from vscheduler.sandbox import client as sandbox
-from vscheduler.sandbox import errors
+from vscheduler.sandbox.errors import ApiError, TimedOut
 
 
 class Server(Protocol):
     """What the client needs of the API server."""
 
-    def ask(self, request: wire.Request) -> wire.Answer | watching.Watch:
+    def ask(self, request: Request) -> wire.Answer | Watch:
         """Answer a request."""
 
 
-Event = Callable[[str, wire.Object], None]
+Event = Callable[[str, Object], None]
 """Receives the type and the object of an event of a watch."""
 
 
@@ -58,9 +60,7 @@ class Client(sandbox.Client):
         """Send a request; raise ApiError for an error response."""
         answer = self.ask(method, path, body, query=query, headers=headers)
         if answer.status >= 400:
-            raise errors.ApiError(
-                status=answer.status, method=method, path=path, message=answer.message
-            )
+            raise ApiError(status=answer.status, method=method, path=path, message=answer.message)
         return answer
 
     def watch(
@@ -77,9 +77,7 @@ class Client(sandbox.Client):
         answer = self._send("GET", path, None, query={**query, "watch": "true"}, headers=None)
         if isinstance(answer, wire.Answer):
             refused = sandbox.Answer(status=answer.status, text=answer.body.decode())
-            raise errors.ApiError(
-                status=answer.status, method="GET", path=path, message=refused.message
-            )
+            raise ApiError(status=answer.status, method="GET", path=path, message=refused.message)
 
         def hand_on(line: bytes) -> None:
             event = wire.decode(line)
@@ -88,29 +86,29 @@ class Client(sandbox.Client):
         answer.start(hand_on, on_end)
         return answer.stop
 
-    def create_all(self, path: str, objects: Iterable[wire.Object]) -> int:
+    def create_all(self, path: str, objects: Iterable[Object]) -> int:
         """Create many objects; return their number."""
         return sum(1 for body in objects if self.create(path, body))
 
     def wait_for(
         self,
         path: str,
-        condition: Callable[[wire.Object], bool],
+        condition: Callable[[Object], bool],
         *,
         timeout_seconds: float = 10.0,
-    ) -> wire.Object:
+    ) -> Object:
         """Read an object, of which the condition must hold already: nothing happens meanwhile."""
         del timeout_seconds
         seen = self.find(path)
         if seen is None or not condition(seen):
-            raise errors.TimedOut(f"{path} is not as expected: {seen}")
+            raise TimedOut(f"{path} is not as expected: {seen}")
         return seen
 
     def wait_until_gone(self, path: str, *, timeout_seconds: float = 10.0) -> None:
         """Check that an object is gone already."""
         del timeout_seconds
         if self.find(path) is not None:
-            raise errors.TimedOut(f"{path} is still there")
+            raise TimedOut(f"{path} is still there")
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -123,7 +121,7 @@ class Client(sandbox.Client):
         *,
         query: Mapping[str, Any] | None,
         headers: Mapping[str, str] | None,
-    ) -> wire.Answer | watching.Watch:
+    ) -> wire.Answer | Watch:
         where, _, inline = path.partition("?")
         asked = dict(parse_qsl(inline, keep_blank_values=True))
         asked |= {key: str(value) for key, value in (query or {}).items()}
@@ -131,7 +129,7 @@ class Client(sandbox.Client):
         sent = {"content-type": "application/json", **self._fixed}
         sent |= {name.lower(): value for name, value in (headers or {}).items()}
         return self._server.ask(
-            wire.Request(
+            Request(
                 method=method, path=where, query=asked, headers=sent, body=payload, user=self._user
             )
         )

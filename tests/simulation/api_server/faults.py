@@ -3,7 +3,9 @@
 import random
 from collections.abc import Collection
 
-from tests.simulation.api_server import routes, wire
+from tests.simulation.api_server import wire
+from tests.simulation.api_server.routes import Place
+from tests.simulation.api_server.wire import Clock, Object, RefusedError, Request
 
 BUSY = "Too many requests, please try again later."
 LOST = "etcdserver: request timed out"
@@ -13,7 +15,7 @@ ANY = "*"
 class Faults:
     """The state of the levers. All are off at first, and then no chance is drawn."""
 
-    def __init__(self, clock: wire.Clock, chance: random.Random) -> None:
+    def __init__(self, clock: Clock, chance: random.Random) -> None:
         self._clock = clock
         self._chance = chance
         self._throttled = 0.0
@@ -75,13 +77,13 @@ class Faults:
         """Take a denial back."""
         self._denied.discard((user, verb, resource))
 
-    def admit(self, request: wire.Request) -> None:
+    def admit(self, request: Request) -> None:
         """Raise RefusedError for a request that gets no further."""
         if self._clock.now() < self._down_until:
             text = "the server is currently unable to handle the request"
-            raise wire.RefusedError(503, "ServiceUnavailable", text, details={})
+            raise RefusedError(503, "ServiceUnavailable", text, details={})
         if not request.user or request.user in self._revoked:
-            raise wire.RefusedError(401, "Unauthorized", "Unauthorized")
+            raise RefusedError(401, "Unauthorized", "Unauthorized")
         users = self._throttled_users
         if self._throttled and (not users or request.user in users):
             self._throttle()
@@ -90,9 +92,9 @@ class Faults:
         if self._chance.random() < self._throttled:
             headers = {"retry-after": str(self._retry_after)}
             details = {"retryAfterSeconds": self._retry_after}
-            raise wire.RefusedError(429, "TooManyRequests", BUSY, details=details, headers=headers)
+            raise RefusedError(429, "TooManyRequests", BUSY, details=details, headers=headers)
 
-    def authorize(self, user: str, verb: str, place: routes.Place) -> None:
+    def authorize(self, user: str, verb: str, place: Place) -> None:
         """Raise RefusedError for what this user may not do."""
         if not self._denied:
             return
@@ -106,7 +108,7 @@ class Faults:
             )
             raise wire.forbidden(place.kind, place.name, why)
 
-    def allows(self, user: str, review: wire.Object) -> bool:
+    def allows(self, user: str, review: Object) -> bool:
         """The answer to a SelfSubjectAccessReview."""
         asked = (review.get("spec") or {}).get("resourceAttributes") or {}
         resource = asked.get("resource", "")
@@ -125,4 +127,4 @@ class Faults:
     def lose_answer(self) -> None:
         """Raise RefusedError after a write that was carried out, perhaps."""
         if self._lost and self._chance.random() < self._lost:
-            raise wire.RefusedError(500, "", LOST)
+            raise RefusedError(500, "", LOST)

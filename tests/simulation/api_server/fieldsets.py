@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from tests.simulation.api_server import kinds, patches, schemas, wire
+from tests.simulation.api_server import patches, schemas
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.wire import Object
 
 Path: TypeAlias = tuple[object, ...]
 """Field names, and for items of a list `Key`."""
@@ -54,7 +56,7 @@ class Key(tuple[tuple[str, Any], ...]):
         return None
 
 
-def of(kind: kinds.Kind, body: wire.Object, subresource: str) -> Fields:
+def of(kind: Kind, body: Object, subresource: str) -> Fields:
     """All fields of an object that this subresource can own."""
     found: set[Path] = set()
     for name, value in body.items():
@@ -69,7 +71,7 @@ def of(kind: kinds.Kind, body: wire.Object, subresource: str) -> Fields:
     return frozenset(found)
 
 
-def writable(kind: kinds.Kind, name: str, subresource: str) -> bool:
+def writable(kind: Kind, name: str, subresource: str) -> bool:
     """Whether a write to this subresource changes the field at the top of an object."""
     if subresource == "status":
         return name == "status" or (name == "metadata" and not kind.custom)
@@ -136,7 +138,7 @@ def value_at(body: Any, path: Path) -> Any:
     return True if path and isinstance(path[-1], Key) else body
 
 
-def remove(body: wire.Object, path: Path) -> None:
+def remove(body: Object, path: Path) -> None:
     """Take a field out of an object, and what is empty then."""
     trail: list[Any] = [body]
     for part in path[:-1]:

@@ -9,7 +9,10 @@ from urllib.parse import parse_qsl, unquote
 
 import httptools
 
-from tests.simulation.api_server import server, watching, wire
+from tests.simulation.api_server import wire
+from tests.simulation.api_server.server import ApiServer
+from tests.simulation.api_server.watching import Watch
+from tests.simulation.api_server.wire import Answer, Request
 
 REASONS = {
     200: "OK",
@@ -38,7 +41,7 @@ Write = Callable[[bytes], None]
 class HttpServer:
     """Accepts connections."""
 
-    def __init__(self, api: server.ApiServer) -> None:
+    def __init__(self, api: ApiServer) -> None:
         self._api = api
 
     def connection(self, write: Write, close: Callable[[], None], process: str) -> "HttpConnection":
@@ -50,7 +53,7 @@ class HttpConnection:
     """One connection."""
 
     def __init__(
-        self, api: server.ApiServer, write: Write, close: Callable[[], None], process: str
+        self, api: ApiServer, write: Write, close: Callable[[], None], process: str
     ) -> None:
         self._api = api
         self._write = write
@@ -60,7 +63,7 @@ class HttpConnection:
         self._url = b""
         self._headers: dict[str, str] = {}
         self._body = bytearray()
-        self._watch: watching.Watch | None = None
+        self._watch: Watch | None = None
         self._user = ""
         self._keep_alive = True
         self._open = True
@@ -109,17 +112,17 @@ class HttpConnection:
         """httptools: the request is complete."""
         self._keep_alive = self._parser.should_keep_alive()
         answer = self._api.ask(self._request())
-        if isinstance(answer, wire.Answer):
+        if isinstance(answer, Answer):
             self._answer(answer)
         else:
             self._stream(answer)
 
-    def _request(self) -> wire.Request:
+    def _request(self) -> Request:
         path, _, query = self._url.partition(b"?")
         scheme, _, token = self._headers.get("authorization", "").partition(" ")
         known = scheme.lower() == "bearer"
         self._user = self._api.faults.user_of(token.strip()) if known else ""
-        return wire.Request(
+        return Request(
             method=self._parser.get_method().decode(),
             path=unquote(path.decode("latin-1")),
             query=dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)),
@@ -128,14 +131,14 @@ class HttpConnection:
             user=self._user,
         )
 
-    def _answer(self, answer: wire.Answer) -> None:
+    def _answer(self, answer: Answer) -> None:
         head = self._head(answer, f"content-length: {len(answer.body)}")
         self._write(head + answer.body)
         if not self._keep_alive:
             self._end()
 
-    def _stream(self, watch: watching.Watch) -> None:
-        opened = wire.Answer(status=200, body=b"", headers=wire.JSON_HEADERS)
+    def _stream(self, watch: Watch) -> None:
+        opened = Answer(status=200, body=b"", headers=wire.JSON_HEADERS)
         self._write(self._head(opened, "transfer-encoding: chunked"))
         self._watch = watch
         watch.start(self._send_chunk, self._end_stream)
@@ -153,7 +156,7 @@ class HttpConnection:
         if not self._keep_alive:
             self._end()
 
-    def _head(self, answer: wire.Answer, length: str) -> bytes:
+    def _head(self, answer: Answer, length: str) -> bytes:
         lines = [f"HTTP/1.1 {answer.status} {REASONS.get(answer.status, 'Unknown')}"]
         lines += [f"{name}: {value}" for name, value in answer.headers.items()]
         lines.append(length)

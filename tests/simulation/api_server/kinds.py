@@ -213,7 +213,7 @@ class Catalogue:
     """The kinds by their place; a kind may be switched off as if its definition were deleted."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
-        self._all = {(each.group, each.version, each.plural): each for each in kinds}
+        self._all = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
         self._off: set[str] = set()
 
     def __iter__(self) -> Iterator[Kind]:

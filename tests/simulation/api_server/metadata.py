@@ -6,6 +6,8 @@ import uuid
 from datetime import UTC, datetime
 
 from tests.simulation.api_server import kinds, wire
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.wire import Cause, Object, RefusedError
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
@@ -54,7 +56,7 @@ def uid(chance: random.Random) -> str:
     return str(uuid.UUID(int=chance.getrandbits(128), version=4))
 
 
-def tidied(body: wire.Object) -> wire.Object:
+def tidied(body: Object) -> Object:
     """The known fields of an object's metadata, without empty ones. Raises RefusedError."""
     given = body.get("metadata") or {}
     if not isinstance(given, dict):
@@ -71,7 +73,7 @@ def tidied(body: wire.Object) -> wire.Object:
     return made
 
 
-def _check_types(found: wire.Object) -> None:
+def _check_types(found: Object) -> None:
     for key in ("labels", "annotations"):
         values = found.get(key, {})
         if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
@@ -85,7 +87,7 @@ def _check_types(found: wire.Object) -> None:
             raise _mistyped(key)
 
 
-def _mistyped(key: str) -> wire.RefusedError:
+def _mistyped(key: str) -> RefusedError:
     return wire.bad_request(
         f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{key}"
     )
@@ -97,15 +99,15 @@ def generated_name(prefix: str, chance: random.Random) -> str:
     return prefix[:PREFIX_MAX] + suffix
 
 
-def problems(kind: kinds.Kind, found: wire.Object) -> list[wire.Cause]:
+def problems(kind: Kind, found: Object) -> list[Cause]:
     """What is wrong with an object's metadata."""
     name = found.get("name", "")
     causes = []
     if not name:
         text = "Required value: name or generateName is required"
-        causes.append(wire.Cause("metadata.name", text, "FieldValueRequired"))
+        causes.append(Cause("metadata.name", text, "FieldValueRequired"))
     elif not _is_name(kind, name):
-        causes.append(wire.Cause("metadata.name", f'Invalid value: "{name}": {WRONG_NAME}'))
+        causes.append(Cause("metadata.name", f'Invalid value: "{name}": {WRONG_NAME}'))
     if "labels" in found:
         causes += _label_problems(found["labels"])
     if "annotations" in found:
@@ -115,11 +117,11 @@ def problems(kind: kinds.Kind, found: wire.Object) -> list[wire.Cause]:
     for each in found.get("finalizers", ()):
         if not is_qualified(each):
             text = f'Invalid value: "{each}": name part must consist of alphanumeric characters'
-            causes.append(wire.Cause("metadata.finalizers", text))
+            causes.append(Cause("metadata.finalizers", text))
     return causes
 
 
-def _is_name(kind: kinds.Kind, name: str) -> bool:
+def _is_name(kind: Kind, name: str) -> bool:
     if kind is kinds.NAMESPACES:
         return len(name) <= 63 and LABEL_DOMAIN.fullmatch(name) is not None
     if kind.plural == "events":
@@ -135,34 +137,34 @@ def is_qualified(key: str) -> bool:
     return len(name) <= 63 and PART.fullmatch(name) is not None
 
 
-def _label_problems(labels: wire.Object) -> list[wire.Cause]:
+def _label_problems(labels: Object) -> list[Cause]:
     causes = []
     for key, value in labels.items():
         if not is_qualified(key):
             text = f'Invalid value: "{key}": name part must consist of alphanumeric characters'
-            causes.append(wire.Cause("metadata.labels", text))
+            causes.append(Cause("metadata.labels", text))
         if value and (len(value) > 63 or PART.fullmatch(value) is None):
             text = f'Invalid value: "{value}": a valid label must be an empty string or consist of'
-            causes.append(wire.Cause("metadata.labels", text))
+            causes.append(Cause("metadata.labels", text))
     return causes
 
 
-def _annotation_problems(annotations: wire.Object) -> list[wire.Cause]:
+def _annotation_problems(annotations: Object) -> list[Cause]:
     causes = []
     for key in annotations:
         if not is_qualified(key.lower()):
             text = f'Invalid value: "{key}": name part must consist of alphanumeric characters'
-            causes.append(wire.Cause("metadata.annotations", text))
+            causes.append(Cause("metadata.annotations", text))
     size = sum(len(key) + len(value.encode()) for key, value in annotations.items())
     if size > ANNOTATIONS_MAX:
         text = f"Too long: may not be more than {ANNOTATIONS_MAX} bytes"
-        causes.append(wire.Cause("metadata.annotations", text, "FieldValueTooLong"))
+        causes.append(Cause("metadata.annotations", text, "FieldValueTooLong"))
     return causes
 
 
-def _owner_problems(number: int, owner: wire.Object) -> list[wire.Cause]:
+def _owner_problems(number: int, owner: Object) -> list[Cause]:
     return [
-        wire.Cause(f"metadata.ownerReferences[{number}].{key}", "must not be empty")
+        Cause(f"metadata.ownerReferences[{number}].{key}", "must not be empty")
         for key in ("apiVersion", "kind", "name", "uid")
         if not owner.get(key)
     ]

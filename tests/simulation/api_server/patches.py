@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.simulation.api_server import wire
+from tests.simulation.api_server.wire import Object, RefusedError
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
@@ -41,7 +42,7 @@ SETS = {"finalizers"}
 """Lists of strings in which each string is owned by itself."""
 
 
-def merge(target: wire.Object, patch: wire.Object) -> wire.Object:
+def merge(target: Object, patch: Object) -> Object:
     """Apply a JSON merge patch (RFC 7386)."""
     for key, value in patch.items():
         if value is None:
@@ -54,7 +55,7 @@ def merge(target: wire.Object, patch: wire.Object) -> wire.Object:
     return target
 
 
-def strategic(target: wire.Object, patch: wire.Object) -> wire.Object:
+def strategic(target: Object, patch: Object) -> Object:
     """Apply a strategic merge patch to an object of a built-in kind. Raises RefusedError."""
     directive = patch.pop("$patch", None)
     if directive == "replace":
@@ -79,13 +80,13 @@ def strategic(target: wire.Object, patch: wire.Object) -> wire.Object:
     return target
 
 
-def _retain(target: wire.Object, kept: list[str] | None) -> None:
+def _retain(target: Object, kept: list[str] | None) -> None:
     for key in list(target) if kept is not None else ():
         if key not in (kept or ()):
             del target[key]
 
 
-def _drop(target: wire.Object, name: str, values: list[Any]) -> None:
+def _drop(target: Object, name: str, values: list[Any]) -> None:
     target[name] = [each for each in target.get(name) or () if each not in values]
 
 
@@ -107,7 +108,7 @@ def _is_directive(item: Any) -> bool:
     return isinstance(item, dict) and "$patch" in item
 
 
-def _merged_item(keys: tuple[str, ...], found: list[Any], patch: wire.Object) -> list[Any]:
+def _merged_item(keys: tuple[str, ...], found: list[Any], patch: Object) -> list[Any]:
     if any(key not in patch for key in keys):
         text = f"map: {patch} does not contain declared merge key: {keys[0]}"
         raise wire.bad_request(text)
@@ -124,7 +125,7 @@ def _merged_item(keys: tuple[str, ...], found: list[Any], patch: wire.Object) ->
     return found
 
 
-def json_patch(target: wire.Object, steps: Any) -> wire.Object:
+def json_patch(target: Object, steps: Any) -> Object:
     """Apply a JSON patch (RFC 6902). Raises RefusedError."""
     if not isinstance(steps, list):
         raise wire.bad_request("error decoding patch: json: cannot unmarshal into jsonpatch.Patch")
@@ -134,7 +135,7 @@ def json_patch(target: wire.Object, steps: Any) -> wire.Object:
             whole = STEPS[step["op"]](whole, step)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
             message = "the server rejected our request due to an error in our request"
-            raise wire.RefusedError(422, "Invalid", message, details={}) from error
+            raise RefusedError(422, "Invalid", message, details={}) from error
     assert isinstance(whole, dict)
     return whole
 
@@ -151,7 +152,7 @@ def _at(whole: Any, pointer: str) -> Any:
     return whole
 
 
-def _add(whole: Any, step: wire.Object) -> Any:
+def _add(whole: Any, step: Object) -> Any:
     return _put(whole, step["path"], step["value"])
 
 
@@ -170,13 +171,13 @@ def _put(whole: Any, pointer: str, value: Any) -> Any:
     return whole
 
 
-def _remove(whole: Any, step: wire.Object) -> Any:
+def _remove(whole: Any, step: Object) -> Any:
     parent, last = _at(whole, step["path"].rpartition("/")[0]), _parts(step["path"])[-1]
     del parent[int(last) if isinstance(parent, list) else last]
     return whole
 
 
-def _replace(whole: Any, step: wire.Object) -> Any:
+def _replace(whole: Any, step: Object) -> Any:
     parts = _parts(step["path"])
     if not parts:
         return step["value"]
@@ -185,23 +186,23 @@ def _replace(whole: Any, step: wire.Object) -> Any:
     return whole
 
 
-def _test(whole: Any, step: wire.Object) -> Any:
+def _test(whole: Any, step: Object) -> Any:
     if _at(whole, step["path"]) != step.get("value"):
         raise ValueError(step["path"])
     return whole
 
 
-def _move(whole: Any, step: wire.Object) -> Any:
+def _move(whole: Any, step: Object) -> Any:
     value = _at(whole, step["from"])
     return _put(_remove(whole, {"path": step["from"]}), step["path"], value)
 
 
-def _copy(whole: Any, step: wire.Object) -> Any:
+def _copy(whole: Any, step: Object) -> Any:
     value = wire.decode(wire.encode(_at(whole, step["from"])))
     return _put(whole, step["path"], value)
 
 
-STEPS: Mapping[str, Callable[[Any, wire.Object], Any]] = {
+STEPS: Mapping[str, Callable[[Any, Object], Any]] = {
     "add": _add,
     "remove": _remove,
     "replace": _replace,

@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tests.simulation.api_server import kinds, metadata, selectors, store, wire, writes
+from tests.simulation.api_server import kinds, metadata, selectors, wire
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.store import Item
+from tests.simulation.api_server.wire import Clock, Object, RefusedError
+from tests.simulation.api_server.writes import Outcome, Target, Writes
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -16,13 +20,11 @@ FINISHED = ("Succeeded", "Failed")
 class Deletions:
     """Deletes objects, binds pods and evicts them."""
 
-    def __init__(self, made: writes.Writes, clock: wire.Clock) -> None:
+    def __init__(self, made: Writes, clock: Clock) -> None:
         self._writes = made
         self._clock = clock
 
-    def delete(
-        self, target: writes.Target, asked: Mapping[str, Any], *, dry_run: bool
-    ) -> writes.Outcome:
+    def delete(self, target: Target, asked: Mapping[str, Any], *, dry_run: bool) -> Outcome:
         """Delete an object, or begin to. Raises RefusedError."""
         kind = target.kind
         item = self._writes.existing(target)
@@ -45,15 +47,15 @@ class Deletions:
         if kind is kinds.NAMESPACES:
             whole["status"] = {"phase": "Terminating"}
         if dry_run:
-            last = store.Item(item.key, item.revision, whole)
-            return writes.Outcome(code=200, item=last, before=old)
+            last = Item(item.key, item.revision, whole)
+            return Outcome(code=200, item=last, before=old)
         if changed:
             item = self._writes.store.put(kind, item.key, whole, item.managers)
         if at_once:
             return self._remove(target, item, old, dry_run=False)
-        return writes.Outcome(code=200, item=item, before=old)
+        return Outcome(code=200, item=item, before=old)
 
-    def _mark(self, kind: kinds.Kind, found: wire.Object, grace: int) -> bool:
+    def _mark(self, kind: Kind, found: Object, grace: int) -> bool:
         """Note in the metadata that the object is being deleted; return whether that is news."""
         begun = "deletionTimestamp" in found
         if begun and grace >= found["deletionGracePeriodSeconds"]:
@@ -64,38 +66,36 @@ class Deletions:
         found["deletionGracePeriodSeconds"] = grace
         return True
 
-    def _remove(
-        self, target: writes.Target, item: store.Item, before: wire.Object, *, dry_run: bool
-    ) -> writes.Outcome:
+    def _remove(self, target: Target, item: Item, before: Object, *, dry_run: bool) -> Outcome:
         """Take an object away; its metadata says that it is being deleted only if it did before."""
         brief = target.kind is not kinds.PODS
         if dry_run:
-            return writes.Outcome(code=200, item=item, before=before, brief=brief)
+            return Outcome(code=200, item=item, before=before, brief=brief)
         whole = {**item.object, "metadata": dict(item.object["metadata"])}
         last = self._writes.store.remove(target.kind, item.key, whole)
-        return writes.Outcome(code=200, item=last, before=before, gone=True, brief=brief)
+        return Outcome(code=200, item=last, before=before, gone=True, brief=brief)
 
-    def finalize(self, target: writes.Target, body: wire.Object) -> writes.Outcome:
+    def finalize(self, target: Target, body: Object) -> Outcome:
         """Replace the finalizers of a namespace's spec; the last one gone, it goes."""
         item = self._writes.existing(target)
         whole = item.copy()
         whole["spec"] = body.get("spec") or {}
         if whole["spec"].get("finalizers") or "deletionTimestamp" not in whole["metadata"]:
             stored = self._writes.store.put(target.kind, item.key, whole, item.managers)
-            return writes.Outcome(code=200, item=stored, before=item.object)
+            return Outcome(code=200, item=stored, before=item.object)
         last = self._writes.store.remove(target.kind, item.key, whole)
-        return writes.Outcome(code=200, item=last, before=item.object, gone=True)
+        return Outcome(code=200, item=last, before=item.object, gone=True)
 
-    def bind(self, target: writes.Target, body: wire.Object, *, dry_run: bool) -> writes.Outcome:
+    def bind(self, target: Target, body: Object, *, dry_run: bool) -> Outcome:
         """Give a pod its node. Raises RefusedError."""
         given = metadata.tidied(body)
         aim = body.get("target") or {}
         node = aim.get("name")
         if not node:
-            raise wire.RefusedError(500, "", "target.name: Required value")
+            raise RefusedError(500, "", "target.name: Required value")
         if aim.get("kind") not in (None, "", "Node"):
             text = 'target.kind: Unsupported value: "{}": supported values: "Node", "<empty>"'
-            raise wire.RefusedError(500, "", text.format(aim["kind"]))
+            raise RefusedError(500, "", text.format(aim["kind"]))
         item = self._writes.existing(target)
         _check_stored(target, item, given)
         why = _obstacle(item.object, target.name)
@@ -105,7 +105,7 @@ class Deletions:
             raise wire.forbidden(kinds.PODS, target.name, "an admission policy denies the binding")
         now = self._writes.stamp()
 
-        def alter(pod: wire.Object) -> None:
+        def alter(pod: Object) -> None:
             pod["spec"]["nodeName"] = node
             found = pod["metadata"]
             if annotations := given.get("annotations"):
@@ -118,9 +118,9 @@ class Deletions:
             )
 
         bound = item if dry_run else self._writes.change(target, alter)
-        return writes.Outcome(code=201, item=bound, before=item.object, brief=True)
+        return Outcome(code=201, item=bound, before=item.object, brief=True)
 
-    def evict(self, target: writes.Target, body: wire.Object, *, dry_run: bool) -> writes.Outcome:
+    def evict(self, target: Target, body: Object, *, dry_run: bool) -> Outcome:
         """Delete a pod unless its PodDisruptionBudget forbids that. Raises RefusedError."""
         if metadata.tidied(body).get("name", target.name) != target.name:
             raise wire.bad_request("name in URL does not match name in Eviction object")
@@ -134,10 +134,10 @@ class Deletions:
         if not exempt and "deletionTimestamp" not in pod["metadata"]:
             self._charge(item, dry_run=dry_run)
         if dry_run:
-            return writes.Outcome(code=201, item=item, before=pod, brief=True)
+            return Outcome(code=201, item=item, before=pod, brief=True)
         now = self._writes.stamp()
 
-        def alter(whole: wire.Object) -> None:
+        def alter(whole: Object) -> None:
             told = {
                 "type": "DisruptionTarget",
                 "status": "True",
@@ -150,9 +150,9 @@ class Deletions:
         if "deletionTimestamp" not in pod["metadata"]:
             self._writes.change(target, alter)
         done = self.delete(target, asked, dry_run=False)
-        return writes.Outcome(code=201, item=done.item, before=pod, gone=done.gone, brief=True)
+        return Outcome(code=201, item=done.item, before=pod, gone=done.gone, brief=True)
 
-    def _charge(self, item: store.Item, *, dry_run: bool) -> None:
+    def _charge(self, item: Item, *, dry_run: bool) -> None:
         """Take one from the budget of the pod, if it has one. Raises RefusedError."""
         found = self._budgets(item.object)
         if not found:
@@ -162,7 +162,7 @@ class Deletions:
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource "
                 "does not support."
             )
-            raise wire.RefusedError(500, "InternalError", f"Internal error occurred: {text}")
+            raise RefusedError(500, "InternalError", f"Internal error occurred: {text}")
         budget = found[0].object
         status = budget.get("status") or {}
         if not _is_ready(item.object) and _is_healthy(status):
@@ -184,17 +184,15 @@ class Deletions:
             return
         now, pod = self._writes.stamp(), item.object["metadata"]["name"]
 
-        def alter(whole: wire.Object) -> None:
+        def alter(whole: Object) -> None:
             there = whole["status"]
             there["disruptionsAllowed"] -= 1
             there.setdefault("disruptedPods", {})[pod] = now
 
         namespace = budget["metadata"]["namespace"]
-        self._writes.change(
-            writes.Target(kind=kinds.BUDGETS, namespace=namespace, name=name), alter
-        )
+        self._writes.change(Target(kind=kinds.BUDGETS, namespace=namespace, name=name), alter)
 
-    def _budgets(self, pod: wire.Object) -> list[store.Item]:
+    def _budgets(self, pod: Object) -> list[Item]:
         labels = pod["metadata"].get("labels") or {}
         return [
             item
@@ -203,11 +201,11 @@ class Deletions:
         ]
 
 
-def _too_many(message: str, cause: str, *, seconds: int = 0) -> wire.RefusedError:
-    details: wire.Object = {"causes": [{"reason": BUDGET, "message": cause}]}
+def _too_many(message: str, cause: str, *, seconds: int = 0) -> RefusedError:
+    details: Object = {"causes": [{"reason": BUDGET, "message": cause}]}
     if seconds:
         details["retryAfterSeconds"] = seconds
-    return wire.RefusedError(
+    return RefusedError(
         429,
         "TooManyRequests",
         message,
@@ -216,18 +214,21 @@ def _too_many(message: str, cause: str, *, seconds: int = 0) -> wire.RefusedErro
     )
 
 
-def _is_ready(pod: wire.Object) -> bool:
+def _is_ready(pod: Object) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in conditions
+    )
 
 
-def _is_healthy(status: wire.Object) -> bool:
+def _is_healthy(status: Object) -> bool:
     """Whether a budget has all the pods it needs, so that an unready pod may always go."""
     desired = status.get("desiredHealthy", 0)
     return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
-def _obstacle(pod: wire.Object, name: str) -> str:
+def _obstacle(pod: Object, name: str) -> str:
     """Why a pod can't be bound, or nothing."""
     if "deletionTimestamp" in pod["metadata"]:
         return f"pod {name} is being deleted, cannot be assigned to a host"
@@ -238,7 +239,7 @@ def _obstacle(pod: wire.Object, name: str) -> str:
     return ""
 
 
-def _check_stored(target: writes.Target, item: store.Item, given: wire.Object) -> None:
+def _check_stored(target: Target, item: Item, given: Object) -> None:
     """Preconditions of a binding: the UID and resourceVersion in its metadata."""
     stored = item.object["metadata"]
     for what, key in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
@@ -247,9 +248,7 @@ def _check_stored(target: writes.Target, item: store.Item, given: wire.Object) -
             raise wire.conflict(kinds.PODS, target.name, why)
 
 
-def _check_preconditions(
-    target: writes.Target, item: store.Item, wanted: Mapping[str, Any]
-) -> None:
+def _check_preconditions(target: Target, item: Item, wanted: Mapping[str, Any]) -> None:
     stored = item.object["metadata"]
     for what, key, happened in (
         ("UID", "uid", "deleted and then recreated"),
@@ -263,7 +262,7 @@ def _check_preconditions(
             raise wire.unlike(target.kind, target.name, text)
 
 
-def _finalizers(found: wire.Object, asked: Mapping[str, Any]) -> list[str]:
+def _finalizers(found: Object, asked: Mapping[str, Any]) -> list[str]:
     """The finalizers, with the ones that the way of deletion adds or removes."""
     policy = asked.get("propagationPolicy")
     if policy is None:
@@ -273,7 +272,7 @@ def _finalizers(found: wire.Object, asked: Mapping[str, Any]) -> list[str]:
     return [*kept, added] if added else kept
 
 
-def _grace(kind: kinds.Kind, pod: wire.Object, asked: Mapping[str, Any]) -> int:
+def _grace(kind: Kind, pod: Object, asked: Mapping[str, Any]) -> int:
     """For how many seconds a pod may go on; other kinds go at once."""
     if kind is not kinds.PODS:
         return 0
@@ -287,7 +286,7 @@ def _grace(kind: kinds.Kind, pod: wire.Object, asked: Mapping[str, Any]) -> int:
     return int(grace)
 
 
-def set_condition(status: wire.Object, condition: wire.Object, now: str) -> None:
+def set_condition(status: Object, condition: Object, now: str) -> None:
     """Set a condition of a pod; the time of its last transition changes with its status."""
     conditions = status.setdefault("conditions", [])
     for number, each in enumerate(conditions):

@@ -3,7 +3,13 @@
 import base64
 from collections.abc import Iterable, Mapping
 
-from tests.simulation.api_server import kinds, routes, selectors, store, views, watching, wire
+from tests.simulation.api_server import kinds, selectors, views, wire
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.routes import Place
+from tests.simulation.api_server.selectors import Match
+from tests.simulation.api_server.store import Item, Store
+from tests.simulation.api_server.watching import Hub, Options, Watch
+from tests.simulation.api_server.wire import Object, RefusedError
 
 TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can "
@@ -14,11 +20,11 @@ TOO_OLD = (
 class Reads:
     """Answers requests that change nothing."""
 
-    def __init__(self, stored: store.Store, hub: watching.Hub) -> None:
+    def __init__(self, stored: Store, hub: Hub) -> None:
         self._store = stored
         self._hub = hub
 
-    def get(self, place: routes.Place, accept: str) -> bytes:
+    def get(self, place: Place, accept: str) -> bytes:
         """One object. Raises RefusedError."""
         kind = place.kind
         key = f"{place.namespace}/{place.name}" if kind.namespaced else place.name
@@ -27,13 +33,13 @@ class Reads:
             raise wire.not_found(kind, place.name)
         return views.view(kind, accept).data(item)
 
-    def list(self, place: routes.Place, query: Mapping[str, str], accept: str) -> bytes:
+    def list(self, place: Place, query: Mapping[str, str], accept: str) -> bytes:
         """A list, or a page of it. Raises RefusedError."""
         kind = place.kind
         match = _match(place, query)
         limit = _number(query.get("limit", ""))
         revision, start, found = self._found(place, query)
-        page: list[store.Item] = []
+        page: list[Item] = []
         more = False
         for item in found:
             if item.key > start and match(item.object):
@@ -41,7 +47,7 @@ class Reads:
                     more = True
                     break
                 page.append(item)
-        metadata: wire.Object = {"resourceVersion": str(revision)}
+        metadata: Object = {"resourceVersion": str(revision)}
         if more:
             metadata["continue"] = _token(revision, page[-1].key)
             if match is selectors.everything:
@@ -49,9 +55,7 @@ class Reads:
                 metadata["remainingItemCount"] = there
         return views.listed(kind, views.view(kind, accept), page, metadata)
 
-    def _found(
-        self, place: routes.Place, query: Mapping[str, str]
-    ) -> tuple[int, str, Iterable[store.Item]]:
+    def _found(self, place: Place, query: Mapping[str, str]) -> tuple[int, str, Iterable[Item]]:
         """The revision of a list, where its page starts, and the objects."""
         token = query.get("continue", "")
         if token:
@@ -75,28 +79,28 @@ class Reads:
                 "reason": "ResourceVersionTooLarge",
                 "message": "Too large resource version",
             }
-            raise wire.RefusedError(
+            raise RefusedError(
                 504,
                 "Timeout",
                 f"Timeout: Too large resource version: {asked}, current: {now}",
                 details={"causes": [cause], "retryAfterSeconds": 1},
             )
 
-    def _at(self, place: routes.Place, revision: int) -> Iterable[store.Item]:
+    def _at(self, place: Place, revision: int) -> Iterable[Item]:
         collection = self._store.of(place.kind)
         prefix = f"{place.namespace}/" if place.namespace else ""
         then = collection.at(revision)
         return (then[key] for key in sorted(then) if key.startswith(prefix))
 
-    def watch(self, place: routes.Place, query: Mapping[str, str], accept: str) -> watching.Watch:
+    def watch(self, place: Place, query: Mapping[str, str], accept: str) -> Watch:
         """A watch, not started yet. Raises RefusedError."""
         since = _version(query.get("resourceVersion", ""), listing=False)
         initial = query.get("sendInitialEvents") == "true"
         if initial and query.get("resourceVersionMatch") != "NotOlderThan":
             text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise wire.RefusedError(422, "Invalid", f"ListOptions is invalid: {text}")
+            raise RefusedError(422, "Invalid", f"ListOptions is invalid: {text}")
         seconds = _number(query.get("timeoutSeconds", ""))
-        options = watching.Options(
+        options = Options(
             kind=place.kind,
             namespace=place.namespace,
             match=_match(place, query),
@@ -106,17 +110,17 @@ class Reads:
             seconds=float(seconds) if seconds else self._hub.default_seconds(),
             view=views.view(place.kind, accept),
         )
-        return watching.Watch(self._hub, options)
+        return Watch(self._hub, options)
 
 
-def _match(place: routes.Place, query: Mapping[str, str]) -> selectors.Match:
+def _match(place: Place, query: Mapping[str, str]) -> Match:
     fields = query.get("fieldSelector", "")
     if place.name:
         fields = f"{fields},metadata.name={place.name}"
     return selectors.compiled(_stored(place.kind), query.get("labelSelector", ""), fields)
 
 
-def _stored(kind: kinds.Kind) -> kinds.Kind:
+def _stored(kind: Kind) -> Kind:
     return kinds.EVENTS if kind is kinds.CORE_EVENTS else kind
 
 
@@ -139,7 +143,7 @@ def _version(text: str, *, listing: bool) -> int:
     )
     if listing:
         raise wire.bad_request(f"invalid resource version: {message}")
-    raise wire.RefusedError(500, "", message)
+    raise RefusedError(500, "", message)
 
 
 def _token(revision: int, key: str) -> str:

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.simulation.api_server import kinds, wire
+from tests.simulation.api_server import kinds
+from tests.simulation.api_server.kinds import Catalogue, Kind
+from tests.simulation.api_server.wire import Object
 
 READ_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
@@ -20,13 +22,13 @@ VERSION = {
 class Place:
     """What a path names."""
 
-    kind: kinds.Kind
+    kind: Kind
     namespace: str = ""
     name: str = ""
     subresource: str = ""
 
 
-def place(catalogue: kinds.Catalogue, path: str) -> Place | None:
+def place(catalogue: Catalogue, path: str) -> Place | None:
     """The collection, object or subresource of a path; None for any other path."""
     segments = path.strip("/").split("/")
     if segments[0] == "api":
@@ -50,7 +52,7 @@ def place(catalogue: kinds.Catalogue, path: str) -> Place | None:
     return Place(kind=kind, namespace=namespace, name=name, subresource=subresource)
 
 
-def is_served(catalogue: kinds.Catalogue, path: str) -> bool:
+def is_served(catalogue: Catalogue, path: str) -> bool:
     """Whether the API group and version of a path are there at all."""
     segments = [each for each in path.split("/") if each]
     if segments[:1] == ["api"]:
@@ -60,7 +62,7 @@ def is_served(catalogue: kinds.Catalogue, path: str) -> bool:
     )
 
 
-def discovered(catalogue: kinds.Catalogue, path: str) -> wire.Object | None:
+def discovered(catalogue: Catalogue, path: str) -> Object | None:
     """The answer of a discovery path, or None."""
     segments = [each for each in path.split("/") if each]
     if segments == ["version"]:
@@ -69,7 +71,7 @@ def discovered(catalogue: kinds.Catalogue, path: str) -> wire.Object | None:
         return {"kind": "APIVersions", "versions": ["v1"]}
     if segments == ["apis"]:
         groups = dict.fromkeys(each.group for each in catalogue if each.group)
-        found = [_group(each, catalogue) for each in groups]
+        found = [_group(group, catalogue) for group in groups]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
     if segments[:1] == ["apis"] and len(segments) == 2:
         if all(each.group != segments[1] for each in catalogue):
@@ -78,7 +80,7 @@ def discovered(catalogue: kinds.Catalogue, path: str) -> wire.Object | None:
     return _resources(catalogue, segments)
 
 
-def _resources(catalogue: kinds.Catalogue, segments: list[str]) -> wire.Object | None:
+def _resources(catalogue: Catalogue, segments: list[str]) -> Object | None:
     if segments[:1] == ["api"] and len(segments) == 2:
         group, version = "", segments[1]
     elif segments[:1] == ["apis"] and len(segments) == 3:
@@ -96,7 +98,7 @@ def _resources(catalogue: kinds.Catalogue, segments: list[str]) -> wire.Object |
     }
 
 
-def _described(served: Iterable[kinds.Kind]) -> Iterable[wire.Object]:
+def _described(served: Iterable[Kind]) -> Iterable[Object]:
     for each in served:
         about = {"singularName": each.kind.lower(), "namespaced": each.namespaced}
         names = {"shortNames": list(each.short_names)} if each.short_names else {}
@@ -109,7 +111,7 @@ def _described(served: Iterable[kinds.Kind]) -> Iterable[wire.Object]:
             yield {"name": "pods/eviction", **about, "kind": "Eviction", "verbs": ["create"]}
 
 
-def _group(name: str, catalogue: kinds.Catalogue) -> wire.Object:
+def _group(name: str, catalogue: Catalogue) -> Object:
     versions = dict.fromkeys(each.version for each in catalogue if each.group == name)
-    listed = [{"groupVersion": f"{name}/{each}", "version": each} for each in versions]
+    listed = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {"name": name, "versions": listed, "preferredVersion": listed[0]}

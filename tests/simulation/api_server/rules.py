@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.simulation.api_server import quantities, wire
+from tests.simulation.api_server import quantities
+from tests.simulation.api_server.wire import Object
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -36,7 +37,7 @@ LIMITS = {
 }
 
 
-def _beyond(low: str, high: str, spec: wire.Object) -> str:
+def _beyond(low: str, high: str, spec: Object) -> str:
     """The first resource of which one field has more than the other allows."""
     less, most = _at(spec, low), _at(spec, high)
     for name in sorted(less):
@@ -49,7 +50,7 @@ def _beyond(low: str, high: str, spec: wire.Object) -> str:
     return ""
 
 
-def _at(spec: wire.Object, path: str) -> wire.Object:
+def _at(spec: Object, path: str) -> Object:
     for name in path.split("."):
         spec = spec.get(name) or {}
     return spec

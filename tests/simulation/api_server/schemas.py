@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from tests.simulation.api_server import rules, wire
+from tests.simulation.api_server.wire import Cause, Object
 
 Schema: TypeAlias = Mapping[str, Any]
 
-UNCHECKED = wire.Cause(
+UNCHECKED = Cause(
     "<nil>",
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation",
@@ -25,7 +26,7 @@ TYPES: Mapping[str, tuple[type, ...]] = {
 NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer"}
 
 
-def settle(schema: Schema, body: wire.Object, old: wire.Object | None) -> list[wire.Cause]:
+def settle(schema: Schema, body: Object, old: Object | None) -> list[Cause]:
     """Prune and default an object in place, and return what is wrong with it.
 
     What an update leaves as it was isn't checked again.
@@ -67,22 +68,22 @@ def _fill(schema: Schema, value: Any, *, root: bool = False) -> None:
             _fill(known, value[name])
 
 
-def _problems(schema: Schema, value: Any, old: Any, path: str) -> Iterator[wire.Cause]:
+def _problems(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Cause]:
     if value == old and path:
         return
     if not _has_type(schema, value):
         wanted = "integer,string" if "x-kubernetes-int-or-string" in schema else schema["type"]
         shown = NAMES.get(type(value), "number")
         text = f'Invalid value: "{shown}": {path} in body must be of type {wanted}: "{shown}"'
-        yield wire.Cause(path, text, "FieldValueTypeInvalid")
+        yield Cause(path, text, "FieldValueTypeInvalid")
         return
     for check in CHECKS:
         text = check(schema, value, path)
         if text:
-            yield wire.Cause(path, text)
+            yield Cause(path, text)
     for name in schema.get("required", ()):
         if name not in value:
-            yield wire.Cause(_joined(path, name), "Required value", "FieldValueRequired")
+            yield Cause(_joined(path, name), "Required value", "FieldValueRequired")
     for name, known, item in _children(schema, value):
         yield from _problems(known, item, _child(old, name), _joined(path, name))
 
@@ -172,8 +173,8 @@ CHECKS: tuple[Callable[[Schema, Any, str], str], ...] = (
 
 
 def _broken_rules(
-    schema: Schema, value: Any, old: Any, path: str, whole: wire.Object, before: Any
-) -> Iterator[wire.Cause]:
+    schema: Schema, value: Any, old: Any, path: str, whole: Object, before: Any
+) -> Iterator[Cause]:
     if path and value == old:
         return
     for rule in schema.get("x-kubernetes-validations", ()):
@@ -181,7 +182,7 @@ def _broken_rules(
         if text:
             shown = f'"{value}": ' if isinstance(value, str | int) else ""
             where = path + rule.get("fieldPath", "")
-            yield wire.Cause(where.removeprefix("."), f"Invalid value: {shown}{text}")
+            yield Cause(where.removeprefix("."), f"Invalid value: {shown}{text}")
     for name, known, item in _children(schema, value):
         where = f"{path}[{name}]" if _is_map(schema, name) else _joined(path, name)
         yield from _broken_rules(known, item, _child(old, name), where, whole, before)

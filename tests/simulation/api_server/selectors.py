@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from tests.simulation.api_server import kinds, wire
+from tests.simulation.api_server import wire
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.wire import Object
 
-Match: TypeAlias = Callable[[wire.Object], bool]
+Match: TypeAlias = Callable[[Object], bool]
 Labels: TypeAlias = Mapping[str, str]
 
 REQUIREMENT = re.compile(
@@ -80,7 +82,7 @@ def _requirement(found: re.Match[str]) -> Callable[[Labels], bool]:
 
 
 @lru_cache(maxsize=4096)
-def fields(kind: kinds.Kind, text: str) -> Match:
+def fields(kind: Kind, text: str) -> Match:
     """A field selector: `a.b=c,d.e!=f`. Raises RefusedError."""
     checks: list[Match] = []
     for term in text.split(","):
@@ -96,7 +98,7 @@ def fields(kind: kinds.Kind, text: str) -> Match:
     return lambda body: all(check(body) for check in checks)
 
 
-def _path(kind: kinds.Kind, name: str) -> list[str]:
+def _path(kind: Kind, name: str) -> list[str]:
     """Where the field is; events are stored as events.k8s.io/v1."""
     if kind.plural == "events":
         name = name.replace("involvedObject.", "regarding.")
@@ -109,7 +111,7 @@ def _path(kind: kinds.Kind, name: str) -> list[str]:
 def _field(path: list[str], value: str, *, equal: bool) -> Match:
     *parents, last = path
 
-    def check(body: wire.Object) -> bool:
+    def check(body: Object) -> bool:
         for parent in parents:
             body = body.get(parent) or {}
         return (_text(body.get(last)) == value) is equal
@@ -123,12 +125,12 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def everything(_: wire.Object) -> bool:
+def everything(_: Object) -> bool:
     """The selector without requirements."""
     return True
 
 
-def compiled(kind: kinds.Kind, label_text: str, field_text: str) -> Match:
+def compiled(kind: Kind, label_text: str, field_text: str) -> Match:
     """Both selectors of a request. Raises RefusedError."""
     if not label_text and not field_text:
         return everything

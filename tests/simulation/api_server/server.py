@@ -6,23 +6,18 @@ from typing import Any
 
 import yaml
 
-from tests.simulation.api_server import (
-    expiry,
-    faults,
-    kinds,
-    patches,
-    pods,
-    reads,
-    routes,
-    store,
-    views,
-    watching,
-    wire,
-    writes,
-)
+from tests.simulation.api_server import kinds, patches, routes, views, watching, wire
 from tests.simulation.api_server.client import Client
-from tests.simulation.api_server.watching import Watch
-from tests.simulation.api_server.wire import Answer, Change, Clock, Object, Request
+from tests.simulation.api_server.expiry import Expiry
+from tests.simulation.api_server.faults import Faults
+from tests.simulation.api_server.kinds import Catalogue, Kind
+from tests.simulation.api_server.pods import Deletions
+from tests.simulation.api_server.reads import Reads
+from tests.simulation.api_server.routes import Place
+from tests.simulation.api_server.store import Item, Store
+from tests.simulation.api_server.watching import Hub, Watch
+from tests.simulation.api_server.wire import Answer, Change, Clock, Object, RefusedError, Request
+from tests.simulation.api_server.writes import Options, Outcome, Target, Writes
 
 __all__ = ["Answer", "ApiServer", "Change", "Client", "Clock", "Object", "Request", "Watch"]
 
@@ -48,14 +43,14 @@ class ApiServer:
         self.clock = clock
         self.history: list[wire.Change] = []
         """Every request that writes, served or refused, in order; dry runs aren't in it."""
-        self.catalogue = kinds.Catalogue([*kinds.BUILT_IN, *kinds.shipped(), kinds.COMMANDS])
-        self.faults = faults.Faults(clock, chance)
-        self.store = store.Store(history_limit)
-        self._hub = watching.Hub(self.store, clock, chance)
-        self._writes = writes.Writes(self.store, clock, chance)
-        self._deletions = pods.Deletions(self._writes, clock)
-        self._reads = reads.Reads(self.store, self._hub)
-        self._expiry = expiry.Expiry(self.store, clock)
+        self.catalogue = Catalogue([*kinds.BUILT_IN, *kinds.shipped(), kinds.COMMANDS])
+        self.faults = Faults(clock, chance)
+        self.store = Store(history_limit)
+        self._hub = Hub(self.store, clock, chance)
+        self._writes = Writes(self.store, clock, chance)
+        self._deletions = Deletions(self._writes, clock)
+        self._reads = Reads(self.store, self._hub)
+        self._expiry = Expiry(self.store, clock)
         self._begin()
 
     def _begin(self) -> None:
@@ -65,21 +60,21 @@ class ApiServer:
         for name, value in PRIORITIES.items():
             self._found(kinds.PRIORITY_CLASSES, name, {"value": value})
 
-    def _found(self, kind: kinds.Kind, name: str, body: wire.Object) -> None:
+    def _found(self, kind: Kind, name: str, body: wire.Object) -> None:
         whole = {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
             "metadata": {"name": name},
             **body,
         }
-        target = writes.Target(kind=kind)
-        self._writes.create(target, whole, writes.Options())
+        target = Target(kind=kind)
+        self._writes.create(target, whole, Options())
 
     def ask(self, request: wire.Request) -> wire.Answer | watching.Watch:
         """Answer a request. A watch is started by its receiver."""
         try:
             return self._answer(request)
-        except wire.RefusedError as refused:
+        except RefusedError as refused:
             return refused.answer()
 
     def compact(self) -> None:
@@ -105,7 +100,7 @@ class ApiServer:
                 return self._elsewhere(request)
             verb = _verb(request, place)
             self.faults.authorize(request.user, verb, place)
-        except wire.RefusedError as refused:
+        except RefusedError as refused:
             if writing and place is not None:
                 self._note(request, place, refused=refused)
             raise
@@ -131,7 +126,7 @@ class ApiServer:
             return wire.Answer(status=404, body=b"404 page not found\n", headers=text)
         raise wire.unknown_path()
 
-    def _read(self, request: wire.Request, place: routes.Place) -> wire.Answer | watching.Watch:
+    def _read(self, request: wire.Request, place: Place) -> wire.Answer | watching.Watch:
         accept = request.headers.get("accept", "")
         if request.query.get("watch") in ("true", "1"):
             return self._reads.watch(place, request.query, accept)
@@ -139,13 +134,13 @@ class ApiServer:
             return _json(200, self._reads.get(place, accept))
         return _json(200, self._reads.list(place, request.query, accept))
 
-    def _write(self, request: wire.Request, place: routes.Place) -> wire.Answer:
+    def _write(self, request: wire.Request, place: Place) -> wire.Answer:
         if request.method == "DELETE" and not place.name:
             return self._delete_collection(request, place)
         known = self._known(place)
         try:
             outcome = self._carry_out(request, place)
-        except wire.RefusedError as refused:
+        except RefusedError as refused:
             self._note(request, place, refused=refused, known=known)
             raise
         self._note(request, place, outcome=outcome, known=known)
@@ -153,23 +148,23 @@ class ApiServer:
             return _json(outcome.code, wire.encode(_brief(outcome, place)))
         return _json(outcome.code, views.view(place.kind, "").data(outcome.item))
 
-    def _known(self, place: routes.Place) -> store.Item | None:
+    def _known(self, place: Place) -> Item | None:
         key = f"{place.namespace}/{place.name}" if place.kind.namespaced else place.name
         return self.store.find(place.kind, key)
 
-    def _carry_out(self, request: wire.Request, place: routes.Place) -> writes.Outcome:
+    def _carry_out(self, request: wire.Request, place: Place) -> Outcome:
         if len(request.body) > BODY_MAX:
             text = f"Request entity too large: limit is {BODY_MAX}"
-            raise wire.RefusedError(413, "RequestEntityTooLarge", text, details={})
+            raise RefusedError(413, "RequestEntityTooLarge", text, details={})
         if len(request.body) > STORED_MAX:
-            raise wire.RefusedError(500, "", "etcdserver: request is too large")
+            raise RefusedError(500, "", "etcdserver: request is too large")
         if place.subresource not in SUBRESOURCES or (
             place.subresource == "status" and not place.kind.status
         ):
             if place.kind.custom:
                 raise wire.not_found(place.kind, place.name)
             raise wire.unknown_path()
-        target = writes.Target(
+        target = Target(
             kind=kinds.EVENTS if place.kind is kinds.CORE_EVENTS else place.kind,
             namespace=place.namespace,
             name=place.name,
@@ -181,9 +176,7 @@ class ApiServer:
             text = f"the object cannot be handled as a {place.kind.kind}: {error}"
             raise wire.bad_request(text) from error
 
-    def _post(
-        self, request: wire.Request, target: writes.Target, options: writes.Options
-    ) -> writes.Outcome:
+    def _post(self, request: wire.Request, target: Target, options: Options) -> Outcome:
         body = _decoded(request.body)
         if target.subresource == "binding" and target.kind is kinds.PODS:
             return self._deletions.bind(target, body, dry_run=options.dry_run)
@@ -198,9 +191,7 @@ class ApiServer:
             self._expiry.note(made.item)
         return made
 
-    def _put(
-        self, request: wire.Request, target: writes.Target, options: writes.Options
-    ) -> writes.Outcome:
+    def _put(self, request: wire.Request, target: Target, options: Options) -> Outcome:
         if not target.name:
             raise _method_not_allowed()
         body = self._typed(_decoded(request.body), request, target)
@@ -208,13 +199,11 @@ class ApiServer:
             return self._deletions.finalize(target, body)
         return self._writes.replace(target, body, options)
 
-    def _patch(
-        self, request: wire.Request, target: writes.Target, options: writes.Options
-    ) -> writes.Outcome:
+    def _patch(self, request: wire.Request, target: Target, options: Options) -> Outcome:
         content_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if content_type not in PATCH_TYPES:
             text = "415: Unsupported Media Type"
-            raise wire.RefusedError(415, "UnsupportedMediaType", text, details={})
+            raise RefusedError(415, "UnsupportedMediaType", text, details={})
         if not target.name:
             raise _method_not_allowed()
         if content_type == patches.APPLY:
@@ -223,29 +212,23 @@ class ApiServer:
             body = _decoded_patch(request.body)
         return self._writes.patch(target, content_type, body, options)
 
-    def _delete(
-        self, request: wire.Request, target: writes.Target, options: writes.Options
-    ) -> writes.Outcome:
+    def _delete(self, request: wire.Request, target: Target, options: Options) -> Outcome:
         asked = _delete_options(request)
         dry_run = options.dry_run or bool(asked.get("dryRun"))
         return self._deletions.delete(target, asked, dry_run=dry_run)
 
-    def _delete_collection(self, request: wire.Request, place: routes.Place) -> wire.Answer:
+    def _delete_collection(self, request: wire.Request, place: Place) -> wire.Answer:
         """Delete all that is selected, each as a change of its own."""
         listed = wire.decode(self._reads.list(place, request.query, ""))
         for item in listed["items"]:
             found = item["metadata"]
-            one = routes.Place(
-                kind=place.kind, namespace=found.get("namespace", ""), name=found["name"]
-            )
+            one = Place(kind=place.kind, namespace=found.get("namespace", ""), name=found["name"])
             known = self._known(one)
             outcome = self._carry_out(request, one)
             self._note(request, one, outcome=outcome, known=known)
         return _json(200, wire.encode(listed))
 
-    def _typed(
-        self, body: wire.Object, request: wire.Request, target: writes.Target
-    ) -> wire.Object:
+    def _typed(self, body: wire.Object, request: wire.Request, target: Target) -> wire.Object:
         """The object as it is stored, once its kind is the right one."""
         kind = target.kind
         if kind is kinds.EVENTS and request.path.startswith("/api/v1/"):
@@ -262,11 +245,11 @@ class ApiServer:
     def _note(
         self,
         request: wire.Request,
-        place: routes.Place,
+        place: Place,
         *,
-        outcome: writes.Outcome | None = None,
-        refused: wire.RefusedError | None = None,
-        known: store.Item | None = None,
+        outcome: Outcome | None = None,
+        refused: RefusedError | None = None,
+        known: Item | None = None,
     ) -> None:
         """Append to the history."""
         if request.query.get("dryRun") or b'"dryRun"' in request.body:
@@ -297,7 +280,7 @@ class ApiServer:
         )
 
 
-Method = Callable[[ApiServer, wire.Request, writes.Target, writes.Options], writes.Outcome]
+Method = Callable[[ApiServer, wire.Request, Target, Options], Outcome]
 METHODS: Mapping[str, Method] = {
     "POST": ApiServer._post,
     "PUT": ApiServer._put,
@@ -310,7 +293,7 @@ def _json(status: int, body: bytes) -> wire.Answer:
     return wire.Answer(status=status, body=body, headers=wire.JSON_HEADERS)
 
 
-def _brief(outcome: writes.Outcome, place: routes.Place) -> wire.Object:
+def _brief(outcome: Outcome, place: Place) -> wire.Object:
     """The Status that answers a deletion, a binding or an eviction."""
     if outcome.code == 201:
         return wire.success(201)
@@ -321,7 +304,7 @@ def _brief(outcome: writes.Outcome, place: routes.Place) -> wire.Object:
     return wire.success(200, details)
 
 
-def _verb(request: wire.Request, place: routes.Place) -> str:
+def _verb(request: wire.Request, place: Place) -> str:
     """The verb as RBAC calls it."""
     if request.method == "GET":
         if request.query.get("watch") in ("true", "1"):
@@ -335,7 +318,7 @@ def _verb(request: wire.Request, place: routes.Place) -> str:
     return verbs[request.method]
 
 
-def _change_verb(request: wire.Request, place: routes.Place) -> str:
+def _change_verb(request: wire.Request, place: Place) -> str:
     special = {"binding": "bind", "eviction": "evict"}.get(place.subresource)
     if special:
         return special
@@ -345,17 +328,17 @@ def _change_verb(request: wire.Request, place: routes.Place) -> str:
     return verbs.get(request.method, request.method.lower())
 
 
-def _method_not_allowed() -> wire.RefusedError:
+def _method_not_allowed() -> RefusedError:
     text = "the server does not allow this method on the requested resource"
-    return wire.RefusedError(405, "MethodNotAllowed", text, details={})
+    return RefusedError(405, "MethodNotAllowed", text, details={})
 
 
-def _options(request: wire.Request) -> writes.Options:
+def _options(request: wire.Request) -> Options:
     query = request.query
     manager = query.get("fieldManager", "")
     if not manager and "apply" not in request.headers.get("content-type", ""):
         manager = request.headers.get("user-agent", "").partition("/")[0] or "unknown"
-    return writes.Options(
+    return Options(
         manager=manager,
         force=query.get("force") in ("true", "1"),
         dry_run="dryRun" in query,

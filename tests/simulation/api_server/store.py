@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.simulation.api_server import kinds, wire
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.wire import Object
 
 FIRST_REVISION = 100
 """Nothing is known of earlier versions."""
@@ -22,7 +24,7 @@ class Item:
     key: str
     """`NAMESPACE/NAME`, or the name."""
     revision: int
-    object: wire.Object
+    object: Object
     managers: "tuple[Manager, ...]" = ()
     _data: bytes = b""
     _partial: bytes = b""
@@ -47,9 +49,9 @@ class Item:
             )
         return self._partial
 
-    def copy(self) -> wire.Object:
+    def copy(self) -> Object:
         """A deep copy, for somebody who changes it."""
-        made: wire.Object = wire.decode(self.data)
+        made: Object = wire.decode(self.data)
         return made
 
 
@@ -68,7 +70,7 @@ class Manager:
 class Event:
     """One change of one object."""
 
-    kind: kinds.Kind
+    kind: Kind
     revision: int
     before: Item | None
     after: Item
@@ -80,7 +82,7 @@ class Event:
 class Collection:
     """All objects of a kind, sorted by key."""
 
-    kind: kinds.Kind
+    kind: Kind
     limit: int
     items: dict[str, Item] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
@@ -143,9 +145,9 @@ class Store:
         self.revision = FIRST_REVISION
         self.listen: Callable[[Event], None] = lambda _: None
         self._limit = limit
-        self._collections: dict[kinds.Kind, Collection] = {}
+        self._collections: dict[Kind, Collection] = {}
 
-    def of(self, kind: kinds.Kind) -> Collection:
+    def of(self, kind: Kind) -> Collection:
         """The collection of a kind."""
         if kind is kinds.CORE_EVENTS:
             kind = kinds.EVENTS
@@ -154,15 +156,15 @@ class Store:
             found = self._collections[kind] = Collection(kind, self._limit, floor=FIRST_REVISION)
         return found
 
-    def find(self, kind: kinds.Kind, key: str) -> Item | None:
+    def find(self, kind: Kind, key: str) -> Item | None:
         """An object, if there is one."""
         return self.of(kind).items.get(key)
 
     def put(
         self,
-        kind: kinds.Kind,
+        kind: Kind,
         key: str,
-        body: wire.Object,
+        body: Object,
         managers: tuple[Manager, ...] = (),
     ) -> Item:
         """Store an object under the next revision; the body is the store's from now on."""
@@ -178,7 +180,7 @@ class Store:
         )
         return item
 
-    def remove(self, kind: kinds.Kind, key: str, body: wire.Object) -> Item:
+    def remove(self, kind: Kind, key: str, body: Object) -> Item:
         """Take an object away; the body is its last state."""
         collection = self.of(kind)
         before = collection.items.pop(key)
@@ -195,7 +197,7 @@ class Store:
         for collection in self._collections.values():
             collection.compact(self.revision)
 
-    def _next(self, key: str, body: wire.Object, managers: tuple[Manager, ...]) -> Item:
+    def _next(self, key: str, body: Object, managers: tuple[Manager, ...]) -> Item:
         self.revision += 1
         body["metadata"]["resourceVersion"] = str(self.revision)
         first = {"kind": body["kind"], "apiVersion": body["apiVersion"]}

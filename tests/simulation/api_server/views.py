@@ -3,7 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.simulation.api_server import kinds, store, wire
+from tests.simulation.api_server import kinds, wire
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.store import Event, Item
+from tests.simulation.api_server.wire import Object
 
 META = "meta.k8s.io/v1"
 
@@ -16,15 +19,15 @@ class View:
     """Shown instead of the resource's own kind, unless empty."""
     api_version: str = ""
 
-    def data(self, item: store.Item) -> bytes:
+    def data(self, item: Item) -> bytes:
         """An object as JSON."""
         return item.data
 
-    def change(self, kind: str, item: store.Item) -> bytes:
+    def change(self, kind: str, item: Item) -> bytes:
         """An event of a watch about an object that is there."""
         return line(kind, self.data(item))
 
-    def removal(self, event: store.Event) -> bytes:
+    def removal(self, event: Event) -> bytes:
         """The event of a watch about an object that is gone, or no longer selected.
 
         What is no longer selected is shown as it was last, at the revision of the change.
@@ -33,14 +36,14 @@ class View:
             return line("DELETED", self.data(event.after))
         last = event.before.object
         metadata = {**last["metadata"], "resourceVersion": str(event.revision)}
-        shown = store.Item(event.after.key, event.revision, {**last, "metadata": metadata})
+        shown = Item(event.after.key, event.revision, {**last, "metadata": metadata})
         return line("DELETED", self.data(shown))
 
 
 class Metadata(View):
     """Metadata only."""
 
-    def data(self, item: store.Item) -> bytes:
+    def data(self, item: Item) -> bytes:
         """The metadata as JSON."""
         return item.partial
 
@@ -48,12 +51,12 @@ class Metadata(View):
 class CoreEvents(View):
     """Events as core/v1 has them."""
 
-    def data(self, item: store.Item) -> bytes:
+    def data(self, item: Item) -> bytes:
         """The event as JSON."""
         return wire.encode(core_event(item.object))
 
 
-def view(kind: kinds.Kind, accept: str) -> View:
+def view(kind: Kind, accept: str) -> View:
     """The view for a kind and an Accept header."""
     if "as=PartialObjectMetadata" in accept:
         return Metadata(kind="PartialObjectMetadata", api_version=META)
@@ -62,7 +65,7 @@ def view(kind: kinds.Kind, accept: str) -> View:
     return View()
 
 
-def core_event(body: wire.Object) -> wire.Object:
+def core_event(body: Object) -> Object:
     """Convert an events.k8s.io/v1 Event to core/v1."""
     made = {**body, "apiVersion": "v1"}
     for old, new in EVENT_FIELDS:
@@ -72,7 +75,7 @@ def core_event(body: wire.Object) -> wire.Object:
     return made
 
 
-def stored_event(body: wire.Object) -> wire.Object:
+def stored_event(body: Object) -> Object:
     """Convert a core/v1 Event to events.k8s.io/v1."""
     made = {**body, "apiVersion": kinds.EVENTS.api_version}
     for old, new in EVENT_FIELDS:
@@ -97,9 +100,7 @@ def line(kind: str, data: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), data)
 
 
-def listed(
-    kind: kinds.Kind, shown: View, items: Iterable[store.Item], metadata: wire.Object
-) -> bytes:
+def listed(kind: Kind, shown: View, items: Iterable[Item], metadata: Object) -> bytes:
     """A List."""
     name = f"{shown.kind or kind.kind}List"
     version = shown.api_version or kind.api_version

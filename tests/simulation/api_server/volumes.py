@@ -3,7 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.simulation.api_server import kinds, quantities, store, wire
+from tests.simulation.api_server import kinds, quantities, wire
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.store import Store
+from tests.simulation.api_server.wire import Cause, Object, RefusedError
 
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
@@ -15,7 +18,7 @@ SOURCES = ("csi", "local", "hostPath", "nfs", "gcePersistentDisk", "awsElasticBl
 """The sources of volumes that are known here."""
 
 
-def new_claim(body: wire.Object, stored: store.Store) -> None:
+def new_claim(body: Object, stored: Store) -> None:
     """A claim waits; it gets the default class if it names none, not even an empty one."""
     spec = body.setdefault("spec", {})
     spec.setdefault("volumeMode", "Filesystem")
@@ -25,7 +28,7 @@ def new_claim(body: wire.Object, stored: store.Store) -> None:
     _protect(body, CLAIM_FINALIZER)
 
 
-def _default_class(stored: store.Store) -> str:
+def _default_class(stored: Store) -> str:
     """The newest of the default classes; of equally old ones, the first by name."""
     found = [
         each.object["metadata"]
@@ -36,7 +39,7 @@ def _default_class(stored: store.Store) -> str:
     return min((each["name"] for each in found if each["creationTimestamp"] == newest), default="")
 
 
-def new_volume(body: wire.Object, stored: store.Store) -> None:
+def new_volume(body: Object, stored: Store) -> None:
     """A volume is kept when its claim goes, unless it says something else."""
     del stored
     spec = body.setdefault("spec", {})
@@ -46,20 +49,20 @@ def new_volume(body: wire.Object, stored: store.Store) -> None:
     _protect(body, VOLUME_FINALIZER)
 
 
-def _protect(body: wire.Object, finalizer: str) -> None:
+def _protect(body: Object, finalizer: str) -> None:
     known = body["metadata"].get("finalizers") or []
     if finalizer not in known:
         body["metadata"]["finalizers"] = [*known, finalizer]
 
 
-def new_class(body: wire.Object, stored: store.Store) -> None:
+def new_class(body: Object, stored: Store) -> None:
     """Volumes are deleted with their claims, and provisioned at once."""
     del stored
     body.setdefault("reclaimPolicy", "Delete")
     body.setdefault("volumeBindingMode", "Immediate")
 
 
-def new_driver(body: wire.Object, stored: store.Store) -> None:
+def new_driver(body: Object, stored: Store) -> None:
     """A driver attaches its volumes, and tells no capacity."""
     del stored
     spec = body.setdefault("spec", {})
@@ -76,7 +79,7 @@ DRIVER_DEFAULTS: Mapping[str, Any] = {
     "seLinuxMount": False,
     "volumeLifecycleModes": ["Persistent"],
 }
-NEW: Mapping[str, Callable[[wire.Object, store.Store], None]] = {
+NEW: Mapping[str, Callable[[Object, Store], None]] = {
     "persistentvolumeclaims": new_claim,
     "persistentvolumes": new_volume,
     "storageclasses": new_class,
@@ -84,13 +87,13 @@ NEW: Mapping[str, Callable[[wire.Object, store.Store], None]] = {
 }
 
 
-def problems(kind: kinds.Kind, body: wire.Object) -> list[wire.Cause]:
+def problems(kind: Kind, body: Object) -> list[Cause]:
     """What is wrong with an object of a storage kind. Raises RefusedError."""
     check = CHECKS.get(kind.plural)
     return check(body) if check is not None else []
 
 
-def _claim_problems(body: wire.Object) -> list[wire.Cause]:
+def _claim_problems(body: Object) -> list[Cause]:
     spec = body.get("spec") or {}
     causes = _mode_problems(spec)
     requests = (spec.get("resources") or {}).get("requests") or {}
@@ -101,7 +104,7 @@ def _claim_problems(body: wire.Object) -> list[wire.Cause]:
     return causes
 
 
-def _volume_problems(body: wire.Object) -> list[wire.Cause]:
+def _volume_problems(body: Object) -> list[Cause]:
     spec = body.get("spec") or {}
     causes = _mode_problems(spec)
     if not spec.get("capacity"):
@@ -113,27 +116,27 @@ def _volume_problems(body: wire.Object) -> list[wire.Cause]:
     sources = [each for each in SOURCES if spec.get(each)]
     if not sources:
         text = "Required value: must specify a volume type"
-        causes.append(wire.Cause("spec", text, "FieldValueRequired"))
+        causes.append(Cause("spec", text, "FieldValueRequired"))
     required = (spec.get("nodeAffinity") or {}).get("required") or {}
     if "local" in sources and not required.get("nodeSelectorTerms"):
         text = "Required value: Local volume requires node affinity"
-        causes.append(wire.Cause("spec.nodeAffinity", text, "FieldValueRequired"))
+        causes.append(Cause("spec.nodeAffinity", text, "FieldValueRequired"))
     return causes
 
 
-def _mode_problems(spec: wire.Object) -> list[wire.Cause]:
+def _mode_problems(spec: Object) -> list[Cause]:
     modes = spec.get("accessModes") or []
     if not modes:
         text = "Required value: at least 1 access mode is required"
-        return [wire.Cause("spec.accessModes", text, "FieldValueRequired")]
-    wrong = [each for each in modes if each not in MODES]
+        return [Cause("spec.accessModes", text, "FieldValueRequired")]
+    wrong = [mode for mode in modes if mode not in MODES]
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         text = "Forbidden: may not use ReadWriteOncePod with other access modes"
-        return [wire.Cause("spec.accessModes", text, "FieldValueForbidden")]
+        return [Cause("spec.accessModes", text, "FieldValueForbidden")]
     return [_unsupported("spec.accessModes")] if wrong else []
 
 
-def _class_problems(body: wire.Object) -> list[wire.Cause]:
+def _class_problems(body: Object) -> list[Cause]:
     causes = []
     if not body.get("provisioner"):
         causes.append(_required("provisioner"))
@@ -144,7 +147,7 @@ def _class_problems(body: wire.Object) -> list[wire.Cause]:
     return causes
 
 
-def _node_problems(body: wire.Object) -> list[wire.Cause]:
+def _node_problems(body: Object) -> list[Cause]:
     causes = []
     seen: set[str] = set()
     for number, each in enumerate((body.get("spec") or {}).get("drivers") or ()):
@@ -153,19 +156,19 @@ def _node_problems(body: wire.Object) -> list[wire.Cause]:
         count = (each.get("allocatable") or {}).get("count", 0)
         if count < 0:
             text = f"Invalid value: {count}: must be greater than or equal to zero"
-            causes.append(wire.Cause(f"{where}.allocatable.count", text))
+            causes.append(Cause(f"{where}.allocatable.count", text))
         if each.get("name") in seen:
             text = f'Duplicate value: "{each["name"]}"'
-            causes.append(wire.Cause(f"{where}.name", text, "FieldValueDuplicate"))
+            causes.append(Cause(f"{where}.name", text, "FieldValueDuplicate"))
         seen.add(each.get("name", ""))
     return causes
 
 
-def _capacity_problems(body: wire.Object) -> list[wire.Cause]:
+def _capacity_problems(body: Object) -> list[Cause]:
     return [] if body.get("storageClassName") else [_required("storageClassName")]
 
 
-def _attachment_problems(body: wire.Object) -> list[wire.Cause]:
+def _attachment_problems(body: Object) -> list[Cause]:
     spec = body.get("spec") or {}
     causes = [_required(f"spec.{key}") for key in ("attacher", "nodeName") if not spec.get(key)]
     source = spec.get("source") or {}
@@ -173,11 +176,11 @@ def _attachment_problems(body: wire.Object) -> list[wire.Cause]:
         text = (
             "Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName"
         )
-        causes.append(wire.Cause("spec.source", text, "FieldValueRequired"))
+        causes.append(Cause("spec.source", text, "FieldValueRequired"))
     return causes
 
 
-CHECKS: Mapping[str, Callable[[wire.Object], list[wire.Cause]]] = {
+CHECKS: Mapping[str, Callable[[Object], list[Cause]]] = {
     "persistentvolumeclaims": _claim_problems,
     "persistentvolumes": _volume_problems,
     "storageclasses": _class_problems,
@@ -187,20 +190,20 @@ CHECKS: Mapping[str, Callable[[wire.Object], list[wire.Cause]]] = {
 }
 
 
-def _required(field: str) -> wire.Cause:
-    return wire.Cause(field, "Required value", "FieldValueRequired")
+def _required(field: str) -> Cause:
+    return Cause(field, "Required value", "FieldValueRequired")
 
 
-def _unsupported(field: str) -> wire.Cause:
-    return wire.Cause(field, "Unsupported value", "FieldValueNotSupported")
+def _unsupported(field: str) -> Cause:
+    return Cause(field, "Unsupported value", "FieldValueNotSupported")
 
 
-def _mistyped(kind: str) -> wire.RefusedError:
+def _mistyped(kind: str) -> RefusedError:
     text = "quantities must match the regular expression"
     return wire.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {text}')
 
 
-def changes(kind: kinds.Kind, new: wire.Object, old: wire.Object) -> list[wire.Cause]:
+def changes(kind: Kind, new: Object, old: Object) -> list[Cause]:
     """What an update of a storage kind may not change."""
     if kind is kinds.CLAIMS:
         return _claim_changes(new.get("spec") or {}, old)
@@ -214,7 +217,7 @@ def changes(kind: kinds.Kind, new: wire.Object, old: wire.Object) -> list[wire.C
     return []
 
 
-def _claim_changes(new: wire.Object, old: wire.Object) -> list[wire.Cause]:
+def _claim_changes(new: Object, old: Object) -> list[Cause]:
     """A claim's spec is fixed, but its volume may be named once, and a bound claim may grow."""
     before = dict(old["spec"])
     after = dict(new)
@@ -230,23 +233,19 @@ def _claim_changes(new: wire.Object, old: wire.Object) -> list[wire.Cause]:
         "Forbidden: spec is immutable after creation except resources.requests and "
         "volumeAttributesClassName for bound claims"
     )
-    return [wire.Cause("spec", text, "FieldValueForbidden")]
+    return [Cause("spec", text, "FieldValueForbidden")]
 
 
-def _volume_changes(new: wire.Object, old: wire.Object) -> list[wire.Cause]:
+def _volume_changes(new: Object, old: Object) -> list[Cause]:
     """A volume keeps its source, its mode, and its nodes once it has any."""
     causes = []
     if any(new.get(each) != old.get(each) for each in SOURCES):
         text = "Forbidden: spec.persistentvolumesource is immutable after creation"
-        causes.append(wire.Cause("spec.persistentvolumesource", text, "FieldValueForbidden"))
+        causes.append(Cause("spec.persistentvolumesource", text, "FieldValueForbidden"))
     fixed = ("volumeMode", "nodeAffinity") if old.get("nodeAffinity") else ("volumeMode",)
     return causes + _fixed("spec.", fixed, new, old)
 
 
-def _fixed(
-    prefix: str, fields: tuple[str, ...], new: wire.Object, old: wire.Object
-) -> list[wire.Cause]:
+def _fixed(prefix: str, fields: tuple[str, ...], new: Object, old: Object) -> list[Cause]:
     text = "Invalid value: field is immutable"
-    return [
-        wire.Cause(f"{prefix}{each}", text) for each in fields if new.get(each) != old.get(each)
-    ]
+    return [Cause(f"{prefix}{field}", text) for field in fields if new.get(field) != old.get(field)]

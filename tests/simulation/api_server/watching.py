@@ -9,7 +9,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.simulation.api_server import kinds, selectors, store, views, wire
+from tests.simulation.api_server import selectors, views, wire
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.selectors import Match
+from tests.simulation.api_server.store import Collection, Event, Store
+from tests.simulation.api_server.views import View
+from tests.simulation.api_server.wire import Clock, Object
 
 BOOKMARK_SECONDS = 60.0
 LAST_BOOKMARK_SECONDS = 2.0
@@ -30,16 +35,16 @@ def _nothing() -> None:
 class Options:
     """What was asked for."""
 
-    kind: kinds.Kind
+    kind: Kind
     namespace: str = ""
-    match: selectors.Match = selectors.everything
+    match: Match = selectors.everything
     since: int = 0
     """0: from now on, after all objects as ADDED."""
     bookmarks: bool = False
     initial_end: bool = False
     """Whether a bookmark tells that all objects there were have been sent."""
     seconds: float = SECONDS
-    view: views.View
+    view: View
 
 
 class Watch:
@@ -93,13 +98,13 @@ class Watch:
         self.stop()
         self._end()
 
-    def take(self, event: store.Event) -> None:
+    def take(self, event: Event) -> None:
         """Hand on an event unless it was sent at the start."""
         if event.revision > self._revision:
             self._revision = event.revision
             self.show(event)
 
-    def show(self, event: store.Event) -> None:
+    def show(self, event: Event) -> None:
         """Send an event as it is under the selectors, if at all."""
         options = self.options
         after = event.after
@@ -113,7 +118,7 @@ class Watch:
         elif was:
             self._send(options.view.removal(event))
 
-    def _show_all(self, collection: store.Collection) -> None:
+    def _show_all(self, collection: Collection) -> None:
         options = self.options
         for item in collection.within(options.namespace):
             if options.match(item.object):
@@ -136,7 +141,7 @@ class Watch:
 
         self._cancel_bookmark = self._hub.clock.after(soon, due)
 
-    def _bookmark(self, revision: int, metadata: wire.Object) -> None:
+    def _bookmark(self, revision: int, metadata: Object) -> None:
         kind = self.options.kind
         body = {
             "kind": self.options.view.kind or kind.kind,
@@ -153,12 +158,12 @@ class Watch:
 class Hub:
     """All open watches."""
 
-    def __init__(self, stored: store.Store, clock: wire.Clock, chance: random.Random) -> None:
+    def __init__(self, stored: Store, clock: Clock, chance: random.Random) -> None:
         self.store = stored
         self.clock = clock
         self._chance = chance
-        self._open: dict[kinds.Kind, dict[Watch, None]] = {}
-        self._waiting: deque[store.Event] = deque()
+        self._open: dict[Kind, dict[Watch, None]] = {}
+        self._waiting: deque[Event] = deque()
         self._planned = False
         stored.listen = self._note
 
@@ -170,7 +175,7 @@ class Hub:
         """Send nothing more to this watch."""
         self._open.get(self._kind(watch), {}).pop(watch, None)
 
-    def end_all(self, kind: kinds.Kind | None = None) -> None:
+    def end_all(self, kind: Kind | None = None) -> None:
         """End all watches, or those of one kind."""
         for each, watches in list(self._open.items()):
             if kind is None or each is kind:
@@ -188,10 +193,10 @@ class Hub:
             for watch in list(self._open.get(event.kind, ())):
                 watch.take(event)
 
-    def _kind(self, watch: Watch) -> kinds.Kind:
+    def _kind(self, watch: Watch) -> Kind:
         return self.store.of(watch.options.kind).kind
 
-    def _note(self, event: store.Event) -> None:
+    def _note(self, event: Event) -> None:
         if not self._open.get(event.kind):
             return
         self._waiting.append(event)

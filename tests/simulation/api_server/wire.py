@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from tests.simulation.api_server import kinds
+from tests.simulation.api_server.kinds import Kind
 
 Object: TypeAlias = dict[str, Any]
 
@@ -138,12 +138,12 @@ def bad_request(message: str) -> RefusedError:
     return RefusedError(400, "BadRequest", message)
 
 
-def _details(kind: kinds.Kind, name: str, shown: str) -> Object:
+def _details(kind: Kind, name: str, shown: str) -> Object:
     group = {"group": kind.group} if kind.group else {}
     return {**({"name": name} if name else {}), **group, "kind": shown}
 
 
-def not_found(kind: kinds.Kind, name: str) -> RefusedError:
+def not_found(kind: Kind, name: str) -> RefusedError:
     """404 for an object."""
     message = f'{kind.resource} "{name}" not found'
     return RefusedError(404, "NotFound", message, details=_details(kind, name, kind.plural))
@@ -155,14 +155,14 @@ def unknown_path() -> RefusedError:
     return RefusedError(404, "NotFound", message, details={})
 
 
-def conflict(kind: kinds.Kind, name: str, why: str, *, part: str = "") -> RefusedError:
+def conflict(kind: Kind, name: str, why: str, *, part: str = "") -> RefusedError:
     """409 for an object, or a part of it, that isn't as the request needs it."""
     message = f'Operation cannot be fulfilled on {kind.resource}{part} "{name}": {why}'
     details = _details(kind, name, f"{kind.plural}{part}")
     return RefusedError(409, "Conflict", message, details=details)
 
 
-def unlike(kind: kinds.Kind, name: str, why: str) -> RefusedError:
+def unlike(kind: Kind, name: str, why: str) -> RefusedError:
     """409 for a precondition of a deletion, which names the kind instead of the resource."""
     message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}'
     details = _details(kind, name, kind.kind)
@@ -171,33 +171,33 @@ def unlike(kind: kinds.Kind, name: str, why: str) -> RefusedError:
 
 def apply_conflict(causes: Sequence[Cause]) -> RefusedError:
     """409 for fields that belong to other managers."""
-    texts = [f"{each.message}: {each.field}" for each in causes]
+    texts = [f"{cause.message}: {cause.field}" for cause in causes]
     count = f"{len(causes)} conflict{'s' * (len(causes) > 1)}"
     message = f"Apply failed with {count}: {', '.join(texts)}"
     return RefusedError(409, "Conflict", message, details={"causes": _listed(causes)})
 
 
-def already_exists(kind: kinds.Kind, name: str) -> RefusedError:
+def already_exists(kind: Kind, name: str) -> RefusedError:
     """409 for a name that is taken."""
     message = f'{kind.resource} "{name}" already exists'
     details = _details(kind, name, kind.plural)
     return RefusedError(409, "AlreadyExists", message, details=details)
 
 
-def forbidden(kind: kinds.Kind, name: str, why: str) -> RefusedError:
+def forbidden(kind: Kind, name: str, why: str) -> RefusedError:
     """403 by admission or for want of a right."""
     message = f'{kind.resource} "{name}" is forbidden: {why}'
     return RefusedError(403, "Forbidden", message, details=_details(kind, name, kind.plural))
 
 
-def invalid(kind: kinds.Kind, name: str, causes: Sequence[Cause]) -> RefusedError:
+def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> RefusedError:
     """422 with what is wrong."""
     details = {**_details(kind, name, kind.kind), "causes": _listed(causes)}
     message = f'{kind.qualified} "{name}" is invalid: {_joined(causes)}'
     return RefusedError(422, "Invalid", message, details=details)
 
 
-def invalid_update(kind: kinds.Kind, name: str, cause: Cause) -> RefusedError:
+def invalid_update(kind: Kind, name: str, cause: Cause) -> RefusedError:
     """422 for an update that lacks a version; here the message names the resource."""
     details = {**_details(kind, name, kind.plural), "causes": _listed([cause])}
     message = f'{kind.resource} "{name}" is invalid: {_joined([cause])}'
@@ -220,13 +220,13 @@ def invalid_options(causes: Sequence[Cause]) -> RefusedError:
 
 
 def _joined(causes: Sequence[Cause]) -> str:
-    texts = [f"{each.field}: {each.message}" for each in causes]
+    texts = [f"{cause.field}: {cause.message}" for cause in causes]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _listed(causes: Sequence[Cause]) -> list[Object]:
     return [
-        {"reason": each.reason, "message": each.message, "field": each.field} for each in causes
+        {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
     ]
 
 

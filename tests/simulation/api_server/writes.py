@@ -8,16 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.simulation.api_server import (
-    admission,
-    apply,
-    kinds,
-    metadata,
-    patches,
-    schemas,
-    store,
-    wire,
-)
+from tests.simulation.api_server import admission, apply, kinds, metadata, patches, schemas, wire
+from tests.simulation.api_server.admission import Moment
+from tests.simulation.api_server.kinds import Kind
+from tests.simulation.api_server.store import Item, Manager, Store
+from tests.simulation.api_server.wire import Cause, Clock, Object, RefusedError
 
 NAME_ATTEMPTS = 8
 MODIFIED = (
@@ -29,7 +24,7 @@ MODIFIED = (
 class Target:
     """Which object a request is about."""
 
-    kind: kinds.Kind
+    kind: Kind
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -54,9 +49,9 @@ class Outcome:
     """What a write did."""
 
     code: int
-    item: store.Item
+    item: Item
     """The object as answered."""
-    before: wire.Object | None = None
+    before: Object | None = None
     gone: bool = False
     """Whether the object is no longer stored."""
     brief: bool = False
@@ -66,7 +61,7 @@ class Outcome:
 class Writes:
     """Changes the store."""
 
-    def __init__(self, stored: store.Store, clock: wire.Clock, chance: random.Random) -> None:
+    def __init__(self, stored: Store, clock: Clock, chance: random.Random) -> None:
         self.store = stored
         self._clock = clock
         self._chance = chance
@@ -75,21 +70,21 @@ class Writes:
         """The time, as objects have it."""
         return metadata.stamp(self._clock.now())
 
-    def existing(self, target: Target) -> store.Item:
+    def existing(self, target: Target) -> Item:
         """The object; RefusedError."""
         item = self.store.find(target.kind, target.key)
         if item is None:
             raise wire.not_found(target.kind, target.name)
         return item
 
-    def create(self, target: Target, body: wire.Object, options: Options) -> Outcome:
+    def create(self, target: Target, body: Object, options: Options) -> Outcome:
         """Create an object. Raises RefusedError."""
         kind = target.kind
         found = metadata.tidied(body)
         self._check_namespace(target, found)
         if found.get("resourceVersion"):
             text = "resourceVersion should not be set on objects to be created"
-            raise wire.RefusedError(500, "", text)
+            raise RefusedError(500, "", text)
         for key in metadata.OWN:
             found.pop(key, None)
         generated = not found.get("name") and bool(found.get("generateName"))
@@ -109,15 +104,15 @@ class Writes:
             raise wire.already_exists(kind, found["name"])
         managers = apply.after_update(kind, None, body, options.manager, "")
         if options.dry_run:
-            return Outcome(code=201, item=store.Item(key, 0, body))
+            return Outcome(code=201, item=Item(key, 0, body))
         return Outcome(code=201, item=self.store.put(kind, key, body, managers))
 
-    def _complete(self, kind: kinds.Kind, body: wire.Object) -> None:
+    def _complete(self, kind: Kind, body: Object) -> None:
         """Add what a new object gets by default, and check it."""
         found = body["metadata"]
         if kind.status and not kind.status_at_birth:
             body.pop("status", None)
-        admission.complete(kind, body, admission.Moment(self.store, self._clock.now()))
+        admission.complete(kind, body, Moment(self.store, self._clock.now()))
         causes = metadata.problems(kind, found)
         if kind.schema is not None:
             causes += schemas.settle(kind.schema, body, None)
@@ -126,7 +121,7 @@ class Writes:
         if causes:
             raise wire.invalid(kind, found.get("name", ""), causes)
 
-    def _check_namespace(self, target: Target, found: wire.Object) -> None:
+    def _check_namespace(self, target: Target, found: Object) -> None:
         if not target.kind.namespaced:
             found.pop("namespace", None)
             return
@@ -150,7 +145,7 @@ class Writes:
             refused.details = {**(refused.details or {}), "causes": [cause]}
             raise refused
 
-    def replace(self, target: Target, body: wire.Object, options: Options) -> Outcome:
+    def replace(self, target: Target, body: Object, options: Options) -> Outcome:
         """Update an object with PUT. Raises RefusedError."""
         kind = target.kind
         found = metadata.tidied(body)
@@ -162,7 +157,7 @@ class Writes:
             raise wire.bad_request(f"{text} request")
         if not found.get("resourceVersion") and not kind.unconditional:
             text = "Invalid value: 0: must be specified for an update"
-            cause = wire.Cause("metadata.resourceVersion", text)
+            cause = Cause("metadata.resourceVersion", text)
             raise wire.invalid_update(kind, target.name, cause)
         item = self.store.find(kind, target.key)
         if item is None:
@@ -170,7 +165,7 @@ class Writes:
         self._check_uid(target, found.get("uid"), item.object["metadata"]["uid"])
         return self._update(target, item, body, options)
 
-    def _born_by_update(self, target: Target, body: wire.Object, options: Options) -> Outcome:
+    def _born_by_update(self, target: Target, body: Object, options: Options) -> Outcome:
         """Create the object instead, whatever version the request speaks of."""
         found = body["metadata"]
         if not target.kind.born_by_update:
@@ -199,17 +194,15 @@ class Writes:
             whole = patches.strategic(whole, body)
         else:
             text = "the body of the request was in an unknown format - accepted media types include"
-            raise wire.RefusedError(415, "UnsupportedMediaType", text, details={})
+            raise RefusedError(415, "UnsupportedMediaType", text, details={})
         return self._patched(target, item, whole, options)
 
-    def _patched(
-        self, target: Target, item: store.Item, whole: wire.Object, options: Options
-    ) -> Outcome:
+    def _patched(self, target: Target, item: Item, whole: Object, options: Options) -> Outcome:
         found = metadata.tidied(whole)
         self._check_identity(target, found, item)
         return self._update(target, item, whole, options)
 
-    def _check_identity(self, target: Target, found: wire.Object, item: store.Item) -> None:
+    def _check_identity(self, target: Target, found: Object, item: Item) -> None:
         """A patch must leave alone what says which object this is."""
         if target.kind.custom and target.subresource:
             return  # all metadata but the version is ignored
@@ -222,9 +215,7 @@ class Writes:
             wrong.append("deletionTimestamp")
         if wrong:
             text = "Invalid value: {}: field is immutable"
-            causes = [
-                wire.Cause(f"metadata.{key}", text.format(f'"{found[key]}"')) for key in wrong
-            ]
+            causes = [Cause(f"metadata.{key}", text.format(f'"{found[key]}"')) for key in wrong]
             raise wire.invalid(target.kind, target.name, causes)
         found.update(uid=stored["uid"])
 
@@ -237,7 +228,7 @@ class Writes:
         given = metadata.tidied(body)
         if item is None:
             return self._born_by_apply(target, body, options)
-        mine = store.Manager(
+        mine = Manager(
             name=options.manager, applies=True, subresource=target.subresource, fields=frozenset()
         )
         whole, managers = apply.merged(kind, item, body, mine, force=options.force)
@@ -246,7 +237,7 @@ class Writes:
         found["resourceVersion"] = given.get("resourceVersion", found["resourceVersion"])
         return self._update(target, item, whole, options, managers)
 
-    def _born_by_apply(self, target: Target, body: wire.Object, options: Options) -> Outcome:
+    def _born_by_apply(self, target: Target, body: Object, options: Options) -> Outcome:
         kind, given = target.kind, body["metadata"]
         if target.subresource:
             raise wire.not_found(kind, target.name)
@@ -267,10 +258,10 @@ class Writes:
     def _update(
         self,
         target: Target,
-        item: store.Item,
-        whole: wire.Object,
+        item: Item,
+        whole: Object,
         options: Options,
-        managers: tuple[store.Manager, ...] | None = None,
+        managers: tuple[Manager, ...] | None = None,
     ) -> Outcome:
         """Store a changed object, unless nothing has changed."""
         kind, old = target.kind, item.object
@@ -291,9 +282,9 @@ class Writes:
     def _store_update(
         self,
         target: Target,
-        item: store.Item,
-        whole: wire.Object,
-        managers: tuple[store.Manager, ...],
+        item: Item,
+        whole: Object,
+        managers: tuple[Manager, ...],
         options: Options,
     ) -> Outcome:
         kind, old = target.kind, item.object
@@ -305,15 +296,15 @@ class Writes:
             found["generation"] = old["metadata"].get("generation", 0) + 1
         gone = finished(kind, found)
         if options.dry_run:
-            return Outcome(code=200, item=store.Item(item.key, item.revision, whole), before=old)
+            return Outcome(code=200, item=Item(item.key, item.revision, whole), before=old)
         if gone:
             self.store.remove(kind, item.key, {**whole, "metadata": dict(found)})
-            last = store.Item(item.key, item.revision, whole)
+            last = Item(item.key, item.revision, whole)
             return Outcome(code=200, item=last, before=old, gone=True)
         stored = self.store.put(kind, item.key, whole, managers)
         return Outcome(code=200, item=stored, before=old)
 
-    def _protect(self, target: Target, whole: wire.Object, old: wire.Object) -> None:
+    def _protect(self, target: Target, whole: Object, old: Object) -> None:
         """Undo what this request may not change."""
         kind = target.kind
         for key in metadata.OWN:
@@ -332,7 +323,7 @@ class Writes:
             if "status" in old:
                 whole["status"] = old["status"]
 
-    def _check_update(self, kind: kinds.Kind, whole: wire.Object, old: wire.Object) -> None:
+    def _check_update(self, kind: Kind, whole: Object, old: Object) -> None:
         found = whole["metadata"]
         causes = metadata.problems(kind, found)
         if "deletionTimestamp" in found:
@@ -342,7 +333,7 @@ class Writes:
                     "Forbidden: no new finalizers can be added if the object is being deleted, "
                     f"found new finalizers {fresh}"
                 )
-                causes.append(wire.Cause("metadata.finalizers", text, "FieldValueForbidden"))
+                causes.append(Cause("metadata.finalizers", text, "FieldValueForbidden"))
         if kind.schema is not None:
             causes += schemas.settle(kind.schema, whole, old)
         else:
@@ -350,7 +341,7 @@ class Writes:
         if causes:
             raise wire.invalid(kind, found["name"], causes)
 
-    def change(self, target: Target, alter: Callable[[wire.Object], None]) -> store.Item:
+    def change(self, target: Target, alter: Callable[[Object], None]) -> Item:
         """Change an object by hand, on behalf of a subresource."""
         item = self.existing(target)
         whole = item.copy()
@@ -361,7 +352,7 @@ class Writes:
 OUTSIDE = {"apiVersion", "kind", "metadata"}
 
 
-def _differs(found: wire.Object, stored: wire.Object, key: str) -> bool:
+def _differs(found: Object, stored: Object, key: str) -> bool:
     """Whether a field is given, and not as it is stored."""
     return bool(found.get(key)) and found[key] != stored.get(key)
 
@@ -369,14 +360,14 @@ def _differs(found: wire.Object, stored: wire.Object, key: str) -> bool:
 KEPT_BY_STATUS = {"apiVersion", "kind", "metadata", "status"}
 
 
-def finished(kind: kinds.Kind, found: wire.Object) -> bool:
+def finished(kind: Kind, found: Object) -> bool:
     """Whether an object that is being deleted has nothing left to wait for."""
     if "deletionTimestamp" not in found or found.get("finalizers"):
         return False
     return kind is not kinds.PODS or found.get("deletionGracePeriodSeconds", 0) == 0
 
 
-def has_new_generation(kind: kinds.Kind, old: wire.Object, new: wire.Object) -> bool:
+def has_new_generation(kind: Kind, old: Object, new: Object) -> bool:
     """Whether more than metadata and status has changed; status counts without a subresource."""
     ignored = OUTSIDE | {"status"} if kind.status else OUTSIDE
     return any(old.get(key) != new.get(key) for key in (old.keys() | new.keys()) - ignored)

@@ -8,26 +8,26 @@ import itertools
 
 import pytest
 
-from tests.simulation.contract import sides
+from tests.simulation.contract.sides import Case, Memory, Real, Side
 from vscheduler.sandbox import contents
 
 NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def memory() -> sides.Memory:
+def memory() -> Memory:
     """The API server in memory."""
-    return sides.Memory.made()
+    return Memory.made()
 
 
 @pytest.fixture(params=["memory", "real"])
-def case(request: pytest.FixtureRequest) -> sides.Case:
+def case(request: pytest.FixtureRequest) -> Case:
     """A place for one test, on either API server."""
     namespace = f"contract-{next(NUMBERS)}"
     if request.param == "memory":
-        side: sides.Side = request.getfixturevalue("memory")
+        side: Side = request.getfixturevalue("memory")
         side.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-        return sides.Case(side, namespace)
+        return Case(side, namespace)
     plane = request.getfixturevalue("plane")
     contents.create_namespace(plane.api, namespace)
-    return sides.Case(sides.Real(plane, plane.api), namespace)
+    return Case(Real(plane, plane.api), namespace)

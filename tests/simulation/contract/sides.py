@@ -13,10 +13,13 @@ from urllib.parse import urlencode
 import urllib3
 
 from tests.simulation.api_server import client as memory_client
-from tests.simulation.api_server import server, wire
+from tests.simulation.api_server import wire
+from tests.simulation.api_server.server import ApiServer
+from tests.simulation.api_server.wire import Request
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 from vscheduler.sandbox import client as sandbox
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox.control_plane import ControlPlane
 
 EPOCH = 1_800_000_000.0
 USER = "admin"
@@ -82,7 +85,7 @@ class Clock:
 class Memory:
     """The API server in memory."""
 
-    server: server.ApiServer
+    server: ApiServer
     clock: Clock
     api: sandbox.Client
 
@@ -90,7 +93,7 @@ class Memory:
     def made(cls) -> "Memory":
         """A new one."""
         clock = Clock()
-        made = server.ApiServer(clock, random.Random(7))
+        made = ApiServer(clock, random.Random(7))
         return cls(made, clock, memory_client.Client(made, USER))
 
     def watch(
@@ -108,7 +111,7 @@ class Memory:
         """
         asked = {"watch": "true", **{key: str(value) for key, value in query.items()}}
         answer = self.server.ask(
-            wire.Request(
+            Request(
                 method="GET", path=path, query=asked, headers=headers or {}, body=b"", user=USER
             )
         )
@@ -135,7 +138,7 @@ class Memory:
 class Real:
     """A real kube-apiserver."""
 
-    plane: control_plane.ControlPlane
+    plane: ControlPlane
     api: sandbox.Client
 
     def watch(
@@ -202,7 +205,7 @@ class Case:
         return self.side.api
 
     @property
-    def pods(self) -> paths.Path:
+    def pods(self) -> Path:
         """The pods of the namespace."""
         return paths.PODS.within(self.namespace)
 
@@ -234,7 +237,7 @@ class Case:
         """One request, refused or not."""
         return self.api.ask(method, path, body, **rest)
 
-    def at(self, name: str) -> paths.Path:
+    def at(self, name: str) -> Path:
         """The path of a pod of the namespace."""
         return paths.PODS.at(name, self.namespace)
 
@@ -254,7 +257,7 @@ class Case:
         headers = {"content-type": sandbox.PATCH_TYPES[kind]}
         return self.ask("PATCH", path, body, query=query, headers=headers)
 
-    def create_queue(self, word: str, **spec: Any) -> tuple[paths.Path, dict[str, Any]]:
+    def create_queue(self, word: str, **spec: Any) -> tuple[Path, dict[str, Any]]:
         """Create a Queue; return its path and itself."""
         body = {
             "apiVersion": paths.VOLCANO,
@@ -265,7 +268,7 @@ class Case:
         made = self.api.create(paths.QUEUES.everywhere, body)
         return paths.QUEUES.at(self.name(word)), made
 
-    def create_group(self, name: str, **spec: Any) -> tuple[paths.Path, dict[str, Any]]:
+    def create_group(self, name: str, **spec: Any) -> tuple[Path, dict[str, Any]]:
         """Create a PodGroup; return its path and itself."""
         body = {
             "apiVersion": paths.VOLCANO,

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests import crd_cases
-from tests.simulation.contract import sides
+from tests.simulation.contract.sides import Case, Memory
 from vscheduler.mirror import paths
 
 
-def ask(case: sides.Case, spec: dict[str, Any], **more: Any) -> Any:
+def ask(case: Case, spec: dict[str, Any], **more: Any) -> Any:
     """Create a Queue, refused or not."""
     body = {
         "apiVersion": paths.VOLCANO,
@@ -21,7 +21,7 @@ def ask(case: sides.Case, spec: dict[str, Any], **more: Any) -> Any:
     return case.ask("POST", paths.QUEUES.everywhere, body)
 
 
-def test_defaults(case: sides.Case) -> None:
+def test_defaults(case: Case) -> None:
     """Even of a spec that isn't there."""
     _, queue = case.create_queue("q")
     assert queue["spec"] == {"weight": 1, "reclaimable": True, "dequeueStrategy": "traverse"}
@@ -29,20 +29,20 @@ def test_defaults(case: sides.Case) -> None:
     assert group["spec"] == {"queue": "default"}
 
 
-def test_a_default_comes_back(case: sides.Case) -> None:
+def test_a_default_comes_back(case: Case) -> None:
     """When the field is removed."""
     path, _ = case.create_group("g", queue="other")
     assert case.api.patch(path, {"spec": {"queue": None}})["spec"]["queue"] == "default"
 
 
-def test_unknown_fields_are_dropped(case: sides.Case) -> None:
+def test_unknown_fields_are_dropped(case: Case) -> None:
     """At any depth."""
     _, queue = case.create_queue("q", colour="red", affinity={"colour": "red"})
     assert "colour" not in queue["spec"]
     assert queue["spec"]["affinity"] == {}
 
 
-def test_a_new_queue_has_no_status(case: sides.Case) -> None:
+def test_a_new_queue_has_no_status(case: Case) -> None:
     """The status has a path of its own; a PodGroup's hasn't."""
     assert "status" not in ask(case, {}, status={"state": "Open"}).body
     group = {
@@ -56,7 +56,7 @@ def test_a_new_queue_has_no_status(case: sides.Case) -> None:
     assert made["status"] == {"phase": "Pending"}
 
 
-def test_a_wrong_value_is_refused(case: sides.Case) -> None:
+def test_a_wrong_value_is_refused(case: Case) -> None:
     """422 with the field, the group and the kind."""
     answer = ask(case, {"weight": 0})
     assert (answer.status, answer.body["reason"]) == (422, "Invalid")
@@ -68,12 +68,12 @@ def test_a_wrong_value_is_refused(case: sides.Case) -> None:
 @pytest.mark.parametrize(
     "spec", [{"weight": "x"}, {"weight": 1.5}, {"reclaimable": "no"}, {"capability": []}]
 )
-def test_a_wrong_type_is_refused(case: sides.Case, spec: dict[str, Any]) -> None:
+def test_a_wrong_type_is_refused(case: Case, spec: dict[str, Any]) -> None:
     """422."""
     assert ask(case, spec).status == 422
 
 
-def test_a_wrong_phase_is_refused(case: sides.Case) -> None:
+def test_a_wrong_phase_is_refused(case: Case) -> None:
     """422, and the PodGroup stays as it was."""
     path, made = case.create_group("g")
     answer = case.patch(path, {"status": {"phase": "Nonsense"}})
@@ -82,13 +82,13 @@ def test_a_wrong_phase_is_refused(case: sides.Case) -> None:
     assert case.api.get(path) == made
 
 
-def test_a_kind_must_be_named(case: sides.Case) -> None:
+def test_a_kind_must_be_named(case: Case) -> None:
     """400, unlike for built-in kinds."""
     answer = case.ask("POST", paths.QUEUES.everywhere, {"metadata": {"name": case.name("q")}})
     assert answer.status == 400
 
 
-def test_an_update_needs_a_version(case: sides.Case) -> None:
+def test_an_update_needs_a_version(case: Case) -> None:
     """422 without it."""
     path, made = case.create_queue("q")
     del made["metadata"]["resourceVersion"]
@@ -97,7 +97,7 @@ def test_an_update_needs_a_version(case: sides.Case) -> None:
     assert "metadata.resourceVersion" in answer.message
 
 
-def test_a_missing_object_names_the_group(case: sides.Case) -> None:
+def test_a_missing_object_names_the_group(case: Case) -> None:
     """In message and details."""
     answer = case.ask("GET", paths.QUEUES.at("none-such"))
     assert answer.message == 'queues.scheduling.volcano.sh "none-such" not found'
@@ -105,24 +105,24 @@ def test_a_missing_object_names_the_group(case: sides.Case) -> None:
 
 
 @pytest.mark.parametrize(("plural", "spec"), crd_cases.TAKEN)
-def test_what_the_definitions_take(memory: sides.Memory, plural: str, spec: Any) -> None:
+def test_what_the_definitions_take(memory: Memory, plural: str, spec: Any) -> None:
     """As the real API server does in tests/integration/test_crds.py."""
     assert _asked(memory, plural, spec).status == 201
 
 
 @pytest.mark.parametrize(("plural", "spec", "says"), crd_cases.REFUSED)
 def test_what_the_definitions_refuse(
-    memory: sides.Memory, plural: str, spec: Any, says: dict[str, str]
+    memory: Memory, plural: str, spec: Any, says: dict[str, str]
 ) -> None:
     """As the real API server does in tests/integration/test_crds.py."""
     answer = _asked(memory, plural, spec)
     assert answer.status == 422
     causes = {each["field"]: each["message"] for each in answer.body["details"]["causes"]}
     for field in says:
-        assert any(field in each for each in causes), (field, causes)
+        assert any(field in cause for cause in causes), (field, causes)
 
 
-def _asked(memory: sides.Memory, plural: str, spec: Any) -> Any:
+def _asked(memory: Memory, plural: str, spec: Any) -> Any:
     """Try to create an object that is called `me`."""
     places = {"queues": paths.QUEUES.everywhere, "podgroups": paths.POD_GROUPS.within("default")}
     body = {

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.simulation.contract import sides
+from tests.simulation.contract.sides import Case
 from vscheduler.mirror import paths
 
 
-def test_a_deletion_is_answered_with_a_status(case: sides.Case) -> None:
+def test_a_deletion_is_answered_with_a_status(case: Case) -> None:
     """Of what was deleted."""
     path, made = case.create_group("g")
     answer = case.ask("DELETE", path)
@@ -20,13 +20,13 @@ def test_a_deletion_is_answered_with_a_status(case: sides.Case) -> None:
     assert case.api.find(path) is None
 
 
-def test_a_missing_object_is_not_deleted(case: sides.Case) -> None:
+def test_a_missing_object_is_not_deleted(case: Case) -> None:
     """404."""
     assert case.ask("DELETE", paths.POD_GROUPS.at("none", case.namespace)).status == 404
 
 
 @pytest.mark.parametrize("precondition", ["uid", "resourceVersion"])
-def test_preconditions(case: sides.Case, precondition: str) -> None:
+def test_preconditions(case: Case, precondition: str) -> None:
     """409 if another object is meant; otherwise it goes."""
     path, made = case.create_group("g")
     answer = case.ask("DELETE", path, {"preconditions": {precondition: "7"}})
@@ -35,7 +35,7 @@ def test_preconditions(case: sides.Case, precondition: str) -> None:
     assert case.ask("DELETE", path, {"preconditions": right}).status == 200
 
 
-def test_a_version_as_precondition_forbids_changes_since(case: sides.Case) -> None:
+def test_a_version_as_precondition_forbids_changes_since(case: Case) -> None:
     """409 after anybody's write."""
     path, made = case.create_group("g")
     case.api.patch(path, {"metadata": {"labels": {"x": "y"}}})
@@ -43,7 +43,7 @@ def test_a_version_as_precondition_forbids_changes_since(case: sides.Case) -> No
     assert case.ask("DELETE", path, {"preconditions": old}).status == 409
 
 
-def test_a_finalizer_keeps_an_object(case: sides.Case) -> None:
+def test_a_finalizer_keeps_an_object(case: Case) -> None:
     """Marked, and shown in the answer; the generation counts that."""
     path, _ = case.create_group("g")
     case.api.patch(path, {"metadata": {"finalizers": ["tests/wait"]}})
@@ -55,7 +55,7 @@ def test_a_finalizer_keeps_an_object(case: sides.Case) -> None:
     assert case.api.find(path) is None
 
 
-def test_a_second_deletion_changes_nothing(case: sides.Case) -> None:
+def test_a_second_deletion_changes_nothing(case: Case) -> None:
     """Not even the version."""
     path, _ = case.create_group("g")
     case.api.patch(path, {"metadata": {"finalizers": ["tests/wait"]}})
@@ -64,7 +64,7 @@ def test_a_second_deletion_changes_nothing(case: sides.Case) -> None:
     case.api.patch(path, {"metadata": {"finalizers": None}})
 
 
-def test_no_finalizer_is_added_to_what_is_being_deleted(case: sides.Case) -> None:
+def test_no_finalizer_is_added_to_what_is_being_deleted(case: Case) -> None:
     """422."""
     path, _ = case.create_group("g")
     case.api.patch(path, {"metadata": {"finalizers": ["tests/wait"]}})
@@ -76,7 +76,7 @@ def test_no_finalizer_is_added_to_what_is_being_deleted(case: sides.Case) -> Non
     case.api.patch(path, {"metadata": {"finalizers": None}})
 
 
-def test_what_is_being_deleted_can_be_changed(case: sides.Case) -> None:
+def test_what_is_being_deleted_can_be_changed(case: Case) -> None:
     """Status and labels, until it is gone."""
     path, _ = case.create_group("g")
     case.api.patch(path, {"metadata": {"finalizers": ["tests/wait"]}})
@@ -87,7 +87,7 @@ def test_what_is_being_deleted_can_be_changed(case: sides.Case) -> None:
     case.api.patch(path, {"metadata": {"finalizers": None}})
 
 
-def test_the_last_finalizer_by_an_update(case: sides.Case) -> None:
+def test_the_last_finalizer_by_an_update(case: Case) -> None:
     """The object is gone, too."""
     path, _ = case.create_group("g")
     case.api.patch(path, {"metadata": {"finalizers": ["tests/wait"]}})
@@ -98,7 +98,7 @@ def test_the_last_finalizer_by_an_update(case: sides.Case) -> None:
     assert case.api.find(path) is None
 
 
-def test_a_pod_without_a_node_goes_at_once(case: sides.Case) -> None:
+def test_a_pod_without_a_node_goes_at_once(case: Case) -> None:
     """And is answered whole."""
     case.create_pod("a")
     answer = case.ask("DELETE", case.at("a"))
@@ -106,7 +106,7 @@ def test_a_pod_without_a_node_goes_at_once(case: sides.Case) -> None:
     assert case.api.find(case.at("a")) is None
 
 
-def test_a_pod_on_a_node_has_its_grace(case: sides.Case) -> None:
+def test_a_pod_on_a_node_has_its_grace(case: Case) -> None:
     """The time is when the grace is over."""
     case.create_pod("a", nodeName="nowhere", terminationGracePeriodSeconds=600)
     found = case.ask("DELETE", case.at("a")).body["metadata"]
@@ -116,7 +116,7 @@ def test_a_pod_on_a_node_has_its_grace(case: sides.Case) -> None:
     assert case.api.find(case.at("a")) is not None
 
 
-def test_the_grace_can_be_shortened(case: sides.Case) -> None:
+def test_the_grace_can_be_shortened(case: Case) -> None:
     """But not extended."""
     case.create_pod("a", nodeName="nowhere")
     grace = []
@@ -127,7 +127,7 @@ def test_the_grace_can_be_shortened(case: sides.Case) -> None:
     assert grace == [60, 60, 10, 10]
 
 
-def test_the_kubelet_deletes_without_grace(case: sides.Case) -> None:
+def test_the_kubelet_deletes_without_grace(case: Case) -> None:
     """And then the pod is gone."""
     case.create_pod("a", nodeName="nowhere")
     case.api.delete(case.at("a"))
@@ -135,7 +135,7 @@ def test_the_kubelet_deletes_without_grace(case: sides.Case) -> None:
     assert case.api.find(case.at("a")) is None
 
 
-def test_a_finished_pod_has_no_grace(case: sides.Case) -> None:
+def test_a_finished_pod_has_no_grace(case: Case) -> None:
     """It goes at once."""
     case.create_pod("a", nodeName="nowhere")
     body = {"status": {"phase": "Succeeded"}}
@@ -144,7 +144,7 @@ def test_a_finished_pod_has_no_grace(case: sides.Case) -> None:
     assert case.api.find(case.at("a")) is None
 
 
-def test_a_finalizer_keeps_a_pod_after_its_grace(case: sides.Case) -> None:
+def test_a_finalizer_keeps_a_pod_after_its_grace(case: Case) -> None:
     """Until it is taken away."""
     case.create_pod("a", nodeName="nowhere")
     case.api.patch(case.at("a"), {"metadata": {"finalizers": ["tests/wait"]}})
@@ -155,7 +155,7 @@ def test_a_finalizer_keeps_a_pod_after_its_grace(case: sides.Case) -> None:
     assert case.api.find(case.at("a")) is None
 
 
-def test_without_its_finalizer_a_pod_waits_for_the_kubelet(case: sides.Case) -> None:
+def test_without_its_finalizer_a_pod_waits_for_the_kubelet(case: Case) -> None:
     """As long as it has grace."""
     case.create_pod("a", nodeName="nowhere", terminationGracePeriodSeconds=600)
     case.api.patch(case.at("a"), {"metadata": {"finalizers": ["tests/wait"]}})
@@ -164,7 +164,7 @@ def test_without_its_finalizer_a_pod_waits_for_the_kubelet(case: sides.Case) -> 
     assert case.api.find(case.at("a")) is not None
 
 
-def test_foreground_deletion_waits_for_the_garbage_collector(case: sides.Case) -> None:
+def test_foreground_deletion_waits_for_the_garbage_collector(case: Case) -> None:
     """By a finalizer of its own."""
     path, _ = case.create_group("g")
     case.api.patch(path, {"metadata": {"finalizers": ["tests/wait"]}})
@@ -174,7 +174,7 @@ def test_foreground_deletion_waits_for_the_garbage_collector(case: sides.Case) -
     assert case.api.find(path) is None
 
 
-def test_a_collection_is_deleted_by_selector(case: sides.Case) -> None:
+def test_a_collection_is_deleted_by_selector(case: Case) -> None:
     """All that is selected, and nothing else."""
     for name in ("a", "b"):
         path, _ = case.create_group(name)
@@ -189,14 +189,14 @@ def test_a_collection_is_deleted_by_selector(case: sides.Case) -> None:
     assert [each["metadata"]["name"] for each in left] == ["b"]
 
 
-def test_a_dry_run_deletes_nothing(case: sides.Case) -> None:
+def test_a_dry_run_deletes_nothing(case: Case) -> None:
     """Nor does it mark anything."""
     path, made = case.create_group("g")
     assert case.ask("DELETE", path, {"dryRun": ["All"]}).status == 200
     assert case.api.get(path) == made
 
 
-def test_a_namespace_that_ends_takes_nothing_new(case: sides.Case) -> None:
+def test_a_namespace_that_ends_takes_nothing_new(case: Case) -> None:
     """403, as long as it is there."""
     name = f"{case.namespace}-ending"
     path = paths.NAMESPACES.at(name)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.contract import sides
+from tests.simulation.contract.sides import Case
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 SELECTOR = {
@@ -36,12 +37,12 @@ def users(*uids: str) -> list[dict[str, str]]:
     return [{**kind, "name": f"user-{uid}", "uid": uid} for uid in uids]
 
 
-def where(case: sides.Case) -> paths.Path:
+def where(case: Case) -> Path:
     """The path of the claim."""
     return paths.RESOURCE_CLAIMS.at("a", case.namespace)
 
 
-def test_a_claim_gets_its_finalizer_and_then_its_devices(case: sides.Case) -> None:
+def test_a_claim_gets_its_finalizer_and_then_its_devices(case: Case) -> None:
     """Each patch of the version before; the status of a new claim is dropped."""
     collection = paths.RESOURCE_CLAIMS.within(case.namespace)
     made = case.api.create(collection, claim(allocation=allocation()))
@@ -78,7 +79,7 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_status_must_make_sense(case: sides.Case, what: str) -> None:
+def test_a_status_must_make_sense(case: Case, what: str) -> None:
     """422 otherwise."""
     before, after = WRONG[what]
     case.api.create(paths.RESOURCE_CLAIMS.within(case.namespace), claim())
@@ -88,7 +89,7 @@ def test_a_status_must_make_sense(case: sides.Case, what: str) -> None:
     assert (answer.status, answer.body["reason"]) == (422, "Invalid")
 
 
-def test_a_claim_gives_everything_back_at_once(case: sides.Case) -> None:
+def test_a_claim_gives_everything_back_at_once(case: Case) -> None:
     """Devices and users, in one patch."""
     case.api.create(paths.RESOURCE_CLAIMS.within(case.namespace), claim())
     status = {"allocation": allocation(), "reservedFor": users("u0", "u1")}
@@ -101,14 +102,14 @@ def test_a_claim_gives_everything_back_at_once(case: sides.Case) -> None:
     assert not answer.body.get("status")
 
 
-def test_a_claim_asks_for_the_same_for_ever(case: sides.Case) -> None:
+def test_a_claim_asks_for_the_same_for_ever(case: Case) -> None:
     """Its spec can't be changed."""
     case.api.create(paths.RESOURCE_CLAIMS.within(case.namespace), claim())
     answer = case.patch(where(case), {"spec": {"devices": {"requests": []}}})
     assert (answer.status, answer.body["reason"]) == (422, "Invalid")
 
 
-def test_nobody_joins_a_claim_that_is_being_deleted(case: sides.Case) -> None:
+def test_nobody_joins_a_claim_that_is_being_deleted(case: Case) -> None:
     """Those that have it may leave."""
     case.api.create(paths.RESOURCE_CLAIMS.within(case.namespace), claim())
     case.api.patch(where(case), {"metadata": {"finalizers": ["tests/keep"]}})

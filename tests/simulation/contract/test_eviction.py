@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from tests.simulation.contract import sides
+from tests.simulation.contract.sides import Case, Memory
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client as sandbox
+from vscheduler.mirror.paths import Path
+from vscheduler.sandbox.client import Answer
 
 LABELS = {"app": "guarded"}
 
 
-def evict(case: sides.Case, name: str, **options: Any) -> sandbox.Answer:
+def evict(case: Case, name: str, **options: Any) -> Answer:
     """Evict a pod, refused or not."""
     body = {
         "apiVersion": "policy/v1",
@@ -20,7 +21,7 @@ def evict(case: sides.Case, name: str, **options: Any) -> sandbox.Answer:
     return case.ask("POST", paths.PODS.part(name, case.namespace, "eviction"), body)
 
 
-def run(case: sides.Case, *names: str) -> None:
+def run(case: Case, *names: str) -> None:
     """Create pods that run and are ready."""
     for name in names:
         body = case.pod(name, nodeName="nowhere")
@@ -31,7 +32,7 @@ def run(case: sides.Case, *names: str) -> None:
         case.api.patch(f"{case.at(name)}/status", status, kind="strategic")
 
 
-def guard(case: sides.Case, *, allowed: int, name: str = "b", minimum: int = 1) -> paths.Path:
+def guard(case: Case, *, allowed: int, name: str = "b", minimum: int = 1) -> Path:
     """Create a budget, and wait until its status is worked out."""
     case.api.create(
         paths.BUDGETS.within(case.namespace),
@@ -43,7 +44,7 @@ def guard(case: sides.Case, *, allowed: int, name: str = "b", minimum: int = 1) 
         },
     )
     path = paths.BUDGETS.at(name, case.namespace)
-    if isinstance(case.side, sides.Memory):
+    if isinstance(case.side, Memory):
         status = {
             "observedGeneration": 1,
             "disruptionsAllowed": allowed,
@@ -62,7 +63,7 @@ def guard(case: sides.Case, *, allowed: int, name: str = "b", minimum: int = 1) 
     return path
 
 
-def test_an_eviction_deletes_with_the_pods_grace(case: sides.Case) -> None:
+def test_an_eviction_deletes_with_the_pods_grace(case: Case) -> None:
     """And says so in a condition."""
     run(case, "a")
     answer = evict(case, "a")
@@ -73,19 +74,19 @@ def test_an_eviction_deletes_with_the_pods_grace(case: sides.Case) -> None:
     assert conditions["DisruptionTarget"]["reason"] == "EvictionByEvictionAPI"
 
 
-def test_a_pod_that_is_pending_goes_at_once(case: sides.Case) -> None:
+def test_a_pod_that_is_pending_goes_at_once(case: Case) -> None:
     """No budget protects it."""
     case.create_pod("a")
     assert evict(case, "a").status == 201
     assert case.api.find(case.at("a")) is None
 
 
-def test_a_missing_pod_is_not_evicted(case: sides.Case) -> None:
+def test_a_missing_pod_is_not_evicted(case: Case) -> None:
     """404."""
     assert evict(case, "none").status == 404
 
 
-def test_an_eviction_of_another_pod_is_refused(case: sides.Case) -> None:
+def test_an_eviction_of_another_pod_is_refused(case: Case) -> None:
     """409 for another UID."""
     run(case, "a")
     answer = evict(case, "a", preconditions={"uid": "x"})
@@ -93,7 +94,7 @@ def test_an_eviction_of_another_pod_is_refused(case: sides.Case) -> None:
     assert "deletionTimestamp" not in case.api.get(case.at("a"))["metadata"]
 
 
-def test_the_name_must_be_that_of_the_path(case: sides.Case) -> None:
+def test_the_name_must_be_that_of_the_path(case: Case) -> None:
     """400."""
     run(case, "a")
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "b"}}
@@ -101,7 +102,7 @@ def test_the_name_must_be_that_of_the_path(case: sides.Case) -> None:
     assert case.ask("POST", path, body).status == 400
 
 
-def test_a_dry_run_evicts_nothing(case: sides.Case) -> None:
+def test_a_dry_run_evicts_nothing(case: Case) -> None:
     """Nor does it cost a budget anything."""
     run(case, "a", "b")
     path = guard(case, allowed=1)
@@ -110,7 +111,7 @@ def test_a_dry_run_evicts_nothing(case: sides.Case) -> None:
     assert case.api.get(path)["status"]["disruptionsAllowed"] == 1
 
 
-def test_a_budget_forbids(case: sides.Case) -> None:
+def test_a_budget_forbids(case: Case) -> None:
     """429 with a cause of its own, also in a dry run."""
     run(case, "a")
     guard(case, allowed=0)
@@ -121,7 +122,7 @@ def test_a_budget_forbids(case: sides.Case) -> None:
     assert "deletionTimestamp" not in case.api.get(case.at("a"))["metadata"]
 
 
-def test_a_budget_is_used_up(case: sides.Case) -> None:
+def test_a_budget_is_used_up(case: Case) -> None:
     """At once, before its controller has worked it out again."""
     run(case, "a", "b")
     path = guard(case, allowed=1)
@@ -129,19 +130,19 @@ def test_a_budget_is_used_up(case: sides.Case) -> None:
     assert case.api.get(path)["status"]["disruptionsAllowed"] == 0
 
 
-def test_a_new_budget_is_awaited(case: sides.Case) -> None:
+def test_a_new_budget_is_awaited(case: Case) -> None:
     """429 until its controller has seen it."""
     run(case, "a")
     path = guard(case, allowed=0)
     unseen = {"spec": {"minAvailable": 0}}
     assert case.api.patch(path, unseen)["metadata"]["generation"] == 2
-    if isinstance(case.side, sides.Memory):
+    if isinstance(case.side, Memory):
         answer = evict(case, "a")
         assert answer.status == 429
         assert answer.body["details"]["causes"][0]["reason"] == "DisruptionBudget"
 
 
-def test_two_budgets_are_too_many(case: sides.Case) -> None:
+def test_two_budgets_are_too_many(case: Case) -> None:
     """500, as the API server answers it."""
     run(case, "a", "b")
     guard(case, allowed=1)
@@ -151,17 +152,17 @@ def test_two_budgets_are_too_many(case: sides.Case) -> None:
     assert "more than one PodDisruptionBudget" in answer.message
 
 
-def test_a_pod_that_is_being_deleted_may_be_evicted(case: sides.Case) -> None:
+def test_a_pod_that_is_being_deleted_may_be_evicted(case: Case) -> None:
     """It costs no budget anything."""
     run(case, "a", "b")
     path = guard(case, allowed=1)
     case.api.delete(case.at("a"), gracePeriodSeconds=20)
     assert evict(case, "a").status == 201
-    if isinstance(case.side, sides.Memory):
+    if isinstance(case.side, Memory):
         assert case.api.get(path)["status"]["disruptionsAllowed"] == 1
 
 
-def test_an_eviction_may_shorten_the_grace(case: sides.Case) -> None:
+def test_an_eviction_may_shorten_the_grace(case: Case) -> None:
     """By its options."""
     run(case, "a")
     assert evict(case, "a", gracePeriodSeconds=5).status == 201

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.contract import sides
+from tests.simulation.contract.sides import Case
 from vscheduler.mirror import paths
 
 PARTIAL = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
@@ -15,7 +15,7 @@ def names(listed: dict[str, Any]) -> list[str]:
     return [each["metadata"]["name"] for each in listed["items"]]
 
 
-def create(case: sides.Case, *labels: dict[str, str]) -> None:
+def create(case: Case, *labels: dict[str, str]) -> None:
     """Create pods a, b, c ... with these labels."""
     for number, each in enumerate(labels):
         body = case.pod("abcdef"[number])
@@ -23,7 +23,7 @@ def create(case: sides.Case, *labels: dict[str, str]) -> None:
         case.api.create(case.pods, body)
 
 
-def test_a_list_has_the_version_of_the_newest_write(case: sides.Case) -> None:
+def test_a_list_has_the_version_of_the_newest_write(case: Case) -> None:
     """Or a later one."""
     version = int(case.create_pod("a")["metadata"]["resourceVersion"])
     listed = case.api.get(case.pods)
@@ -31,12 +31,12 @@ def test_a_list_has_the_version_of_the_newest_write(case: sides.Case) -> None:
     assert int(listed["metadata"]["resourceVersion"]) >= version
 
 
-def test_an_empty_list_has_no_items(case: sides.Case) -> None:
+def test_an_empty_list_has_no_items(case: Case) -> None:
     """An empty array, not null."""
     assert case.api.get(case.pods)["items"] == []
 
 
-def test_items_of_built_in_kinds_dont_name_their_kind(case: sides.Case) -> None:
+def test_items_of_built_in_kinds_dont_name_their_kind(case: Case) -> None:
     """The list does."""
     case.create_pod("a")
     (item,) = case.api.get(case.pods)["items"]
@@ -44,21 +44,21 @@ def test_items_of_built_in_kinds_dont_name_their_kind(case: sides.Case) -> None:
     assert "apiVersion" not in item
 
 
-def test_items_of_custom_kinds_name_their_kind(case: sides.Case) -> None:
+def test_items_of_custom_kinds_name_their_kind(case: Case) -> None:
     """Unlike those of built-in kinds."""
     case.create_group("g")
     (item,) = case.api.get(paths.POD_GROUPS.within(case.namespace))["items"]
     assert (item["kind"], item["apiVersion"]) == ("PodGroup", paths.VOLCANO)
 
 
-def test_objects_are_sorted_by_namespace_and_name(case: sides.Case) -> None:
+def test_objects_are_sorted_by_namespace_and_name(case: Case) -> None:
     """In every list."""
     for name in ("b", "c", "a"):
         case.create_pod(name)
     assert names(case.api.get(case.pods)) == ["a", "b", "c"]
 
 
-def test_a_list_comes_in_pages(case: sides.Case) -> None:
+def test_a_list_comes_in_pages(case: Case) -> None:
     """With a token for the next page, and how many are left."""
     create(case, {}, {}, {})
     first = case.api.get(f"{case.pods}?limit=2")
@@ -70,7 +70,7 @@ def test_a_list_comes_in_pages(case: sides.Case) -> None:
     assert not last["metadata"].get("continue")
 
 
-def test_pages_show_one_moment(case: sides.Case) -> None:
+def test_pages_show_one_moment(case: Case) -> None:
     """Whatever is written meanwhile."""
     create(case, {}, {}, {})
     first = case.api.get(f"{case.pods}?limit=1")
@@ -84,7 +84,7 @@ def test_pages_show_one_moment(case: sides.Case) -> None:
     assert rest["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-def test_a_broken_token_is_refused(case: sides.Case) -> None:
+def test_a_broken_token_is_refused(case: Case) -> None:
     """400."""
     answer = case.ask("GET", case.pods, query={"continue": "nonsense"})
     assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
@@ -103,7 +103,7 @@ def test_a_broken_token_is_refused(case: sides.Case) -> None:
         ("app,tier=1", ["b"]),
     ],
 )
-def test_label_selectors(case: sides.Case, selector: str, found: list[str]) -> None:
+def test_label_selectors(case: Case, selector: str, found: list[str]) -> None:
     """Equality, sets and existence; != and notin select objects without the label, too."""
     create(case, {"app": "x"}, {"app": "y", "tier": "1"}, {})
     answer = case.ask("GET", case.pods, query={"labelSelector": selector})
@@ -122,7 +122,7 @@ def test_label_selectors(case: sides.Case, selector: str, found: list[str]) -> N
         ("status.phase!=Succeeded,status.phase!=Failed", ["a", "b"]),
     ],
 )
-def test_field_selectors(case: sides.Case, selector: str, found: list[str]) -> None:
+def test_field_selectors(case: Case, selector: str, found: list[str]) -> None:
     """Those that schedulers and kubelets use."""
     case.create_pod("a")
     case.create_pod("b", nodeName="somewhere")
@@ -130,13 +130,13 @@ def test_field_selectors(case: sides.Case, selector: str, found: list[str]) -> N
     assert names(answer.body) == found
 
 
-def test_an_unknown_field_selector_is_refused(case: sides.Case) -> None:
+def test_an_unknown_field_selector_is_refused(case: Case) -> None:
     """400."""
     answer = case.ask("GET", case.pods, query={"fieldSelector": "spec.colour=red"})
     assert (answer.status, answer.message) == (400, "field label not supported: spec.colour")
 
 
-def test_events_are_selected_by_the_object_they_are_about(case: sides.Case) -> None:
+def test_events_are_selected_by_the_object_they_are_about(case: Case) -> None:
     """By involvedObject, in the older version of the API."""
     for number in (1, 2):
         case.api.create(
@@ -147,7 +147,7 @@ def test_events_are_selected_by_the_object_they_are_about(case: sides.Case) -> N
     assert names(answer.body) == ["e2"]
 
 
-def event(case: sides.Case, name: str, pod: str) -> dict[str, Any]:
+def event(case: Case, name: str, pod: str) -> dict[str, Any]:
     """An Event about a pod."""
     return {
         "apiVersion": "events.k8s.io/v1",
@@ -170,7 +170,7 @@ def event(case: sides.Case, name: str, pod: str) -> dict[str, Any]:
     }
 
 
-def test_events_are_the_same_in_both_versions_of_the_api(case: sides.Case) -> None:
+def test_events_are_the_same_in_both_versions_of_the_api(case: Case) -> None:
     """Under other names of fields."""
     case.api.create(paths.EVENTS.within(case.namespace), event(case, "e", "p"))
     found = case.api.get(paths.CORE_EVENTS.at("e", case.namespace))
@@ -179,7 +179,7 @@ def test_events_are_the_same_in_both_versions_of_the_api(case: sides.Case) -> No
     assert found["reportingComponent"] == "tests"
 
 
-def test_an_event_needs_a_time_and_a_type(case: sides.Case) -> None:
+def test_an_event_needs_a_time_and_a_type(case: Case) -> None:
     """422."""
     body = event(case, "e", "p")
     del body["eventTime"]
@@ -188,7 +188,7 @@ def test_an_event_needs_a_time_and_a_type(case: sides.Case) -> None:
     assert {each["field"] for each in answer.body["details"]["causes"]} == {"eventTime", "type"}
 
 
-def test_a_list_of_all_namespaces_names_them(case: sides.Case) -> None:
+def test_a_list_of_all_namespaces_names_them(case: Case) -> None:
     """Each object has its namespace."""
     case.create_pod("a")
     found = case.ask("GET", paths.PODS.everywhere, query={"fieldSelector": "metadata.name=a"})
@@ -196,7 +196,7 @@ def test_a_list_of_all_namespaces_names_them(case: sides.Case) -> None:
     assert case.namespace in spaces
 
 
-def test_metadata_only(case: sides.Case) -> None:
+def test_metadata_only(case: Case) -> None:
     """As the Accept header asks."""
     case.create_pod("a")
     listed = case.ask("GET", case.pods, headers=PARTIAL).body
@@ -206,7 +206,7 @@ def test_metadata_only(case: sides.Case) -> None:
     assert "spec" not in item
 
 
-def test_a_version_that_is_not_reached_is_refused(case: sides.Case) -> None:
+def test_a_version_that_is_not_reached_is_refused(case: Case) -> None:
     """504, with the time after which to try again."""
     query = {"resourceVersion": "99999999", "timeoutSeconds": "1"}
     answer = case.ask("GET", case.pods, query=query)
@@ -214,12 +214,12 @@ def test_a_version_that_is_not_reached_is_refused(case: sides.Case) -> None:
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
-def test_a_version_that_is_no_number_is_refused(case: sides.Case) -> None:
+def test_a_version_that_is_no_number_is_refused(case: Case) -> None:
     """400."""
     assert case.ask("GET", case.pods, query={"resourceVersion": "abc"}).status == 400
 
 
-def test_a_version_may_be_asked_for_exactly(case: sides.Case) -> None:
+def test_a_version_may_be_asked_for_exactly(case: Case) -> None:
     """The objects as they were then."""
     create(case, {})
     then = case.api.get(case.pods)["metadata"]["resourceVersion"]

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.contract import sides
+from tests.simulation.contract.sides import Case
 from vscheduler.mirror import paths
 
 
-def test_a_merge_patch_sets_and_removes(case: sides.Case) -> None:
+def test_a_merge_patch_sets_and_removes(case: Case) -> None:
     """Null removes; the rest stays."""
     body = case.pod("a")
     body["metadata"]["labels"] = {"one": "1", "two": "2"}
@@ -18,17 +18,17 @@ def test_a_merge_patch_sets_and_removes(case: sides.Case) -> None:
     assert new["metadata"]["labels"] == {"two": "2", "three": "3"}
 
 
-def test_a_merge_patch_replaces_lists(case: sides.Case) -> None:
+def test_a_merge_patch_replaces_lists(case: Case) -> None:
     """As a whole."""
     path, _ = case.create_group("g")
     for kinds in (["One", "Two"], ["Three"]):
-        conditions = [{"type": each, "status": "True"} for each in kinds]
+        conditions = [{"type": kind, "status": "True"} for kind in kinds]
         case.api.patch(path, {"status": {"conditions": conditions}})
     found = case.api.get(path)["status"]["conditions"]
     assert [each["type"] for each in found] == ["Three"]
 
 
-def test_a_patch_with_an_old_version_is_refused(case: sides.Case) -> None:
+def test_a_patch_with_an_old_version_is_refused(case: Case) -> None:
     """409, of any kind."""
     made = case.create_pod("a")
     path, group = case.create_group("g")
@@ -40,7 +40,7 @@ def test_a_patch_with_an_old_version_is_refused(case: sides.Case) -> None:
         assert (answer.status, answer.body["reason"]) == (409, "Conflict")
 
 
-def test_a_patch_with_the_current_version_is_served(case: sides.Case) -> None:
+def test_a_patch_with_the_current_version_is_served(case: Case) -> None:
     """And gets the next version."""
     path, group = case.create_group("g")
     version = group["metadata"]["resourceVersion"]
@@ -51,7 +51,7 @@ def test_a_patch_with_the_current_version_is_served(case: sides.Case) -> None:
 
 
 @pytest.mark.parametrize("kind", ["merge", "strategic"])
-def test_a_patch_with_another_uid_is_invalid(case: sides.Case, kind: str) -> None:
+def test_a_patch_with_another_uid_is_invalid(case: Case, kind: str) -> None:
     """422, while deletions and updates answer 409."""
     case.create_pod("a")
     answer = case.patch(case.at("a"), {"metadata": {"uid": "x"}}, kind)
@@ -59,7 +59,7 @@ def test_a_patch_with_another_uid_is_invalid(case: sides.Case, kind: str) -> Non
     assert "metadata.uid: Invalid value" in answer.message
 
 
-def test_a_status_patch_of_a_pod_checks_the_uid(case: sides.Case) -> None:
+def test_a_status_patch_of_a_pod_checks_the_uid(case: Case) -> None:
     """422, too."""
     case.create_pod("a")
     body = {"metadata": {"uid": "x"}, "status": {"nominatedNodeName": "n"}}
@@ -67,7 +67,7 @@ def test_a_status_patch_of_a_pod_checks_the_uid(case: sides.Case) -> None:
     assert (answer.status, answer.body["reason"]) == (422, "Invalid")
 
 
-def test_a_patch_of_a_custom_kind_with_another_uid_is_invalid(case: sides.Case) -> None:
+def test_a_patch_of_a_custom_kind_with_another_uid_is_invalid(case: Case) -> None:
     """422 as well."""
     path, _ = case.create_group("g")
     answer = case.patch(path, {"metadata": {"uid": "x", "labels": {"a": "b"}}})
@@ -75,7 +75,7 @@ def test_a_patch_of_a_custom_kind_with_another_uid_is_invalid(case: sides.Case) 
     assert "metadata.uid: Invalid value" in answer.message
 
 
-def test_a_status_patch_of_a_custom_kind_ignores_the_uid(case: sides.Case) -> None:
+def test_a_status_patch_of_a_custom_kind_ignores_the_uid(case: Case) -> None:
     """All metadata but the version."""
     path, made = case.create_queue("q")
     body = {"metadata": {"uid": "x", "labels": {"a": "b"}}, "status": {"state": "Open"}}
@@ -85,7 +85,7 @@ def test_a_status_patch_of_a_custom_kind_ignores_the_uid(case: sides.Case) -> No
     assert "labels" not in answer.body["metadata"]
 
 
-def test_a_patch_that_changes_nothing_keeps_the_version(case: sides.Case) -> None:
+def test_a_patch_that_changes_nothing_keeps_the_version(case: Case) -> None:
     """So no watch sees it."""
     path, _ = case.create_group("g", minMember=2)
     old = case.api.patch(path, {"status": {"phase": "Inqueue"}})
@@ -93,7 +93,7 @@ def test_a_patch_that_changes_nothing_keeps_the_version(case: sides.Case) -> Non
     assert new["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
 
 
-def test_a_strategic_patch_merges_conditions_by_type(case: sides.Case) -> None:
+def test_a_strategic_patch_merges_conditions_by_type(case: Case) -> None:
     """Others stay."""
     case.create_pod("a")
     path = f"{case.at('a')}/status"
@@ -104,7 +104,7 @@ def test_a_strategic_patch_merges_conditions_by_type(case: sides.Case) -> None:
     assert {each["type"]: each["status"] for each in found} == {"One": "False", "Two": "True"}
 
 
-def test_a_strategic_patch_deletes_items(case: sides.Case) -> None:
+def test_a_strategic_patch_deletes_items(case: Case) -> None:
     """With $patch."""
     case.create_pod("a")
     path = f"{case.at('a')}/status"
@@ -115,7 +115,7 @@ def test_a_strategic_patch_deletes_items(case: sides.Case) -> None:
     assert [each["type"] for each in found] == ["Two"]
 
 
-def test_a_strategic_patch_replaces_a_list_if_told_to(case: sides.Case) -> None:
+def test_a_strategic_patch_replaces_a_list_if_told_to(case: Case) -> None:
     """With $patch, too."""
     case.create_pod("a")
     path = f"{case.at('a')}/status"
@@ -127,7 +127,7 @@ def test_a_strategic_patch_replaces_a_list_if_told_to(case: sides.Case) -> None:
     assert [each["type"] for each in found["status"]["conditions"]] == ["Two"]
 
 
-def test_a_strategic_patch_removes_with_null(case: sides.Case) -> None:
+def test_a_strategic_patch_removes_with_null(case: Case) -> None:
     """As a merge patch does."""
     case.create_pod("a")
     path = f"{case.at('a')}/status"
@@ -136,7 +136,7 @@ def test_a_strategic_patch_removes_with_null(case: sides.Case) -> None:
     assert "nominatedNodeName" not in new["status"]
 
 
-def test_a_strategic_patch_adds_finalizers(case: sides.Case) -> None:
+def test_a_strategic_patch_adds_finalizers(case: Case) -> None:
     """And $deleteFromPrimitiveList takes them away."""
     path = case.at("a")
     case.create_pod("a")
@@ -149,20 +149,20 @@ def test_a_strategic_patch_adds_finalizers(case: sides.Case) -> None:
     case.api.patch(path, {"metadata": {"finalizers": None}})
 
 
-def test_custom_kinds_take_no_strategic_patch(case: sides.Case) -> None:
+def test_custom_kinds_take_no_strategic_patch(case: Case) -> None:
     """415."""
     path, _ = case.create_group("g")
     answer = case.patch(path, {"spec": {"minMember": 1}}, "strategic")
     assert (answer.status, answer.body["reason"]) == (415, "UnsupportedMediaType")
 
 
-def test_a_patch_needs_a_content_type(case: sides.Case) -> None:
+def test_a_patch_needs_a_content_type(case: Case) -> None:
     """415 for plain JSON."""
     case.create_pod("a")
     assert case.ask("PATCH", case.at("a"), {"metadata": {}}).status == 415
 
 
-def test_json_patches(case: sides.Case) -> None:
+def test_json_patches(case: Case) -> None:
     """Test, add, replace, remove."""
     case.create_pod("a")
     steps = [
@@ -183,7 +183,7 @@ def test_json_patches(case: sides.Case) -> None:
         {"op": "replace", "path": "/metadata/labels/none", "value": "1"},
     ],
 )
-def test_a_json_patch_that_does_not_fit_is_refused(case: sides.Case, step: dict[str, Any]) -> None:
+def test_a_json_patch_that_does_not_fit_is_refused(case: Case, step: dict[str, Any]) -> None:
     """422, and nothing is changed."""
     made = case.create_pod("a")
     add = {"op": "add", "path": "/metadata/annotations/new", "value": "1"}
@@ -193,13 +193,13 @@ def test_a_json_patch_that_does_not_fit_is_refused(case: sides.Case, step: dict[
 
 
 @pytest.mark.parametrize(("kind", "body"), [("json", {}), ("merge", [])])
-def test_a_patch_of_the_wrong_form_is_refused(case: sides.Case, kind: str, body: Any) -> None:
+def test_a_patch_of_the_wrong_form_is_refused(case: Case, kind: str, body: Any) -> None:
     """400."""
     case.create_pod("a")
     assert case.patch(case.at("a"), body, kind).status == 400
 
 
-def test_an_update_of_a_pod_leaves_its_status_alone(case: sides.Case) -> None:
+def test_an_update_of_a_pod_leaves_its_status_alone(case: Case) -> None:
     """The status has a path of its own."""
     old = case.create_pod("a")
     body = {**old, "status": {"phase": "Failed"}}
@@ -208,7 +208,7 @@ def test_an_update_of_a_pod_leaves_its_status_alone(case: sides.Case) -> None:
     assert new["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
 
 
-def test_a_status_update_leaves_the_rest_alone(case: sides.Case) -> None:
+def test_a_status_update_leaves_the_rest_alone(case: Case) -> None:
     """Of a pod, and of a Queue."""
     path, queue = case.create_queue("q", weight=2)
     body = {**queue, "spec": {"weight": 9}, "status": {"state": "Closed"}}
@@ -217,7 +217,7 @@ def test_a_status_update_leaves_the_rest_alone(case: sides.Case) -> None:
     assert new["metadata"]["generation"] == 1
 
 
-def test_a_status_update_of_a_pod_may_change_labels(case: sides.Case) -> None:
+def test_a_status_update_of_a_pod_may_change_labels(case: Case) -> None:
     """Unlike that of a custom kind."""
     pod = case.create_pod("a")
     body = {**pod, "metadata": {**pod["metadata"], "labels": {"x": "y"}}}
@@ -225,7 +225,7 @@ def test_a_status_update_of_a_pod_may_change_labels(case: sides.Case) -> None:
     assert new["metadata"]["labels"] == {"x": "y"}
 
 
-def test_podgroups_have_no_status_subresource(case: sides.Case) -> None:
+def test_podgroups_have_no_status_subresource(case: Case) -> None:
     """404; status changes with the object, and counts for the generation."""
     path, _ = case.create_group("g")
     assert case.patch(f"{path}/status", {"status": {"phase": "Running"}}).status == 404
@@ -233,7 +233,7 @@ def test_podgroups_have_no_status_subresource(case: sides.Case) -> None:
     assert (new["status"]["phase"], new["metadata"]["generation"]) == ("Running", 2)
 
 
-def test_the_generation_counts_changes_of_the_spec(case: sides.Case) -> None:
+def test_the_generation_counts_changes_of_the_spec(case: Case) -> None:
     """Not of metadata or status."""
     path, _ = case.create_queue("q")
     case.api.patch(path, {"metadata": {"labels": {"x": "y"}}})
@@ -242,7 +242,7 @@ def test_the_generation_counts_changes_of_the_spec(case: sides.Case) -> None:
     assert case.api.patch(path, {"spec": {"weight": 5}})["metadata"]["generation"] == 2
 
 
-def test_nobody_changes_what_is_the_servers(case: sides.Case) -> None:
+def test_nobody_changes_what_is_the_servers(case: Case) -> None:
     """Generation and creationTimestamp are kept without an error; a deletion has its own verb."""
     old = case.create_pod("a")["metadata"]
     times = {"creationTimestamp": "2030-01-01T00:00:00Z"}
@@ -263,7 +263,7 @@ def test_nobody_changes_what_is_the_servers(case: sides.Case) -> None:
         ({"finalizers": ["a b"]}, "metadata.finalizers"),
     ],
 )
-def test_metadata_is_checked(case: sides.Case, metadata: dict[str, Any], field: str) -> None:
+def test_metadata_is_checked(case: Case, metadata: dict[str, Any], field: str) -> None:
     """422 with the field."""
     case.create_pod("a")
     answer = case.patch(case.at("a"), {"metadata": metadata})
@@ -271,14 +271,14 @@ def test_metadata_is_checked(case: sides.Case, metadata: dict[str, Any], field: 
     assert field in {each["field"] for each in answer.body["details"]["causes"]}
 
 
-def test_labels_are_text(case: sides.Case) -> None:
+def test_labels_are_text(case: Case) -> None:
     """A number is refused."""
     path, _ = case.create_group("g")
     answer = case.patch(path, {"metadata": {"labels": {"a": 1}}})
     assert answer.status in (400, 422)
 
 
-def test_a_missing_object_is_not_patched(case: sides.Case) -> None:
+def test_a_missing_object_is_not_patched(case: Case) -> None:
     """404."""
     path = paths.POD_GROUPS.at("none", case.namespace)
     assert case.patch(path, {"status": {}}).status == 404

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.contract import sides
+from tests.simulation.contract.sides import Case
 from vscheduler.mirror import paths
 
 
 def scheduled(pod: dict[str, Any]) -> dict[str, Any]:
     """The condition PodScheduled."""
     conditions = pod["status"].get("conditions", ())
-    return next((each for each in conditions if each["type"] == "PodScheduled"), {})
+    return next((condition for condition in conditions if condition["type"] == "PodScheduled"), {})
 
 
-def test_a_new_pod_is_complete(case: sides.Case) -> None:
+def test_a_new_pod_is_complete(case: Case) -> None:
     """With the defaults that schedulers rely on."""
     body = case.pod("a")
     del body["spec"]["schedulerName"]
@@ -27,16 +27,16 @@ def test_a_new_pod_is_complete(case: sides.Case) -> None:
     assert spec["containers"][0]["resources"] == {}
 
 
-def test_a_new_pod_bears_with_nodes_for_a_while(case: sides.Case) -> None:
+def test_a_new_pod_bears_with_nodes_for_a_while(case: Case) -> None:
     """Five minutes."""
     tolerations = case.create_pod("a")["spec"]["tolerations"]
-    assert {each["key"]: each["tolerationSeconds"] for each in tolerations} == {
+    assert {toleration["key"]: toleration["tolerationSeconds"] for toleration in tolerations} == {
         "node.kubernetes.io/not-ready": 300,
         "node.kubernetes.io/unreachable": 300,
     }
 
 
-def test_limits_are_requests_by_default(case: sides.Case) -> None:
+def test_limits_are_requests_by_default(case: Case) -> None:
     """And decide on the class of the pod."""
     resources = {"limits": {"cpu": 2, "memory": "1Gi"}, "requests": {"memory": "1Gi"}}
     container = {"name": "main", "image": "none", "resources": resources}
@@ -45,14 +45,14 @@ def test_limits_are_requests_by_default(case: sides.Case) -> None:
     assert pod["status"]["qosClass"] == "Guaranteed"
 
 
-def test_requests_alone_are_burstable(case: sides.Case) -> None:
+def test_requests_alone_are_burstable(case: Case) -> None:
     """The class between the others."""
     resources = {"requests": {"cpu": "100m"}}
     container = {"name": "main", "image": "none", "resources": resources}
     assert case.create_pod("a", containers=[container])["status"]["qosClass"] == "Burstable"
 
 
-def test_a_priority_class_decides_on_the_priority(case: sides.Case) -> None:
+def test_a_priority_class_decides_on_the_priority(case: Case) -> None:
     """And on whether the pod preempts."""
     name = case.name("high")
     case.api.create(
@@ -70,7 +70,7 @@ def test_a_priority_class_decides_on_the_priority(case: sides.Case) -> None:
     case.api.delete(paths.PRIORITY_CLASSES.at(name))
 
 
-def test_the_value_of_a_priority_class_stays(case: sides.Case) -> None:
+def test_the_value_of_a_priority_class_stays(case: Case) -> None:
     """422."""
     path = paths.PRIORITY_CLASSES.at(case.name("c"))
     body = {
@@ -84,33 +84,33 @@ def test_the_value_of_a_priority_class_stays(case: sides.Case) -> None:
     case.api.delete(path)
 
 
-def test_priority_classes_of_the_system(case: sides.Case) -> None:
+def test_priority_classes_of_the_system(case: Case) -> None:
     """They are there from the start."""
     found = case.api.get(paths.PRIORITY_CLASSES.at("system-node-critical"))
     assert found["value"] == 2_000_001_000
 
 
-def test_an_unknown_priority_class_is_refused(case: sides.Case) -> None:
+def test_an_unknown_priority_class_is_refused(case: Case) -> None:
     """403."""
     answer = case.ask("POST", case.pods, case.pod("a", priorityClassName="none"))
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     assert answer.message == 'pods "a" is forbidden: no PriorityClass with name none was found'
 
 
-def test_nobody_chooses_a_priority_by_number(case: sides.Case) -> None:
+def test_nobody_chooses_a_priority_by_number(case: Case) -> None:
     """403."""
     answer = case.ask("POST", case.pods, case.pod("a", priority=5))
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
 
 
 @pytest.mark.parametrize("cpu", ["4x", "", "one"])
-def test_what_is_no_quantity_is_refused(case: sides.Case, cpu: str) -> None:
+def test_what_is_no_quantity_is_refused(case: Case, cpu: str) -> None:
     """400."""
     container = {"name": "m", "image": "n", "resources": {"requests": {"cpu": cpu}}}
     assert case.ask("POST", case.pods, case.pod("a", containers=[container])).status == 400
 
 
-def test_a_negative_request_is_refused(case: sides.Case) -> None:
+def test_a_negative_request_is_refused(case: Case) -> None:
     """422 with the field."""
     container = {"name": "m", "image": "n", "resources": {"requests": {"cpu": "-1"}}}
     answer = case.ask("POST", case.pods, case.pod("a", containers=[container]))
@@ -120,12 +120,12 @@ def test_a_negative_request_is_refused(case: sides.Case) -> None:
 
 
 @pytest.mark.parametrize("name", ["Upper", "under_score", "-dash", "x" * 254])
-def test_names_are_checked(case: sides.Case, name: str) -> None:
+def test_names_are_checked(case: Case, name: str) -> None:
     """422."""
     assert case.ask("POST", case.pods, case.pod(name)).status == 422
 
 
-def test_a_name_can_be_generated(case: sides.Case) -> None:
+def test_a_name_can_be_generated(case: Case) -> None:
     """From a prefix."""
     body = case.pod("")
     body["metadata"]["generateName"] = "made-"
@@ -134,13 +134,13 @@ def test_a_name_can_be_generated(case: sides.Case) -> None:
     assert all(name.startswith("made-") and len(name) == 10 for name in names)
 
 
-def test_a_name_is_needed(case: sides.Case) -> None:
+def test_a_name_is_needed(case: Case) -> None:
     """422 without any."""
     answer = case.ask("POST", case.pods, case.pod(""))
     assert (answer.status, answer.body["reason"]) == (422, "Invalid")
 
 
-def test_the_spec_of_a_pod_stays(case: sides.Case) -> None:
+def test_the_spec_of_a_pod_stays(case: Case) -> None:
     """422, a node's name included: that is what bindings are for."""
     case.create_pod("a")
     for change in ({"nodeName": "n"}, {"schedulerName": "other"}, {"priority": 3}):
@@ -148,7 +148,7 @@ def test_the_spec_of_a_pod_stays(case: sides.Case) -> None:
     assert case.patch(case.at("a"), {"spec": {"nodeName": 5}}).status in (400, 422)
 
 
-def test_gates_can_be_taken_away(case: sides.Case) -> None:
+def test_gates_can_be_taken_away(case: Case) -> None:
     """Not added; the condition says that the pod is gated."""
     pod = case.create_pod("a", schedulingGates=[{"name": "tests/gate"}])
     assert scheduled(pod)["reason"] == "SchedulingGated"
@@ -157,7 +157,7 @@ def test_gates_can_be_taken_away(case: sides.Case) -> None:
     assert case.patch(case.at("a"), {"spec": {"schedulingGates": None}}).status == 200
 
 
-def test_a_binding_sets_the_node(case: sides.Case) -> None:
+def test_a_binding_sets_the_node(case: Case) -> None:
     """And the condition PodScheduled; the generation stays."""
     made = case.create_pod("a")
     answer = case.bind("a", "somewhere", uid=made["metadata"]["uid"])
@@ -169,7 +169,7 @@ def test_a_binding_sets_the_node(case: sides.Case) -> None:
     assert pod["metadata"]["generation"] == 1
 
 
-def test_a_binding_replaces_the_condition(case: sides.Case) -> None:
+def test_a_binding_replaces_the_condition(case: Case) -> None:
     """Of a pod that was unschedulable."""
     case.create_pod("a")
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -180,7 +180,7 @@ def test_a_binding_replaces_the_condition(case: sides.Case) -> None:
     assert (found["status"], found.get("reason", "")) == ("True", "")
 
 
-def test_annotations_and_labels_of_a_binding_go_to_the_pod(case: sides.Case) -> None:
+def test_annotations_and_labels_of_a_binding_go_to_the_pod(case: Case) -> None:
     """Over the ones that the pod has."""
     body = case.pod("a")
     body["metadata"]["labels"] = {"mine": "1", "old": "1"}
@@ -191,7 +191,7 @@ def test_annotations_and_labels_of_a_binding_go_to_the_pod(case: sides.Case) -> 
     assert found["labels"] == {"mine": "2", "old": "1", "new": "3"}
 
 
-def test_a_pod_is_bound_once(case: sides.Case) -> None:
+def test_a_pod_is_bound_once(case: Case) -> None:
     """409, even to the same node."""
     case.create_pod("a")
     case.bind("a", "one")
@@ -201,7 +201,7 @@ def test_a_pod_is_bound_once(case: sides.Case) -> None:
         assert 'already assigned to node "one"' in answer.message
 
 
-def test_a_binding_of_another_pod_is_refused(case: sides.Case) -> None:
+def test_a_binding_of_another_pod_is_refused(case: Case) -> None:
     """409 for another UID."""
     case.create_pod("a")
     answer = case.bind("a", uid="another")
@@ -209,20 +209,20 @@ def test_a_binding_of_another_pod_is_refused(case: sides.Case) -> None:
     assert "nodeName" not in case.api.get(case.at("a"))["spec"]
 
 
-def test_a_missing_pod_is_not_bound(case: sides.Case) -> None:
+def test_a_missing_pod_is_not_bound(case: Case) -> None:
     """404."""
     answer = case.bind("none")
     assert (answer.status, answer.message) == (404, 'pods "none" not found')
 
 
-def test_a_gated_pod_is_not_bound(case: sides.Case) -> None:
+def test_a_gated_pod_is_not_bound(case: Case) -> None:
     """409."""
     case.create_pod("a", schedulingGates=[{"name": "tests/gate"}])
     answer = case.bind("a")
     assert (answer.status, answer.body["reason"]) == (409, "Conflict")
 
 
-def test_a_pod_that_is_being_deleted_is_not_bound(case: sides.Case) -> None:
+def test_a_pod_that_is_being_deleted_is_not_bound(case: Case) -> None:
     """409."""
     case.create_pod("a")
     case.api.patch(case.at("a"), {"metadata": {"finalizers": ["tests/wait"]}})
@@ -233,21 +233,21 @@ def test_a_pod_that_is_being_deleted_is_not_bound(case: sides.Case) -> None:
     case.api.patch(case.at("a"), {"metadata": {"finalizers": None}})
 
 
-def test_a_binding_needs_a_node(case: sides.Case) -> None:
+def test_a_binding_needs_a_node(case: Case) -> None:
     """500, as the API server answers it; the node needn't exist."""
     case.create_pod("a")
     assert case.bind("a", "").status == 500
     assert case.bind("a", "that-is-nowhere").status == 201
 
 
-def test_a_dry_run_stores_nothing(case: sides.Case) -> None:
+def test_a_dry_run_stores_nothing(case: Case) -> None:
     """But is checked."""
     answer = case.ask("POST", case.pods, case.pod("a"), query={"dryRun": "All"})
     assert (answer.status, answer.body["metadata"]["name"]) == (201, "a")
     assert case.api.find(case.at("a")) is None
 
 
-def test_a_new_node_is_not_ready(case: sides.Case) -> None:
+def test_a_new_node_is_not_ready(case: Case) -> None:
     """It has a taint; what it can hold is what it has."""
     path = paths.NODES.at(case.name("n"))
     node = case.api.create(

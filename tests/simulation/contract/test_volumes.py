@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.contract import sides
+from tests.simulation.contract.sides import Case
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
@@ -56,17 +57,17 @@ def volume(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def claims(case: sides.Case) -> paths.Path:
+def claims(case: Case) -> Path:
     """Where claims are created."""
     return paths.CLAIMS.within(case.namespace)
 
 
-def volumes() -> paths.Path:
+def volumes() -> Path:
     """Where volumes are created."""
     return paths.VOLUMES.everywhere
 
 
-def test_a_new_claim_waits_and_is_protected(case: sides.Case) -> None:
+def test_a_new_claim_waits_and_is_protected(case: Case) -> None:
     """Phase Pending, a finalizer, and Filesystem."""
     made = case.api.create(claims(case), claim("a"))
     assert made["status"] == {"phase": "Pending"}
@@ -74,7 +75,7 @@ def test_a_new_claim_waits_and_is_protected(case: sides.Case) -> None:
     assert made["spec"]["volumeMode"] == "Filesystem"
 
 
-def test_a_new_volume_is_kept_and_protected(case: sides.Case) -> None:
+def test_a_new_volume_is_kept_and_protected(case: Case) -> None:
     """Retain, Filesystem, a finalizer."""
     made = case.api.create(volumes(), volume(case.name("pv"), **RETIRED))
     assert made["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
@@ -83,7 +84,7 @@ def test_a_new_volume_is_kept_and_protected(case: sides.Case) -> None:
     assert made["status"]["phase"] == "Pending"
 
 
-def test_a_class_has_defaults_and_stays(case: sides.Case) -> None:
+def test_a_class_has_defaults_and_stays(case: Case) -> None:
     """Delete and Immediate; neither can be changed."""
     name = case.name("sc")
     body = {"metadata": {"name": name}, "provisioner": "tests/none"}
@@ -95,7 +96,7 @@ def test_a_class_has_defaults_and_stays(case: sides.Case) -> None:
     assert case.api.patch(f"{CLASSES}/{name}", {"allowVolumeExpansion": True})
 
 
-def test_a_driver_has_defaults(case: sides.Case) -> None:
+def test_a_driver_has_defaults(case: Case) -> None:
     """It attaches, and doesn't tell its capacity."""
     name = case.name("driver")
     body = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": name}}
@@ -115,7 +116,7 @@ WRONG_CLAIMS: Mapping[str, Mapping[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", WRONG_CLAIMS)
-def test_a_claim_must_make_sense(case: sides.Case, what: str) -> None:
+def test_a_claim_must_make_sense(case: Case, what: str) -> None:
     """422 otherwise."""
     answer = case.ask("POST", claims(case), claim("a", **WRONG_CLAIMS[what]))
     assert (answer.status, answer.body["reason"]) == (422, "Invalid")
@@ -131,14 +132,14 @@ WRONG_VOLUMES: Mapping[str, Mapping[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", WRONG_VOLUMES)
-def test_a_volume_must_make_sense(case: sides.Case, what: str) -> None:
+def test_a_volume_must_make_sense(case: Case, what: str) -> None:
     """422 otherwise."""
     body = volume(case.name("pv"), **RETIRED, **WRONG_VOLUMES[what])
     answer = case.ask("POST", volumes(), body)
     assert (answer.status, answer.body["reason"]) == (422, "Invalid")
 
 
-def test_the_spec_of_a_claim_is_fixed_but_for_its_volume(case: sides.Case) -> None:
+def test_the_spec_of_a_claim_is_fixed_but_for_its_volume(case: Case) -> None:
     """Named once, and then no other."""
     case.api.create(claims(case), claim("a"))
     path = paths.CLAIMS.at("a", case.namespace)
@@ -150,7 +151,7 @@ def test_the_spec_of_a_claim_is_fixed_but_for_its_volume(case: sides.Case) -> No
     assert case.patch(path, {"spec": {"volumeName": "second"}}).status == 422
 
 
-def test_a_node_is_selected_under_a_precondition(case: sides.Case) -> None:
+def test_a_node_is_selected_under_a_precondition(case: Case) -> None:
     """The annotation of a claim with its version: 409 once somebody has changed the claim."""
     made = case.api.create(claims(case), claim("a"))
     path = paths.CLAIMS.at("a", case.namespace)
@@ -163,7 +164,7 @@ def test_a_node_is_selected_under_a_precondition(case: sides.Case) -> None:
     assert SELECTED not in case.patch(path, gone).body["metadata"].get("annotations", {})
 
 
-def test_a_claim_of_another_uid_is_not_patched(case: sides.Case) -> None:
+def test_a_claim_of_another_uid_is_not_patched(case: Case) -> None:
     """409, whoever has its name now."""
     case.api.create(claims(case), claim("a"))
     path = paths.CLAIMS.at("a", case.namespace)
@@ -171,7 +172,7 @@ def test_a_claim_of_another_uid_is_not_patched(case: sides.Case) -> None:
     assert case.patch(path, patch).status in (409, 422)
 
 
-def test_a_volume_is_reserved_and_given_back(case: sides.Case) -> None:
+def test_a_volume_is_reserved_and_given_back(case: Case) -> None:
     """By a claimRef, under a precondition."""
     name = case.name("pv")
     case.api.create(volumes(), volume(name, **RETIRED))
@@ -197,17 +198,17 @@ def versioned(body: Mapping[str, Any], version: str) -> dict[str, Any]:
     return {**body, "metadata": metadata}
 
 
-def change(case: sides.Case, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def change(case: Case, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Patch an object at the version that it has: a controller of the real side writes, too."""
     answers = (
         case.patch(path, versioned(body, case.api.get(path)["metadata"]["resourceVersion"]))
         for _ in range(TRIES)
     )
-    found: dict[str, Any] = next(each.body for each in answers if each.status == 200)
+    found: dict[str, Any] = next(answer.body for answer in answers if answer.status == 200)
     return found
 
 
-def test_the_source_and_the_nodes_of_a_volume_are_fixed(case: sides.Case) -> None:
+def test_the_source_and_the_nodes_of_a_volume_are_fixed(case: Case) -> None:
     """422."""
     name = case.name("pv")
     case.api.create(volumes(), volume(name, **RETIRED))
@@ -220,7 +221,7 @@ def test_the_source_and_the_nodes_of_a_volume_are_fixed(case: sides.Case) -> Non
     assert case.patch(path, {"spec": {"capacity": {"storage": "2Gi"}}}).status == 200
 
 
-def test_a_claim_that_is_deleted_waits_for_its_finalizer(case: sides.Case) -> None:
+def test_a_claim_that_is_deleted_waits_for_its_finalizer(case: Case) -> None:
     """Marked as leaving, while a finalizer of anybody is left."""
     body = claim("a")
     body["metadata"]["finalizers"] = ["tests/wait"]
@@ -232,7 +233,7 @@ def test_a_claim_that_is_deleted_waits_for_its_finalizer(case: sides.Case) -> No
     assert case.api.find(path) is None
 
 
-def test_the_drivers_of_a_node_are_told_apart(case: sides.Case) -> None:
+def test_the_drivers_of_a_node_are_told_apart(case: Case) -> None:
     """With limits; a second one of the name is refused."""
     name = case.name("node")
     driver = {"name": "csi.tests", "nodeID": name, "allocatable": {"count": 3}}
@@ -243,7 +244,7 @@ def test_the_drivers_of_a_node_are_told_apart(case: sides.Case) -> None:
     assert made["spec"]["drivers"][0]["allocatable"] == {"count": 3}
 
 
-def test_an_attachment_is_fixed(case: sides.Case) -> None:
+def test_an_attachment_is_fixed(case: Case) -> None:
     """Another node is another attachment."""
     name = case.name("attachment")
     spec = {"attacher": "csi.tests", "nodeName": "n1", "source": {"persistentVolumeName": "none"}}

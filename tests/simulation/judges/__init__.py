@@ -8,26 +8,36 @@ else changes anything any more.
 from collections.abc import Sequence
 
 from tests.simulation.judges import (
-    binding_rules,
-    device_rules,
     fit_rules,
-    gang_rules,
     lease_rules,
-    pace_rules,
     pod_rules,
-    queue_rules,
     reservation_rules,
     rest_rules,
     status_rules,
     view_rules,
-    volume_rules,
 )
+from tests.simulation.judges.binding_rules import Barriers, BoundOnce, Known, Room
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.court import Court
+from tests.simulation.judges.device_rules import (
+    AllocatedOnce,
+    DevicesAreAllocated,
+    DevicesAreGivenBack,
+)
+from tests.simulation.judges.gang_rules import KeptUnderPods, Whole
 from tests.simulation.judges.history import Change, Finding, Settings
 from tests.simulation.judges.lasting import Patience
-from tests.simulation.judges.lease_rules import taken_away
+from tests.simulation.judges.lease_rules import OneWriter, Renewed, taken_away
+from tests.simulation.judges.pace_rules import Pauses, Rounds
+from tests.simulation.judges.queue_rules import Budgets, Capability, DeviceCapability, Kept
+from tests.simulation.judges.reservation_rules import GivenOnce
 from tests.simulation.judges.view_rules import View
+from tests.simulation.judges.volume_rules import (
+    AttachLimits,
+    ClaimsAreBound,
+    UsedAlone,
+    VolumesAreReached,
+)
 
 __all__ = [
     "Change",
@@ -44,30 +54,30 @@ __all__ = [
 ]
 
 ALWAYS = (
-    binding_rules.BoundOnce,
-    binding_rules.Room,
-    binding_rules.Barriers,
-    binding_rules.Known,
-    lease_rules.OneWriter,
-    lease_rules.Renewed,
+    BoundOnce,
+    Room,
+    Barriers,
+    Known,
+    OneWriter,
+    Renewed,
     lease_rules.GivenBack,
-    gang_rules.Whole,
-    gang_rules.KeptUnderPods,
-    queue_rules.Capability,
-    queue_rules.DeviceCapability,
-    queue_rules.Kept,
-    queue_rules.Budgets,
-    volume_rules.ClaimsAreBound,
-    volume_rules.VolumesAreReached,
-    volume_rules.AttachLimits,
-    volume_rules.UsedAlone,
-    reservation_rules.GivenOnce,
+    Whole,
+    KeptUnderPods,
+    Capability,
+    DeviceCapability,
+    Kept,
+    Budgets,
+    ClaimsAreBound,
+    VolumesAreReached,
+    AttachLimits,
+    UsedAlone,
+    GivenOnce,
     reservation_rules.GivenBack,
-    device_rules.DevicesAreAllocated,
-    device_rules.AllocatedOnce,
-    device_rules.DevicesAreGivenBack,
-    pace_rules.Pauses,
-    pace_rules.Rounds,
+    DevicesAreAllocated,
+    AllocatedOnce,
+    DevicesAreGivenBack,
+    Pauses,
+    Rounds,
 )
 
 

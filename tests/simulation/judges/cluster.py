@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from tests.simulation.judges import amounts, objects
+from tests.simulation.judges.amounts import Amounts
 from tests.simulation.judges.history import Change, Object, served
 
 Key = tuple[str, str]
@@ -18,17 +19,17 @@ class Cluster:
     def __init__(self, default_queue: str = "default") -> None:
         self._default = default_queue
         self._objects: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
-        self.used: defaultdict[str, amounts.Amounts] = defaultdict(Counter)
+        self.used: defaultdict[str, Amounts] = defaultdict(Counter)
         """Requests by node, of pods that haven't ended."""
-        self.leaving: defaultdict[str, amounts.Amounts] = defaultdict(Counter)
+        self.leaving: defaultdict[str, Amounts] = defaultdict(Counter)
         """The part of `used` whose pods are being deleted."""
         self.members: defaultdict[Key, dict[Key, Object]] = defaultdict(dict)
         """Pods by PodGroup."""
-        self.group_held: defaultdict[Key, amounts.Amounts] = defaultdict(Counter)
+        self.group_held: defaultdict[Key, Amounts] = defaultdict(Counter)
         """Requests by PodGroup, of pods that have a node and stay."""
         self._groups: defaultdict[str, dict[Key, None]] = defaultdict(dict)
         """PodGroups by Queue."""
-        self.requests: dict[str, amounts.Amounts] = {}
+        self.requests: dict[str, Amounts] = {}
         """By UID of a pod."""
         self._versions: Counter[Key] = Counter()
         """How often each PodGroup, or a pod of it, has changed."""
@@ -65,14 +66,14 @@ class Cluster:
         groups = self._objects["podgroups"]
         return (groups[key] for key in self._groups[queue])
 
-    def held(self, queue: str) -> amounts.Amounts:
+    def held(self, queue: str) -> Amounts:
         """Requests of the Queue's pods that have a node and stay."""
-        total: amounts.Amounts = Counter()
+        total: Amounts = Counter()
         for key in self._groups[queue]:
             total.update(self.group_held[key])
         return total
 
-    def request(self, pod: Object) -> amounts.Amounts:
+    def request(self, pod: Object) -> Amounts:
         """What a pod needs."""
         uid = pod["metadata"]["uid"]
         known = self.requests.get(uid)
@@ -128,6 +129,6 @@ class Cluster:
             _add(self.group_held[group], asked, sign)
 
 
-def _add(total: amounts.Amounts, some: amounts.Amounts, sign: int) -> None:
+def _add(total: Amounts, some: Amounts, sign: int) -> None:
     for name, amount in some.items():
         total[name] += sign * amount

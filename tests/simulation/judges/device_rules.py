@@ -7,6 +7,7 @@ from tests.simulation.judges import devices, objects
 from tests.simulation.judges.binding_rules import ABSENT
 from tests.simulation.judges.cluster import Cluster, Key
 from tests.simulation.judges.court import Judge
+from tests.simulation.judges.devices import Device
 from tests.simulation.judges.history import Change, Finding, Settings, ours, served
 
 
@@ -66,7 +67,7 @@ class AllocatedOnce(Judge):
         super().__init__(settings)
         self._published: defaultdict[str, float] = defaultdict(lambda: ABSENT)
         """When the slices of a pool last changed."""
-        self._taken: defaultdict[devices.Device, float] = defaultdict(lambda: ABSENT)
+        self._taken: defaultdict[Device, float] = defaultdict(lambda: ABSENT)
         """When somebody else last allocated a device."""
 
     def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
@@ -86,9 +87,7 @@ class AllocatedOnce(Judge):
         elif devices.allocation(change.after) is not None:
             yield from self._allocated(change, added, cluster)
 
-    def _allocated(
-        self, change: Change, added: set[devices.Device], cluster: Cluster
-    ) -> Iterator[Finding]:
+    def _allocated(self, change: Change, added: set[Device], cluster: Cluster) -> Iterator[Finding]:
         claim, own = change.after, (change.namespace, change.name)
         assert claim is not None
         name = f"{change.origin} allocates {objects.label(own)}"

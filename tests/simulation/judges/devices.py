@@ -79,10 +79,10 @@ def usable(claim: Object, slices: Iterable[Object]) -> Iterator[Device]:
     for each in slices:
         pools[each["spec"]["driver"], each["spec"]["pool"]["name"]].append(each["spec"])
     requests = claim["spec"]["devices"]["requests"]
-    tolerant = all(each["exactly"].get("tolerations") for each in requests)
+    tolerant = all(request["exactly"].get("tolerations") for request in requests)
     for (driver, pool), specs in pools.items():
-        newest = max(each["pool"]["generation"] for each in specs)
-        current = [each for each in specs if each["pool"]["generation"] == newest]
+        newest = max(spec["pool"]["generation"] for spec in specs)
+        current = [spec for spec in specs if spec["pool"]["generation"] == newest]
         if len(current) == current[0]["pool"]["resourceSliceCount"]:
             for device in (device for each in current for device in each.get("devices") or ()):
                 if tolerant or not device.get("taints"):
@@ -117,7 +117,7 @@ def reaches(claim: Object, node: Object) -> bool:
 def asked(claim: Object) -> int:
     """How many devices a claim asks for."""
     requests = claim["spec"]["devices"]["requests"]
-    return sum(each["exactly"].get("count", 1) for each in requests)
+    return sum(request["exactly"].get("count", 1) for request in requests)
 
 
 def in_use(pod: Object) -> bool:

@@ -9,8 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tests.simulation.judges import amounts, devices, objects, packing, volume_fit
+from tests.simulation.judges.amounts import Amounts
 from tests.simulation.judges.cluster import Cluster
 from tests.simulation.judges.history import Finding, Object, Settings
+from tests.simulation.judges.packing import Packing, Pod
+from tests.simulation.judges.volume_fit import Storage
 
 RULE = "every gang that fits runs"
 SPECIAL_POD = (
@@ -42,7 +45,7 @@ def gangs_run(
     Before the run has `ended`, gangs may wait for claims that others are to bind.
     """
     free = _free(cluster, settings)
-    storage = volume_fit.Storage(cluster)
+    storage = Storage(cluster)
     for group in cluster.all("podgroups"):
         members = list(cluster.members[objects.key_of(group)].values())
         waiting = [pod for pod in members if _waits(pod, settings)]
@@ -83,15 +86,15 @@ def _told(group: Object, need: int, where: str, at: float) -> Iterator[Finding]:
 def _packed(
     waiting: Sequence[Object],
     count: int,
-    free: Mapping[str, tuple[Object, amounts.Amounts]],
+    free: Mapping[str, tuple[Object, Amounts]],
     limit: Mapping[str, int],
-    storage: volume_fit.Storage,
+    storage: Storage,
 ) -> Sequence[str]:
     """The nodes on which so many pods fit that aren't alike; none if that can't be seen easily."""
     needs = storage.needs(waiting)
     if len(waiting) > PACKED_MAX or needs is None:
         return ()
-    asked = dict.fromkeys(name for each in needs for name in each.asked)
+    asked = dict.fromkeys(name for need in needs for name in need.asked)
     rooms = {name: room | storage.room(name, asked) for name, (_, room) in free.items()}
     pods = []
     for pod, needed in zip(waiting, needs, strict=True):
@@ -103,14 +106,14 @@ def _packed(
             and packing.has_room(rooms[name], limit, wanted)
             and not objects.barriers(pod["spec"], node)
         )
-        pods.append(packing.Pod(asked=wanted, nodes=usable))
+        pods.append(Pod(asked=wanted, nodes=usable))
     if sum(bool(pod.nodes) for pod in pods) < count:
         return ()
     pods.sort(key=lambda pod: sorted(pod.asked.items()), reverse=True)
     # A node without room for any pod gets none while pods are placed.
     useful = frozenset[str]().union(*(pod.nodes for pod in pods))
     rooms = {name: room for name, room in rooms.items() if name in useful}
-    attempt = packing.Packing(rooms, limit)
+    attempt = Packing(rooms, limit)
     return sorted(free) if attempt.takes(pods, count) else ()
 
 
@@ -161,31 +164,31 @@ def _waits(pod: Object, settings: Settings) -> bool:
     return objects.scheduler_of(pod) in settings.schedulers
 
 
-def _kept(pods: Iterable[Object], cluster: Cluster, settings: Settings) -> amounts.Amounts:
+def _kept(pods: Iterable[Object], cluster: Cluster, settings: Settings) -> Amounts:
     """What pods whose bindings are denied may keep between two attempts, on whichever node."""
-    total: amounts.Amounts = Counter()
+    total: Amounts = Counter()
     for pod in pods:
         if UNBINDABLE in objects.labels(pod) and _waits(pod, settings):
             total.update(cluster.request(pod))
     return total
 
 
-def _largest(pods: Sequence[Object], cluster: Cluster) -> amounts.Amounts:
+def _largest(pods: Sequence[Object], cluster: Cluster) -> Amounts:
     """The most that any of the pods asks for, by resource."""
-    most: amounts.Amounts = Counter()
+    most: Amounts = Counter()
     for pod in pods:
         most |= cluster.request(pod)
     return most
 
 
-def _free(cluster: Cluster, settings: Settings) -> Mapping[str, tuple[Object, amounts.Amounts]]:
+def _free(cluster: Cluster, settings: Settings) -> Mapping[str, tuple[Object, Amounts]]:
     """What is free on each node, without what other schedulers nominated pods for, and without what
     pods whose bindings are denied may keep.
 
     A node whose kubelet has refused a pod is left out: the daemon avoids it for a while.
     """
     kept = _kept(cluster.all("pods"), cluster, settings)
-    nominated: dict[str, amounts.Amounts] = {}
+    nominated: dict[str, Amounts] = {}
     refusing = set()
     for pod in cluster.all("pods"):
         status = pod.get("status") or {}
@@ -206,7 +209,7 @@ def _free(cluster: Cluster, settings: Settings) -> Mapping[str, tuple[Object, am
     return found
 
 
-def _times(room: amounts.Amounts, asked: amounts.Amounts) -> int:
+def _times(room: Amounts, asked: Amounts) -> int:
     """How many pods that ask for so much fit."""
     return max(0, min(room[name] // amount for name, amount in asked.items() if amount))
 

@@ -117,7 +117,7 @@ class Settings:
     def elapsed(self, start: float, end: float) -> float:
         """Seconds between two moments in which nothing was broken."""
         total, seen = end - start, start
-        for begin, over in sorted(each for each in self.faults if each[1] > start):
+        for begin, over in sorted(fault for fault in self.faults if fault[1] > start):
             first, last = max(begin, seen), min(over, end)
             if last > first:
                 total -= last - first

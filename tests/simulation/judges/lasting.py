@@ -24,8 +24,8 @@ class Patience:
 
     def look(self, found: Iterable[Finding], at: float) -> Iterator[Finding]:
         """Take what is wrong at a moment; give what has been wrong for too long, once each."""
-        problems = {(each.rule, each.message): None for each in found}
-        self._since = {each: self._since.get(each, at) for each in problems}
+        problems = {(finding.rule, finding.message): None for finding in found}
+        self._since = {problem: self._since.get(problem, at) for problem in problems}
         self._told &= self._since.keys()
         for problem, since in self._since.items():
             rule, message = problem

@@ -187,12 +187,14 @@ def barriers(spec: Mapping[str, Any], node: Object) -> list[str]:
 def ready(node: Object) -> bool:
     """Whether the node's condition Ready is True; a node without conditions isn't."""
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
 
 
 def tolerated(taint: Object, tolerations: Iterable[Object]) -> bool:
     """Whether one of the tolerations covers the taint."""
-    return any(_tolerates(each, taint) for each in tolerations)
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.simulation.judges import amounts
+from tests.simulation.judges.amounts import Amounts
 
 TRIES_MAX = 20_000
 """What isn't found by then counts as impossible: the judge is careful."""
@@ -13,11 +13,11 @@ TRIES_MAX = 20_000
 class Pod:
     """What a pod asks for, and the nodes that may take it."""
 
-    asked: amounts.Amounts
+    asked: Amounts
     nodes: frozenset[str]
 
 
-def has_room(room: amounts.Amounts, limit: Mapping[str, int], asked: Mapping[str, int]) -> bool:
+def has_room(room: Amounts, limit: Mapping[str, int], asked: Mapping[str, int]) -> bool:
     """Whether a node and a limit have room; what a node doesn't name, it hasn't got."""
     for resource, amount in asked.items():
         if amount and (room[resource] < amount or limit.get(resource, amount) < amount):
@@ -28,9 +28,9 @@ def has_room(room: amounts.Amounts, limit: Mapping[str, int], asked: Mapping[str
 class Packing:
     """One attempt to place some of the pods."""
 
-    def __init__(self, free: Mapping[str, amounts.Amounts], limit: Mapping[str, int]) -> None:
+    def __init__(self, free: Mapping[str, Amounts], limit: Mapping[str, int]) -> None:
         """`free` is by node; of what `limit` names, the pods together may have no more."""
-        self._free = {name: amounts.Amounts(room) for name, room in free.items()}
+        self._free = {name: Amounts(room) for name, room in free.items()}
         self._limit = dict(limit)
         self._failed: set[object] = set()
         self._tries = 0

@@ -98,7 +98,7 @@ def minima_follow(cluster: Cluster, at: float, settings: Settings) -> Iterator[F
         key = objects.key_of(group)
         pods = cluster.members[key]
         owners = cluster.once(key, "owners", functools.partial(_owners, pods))
-        known = [cluster.get(*each) for each in owners]
+        known = [cluster.get(*owner) for owner in owners]
         look = functools.partial(_unwanted, group, pods, cluster, settings)
         for problem in cluster.once(key, "minima", look, tuple(map(id, known))):
             message = f"PodGroup {objects.label(key)} {problem}"
@@ -180,4 +180,4 @@ def _wanted(members: Sequence[Object], cluster: Cluster) -> int:
 def _condition(found: Object, wanted: str) -> Object:
     """The condition of this type, if there is one."""
     conditions = (found.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == wanted), {})
+    return next((condition for condition in conditions if condition["type"] == wanted), {})

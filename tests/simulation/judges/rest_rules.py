@@ -37,7 +37,7 @@ def somebody_leads(
 def finalizers_are_gone(cluster: Cluster, at: float) -> Iterator[Finding]:
     """No object waits for a finalizer of the daemon, but Queues that are in use."""
     queues = list(cluster.all("queues"))
-    parents = {(each.get("spec") or {}).get("parent") or "root" for each in queues}
+    parents = {(queue.get("spec") or {}).get("parent") or "root" for queue in queues}
     for resource in ("pods", "podgroups", "queues", "jobs", "replicasets", "statefulsets"):
         for each in cluster.all(resource):
             names = each["metadata"].get("finalizers") or ()

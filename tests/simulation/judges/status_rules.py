@@ -49,7 +49,10 @@ def _lacking(group: Object, pods: Mapping[Key, Object], settings: Settings) -> l
     if not all(map(is_usual, members)) or any(map(objects.leaving, members)):
         return []
     conditions = (group.get("status") or {}).get("conditions") or ()
-    said = any(each["type"] == "Scheduled" and each["status"] == "True" for each in conditions)
+    said = any(
+        condition["type"] == "Scheduled" and condition["status"] == "True"
+        for condition in conditions
+    )
     has, minimum = sum(map(objects.counts, members)), objects.minimum(group)
     return [f"has {has} of {minimum} pods, and is Scheduled"] if said and has < minimum else []
 

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.simulation.judges import amounts, objects, volumes
+from tests.simulation.judges import objects, volumes
+from tests.simulation.judges.amounts import Amounts
 from tests.simulation.judges.cluster import Cluster, Key
 from tests.simulation.judges.history import Object
 from tests.simulation.judges.volume_rules import on_node
@@ -21,7 +22,7 @@ UNLIMITED = 10**9
 class Needs:
     """What a pod asks for besides its requests, and which nodes its volumes allow."""
 
-    asked: amounts.Amounts = field(default_factory=Counter)
+    asked: Amounts = field(default_factory=Counter)
     nodes: set[str] = field(default_factory=set)
 
 
@@ -33,11 +34,9 @@ def uses_volumes(pod: Object) -> bool:
 def is_settled(pods: Iterable[Object], cluster: Cluster) -> bool:
     """Whether all claims of these pods are bound, so that nobody has to act before they start."""
     claims = [
-        cluster.get("persistentvolumeclaims", key)
-        for each in pods
-        for key in volumes.claims_of(each)
+        cluster.get("persistentvolumeclaims", key) for pod in pods for key in volumes.claims_of(pod)
     ]
-    return all(each is not None and volumes.is_bound(each) for each in claims)
+    return all(claim is not None and volumes.is_bound(claim) for claim in claims)
 
 
 class Storage:
@@ -75,7 +74,7 @@ class Storage:
             return False
         if key in volumes.made_for(pod):
             owners = claim["metadata"].get("ownerReferences") or ()
-            if all(each["uid"] != pod["metadata"]["uid"] for each in owners):
+            if all(owner["uid"] != pod["metadata"]["uid"] for owner in owners):
                 return False
         if not volumes.is_bound(claim):
             return self._add_unbound(needs, claim)
@@ -83,7 +82,7 @@ class Storage:
         volume = self.cluster.get("persistentvolumes", ("", name))
         if volume is None:
             return False
-        needs.nodes &= {each for each in self._nodes if volumes.reaches(volume, self._nodes[each])}
+        needs.nodes &= {node for node in self._nodes if volumes.reaches(volume, self._nodes[node])}
         source = volumes.attached(volume)
         if source is not None:
             needs.asked[f"attached {source.driver}"] += 1
@@ -125,9 +124,9 @@ class Storage:
             and (each.get("status") or {}).get("phase") == "Available"
         ]
 
-    def room(self, node: str, asked: Iterable[str]) -> amounts.Amounts:
+    def room(self, node: str, asked: Iterable[str]) -> Amounts:
         """How much a node has of what pods ask for besides their requests."""
-        found: amounts.Amounts = Counter()
+        found: Amounts = Counter()
         for each in asked:
             what, _, name = each.partition(" ")
             if what == "free":

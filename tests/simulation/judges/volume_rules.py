@@ -8,6 +8,7 @@ from tests.simulation.judges.binding_rules import ABSENT
 from tests.simulation.judges.cluster import Cluster, Key
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.history import Change, Finding, Object, Settings, ours, served
+from tests.simulation.judges.volumes import Attached
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
@@ -46,7 +47,7 @@ class ClaimsAreBound(Judge):
             problem = self._problem(claim, cluster)
             if claim is not None and not problem and key in made:
                 owners = claim["metadata"].get("ownerReferences") or ()
-                if all(each["uid"] != pod["metadata"]["uid"] for each in owners):
+                if all(owner["uid"] != pod["metadata"]["uid"] for owner in owners):
                     problem = "isn't the pod's own"
             volume = claim["spec"].get("volumeName", "") if claim is not None else ""
             excused = self.settings.unknown(max(self._lost[key], self._dropped[volume]), change.at)
@@ -178,7 +179,7 @@ class AttachLimits(Judge):
                     self._disturbed[objects.node_of(pod)] = change.at
 
 
-def on_node(cluster: Cluster, node: str) -> set[volumes.Attached]:
+def on_node(cluster: Cluster, node: str) -> set[Attached]:
     """The CSI volumes of the pods on a node."""
     return {
         source

@@ -5,7 +5,10 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tests.simulation.kernel import core, network, orders, processes
+from tests.simulation.kernel.core import Kernel, Thread
+from tests.simulation.kernel.network import Transport
+from tests.simulation.kernel.orders import OrderedWeakSet
+from tests.simulation.kernel.processes import Process
 
 RESOLUTION_SECONDS = 1e-6
 _numbers = itertools.count(1)
@@ -37,7 +40,7 @@ class SimFuture(asyncio.Future[Any]):
 class _Selector:
     """Waits in place of a real selector."""
 
-    def __init__(self, kernel: core.Kernel) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
 
     def select(self, timeout: float | None) -> list[Any]:
@@ -52,15 +55,15 @@ class _Selector:
 class SimLoop(asyncio.BaseEventLoop):
     """The event loop of a simulated thread."""
 
-    def __init__(self, process: "processes.Process") -> None:
+    def __init__(self, process: "Process") -> None:
         super().__init__()
         self._process = process
         self._kernel = process.kernel
-        self._thread: core.Thread | None = None
+        self._thread: Thread | None = None
         self._selector = _Selector(process.kernel)
         self._clock_resolution = RESOLUTION_SECONDS
         # An end closes the generators that are left, which may close connections.
-        self._asyncgens = orders.OrderedWeakSet()
+        self._asyncgens = OrderedWeakSet()
         factory: Any = _task
         self.set_task_factory(factory)
 
@@ -116,7 +119,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     async def create_connection(
         self, protocol_factory: Callable[[], Any], *address: Any, **named: Any
-    ) -> tuple[network.Transport, Any]:
+    ) -> tuple[Transport, Any]:
         """Connect to the API server, whatever the address."""
         del address, named
         transport = await self._process.network.connect(self, self._process)

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tests.simulation.kernel import core
+from tests.simulation.kernel.core import Kernel
 
 if TYPE_CHECKING:
-    from tests.simulation.kernel import processes
+    from tests.simulation.kernel.processes import Process
 
 LATENCY_SECONDS = (0.0004, 0.004)
 
@@ -42,14 +42,14 @@ class Link:
 class Network:
     """All connections to the one server."""
 
-    def __init__(self, kernel: core.Kernel, accept: Accept, chance: random.Random) -> None:
+    def __init__(self, kernel: Kernel, accept: Accept, chance: random.Random) -> None:
         self.kernel = kernel
         self.serving = True
         self.bytes_sent = 0
         """To the server, by all processes."""
         self.connects = 0
         """How often a process has asked for a connection, even if the server was down."""
-        self.on_send: Callable[[processes.Process, bytes], None] | None = None
+        self.on_send: Callable[[Process, bytes], None] | None = None
         """Called in the process that sends, with what it sends."""
         self._accept = accept
         self._chance = chance
@@ -64,7 +64,7 @@ class Network:
         """Seconds for one way."""
         return self._chance.uniform(*LATENCY_SECONDS) + link.slow
 
-    async def connect(self, loop: Any, process: "processes.Process") -> "Transport":
+    async def connect(self, loop: Any, process: "Process") -> "Transport":
         """Open a connection. Raises ConnectionRefusedError while the server is down."""
         link = self.link(process.host)
         self.connects += 1
@@ -103,7 +103,7 @@ class Network:
             if connection.process.host == name and connection.watches:
                 connection.silent = True
 
-    def abandon(self, process: "processes.Process") -> None:
+    def abandon(self, process: "Process") -> None:
         """A process has ended: what it had sent still arrives, and then the connection's end."""
         for connection in list(self._connections.values()):
             if connection.process is process:
@@ -113,9 +113,7 @@ class Network:
 class Connection:
     """One TCP connection: two streams of bytes, each in order."""
 
-    def __init__(
-        self, network: Network, loop: Any, process: "processes.Process", link: Link
-    ) -> None:
+    def __init__(self, network: Network, loop: Any, process: "Process", link: Link) -> None:
         self.number = next(network.kernel.numbers)
         self.process = process
         self.server: ServerSide | None = None

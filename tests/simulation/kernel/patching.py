@@ -22,14 +22,19 @@ from kopf._cogs.clients import scanning
 from kopf._cogs.structs import references
 from kopf._core.reactor import running
 
-from tests.simulation.kernel import core, loops, orders, threads
-from vscheduler import containment
-from vscheduler.cluster import cooperative
+from tests.simulation.kernel.core import Kernel
+from tests.simulation.kernel.loops import SimLoop
+from tests.simulation.kernel.orders import OrderedSet
+from tests.simulation.kernel.threads import Machine, SimpleQueue, Threading
+from vscheduler.cluster.cooperative import CooperativeYield
+from vscheduler.containment import Failures
 from vscheduler.controllers import operator
 from vscheduler.daemon import application, cycle_thread
 from vscheduler.daemon.leader_election import thread
 from vscheduler.daemon.liveness import signals, watchdog
+from vscheduler.daemon.liveness.watchdog import Outlets
 from vscheduler.mirror import state
+from vscheduler.mirror.state import Mirror
 
 THREADED = (cycle_thread, operator, signals, thread, watchdog, running, asyncio.runners)
 CLOCKED = (connector,)
@@ -63,9 +68,9 @@ class NoTimer:
         """Nothing to do."""
 
 
-def install(kernel: core.Kernel, seed: str) -> threads.Machine:
+def install(kernel: Kernel, seed: str) -> Machine:
     """Patch; gives the machine that knows which thread runs."""
-    machine = threads.Machine(kernel)
+    machine = Machine(kernel)
     Chance.source = random.Random(f"{seed}/chance")
     random.seed(f"{seed}/module")
     _patch_time(machine)
@@ -77,7 +82,7 @@ def install(kernel: core.Kernel, seed: str) -> threads.Machine:
     return machine
 
 
-def _patch_time(machine: threads.Machine) -> None:
+def _patch_time(machine: Machine) -> None:
     kernel = machine.kernel
 
     def wall() -> float:
@@ -113,8 +118,8 @@ def _patch_time(machine: threads.Machine) -> None:
     _replace(time, **patched)
     for module in CLOCKED:
         _replace(module, monotonic=monotonic)
-    _replace(cooperative.CooperativeYield.__init__, __defaults__=(monotonic,))
-    _keyword_default(containment.Failures, "clock", monotonic)
+    _replace(CooperativeYield.__init__, __defaults__=(monotonic,))
+    _keyword_default(Failures, "clock", monotonic)
 
 
 def _patch_chance() -> None:
@@ -122,8 +127,8 @@ def _patch_chance() -> None:
     _replace(os, urandom=Chance.source.randbytes)
 
 
-def _keep_mirrors(machine: threads.Machine) -> None:
-    class Kept(state.Mirror):
+def _keep_mirrors(machine: Machine) -> None:
+    class Kept(Mirror):
         def __init__(self, *given: Any, **more: Any) -> None:
             super().__init__(*given, **more)
             machine.process.mirror = self
@@ -131,9 +136,9 @@ def _keep_mirrors(machine: threads.Machine) -> None:
     _replace(state, Mirror=Kept)
 
 
-def _patch_threads(machine: threads.Machine) -> None:
-    def new_loop() -> loops.SimLoop:
-        return loops.SimLoop(machine.process)
+def _patch_threads(machine: Machine) -> None:
+    def new_loop() -> SimLoop:
+        return SimLoop(machine.process)
 
     def leave(status: int) -> None:
         machine.process.exit(status)
@@ -142,10 +147,10 @@ def _patch_threads(machine: threads.Machine) -> None:
         assert action is signal.SIG_IGN, "a signal is ignored, or its handler is in the event loop"
         machine.process.ignore(number)
 
-    shim = threads.Threading(machine)
+    shim = Threading(machine)
     for module in THREADED:
         _replace(module, threading=shim)
-    _replace(cycle_thread, queue=types.SimpleNamespace(SimpleQueue=threads.SimpleQueue))
+    _replace(cycle_thread, queue=types.SimpleNamespace(SimpleQueue=SimpleQueue))
     _replace(asyncio, SelectorEventLoop=new_loop, new_event_loop=new_loop)
     _replace(os, _exit=leave)
     _replace(
@@ -159,7 +164,7 @@ def _patch_threads(machine: threads.Machine) -> None:
     )
     _replace(socket, gethostname=lambda: machine.process.name)
     _replace(aiohappyeyeballs, start_connection=_no_socket)
-    outlets = functools.partial(watchdog.Outlets, end=leave)
+    outlets = functools.partial(Outlets, end=leave)
     _replace(watchdog, KillTimer=NoTimer, Outlets=outlets)
     unused = dict.fromkeys(("disable", "enable", "freeze", "set_threshold"), _nothing)
     _replace(application, gc=types.SimpleNamespace(**unused))
@@ -201,7 +206,7 @@ def _ordered(begin: Callable[..., None]) -> Callable[..., None]:
 
     def begin_ordered(self: connector.BaseConnector, *arguments: Any, **named: Any) -> None:
         begin(self, *arguments, **named)
-        self._acquired = orders.OrderedSet()  # type: ignore[assignment]  # all that is used of a set
+        self._acquired = OrderedSet()  # type: ignore[assignment]  # all that is used of a set
 
     return begin_ordered
 
@@ -216,7 +221,7 @@ def _as_completed(calls: Collection[Coroutine[Any, Any, Any]]) -> Iterator[Await
     def place(call: Any) -> tuple[str, str]:
         return call.__qualname__, call.cr_frame.f_locals.get("url", "")
 
-    return asyncio.as_completed([asyncio.ensure_future(each) for each in sorted(calls, key=place)])
+    return asyncio.as_completed([asyncio.ensure_future(call) for call in sorted(calls, key=place)])
 
 
 def _nothing(*_: object) -> None:

@@ -4,8 +4,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.kernel import core, network
-from vscheduler.mirror import state
+from tests.simulation.kernel.core import EndedError, Kernel, Owner, Thread
+from tests.simulation.kernel.network import Network
+from vscheduler.mirror.state import Mirror
 
 BOOT_SECONDS = 1000.0
 """How long each machine has been up at the beginning."""
@@ -14,7 +15,7 @@ BOOT_SECONDS = 1000.0
 class Clock:
     """How a machine sees time."""
 
-    def __init__(self, kernel: core.Kernel, *, skew_seconds: float = 0.0) -> None:
+    def __init__(self, kernel: Kernel, *, skew_seconds: float = 0.0) -> None:
         self._kernel = kernel
         self.skew_seconds = skew_seconds
         """How far the wall clock is ahead."""
@@ -34,14 +35,14 @@ class Clock:
         return self._kernel.now() + self.skew_seconds
 
 
-class Process(core.Owner):
+class Process(Owner):
     """A simulated process."""
 
     def __init__(
         self,
-        kernel: core.Kernel,
+        kernel: Kernel,
         name: str,
-        net: network.Network,
+        net: Network,
         clock: Clock,
         *,
         host: str,
@@ -57,10 +58,10 @@ class Process(core.Owner):
         self.chance = random.Random(f"{seed}/{name}")
         self.handlers: dict[int, tuple[Any, Callable[..., object], tuple[Any, ...]]] = {}
         self._on_end = on_end
-        self._main: core.Thread | None = None
-        self._threads: list[core.Thread] = []
+        self._main: Thread | None = None
+        self._threads: list[Thread] = []
         self._ignored: set[int] = set()
-        self.mirror: state.Mirror | None = None
+        self.mirror: Mirror | None = None
         """What the daemon in it knows of the cluster."""
         self.errors: list[BaseException] = []
         """What ended a thread unexpectedly."""
@@ -71,17 +72,17 @@ class Process(core.Owner):
         """Start the main thread."""
         self._main = self.start_thread("main", main)
 
-    def start_thread(self, name: str, target: Callable[[], None]) -> core.Thread:
+    def start_thread(self, name: str, target: Callable[[], None]) -> Thread:
         """Start a thread."""
         thread = self.kernel.spawn(self, f"{self.name}/{name}", target)
         self._threads.append(thread)
         return thread
 
-    def thread_ended(self, thread: core.Thread) -> None:
+    def thread_ended(self, thread: Thread) -> None:
         """The end of the main thread is the end of the process."""
         self._threads.remove(thread)
         error = thread.error
-        if error is not None and not isinstance(error, SystemExit | core.EndedError):
+        if error is not None and not isinstance(error, SystemExit | EndedError):
             self.errors.append(error)
         if thread is self._main:
             self.end(0 if error is None else 1)

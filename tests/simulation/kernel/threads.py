@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tests.simulation.kernel import core, processes
+from tests.simulation.kernel import core
+from tests.simulation.kernel.core import Kernel
+from tests.simulation.kernel.processes import Process
 
 
 class Machine:
     """Says which thread and which process run now."""
 
-    def __init__(self, kernel: core.Kernel) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
     @property
@@ -22,10 +24,10 @@ class Machine:
         return self.kernel.current
 
     @property
-    def process(self) -> "processes.Process":
+    def process(self) -> "Process":
         """The process that runs now."""
         owner = self.thread.owner
-        assert isinstance(owner, processes.Process)
+        assert isinstance(owner, Process)
         return owner
 
 

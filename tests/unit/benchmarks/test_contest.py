@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import __main__ as bench
-from tests.benchmarks import competitors, contest, loading, processes, running, shapes, tables
+from tests.benchmarks import competitors, contest, loading, processes, shapes, tables
+from tests.benchmarks.competitors import Competitor
+from tests.benchmarks.contest import Conditions, Cycles, Run
+from tests.benchmarks.loading import Customer
+from tests.benchmarks.running import FailedError
+from tests.benchmarks.shapes import Shape
 
 METRICS = """\
 vscheduler_cycle_part_milliseconds_sum{part="decide"} 30.0
@@ -22,9 +27,9 @@ vscheduler_loop_lag_milliseconds_bucket{le="+Inf"} 100.0
 """
 
 
-def a_run(competitor: str, seconds: float, shape: str = "5x2x50") -> contest.Run:
+def a_run(competitor: str, seconds: float, shape: str = "5x2x50") -> Run:
     """100 pods, of which the first was bound after a second."""
-    return contest.Run(
+    return Run(
         competitor=competitor,
         shape=shape,
         pods=100,
@@ -45,8 +50,8 @@ def a_run(competitor: str, seconds: float, shape: str = "5x2x50") -> contest.Run
 def test_a_shape_is_written_as_it_is_read() -> None:
     """Nodes, gangs, size, and perhaps a rate."""
     for text in ("500x100x20", "100x1000x1@100"):
-        assert str(shapes.Shape.read(text)) == text
-    assert shapes.Shape.read("500x100x20").pods == 2000
+        assert str(Shape.read(text)) == text
+    assert Shape.read("500x100x20").pods == 2000
     assert len(set(map(str, shapes.ALL))) == len(shapes.ALL)
 
 
@@ -54,13 +59,13 @@ def test_a_shape_is_written_as_it_is_read() -> None:
 def test_what_is_no_shape_is_refused(text: str) -> None:
     """With a sentence that shows the form."""
     with pytest.raises(ValueError, match="NODESxGANGSxSIZE"):
-        shapes.Shape.read(text)
+        Shape.read(text)
 
 
 def test_runs_are_interleaved_and_everybody_is_first_at_times() -> None:
     """So that what else the machine does meanwhile hits nobody alone."""
     competing = [competitors.limit(), competitors.vscheduler(), competitors.kube_scheduler()]
-    shape = shapes.Shape.read("5x1x1")
+    shape = Shape.read("5x1x1")
     planned = [each.name for each in bench.plan(competing, shape, 3)]
     rounds = [planned[start : start + 3] for start in (0, 3, 6)]
     assert all(sorted(each) == sorted(planned[:3]) for each in rounds)
@@ -69,7 +74,7 @@ def test_runs_are_interleaved_and_everybody_is_first_at_times() -> None:
 
 def test_the_limit_has_no_part_in_shapes_with_a_rate() -> None:
     """It looks once, and would miss the pods that come later."""
-    shape = shapes.Shape.read("5x1x1@10")
+    shape = Shape.read("5x1x1@10")
     planned = bench.plan([competitors.limit(), competitors.vscheduler()], shape, 2)
     assert {each.name for each in planned} == {competitors.VSCHEDULER}
 
@@ -85,15 +90,13 @@ def test_finished_runs_are_printed_and_kept_however_it_ends(
     path = tmp_path / "kept" / "bench.json"
     printed: list[str] = []
 
-    def run(
-        competitor: competitors.Competitor, shape: shapes.Shape, _: contest.Conditions
-    ) -> contest.Run:
+    def run(competitor: Competitor, shape: Shape, _: Conditions) -> Run:
         printed.append(capsys.readouterr().out)
         if str(shape) == "7x1x1":
             if end == "SIGTERM":
                 signal.raise_signal(signal.SIGTERM)
             if end == "a failure":
-                raise running.FailedError("why")
+                raise FailedError("why")
         return replace(a_run(competitor.name, 2.0, str(shape)), cycles=None)
 
     monkeypatch.setattr(contest, "run", run)
@@ -116,15 +119,15 @@ def test_the_audit_wants_one_bind_for_each_pod() -> None:
     """Binds that were refused don't count."""
     found = Counter({("POST pods/binding", "201"): 5, ("POST pods/binding", "409"): 1})
     contest.audit(found, 5)
-    with pytest.raises(running.FailedError, match="4 pods are bound by 5 binds"):
+    with pytest.raises(FailedError, match="4 pods are bound by 5 binds"):
         contest.audit(found, 4)
 
 
 def test_what_made_the_load_is_no_call_of_the_scheduler() -> None:
     """Where it was made while the scheduler ran; reads are left out anyway."""
     found = Counter({("POST pods", "201"): 4, ("POST events", "201"): 2, ("LIST pods", "200"): 9})
-    assert contest.per_pod(found, shapes.Shape.read("5x4x1@10")) == {"POST events": 0.5}
-    assert contest.per_pod(found, shapes.Shape.read("5x4x1")) == {
+    assert contest.per_pod(found, Shape.read("5x4x1@10")) == {"POST events": 0.5}
+    assert contest.per_pod(found, Shape.read("5x4x1")) == {
         "POST events": 0.5,
         "POST pods": 1,
     }
@@ -132,9 +135,7 @@ def test_what_made_the_load_is_no_call_of_the_scheduler() -> None:
 
 def test_cycles_are_told_where_there_are_metrics() -> None:
     """By part, and with the lag of the event loop."""
-    assert contest.cycles(METRICS) == contest.Cycles(
-        number=3, parts_ms={"decide": 10.0}, lag_p99_ms=5.0
-    )
+    assert contest.cycles(METRICS) == Cycles(number=3, parts_ms={"decide": 10.0}, lag_p99_ms=5.0)
     assert contest.cycles("") is None
 
 
@@ -150,7 +151,7 @@ def test_the_tables_show_medians_and_extremes() -> None:
 
 def test_pods_that_are_paced_come_at_their_rate() -> None:
     """Never sooner than that."""
-    customer = loading.Customer(scheduler="s")
+    customer = Customer(scheduler="s")
     pods = [loading.pod(customer, "gang", number) for number in range(3)]
     assert list(loading.paced(pods, 1000)) == pods
 

@@ -9,13 +9,14 @@ import pytest
 
 from tests.benchmarks.core import __main__ as core
 from tests.benchmarks.core import cases, timing
+from tests.benchmarks.core.timing import Timing
 
 SCALE = 0.004
 
 
-def measured(*names: str) -> Mapping[str, list[timing.Timing]]:
+def measured(*names: str) -> Mapping[str, list[Timing]]:
     """The cases of these names, or all of them."""
-    found: dict[str, list[timing.Timing]] = {}
+    found: dict[str, list[Timing]] = {}
     for case in cases.cases(SCALE):
         if not names or case.name in names:
             found.setdefault(case.name, []).append(timing.measure(case))
@@ -44,7 +45,7 @@ def test_one_change_costs_one_row() -> None:
     """However many nodes there are."""
     (timings,) = measured("one change, all bound").values()
     assert len(timings) > 1
-    assert all(each.operations == timings[0].operations for each in timings)
+    assert all(timing.operations == timings[0].operations for timing in timings)
 
 
 def test_tables_and_json_come_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,29 +3,31 @@
 from functools import partial
 
 from tests.benchmarks.core import devices, timing
+from tests.benchmarks.core.devices import Cluster
 from tests.integration import devices as driver
 from tests.unit.benchmarks.growth import FLAT, LINEAR, exponent, work_of
 from vscheduler.core import cycle
-from vscheduler.core.actions import enqueue
-from vscheduler.core.model import jobs, snapshot
+from vscheduler.core.actions.enqueue import Enqueue
+from vscheduler.core.model.jobs import TaskStatus
+from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.core.placement.devices import kinds
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
 
 SMALL, LARGE = 50, 400
 """Nodes."""
 
 
-def resting(nodes: int, gangs: int) -> tuple[devices.Cluster, snapshot.Carried]:
+def resting(nodes: int, gangs: int) -> tuple[Cluster, Carried]:
     """A cluster in which all gangs run, and what its last cycle remembers."""
     cluster = devices.filled(nodes, gangs)
-    carried = snapshot.FRESH
+    carried = FRESH
     for _ in range(devices.CYCLES_MAX):
         result = cycle.run_cycle(cluster.snapshot(carried), devices.POLICY, timing.BUDGET)
         cluster.write(result)
         carried = result.carried
         if not (result.binds or result.allocations):
             break
-    assert all(not job.counts[jobs.TaskStatus.PENDING] for job in cluster.snapshot().jobs)
+    assert all(not job.counts[TaskStatus.PENDING] for job in cluster.snapshot().jobs)
     return cluster, carried
 
 
@@ -50,7 +52,7 @@ def work_until_turns(gangs: int) -> int:
 
     def begin() -> None:
         opened = cycle.open_session(taken, devices.POLICY)
-        enqueue.Enqueue({}).execute(opened)
+        Enqueue({}).execute(opened)
 
     return work_of(begin)
 
@@ -63,7 +65,7 @@ def work_when_a_slice_changes(nodes: int) -> int:
     renewed["spec"]["pool"]["generation"] = 2
 
     def change() -> None:
-        cluster._show(events.Kind.RESOURCE_SLICE, renewed)
+        cluster._show(Kind.RESOURCE_SLICE, renewed)
         result = cycle.run_cycle(cluster.snapshot(carried), devices.POLICY, timing.BUDGET)
         assert len(result.allocations) == 1
 

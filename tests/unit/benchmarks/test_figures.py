@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.benchmarks import figures
+from tests.benchmarks.figures import Spread
 
 EXPOSITION = """\
 # HELP apiserver_request_total Requests.
@@ -45,7 +46,7 @@ def test_a_percentile_is_one_of_the_values() -> None:
 
 def test_a_spread_is_the_median_between_the_extremes() -> None:
     """Of an even number of runs the median is the mean of the two in the middle."""
-    assert figures.spread([4.0, 1.0, 3.0, 2.0]) == figures.Spread(median=2.5, low=1.0, high=4.0)
+    assert figures.spread([4.0, 1.0, 3.0, 2.0]) == Spread(median=2.5, low=1.0, high=4.0)
     assert figures.spread([]) is None
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.benchmarks.gangs import __main__ as bench
 from tests.benchmarks.gangs import peer, problems
+from tests.benchmarks.gangs.__main__ import Verdict
 from tests.properties import gang_manifests, gang_problems
 
 COUNT = 6
@@ -48,7 +49,7 @@ def test_the_table_counts_first_attempts_apart() -> None:
     """A row for each half that was measured, and one for all."""
     half = next(iter(problems.HALVES))
     verdicts = [
-        bench.Verdict(
+        Verdict(
             half=half,
             seed=seed,
             pods=2,

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from tests.benchmarks.core import rich, timing
 from tests.unit.benchmarks.growth import LINEAR, exponent, work_of
 from vscheduler.core import cycle
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.plugins import nodeorder
+from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.model.decisions import Bind
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.plugins.nodeorder import NodeOrder
 
 SMALL, LARGE = 200, 800
 """Nodes; pods, queues, pools and groups grow with them."""
@@ -22,7 +23,7 @@ def work_of_a_cycle(kind: str, nodes: int) -> int:
     build, tiers = rich.KINDS[kind]
     taken = build(nodes).snapshot()
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim", tiers)
-    bound: list[decisions.Bind] = []
+    bound: list[Bind] = []
     work = work_of(lambda: bound.extend(cycle.run_cycle(taken, policy).binds))
     assert len(bound) == rich.gangs_of(nodes) * rich.GANG
     return work
@@ -39,15 +40,13 @@ def test_all_nodes_are_scored_once_for_each_gang(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not once for each of its ten pods, although each changes where the others may go."""
-    score, whole = nodeorder.NodeOrder.score_nodes, 0
+    score, whole = NodeOrder.score_nodes, 0
 
-    def counted(
-        plugin: nodeorder.NodeOrder, task: jobs.Task, view: contracts.NodeView
-    ) -> NDArray[np.float64]:
+    def counted(plugin: NodeOrder, task: Task, view: NodeView) -> NDArray[np.float64]:
         nonlocal whole
         whole += view.rows is None
         return score(plugin, task, view)
 
-    monkeypatch.setattr(nodeorder.NodeOrder, "score_nodes", counted)
+    monkeypatch.setattr(NodeOrder, "score_nodes", counted)
     work_of_a_cycle(kind, SMALL)
     assert whole == rich.gangs_of(SMALL)

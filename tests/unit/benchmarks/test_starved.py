@@ -2,10 +2,12 @@
 
 import pytest
 
-from tests.benchmarks.core import cases, clusters, starved, timing
+from tests.benchmarks.core import cases, starved, timing
+from tests.benchmarks.core.clusters import Gang
 from tests.unit.benchmarks.growth import FLAT, exponent, work_of
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.snapshot import FRESH
 
 NODES = 50
 
@@ -14,11 +16,11 @@ def work_for_one_more(nodes: int) -> int:
     """The work of the cycle that evicts pods for one more gang."""
     cluster = cases.starved(nodes, 0)
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
-    carried, work = snapshot.FRESH, 0
+    carried, work = FRESH, 0
     for name in ("first", "second"):
-        cluster.add(clusters.Gang(name=name, requests=[cases.BIG] * 2, queue="starved"))
+        cluster.add(Gang(name=name, requests=[cases.BIG] * 2, queue="starved"))
         taken = cluster.snapshot(carried)
-        results: list[decisions.CycleResult] = []
+        results: list[CycleResult] = []
         work = work_of(lambda: results.append(cycle.run_cycle(taken, policy)))  # noqa: B023 - called at once
         assert len(results[0].evicts) == 2
         starved.end_victims(cluster, results[0])

@@ -6,9 +6,10 @@ from functools import partial
 import pytest
 
 from tests.benchmarks.core import cases, clusters, timing
+from tests.benchmarks.core.clusters import Cluster, Gang
 from tests.unit.benchmarks.growth import FLAT, LINEAR, exponent, work_of
 from vscheduler.core import cycle
-from vscheduler.core.model import snapshot
+from vscheduler.core.model.snapshot import FRESH
 
 FEW, MANY = 50, 400
 """Waiting jobs, of which every five are of a kind."""
@@ -20,7 +21,7 @@ def work_at_rest(waiting: int, *, lent: bool) -> int:
     """The work of a cycle in which nothing has changed."""
     cluster = cases.without_room(NODES, waiting, waiting // 5, lent=lent)
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
-    carried = snapshot.FRESH
+    carried = FRESH
     for _ in range(2):
         carried = cycle.run_cycle(cluster.snapshot(carried), policy).carried
     taken = cluster.snapshot(carried)
@@ -37,10 +38,10 @@ def work_when_one_comes(waiting: int) -> int:
     """The work of a cycle that starts a gang beside jobs that could take from it."""
     cluster = cases.without_room(NODES, waiting, waiting // 5, lent=True)
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
-    carried = snapshot.FRESH
+    carried = FRESH
     for _ in range(2):
         carried = cycle.run_cycle(cluster.snapshot(carried), policy).carried
-    cluster.add(clusters.Gang(name="late", requests=[clusters.POD] * 2))
+    cluster.add(Gang(name="late", requests=[clusters.POD] * 2))
     taken = cluster.snapshot(carried)
     return work_of(lambda: cycle.run_cycle(taken, policy))
 
@@ -54,10 +55,10 @@ def work_for_one_more(running: int) -> int:
     """The work of a snapshot and of a cycle that start one pod beside running jobs."""
     cluster = cases.running_jobs(NODES, running)
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
-    carried = snapshot.FRESH
+    carried = FRESH
     for _ in range(2):
         carried = cycle.run_cycle(cluster.snapshot(carried), policy).carried
-    cluster.add(clusters.Gang(name="late", requests=[clusters.POD]))
+    cluster.add(Gang(name="late", requests=[clusters.POD]))
     before = work_of(lambda: cluster.snapshot(carried))
     taken = cluster.snapshot(carried)
     cycle.run_cycle(taken, policy)  # methods of plugins are looked up once for a configuration
@@ -71,14 +72,14 @@ def work_after_binds(bound: int) -> int:
     cluster = cases.running_jobs(NODES, 1)
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
     for number in range(bound):
-        cluster.add(clusters.Gang(name=f"young-{number:05}", requests=[clusters.POD]))
+        cluster.add(Gang(name=f"young-{number:05}", requests=[clusters.POD]))
     result = cycle.run_cycle(cluster.snapshot(), policy)
     for bind in result.binds:
-        gang = clusters.Gang(name=bind.task.job.partition("/")[2], requests=[clusters.POD])
+        gang = Gang(name=bind.task.job.partition("/")[2], requests=[clusters.POD])
         cluster.show_pod(gang, 0, clusters.POD, node=bind.node)
     for _ in range(2):
         result = cycle.run_cycle(cluster.snapshot(result.carried), policy)
-    cluster.add(clusters.Gang(name="late", requests=[clusters.POD]))
+    cluster.add(Gang(name="late", requests=[clusters.POD]))
     taken = cluster.snapshot(result.carried)
     return work_of(lambda: cycle.run_cycle(taken, policy))
 
@@ -97,14 +98,14 @@ def work_to_admit_one(running: int) -> int:
     """The work of a cycle that admits and starts a pod with minResources, beside
     running jobs that have theirs.
     """
-    cluster = clusters.Cluster()
+    cluster = Cluster()
     places = cluster.add_nodes(NODES)
-    gang = clusters.Gang(name="late", requests=[clusters.POD], promised=clusters.POD)
+    gang = Gang(name="late", requests=[clusters.POD], promised=clusters.POD)
     for number in range(running):
         place = [places[number % NODES]]
         cluster.add(dataclasses.replace(gang, name=f"gang-{number:05}", nodes=place))
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
-    carried = snapshot.FRESH
+    carried = FRESH
     for _ in range(2):
         carried = cycle.run_cycle(cluster.snapshot(carried), policy).carried
     cluster.add(dataclasses.replace(gang, phase="Pending"))
@@ -120,12 +121,12 @@ def test_jobs_that_have_what_they_were_promised_make_no_work_for_admission() -> 
 
 def work_without_budget(waiting: int, action: str) -> int:
     """The work that the action adds to a cycle which has used up its budget by then."""
-    cluster = clusters.Cluster(["left", "right"])
+    cluster = Cluster(["left", "right"])
     places = cluster.add_nodes(NODES)
-    held = clusters.Gang(name="held", queue="right", requests=[clusters.POD], nodes=places[:1])
+    held = Gang(name="held", queue="right", requests=[clusters.POD], nodes=places[:1])
     cluster.add(held)
     for number in range(waiting):
-        cluster.add(clusters.Gang(name=f"gang-{number:05}", queue="left", requests=[clusters.POD]))
+        cluster.add(Gang(name=f"gang-{number:05}", queue="left", requests=[clusters.POD]))
     taken = cluster.snapshot()
 
     def calls(actions: str) -> int:

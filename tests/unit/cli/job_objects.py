@@ -6,8 +6,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests import pictures
-from vscheduler.cli.queue import cluster_client
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue.cluster_client import (
+    Change,
+    ClusterError,
+    Forbidden,
+    Kind,
+    Listing,
+    Object,
+)
 
 PICTURE = """
     node  n1 cpu=4
@@ -19,11 +25,11 @@ PICTURE = """
 MESSAGE = "needs 2 cpu more; the largest hole is 0 cpu on n1"
 
 
-def objects(picture: str = PICTURE) -> dict[Kind, list[cluster_client.Object]]:
+def objects(picture: str = PICTURE) -> dict[Kind, list[Object]]:
     """The objects of a picture by kind, as a list of the API server has them."""
-    made: dict[Kind, list[cluster_client.Object]] = {kind: [] for kind in Kind}
-    for each in pictures.documents(picture):
-        made[Kind(each["kind"])].append(each)
+    made: dict[Kind, list[Object]] = {kind: [] for kind in Kind}
+    for document in pictures.documents(picture):
+        made[Kind(document["kind"])].append(document)
     return made
 
 
@@ -41,7 +47,7 @@ class Fake:
 
     def __init__(
         self,
-        found: dict[Kind, list[cluster_client.Object]],
+        found: dict[Kind, list[Object]],
         only: str | None = None,
         *,
         refused: frozenset[Kind] = frozenset(),
@@ -54,18 +60,18 @@ class Fake:
         self.asked: list[tuple[str, str | None]] = []
         self.script: queue.Queue[Any] = queue.Queue()
 
-    def list(self, kind: Kind) -> cluster_client.Listing:
+    def list(self, kind: Kind) -> Listing:
         """All readable objects of a kind."""
         self.asked.append((kind, self._within))
         narrow = self._only is not None and self._within != self._only
         if kind in self.refused or (narrow and kind is not Kind.QUEUE):
-            raise cluster_client.Forbidden(f"may not list {kind}")
+            raise Forbidden(f"may not list {kind}")
         items = [
             each
             for each in self.found[kind]
             if self._within is None or each["metadata"].get("namespace") == self._within
         ]
-        return cluster_client.Listing(items=items, version="1")
+        return Listing(items=items, version="1")
 
     def within(self, namespace: str) -> "Fake":
         """The same, of one namespace."""
@@ -73,18 +79,18 @@ class Fake:
         made._within, made.asked, made.script = namespace, self.asked, self.script
         return made
 
-    def queue(self, name: str) -> cluster_client.Object | None:
+    def queue(self, name: str) -> Object | None:
         """One of the queues."""
         by_name = {each["metadata"]["name"]: each for each in self.found[Kind.QUEUE]}
         return by_name.get(name)
 
-    def watch(self, kind: Kind, version: str) -> Iterator[cluster_client.Change]:
+    def watch(self, kind: Kind, version: str) -> Iterator[Change]:
         """What the script says, for PodGroups; an error is raised."""
         assert version == "1"
         script = self.script if kind is Kind.POD_GROUP else queue.Queue()
         while True:
             change = script.get()
-            if isinstance(change, cluster_client.ClusterError):
+            if isinstance(change, ClusterError):
                 raise change
             yield change
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from vscheduler.cli.queue import cluster_client
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue.cluster_client import Change, ClusterError, Kind, Listing, Object
 
 CREATED = "2026-01-01T00:00:00Z"
 NOW = 1767225600.0 + 300
@@ -26,11 +26,9 @@ FIGURES = {
 """A status as a scheduler writes it."""
 
 
-def a_queue(
-    name: str, *, status: dict[str, Any] | None = None, **spec: Any
-) -> cluster_client.Object:
+def a_queue(name: str, *, status: dict[str, Any] | None = None, **spec: Any) -> Object:
     """A Queue."""
-    made: cluster_client.Object = {
+    made: Object = {
         "apiVersion": cluster_client.API,
         "kind": "Queue",
         "metadata": {"name": name, "creationTimestamp": CREATED, "managedFields": [{}]},
@@ -41,7 +39,7 @@ def a_queue(
 
 def a_group(
     name: str, queue_name: str, phase: str = "Pending", why: str = "", created: str = CREATED
-) -> cluster_client.Object:
+) -> Object:
     """A PodGroup, which waits if it says why."""
     conditions = [
         {"type": "Scheduled", "status": "True", "message": "not this one"},
@@ -59,37 +57,33 @@ def a_group(
 class Fake:
     """A cluster of plain objects; what is put into a script happens in a watch."""
 
-    def __init__(
-        self, queues: list[cluster_client.Object], groups: list[cluster_client.Object]
-    ) -> None:
+    def __init__(self, queues: list[Object], groups: list[Object]) -> None:
         self.items = {Kind.QUEUE: queues, Kind.POD_GROUP: groups}
-        self.refusals: dict[Kind, list[cluster_client.ClusterError | None]] = {}
+        self.refusals: dict[Kind, list[ClusterError | None]] = {}
         """What lists raise, one after the other; None is a list that goes well."""
-        self.script: queue.Queue[cluster_client.Change | cluster_client.ClusterError | None] = (
-            queue.Queue()
-        )
+        self.script: queue.Queue[Change | ClusterError | None] = queue.Queue()
         """What the watch of queues tells; None ends it, an error is raised."""
         self.asked: list[str] = []
 
-    def list(self, kind: Kind) -> cluster_client.Listing:
+    def list(self, kind: Kind) -> Listing:
         """All of a kind."""
         self.asked.append(kind)
         refusals = self.refusals.get(kind)
         refusal = refusals.pop(0) if refusals else None
         if refusal is not None:
             raise refusal
-        return cluster_client.Listing(items=list(self.items[kind]), version="1")
+        return Listing(items=list(self.items[kind]), version="1")
 
-    def queue(self, name: str) -> cluster_client.Object | None:
+    def queue(self, name: str) -> Object | None:
         """One of them."""
         found = {each["metadata"]["name"]: each for each in self.items[Kind.QUEUE]}
         return found.get(name)
 
-    def watch(self, kind: Kind, version: str) -> Iterator[cluster_client.Change]:
+    def watch(self, kind: Kind, version: str) -> Iterator[Change]:
         """What the script says, for queues; nothing ever happens to PodGroups."""
         assert version == "1"
         script = self.script if kind is Kind.QUEUE else queue.Queue()
         while (found := script.get()) is not None:
-            if isinstance(found, cluster_client.ClusterError):
+            if isinstance(found, ClusterError):
                 raise found
             yield found

@@ -320,9 +320,9 @@ def test_guarantees_of_devices_are_compared_with_those_given(
         for name in ("cluster.yaml", "train.yaml")
         for each in yaml.safe_load_all((LESSON / name).read_text())
     ]
-    for each in documents:
-        if each["kind"] == "Queue":
-            each["spec"] = {"guarantee": {"resource": {GPU: count}}}
+    for document in documents:
+        if document["kind"] == "Queue":
+            document["spec"] = {"guarantee": {"resource": {GPU: count}}}
     found = said(tmp_path, documents, "")
     text = f"add up to 5 {GPU}, more than what the nodes given have, 4"
     assert sum(text in each for each in found) == len(found) == warned
@@ -447,9 +447,9 @@ def test_devices_count_as_the_extended_resource_of_their_class(
     named["spec"]["extendedResourceName"] = "example.com/gpu"
     picture = "node n1 cpu=8  queue q  job q/train min=1 cpu=1 -"
     documents = [*pictures.documents(picture), named, device_labs.resource_slice("n1", 2)]
-    for each in documents:
-        if each["kind"] == "Pod":
-            requests = each["spec"]["containers"][0]["resources"]["requests"]
+    for document in documents:
+        if document["kind"] == "Pod":
+            requests = document["spec"]["containers"][0]["resources"]["requests"]
             requests["example.com/gpu"] = str(count)
     text = "the most that a given node has is 2 example.com/gpu: it never fits"
     assert any(text in each for each in said(tmp_path, documents, "")) is warned

@@ -8,19 +8,20 @@ import pytest
 from click import shell_completion
 
 from tests.unit.cli import job_objects
+from tests.unit.cli.job_objects import Fake
 from vscheduler.cli import kubectl_completion, main
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Kind
 
 
 @pytest.fixture
-def source(monkeypatch: pytest.MonkeyPatch) -> job_objects.Fake:
+def source(monkeypatch: pytest.MonkeyPatch) -> Fake:
     """A cluster with the jobs train, small and runs, in the queues lab and shop."""
     found = job_objects.objects()
     for pod in found[Kind.POD]:
         if pod["metadata"]["name"].startswith("big"):
             job_objects.owned(pod, "Job", "train")
-    fake = job_objects.Fake(found)
+    fake = Fake(found)
     monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(fake))
     return fake
 
@@ -29,7 +30,7 @@ def suggested(*words: str) -> list[str]:
     """What is offered for the last word, after the others."""
     *before, typed = words
     complete = shell_completion.BashComplete(main.vscheduler, {}, "vscheduler", "_COMPLETE")
-    return [each.value for each in complete.get_completions(before, typed)]
+    return [completion.value for completion in complete.get_completions(before, typed)]
 
 
 @pytest.mark.usefixtures("source")
@@ -72,7 +73,7 @@ def test_the_shell_gets_its_script() -> None:
     assert "compdef _vscheduler_completion vscheduler" in done.stdout
 
 
-def test_whoever_may_read_nothing_gets_no_suggestions(source: job_objects.Fake) -> None:
+def test_whoever_may_read_nothing_gets_no_suggestions(source: Fake) -> None:
     """And no error in the middle of the line."""
     source.found = {kind: [] for kind in Kind}
     assert suggested("job", "why", "") == []

@@ -56,8 +56,8 @@ def test_every_help_text_belongs_to_a_command() -> None:
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_visible_flag_is_explained(words: str) -> None:
     """Each has a sentence in the help text."""
-    flags = [each for each in COMMANDS[words].params if isinstance(each, click.Option)]
-    assert [each.name for each in flags if not each.hidden and not each.help] == []
+    flags = [param for param in COMMANDS[words].params if isinstance(param, click.Option)]
+    assert [flag.name for flag in flags if not flag.hidden and not flag.help] == []
 
 
 @pytest.mark.parametrize(

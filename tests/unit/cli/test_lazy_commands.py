@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from vscheduler.cli import lazy_commands, main
+from vscheduler.cli import main
+from vscheduler.cli.lazy_commands import Lazily, Place
 
 STRANGERS = {
     "run": ("vscheduler.cli.demo.demo_view", "vscheduler.sandbox"),
@@ -63,7 +64,7 @@ def test_commands_without_a_cluster_import_nothing_that_is_for_one(command: str)
 
 def test_the_list_of_commands_has_their_own_lines() -> None:
     """However wide the terminal is, it says what it would say if all were imported."""
-    commands = lazy_commands.Lazily(main.COMMANDS)
+    commands = Lazily(main.COMMANDS)
     listed = commands.listed()
     assert list(listed) == list(commands)
     for name, command in commands.items():
@@ -74,7 +75,7 @@ def test_the_list_of_commands_has_their_own_lines() -> None:
 
 def test_all_commands_are_known_before_they_are_imported() -> None:
     """What --help and a wrong word need."""
-    commands = lazy_commands.Lazily({"nowhere": lazy_commands.Place("vscheduler.cli.nowhere")})
+    commands = Lazily({"nowhere": Place("vscheduler.cli.nowhere")})
     assert (list(commands), len(commands), "nowhere" in commands) == (["nowhere"], 1, True)
     with pytest.raises(ModuleNotFoundError):
         commands["nowhere"]

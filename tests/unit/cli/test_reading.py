@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from vscheduler.cli import reading
+from vscheduler.cli.reading import ReadError
 
 TWO = "# jobs\na: 1\n---\n\nb: [2,\n  3]\n"
 
@@ -50,7 +51,7 @@ def test_everything_unreadable_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "c.yaml").write_text("a: \x01\n")
     (tmp_path / "d.json").write_text('{"a":' * 3000 + "1" + "}" * 3000)
-    with pytest.raises(reading.ReadError) as raised:
+    with pytest.raises(ReadError) as raised:
         reading.read([tmp_path, tmp_path / "empty"])
     problems = [problem.replace(f"{tmp_path}/", "") for problem in raised.value.problems]
     assert [problem.partition(" ")[0] for problem in problems] == [

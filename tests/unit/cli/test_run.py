@@ -9,28 +9,30 @@ import pytest
 from click import testing
 
 from vscheduler.cli import flags, main, run
-from vscheduler.daemon import application, settings, startup
+from vscheduler.daemon import application, startup
 from vscheduler.daemon.liveness import signals
 from vscheduler.daemon.observability import logs
+from vscheduler.daemon.observability.logs import LineWriter
+from vscheduler.daemon.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("restored_process")
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[settings.Settings]:
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """What the daemon was begun with; it ends at once."""
-    found: list[settings.Settings] = []
+    found: list[Settings] = []
 
-    async def note(given: settings.Settings, *_: object) -> None:
+    async def note(given: Settings, *_: object) -> None:
         await asyncio.sleep(0)
         found.append(given)
 
-    async def open_nothing(_: settings.Settings) -> None:
+    async def open_nothing(_: Settings) -> None:
         await asyncio.sleep(0)
 
     monkeypatch.setattr(application, "run", note)
     monkeypatch.setattr(startup, "open_connection", open_nothing)
-    monkeypatch.setattr(logs, "configure", lambda *_: logs.LineWriter(1))
+    monkeypatch.setattr(logs, "configure", lambda *_: LineWriter(1))
     monkeypatch.setattr(logs, "take_over", lambda: None)
     monkeypatch.setattr(signals, "end_at_once", lambda: None)
     monkeypatch.setattr(signals, "end", lambda _: None)
@@ -74,7 +76,7 @@ def invoke(*words: str, environment: Mapping[str, str] | None = None) -> testing
     ],
 )
 def test_flags_become_settings(
-    begun: list[settings.Settings], words: list[str], expected: dict[str, Any]
+    begun: list[Settings], words: list[str], expected: dict[str, Any]
 ) -> None:
     """Volcano's names and defaults; booleans bare, =true or =false."""
     done = invoke(*words)
@@ -83,7 +85,7 @@ def test_flags_become_settings(
     assert {name: getattr(found, name) for name in expected} == expected
 
 
-def test_every_visible_flag_has_its_variable(begun: list[settings.Settings]) -> None:
+def test_every_visible_flag_has_its_variable(begun: list[Settings]) -> None:
     """VSCHEDULER_ and the flag's name; a flag wins over its variable."""
     for option in run.command.params:
         if not getattr(option, "hidden", False):
@@ -102,7 +104,7 @@ def test_every_visible_flag_has_its_variable(begun: list[settings.Settings]) -> 
 
 
 def test_flags_of_volcano_that_mean_nothing_here_are_taken(
-    begun: list[settings.Settings], capsys: pytest.CaptureFixture[str]
+    begun: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its manifests start as they are; one warning names them all."""
     words = [
@@ -147,7 +149,7 @@ def test_flags_of_volcano_that_mean_nothing_here_are_taken(
     ],
 )
 def test_what_is_wrong_is_all_said_before_the_start(
-    begun: list[settings.Settings],
+    begun: list[Settings],
     tmp_path: Path,
     words: list[str],
     status: int,
@@ -164,7 +166,7 @@ def test_what_is_wrong_is_all_said_before_the_start(
 
 
 def test_warnings_of_the_configuration_are_logged(
-    begun: list[settings.Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    begun: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What Volcano has and we don't is left out, and said."""
     path = tmp_path / "conf.yaml"

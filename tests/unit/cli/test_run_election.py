@@ -8,10 +8,12 @@ import pytest
 from click import testing
 
 from vscheduler.cli import main, run
-from vscheduler.daemon import application, settings, startup
-from vscheduler.daemon.leader_election import election_settings
+from vscheduler.daemon import application, startup
+from vscheduler.daemon.leader_election.election_settings import Election
 from vscheduler.daemon.liveness import signals
 from vscheduler.daemon.observability import logs
+from vscheduler.daemon.observability.logs import LineWriter
+from vscheduler.daemon.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("restored_process")
 
@@ -29,20 +31,20 @@ ARTICLE = (
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[election_settings.Election]:
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Election]:
     """The elections of the daemons that were begun; they end at once."""
-    found: list[election_settings.Election] = []
+    found: list[Election] = []
 
-    async def note(given: settings.Settings, *_: object) -> None:
+    async def note(given: Settings, *_: object) -> None:
         await asyncio.sleep(0)
         found.append(given.election)
 
-    async def open_nothing(_: settings.Settings) -> None:
+    async def open_nothing(_: Settings) -> None:
         await asyncio.sleep(0)
 
     monkeypatch.setattr(application, "run", note)
     monkeypatch.setattr(startup, "open_connection", open_nothing)
-    monkeypatch.setattr(logs, "configure", lambda *_: logs.LineWriter(1))
+    monkeypatch.setattr(logs, "configure", lambda *_: LineWriter(1))
     monkeypatch.setattr(logs, "take_over", lambda: None)
     monkeypatch.setattr(signals, "end_at_once", lambda: None)
     monkeypatch.setattr(signals, "end", lambda _: None)
@@ -73,7 +75,7 @@ def test_the_help_has_them_under_a_heading_of_their_own() -> None:
 
 
 def test_two_schedulers_stand_for_leases_of_their_own(
-    begun: list[election_settings.Election],
+    begun: list[Election],
 ) -> None:
     """Word for word as people start two of Volcano's side by side."""
     for line in ARTICLE:
@@ -87,7 +89,7 @@ def test_two_schedulers_stand_for_leases_of_their_own(
 
 
 def test_a_scheduler_that_is_only_named_has_a_lease_of_that_name(
-    begun: list[election_settings.Election],
+    begun: list[Election],
 ) -> None:
     """The default is worked out after all flags are read, whatever their order."""
     for line in ("--scheduler-name=online --leader-elect", "--leader-elect --scheduler-name=b"):
@@ -95,7 +97,7 @@ def test_a_scheduler_that_is_only_named_has_a_lease_of_that_name(
     assert [each.lease_of for each in begun] == [{"online": "online"}, {"b": "b"}]
 
 
-def test_variables_give_them_too(begun: list[election_settings.Election]) -> None:
+def test_variables_give_them_too(begun: list[Election]) -> None:
     """A flag wins over its variable."""
     invoke(
         "--leader-elect-retry-period=1s",
@@ -110,7 +112,7 @@ def test_variables_give_them_too(begun: list[election_settings.Election]) -> Non
     assert found.leases == ("x", "vscheduler-controllers")
 
 
-def test_election_can_be_switched_off(begun: list[election_settings.Election]) -> None:
+def test_election_can_be_switched_off(begun: list[Election]) -> None:
     """For one instance on its own."""
     for word in ("--leader-elect=false", "--leader-elect", ""):
         invoke(word)
@@ -134,7 +136,7 @@ def test_election_can_be_switched_off(begun: list[election_settings.Election]) -
     ],
 )
 def test_the_older_name_of_the_namespace_works_and_warns(
-    begun: list[election_settings.Election],
+    begun: list[Election],
     capsys: pytest.CaptureFixture[str],
     words: str,
     namespace: str,

@@ -303,14 +303,14 @@ def test_unknown_fields_are_named_with_what_may_be_meant(
 ) -> None:
     """An API server drops them; those of statuses don't matter."""
     documents = pictures.documents(PICTURE)
-    for each in documents:
-        if each["kind"] == "PodGroup":
-            each["status"]["unheardOf"] = 1
-        if each["metadata"]["name"] == "big":
-            each["spec"]["minMembers"] = 2
-        if each["metadata"]["name"] == "gold":
-            each["spec"]["weigth"] = 2
-            each["spec"]["colour"] = "red"
+    for document in documents:
+        if document["kind"] == "PodGroup":
+            document["status"]["unheardOf"] = 1
+        if document["metadata"]["name"] == "big":
+            document["spec"]["minMembers"] = 2
+        if document["metadata"]["name"] == "gold":
+            document["spec"]["weigth"] = 2
+            document["spec"]["colour"] = "red"
     done = invoke(write(tmp_path / "a.yaml", documents), *why, *strict)
     said = [line.partition("a.yaml:")[2].partition(": ")[2] for line in done.stderr.splitlines()]
     assert [each for each in said if each] == [
@@ -326,7 +326,7 @@ def test_unknown_fields_are_named_with_what_may_be_meant(
 def test_a_pod_of_an_unknown_class_is_left_out(tmp_path: Path) -> None:
     """Without its priority the decisions would be wrong."""
     documents = pictures.documents(PICTURE)
-    pod = next(each for each in documents if each["metadata"]["name"] == "big-0")
+    pod = next(document for document in documents if document["metadata"]["name"] == "big-0")
     pod["spec"].pop("priority", None)
     pod["spec"]["priorityClassName"] = "urgent"
     done = invoke(write(tmp_path / "a.yaml", documents))

@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 from aiohttp import test_utils, web
 
-from vscheduler.cluster import leases
-from vscheduler.cluster.http import connection
+from vscheduler.cluster.http.connection import Access, Connection
+from vscheduler.cluster.leases import Leases
 
 LEASE = {"metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "1"}}
 
@@ -75,9 +75,9 @@ def kubeconfig(path: Path, url: str, user: dict[str, Any], authority: Path | Non
 
 
 @asynccontextmanager
-async def linked(path: Path, *, watched: bool = False) -> AsyncIterator[connection.Connection]:
+async def linked(path: Path, *, watched: bool = False) -> AsyncIterator[Connection]:
     """A connection with these credentials; somebody looks after them, or nobody."""
-    link = await connection.Connection.open(connection.Access(kubeconfig=str(path)))
+    link = await Connection.open(Access(kubeconfig=str(path)))
     task = asyncio.create_task(link.refresh_credentials()) if watched else None
     try:
         yield link
@@ -88,37 +88,37 @@ async def linked(path: Path, *, watched: bool = False) -> AsyncIterator[connecti
         await link.close()
 
 
-async def get(link: connection.Connection) -> None:
+async def get(link: Connection) -> None:
     """Read something."""
     await link.call("GET", "/")
 
 
-async def post(link: connection.Connection) -> None:
+async def post(link: Connection) -> None:
     """Write something."""
     await link.call("POST", "/", b"{}", may_send=lambda: True)
 
 
-async def put(link: connection.Connection) -> None:
+async def put(link: Connection) -> None:
     """Write something by aiohttp."""
     await link.call("PUT", "/", b"{}", may_send=lambda: True)
 
 
-async def stream(link: connection.Connection) -> None:
+async def stream(link: Connection) -> None:
     """Begin to watch."""
     async with link.stream("/", silence_seconds=5) as chunks:
         async for _ in chunks:
             pass
 
 
-async def lease(link: connection.Connection) -> None:
+async def lease(link: Connection) -> None:
     """Read and write a Lease by the library."""
-    api = leases.Leases(link.coordination(), "b", call_seconds=5)
+    api = Leases(link.coordination(), "b", call_seconds=5)
     stored = await api.get("a")
     assert stored is not None
     await api.replace(stored, stored.record)
 
 
-async def elsewhere(link: connection.Connection) -> None:
+async def elsewhere(link: Connection) -> None:
     """As another thread would."""
 
     async def ask() -> None:

@@ -5,6 +5,7 @@ import msgspec
 import pytest
 
 from vscheduler.cluster import cooperative
+from vscheduler.cluster.cooperative import CooperativeYield
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -16,7 +17,7 @@ class Turning:
         self.now = 0.0
         self.turn = 0
         self.done: list[tuple[int, str]] = []
-        self.turns = cooperative.CooperativeYield(lambda: self.now)
+        self.turns = CooperativeYield(lambda: self.now)
 
     async def count(self) -> None:
         """For ever."""

@@ -10,9 +10,20 @@ import pytest
 from aiohttp import test_utils, web
 
 from vscheduler.cluster import lease_records, leases
-from vscheduler.cluster.http import connection
+from vscheduler.cluster.http.connection import (
+    Access,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
+from vscheduler.cluster.lease_records import Record, Stored
+from vscheduler.cluster.leases import Leases
 
-RECORD = lease_records.Record(
+RECORD = Record(
     holder="we",
     duration_seconds=15.0,
     acquired="2026-11-21T19:00:00.000001Z",
@@ -42,7 +53,7 @@ LEASE: dict[str, Any] = {
 }
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Open = Callable[[Handler], Awaitable[leases.Leases]]
+Open = Callable[[Handler], Awaitable[Leases]]
 
 
 @pytest.fixture
@@ -50,13 +61,13 @@ async def opened() -> AsyncIterator[Open]:
     """Leases of a server that answers every request by a function."""
     async with AsyncExitStack() as stack:
 
-        async def start(handler: Handler) -> leases.Leases:
+        async def start(handler: Handler) -> Leases:
             application = web.Application()
             application.router.add_route("*", "/{path:.*}", handler)
             server = test_utils.TestServer(application)
             await server.start_server()
             stack.push_async_callback(server.close)
-            access = connection.Access(master=f"http://127.0.0.1:{server.port}")
+            access = Access(master=f"http://127.0.0.1:{server.port}")
             return await stack.enter_async_context(
                 leases.opened(access, "volcano-system", call_seconds=5.0)
             )
@@ -64,7 +75,7 @@ async def opened() -> AsyncIterator[Open]:
         yield start
 
 
-def stored(**spec: Any) -> lease_records.Stored:
+def stored(**spec: Any) -> Stored:
     """A Lease as it was read."""
     read = lease_records.read(json.dumps({**LEASE, "spec": LEASE["spec"] | spec}).encode())
     assert read is not None
@@ -91,7 +102,7 @@ async def test_a_lease_is_read(opened: Open) -> None:
 
     read = await (await opened(answer)).get("volcano-online")
     assert read is not None
-    assert read.record == lease_records.Record(
+    assert read.record == Record(
         holder="they",
         duration_seconds=30.0,
         acquired="2026-11-21T18:00:00.000000Z",
@@ -165,17 +176,17 @@ async def test_a_lease_is_made(opened: Open) -> None:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (409, connection.Conflict),
-        (404, connection.NotFound),
-        (403, connection.Forbidden),
-        (401, connection.Forbidden),
-        (422, connection.Invalid),
-        (429, connection.Throttled),
-        (500, connection.Unavailable),
+        (409, Conflict),
+        (404, NotFound),
+        (403, Forbidden),
+        (401, Forbidden),
+        (422, Invalid),
+        (429, Throttled),
+        (500, Unavailable),
     ],
 )
 async def test_a_refused_write_is_a_typed_error(
-    opened: Open, code: int, kind: type[connection.ApiError]
+    opened: Open, code: int, kind: type[ApiError]
 ) -> None:
     """As everywhere else."""
 
@@ -198,7 +209,7 @@ async def test_an_answer_that_is_no_lease_is_none_at_all(opened: Open, body: byt
         del request
         return web.Response(body=body)
 
-    with pytest.raises(connection.Unavailable, match="no Lease"):
+    with pytest.raises(Unavailable, match="no Lease"):
         await (await opened(answer)).get("volcano-online")
 
 
@@ -213,9 +224,9 @@ async def test_an_answer_that_takes_too_long_is_none_at_all() -> None:
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answer)
     async with test_utils.TestServer(application) as server:
-        access = connection.Access(master=f"http://127.0.0.1:{server.port}")
+        access = Access(master=f"http://127.0.0.1:{server.port}")
         async with leases.opened(access, "volcano-system", call_seconds=0.05) as short:
-            with pytest.raises(connection.Unavailable):
+            with pytest.raises(Unavailable):
                 await short.get("volcano-online")
 
 
@@ -232,7 +243,7 @@ async def test_a_write_is_sent_once_though_the_connection_breaks(opened: Open) -
 
     through = await opened(answer)
     await through.get("volcano-online")
-    with pytest.raises(connection.Unavailable):
+    with pytest.raises(Unavailable):
         await through.replace(stored(), RECORD)
     assert received == ["GET", "PUT"]
 
@@ -267,14 +278,14 @@ def test_a_spec_that_is_missing_is_empty() -> None:
     whole = {key: value for key, value in LEASE.items() if key != "spec"}
     read = lease_records.read(json.dumps(whole).encode())
     assert read is not None
-    assert read.record == lease_records.Record()
+    assert read.record == Record()
     written = lease_records.changed(read, RECORD)
     assert written["spec"]["holderIdentity"] == "we"
 
 
 def test_what_is_written_can_be_stored() -> None:
     """A duration is a whole number from 1 on, and a time is one or nothing."""
-    spec = lease_records.made("a", "b", lease_records.Record(duration_seconds=0.2))["spec"]
+    spec = lease_records.made("a", "b", Record(duration_seconds=0.2))["spec"]
     assert spec["leaseDurationSeconds"] == 1
     assert (spec["acquireTime"], spec["renewTime"]) == (None, None)
     assert spec["holderIdentity"] == ""
@@ -309,9 +320,9 @@ async def test_a_plugin_is_asked_in_the_loop_that_opens_them(tmp_path: Path) -> 
         }
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(json.dumps(_kubeconfig(f"http://127.0.0.1:{server.port}", plugin)))
-        access = connection.Access(kubeconfig=str(kubeconfig))
+        access = Access(kubeconfig=str(kubeconfig))
 
-        async def look() -> lease_records.Stored | None:
+        async def look() -> Stored | None:
             async with leases.opened(access, "volcano-system", call_seconds=5.0) as through:
                 return await through.get("volcano-online")
 

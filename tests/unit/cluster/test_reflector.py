@@ -15,14 +15,13 @@ from structlog import testing
 
 from tests import patience
 from tests.unit.cluster.conftest import Serve
-from vscheduler import containment
 from vscheduler.cluster import cooperative, reflector
-from vscheduler.cluster.http import connection
-from vscheduler.mirror import paths
+from vscheduler.cluster.http.connection import ApiError, NotFound, Throttled, Unavailable
+from vscheduler.cluster.reflector import Pace, Reflector
+from vscheduler.containment import Failures
+from vscheduler.mirror.paths import Path
 
-FAST = reflector.Pace(
-    retry_seconds=0.001, absent_max_seconds=0.002, silence_seconds=60, at_once_seconds=0
-)
+FAST = Pace(retry_seconds=0.001, absent_max_seconds=0.002, silence_seconds=60, at_once_seconds=0)
 Event = tuple[str, str]
 
 
@@ -111,13 +110,13 @@ class Script:
 async def following(
     serve: Serve,
     script: Script,
-    pace: reflector.Pace = FAST,
+    pace: Pace = FAST,
     *,
     codec: Names | None = None,
     sink: Callable[[list[Event]], None] = lambda _: None,
     failed: Callable[[str], None] = lambda _: None,
     kind: str = "",
-) -> AsyncIterator[tuple[reflector.Reflector[Event], list[list[Event]]]]:
+) -> AsyncIterator[tuple[Reflector[Event], list[list[Event]]]]:
     """A watch that has gone through the whole script, and the batches it handed on."""
     link = await serve(script.answer)
     batches: list[list[Event]] = []
@@ -126,14 +125,14 @@ async def following(
         sink(batch)
         batches.append(batch)
 
-    watch = reflector.Reflector(
+    watch = Reflector(
         link,
-        paths.Path.to("/things", kind=kind),
+        Path.to("/things", kind=kind),
         codec or Names(),
         take,
         pace=pace,
         chance=random.Random(1),
-        failures=containment.Failures(failed),
+        failures=Failures(failed),
     )
     task = asyncio.create_task(watch.run())
     try:
@@ -311,9 +310,9 @@ async def test_a_silent_watch_is_taken_up_again(serve: Serve) -> None:
     asked: list[dict[str, str]] = []
     seen = asyncio.Event()
     link = await serve(answer)
-    pace = reflector.Pace(silence_seconds=0.02, retry_seconds=0.001)
-    watch: reflector.Reflector[Event] = reflector.Reflector(
-        link, paths.Path.to("/things"), Names(), lambda _: None, pace=pace, chance=random.Random(1)
+    pace = Pace(silence_seconds=0.02, retry_seconds=0.001)
+    watch: Reflector[Event] = Reflector(
+        link, Path.to("/things"), Names(), lambda _: None, pace=pace, chance=random.Random(1)
     )
     task = asyncio.create_task(watch.run())
     await asyncio.wait_for(seen.wait(), patience.SECONDS)
@@ -323,17 +322,15 @@ async def test_a_silent_watch_is_taken_up_again(serve: Serve) -> None:
     assert [each.get("resourceVersion") for each in asked[first : first + 2]] == ["10", "10"]
 
 
-@pytest.mark.parametrize(
-    ("error", "bound"), [(connection.Unavailable("x"), 30.0), (connection.NotFound("x"), 5.0)]
-)
-def test_pauses_grow_up_to_a_bound(error: connection.ApiError, bound: float) -> None:
+@pytest.mark.parametrize(("error", "bound"), [(Unavailable("x"), 30.0), (NotFound("x"), 5.0)])
+def test_pauses_grow_up_to_a_bound(error: ApiError, bound: float) -> None:
     """Twice as long each time; an API that isn't there yet is asked for more often."""
     chance = random.Random(1)
-    pauses = [reflector.pause(reflector.Pace(), error, failures, chance) for failures in range(12)]
+    pauses = [reflector.pause(Pace(), error, failures, chance) for failures in range(12)]
     assert 0.12 <= pauses[0] <= 0.25
     assert pauses[3] > pauses[0]
     assert bound / 2 <= pauses[-1] <= bound
-    assert reflector.pause(reflector.Pace(), connection.Throttled("x"), 0, chance) == 1.0
+    assert reflector.pause(Pace(), Throttled("x"), 0, chance) == 1.0
 
 
 class Fragile(Names):
@@ -363,7 +360,7 @@ async def test_an_object_that_a_codec_fails_at_hides_no_other(serve: Serve) -> N
     events = [*itertools.chain(*batches)]
     assert events == [("REPLACE", "x,y"), ("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
     assert failed == ["object", "object"]
-    assert [each["object"] for each in logs if each["event"] == "work.failed"] == ["/things bad"]
+    assert [log["object"] for log in logs if log["event"] == "work.failed"] == ["/things bad"]
     assert script.asked[-1]["resourceVersion"] == "13"
 
 
@@ -396,4 +393,4 @@ async def test_what_is_no_list_of_its_kind_empties_nothing(serve: Serve, kind: s
         async with following(serve, script, kind="Thing") as (_, batches):
             pass
     assert batches == [[("REPLACE", "")]]
-    assert any("not a list of Thing" in each.get("message", "") for each in logs)
+    assert any("not a list of Thing" in log.get("message", "") for log in logs)

@@ -14,13 +14,15 @@ from structlog import testing
 from tests import patience
 from tests.unit.cluster import test_reflector
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster import reflector
+from tests.unit.cluster.test_reflector import Event, Names
 from vscheduler.cluster.http import connection
-from vscheduler.mirror import paths
+from vscheduler.cluster.http.connection import Connection, Unavailable
+from vscheduler.cluster.reflector import Pace, Reflector
+from vscheduler.mirror.paths import Path
 
-THINGS = paths.Path.to("/things")
+THINGS = Path.to("/things")
 
-PACE = reflector.Pace(moment_seconds=0.05, at_once_seconds=0)
+PACE = Pace(moment_seconds=0.05, at_once_seconds=0)
 """Its connections may be silent for as long as by default."""
 
 
@@ -63,13 +65,13 @@ class Silent:
 
 @asynccontextmanager
 async def running(
-    serve: Serve, server: Silent, pace: reflector.Pace = PACE
-) -> AsyncIterator[tuple[reflector.Reflector[test_reflector.Event], list[test_reflector.Event]]]:
+    serve: Serve, server: Silent, pace: Pace = PACE
+) -> AsyncIterator[tuple[Reflector[Event], list[Event]]]:
     """A watch that has begun, and what it handed on."""
     link = await serve(server.answer)
-    seen: list[test_reflector.Event] = []
-    watch: reflector.Reflector[test_reflector.Event] = reflector.Reflector(
-        link, THINGS, test_reflector.Names(), seen.extend, pace=pace, chance=random.Random(1)
+    seen: list[Event] = []
+    watch: Reflector[Event] = Reflector(
+        link, THINGS, Names(), seen.extend, pace=pace, chance=random.Random(1)
     )
     task = asyncio.create_task(watch.run())
     try:
@@ -98,7 +100,7 @@ async def test_a_watch_that_a_list_has_overtaken_goes_on_anew(serve: Serve) -> N
 async def test_a_watch_that_was_heard_of_a_moment_ago_is_only_busy(serve: Serve) -> None:
     """To begin it anew would cost more time."""
     server = Silent([test_reflector.line("ADDED", 11, "a")])
-    pace = reflector.Pace(moment_seconds=60, at_once_seconds=0)
+    pace = Pace(moment_seconds=60, at_once_seconds=0)
     async with running(serve, server, pace) as (watch, seen):
         await patience.until(lambda: len(seen) == 2)
         assert not watch.overtake()
@@ -136,7 +138,7 @@ async def test_when_it_was_heard_of_is_told(serve: Serve) -> None:
 async def test_a_watch_that_was_only_opened_is_not_current(serve: Serve) -> None:
     """Nothing may ever come through it, watch after watch; a bookmark shows that it works."""
     server = Silent()
-    pace = reflector.Pace(silence_seconds=0.2, retry_seconds=0.01, at_once_seconds=0)
+    pace = Pace(silence_seconds=0.2, retry_seconds=0.01, at_once_seconds=0)
     async with running(serve, server, pace) as (watch, _):
         await patience.until(lambda: server.watches)
         listed = watch.current_at
@@ -158,7 +160,7 @@ async def test_a_quiet_watch_that_ends_in_time_is_current(serve: Serve) -> None:
 
 async def test_watches_are_short_and_silence_is_longer_than_any(serve: Serve) -> None:
     """Else a watch of a quiet kind would count as dead; and thirty seconds are enough to tell."""
-    pace = reflector.Pace()
+    pace = Pace()
     server = Silent()
     async with running(serve, server, pace):
         await patience.until(lambda: server.watches)
@@ -167,7 +169,7 @@ async def test_watches_are_short_and_silence_is_longer_than_any(serve: Serve) ->
     assert longest + 2 <= pace.silence_seconds <= 30 - pace.retry_seconds
 
 
-async def read(link: connection.Connection) -> None:
+async def read(link: Connection) -> None:
     """A watch that says nothing, for a moment."""
     async with link.stream("/x?watch=1&resourceVersion=1", silence_seconds=0.05) as chunks:
         async for _ in chunks:
@@ -180,7 +182,7 @@ async def test_silence_makes_all_earlier_connections_suspect(serve: Serve) -> No
     link = await serve(server.answer)
     before = link._sessions.current
     for _ in range(2):
-        with pytest.raises(connection.Unavailable):
+        with pytest.raises(Unavailable):
             await read(link)
     after = link._sessions.current
     assert after is not before
@@ -191,7 +193,7 @@ async def test_silence_makes_all_earlier_connections_suspect(serve: Serve) -> No
 async def test_new_credentials_end_a_pause(serve: Serve) -> None:
     """A watch that isn't known any more goes on as soon as there are others."""
     server = Silent(refuse=401)
-    pace = reflector.Pace(retry_seconds=1000, retry_max_seconds=1000)
+    pace = Pace(retry_seconds=1000, retry_max_seconds=1000)
     with testing.capture_logs() as told:
         async with running(serve, server, pace) as (watch, seen):
             await patience.until(lambda: told)
@@ -219,7 +221,7 @@ async def test_calls_that_get_no_answer_make_them_suspect_too(
     assert len(set(map(id, transports))) == 3
     monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 0.05)
     silent.set()
-    with pytest.raises(connection.Unavailable):
+    with pytest.raises(Unavailable):
         await link.call("POST", "/", b"{}")
     silent.clear()
     monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 20)

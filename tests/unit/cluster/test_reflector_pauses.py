@@ -8,8 +8,8 @@ from aiohttp import web
 from tests import patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.test_reflector import Names, a_list
-from vscheduler.cluster import reflector
-from vscheduler.mirror import paths
+from vscheduler.cluster.reflector import Pace, Reflector
+from vscheduler.mirror.paths import Path
 
 ENOUGH = 6
 
@@ -28,12 +28,12 @@ async def test_watches_that_end_at_once_are_opened_ever_less(serve: Serve, statu
             enough.set()
         return web.Response(status=status)
 
-    watch = reflector.Reflector(
+    watch = Reflector(
         await serve(answer),
-        paths.Path.to("/things"),
+        Path.to("/things"),
         Names(),
         lambda _: None,
-        pace=reflector.Pace(retry_seconds=0.1),
+        pace=Pace(retry_seconds=0.1),
         chance=random.Random(1),
     )
     task = asyncio.create_task(watch.run())

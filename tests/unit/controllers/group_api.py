@@ -12,18 +12,19 @@ from typing import Any
 import msgspec
 
 from tests import patience
-from vscheduler import backoff
+from vscheduler.backoff import Backoff, Growth
 from vscheduler.controllers import ports
-from vscheduler.controllers.podgroups import (
-    group_reading,
-    owners,
-    podgroup_controller,
-    podgroup_lister,
-)
+from vscheduler.controllers.podgroups import group_reading, owners, podgroup_controller
+from vscheduler.controllers.podgroups.owners import Event, Listed, Owners
+from vscheduler.controllers.podgroups.podgroup_controller import Outlets, Pace, PodGroupController
+from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister
+from vscheduler.controllers.ports import Preconditions, RefusedError, Trouble
 from vscheduler.daemon import informers
-from vscheduler.mirror import paths, state, statuses
+from vscheduler.mirror import paths, state
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.mirror.index.entries import Replace
+from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.statuses import EventNotice
 from vscheduler.mirror.translate import group_names
 
 Document = dict[str, Any]
@@ -37,14 +38,14 @@ KINDS = {
     REPLICA_SETS: ("apps/v1", "ReplicaSet"),
 }
 WORKERS = 6
-PACE = podgroup_controller.Pace(
+PACE = Pace(
     debounce_seconds=0.005,
     tick_seconds=0.02,
     scan_seconds=0.02,
     shown_seconds=0.1,
     workers=WORKERS,
 )
-GROWTH = backoff.Growth(first_seconds=0.02, longest_seconds=0.1)
+GROWTH = Growth(first_seconds=0.02, longest_seconds=0.1)
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Server:
 
     objects: dict[str, Document] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
-    refusals: dict[tuple[str, str], list[ports.Trouble]] = field(default_factory=dict)
+    refusals: dict[tuple[str, str], list[Trouble]] = field(default_factory=dict)
     """What the next calls of a method to a path come to; UNANSWERED ones are done all the same."""
     late: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
     """Calls of a method to a path that wait for this before they are looked at."""
@@ -104,7 +105,7 @@ class Server:
             self._check(body["metadata"].get(name), metadata[name])
         return self._answer(self.change(path, body), lost=lost)
 
-    async def delete(self, path: str, preconditions: ports.Preconditions) -> None:
+    async def delete(self, path: str, preconditions: Preconditions) -> None:
         """Delete that object only."""
         lost = await self._begin("delete", path)
         metadata = self._stored(path)["metadata"]
@@ -117,7 +118,7 @@ class Server:
         """Make an object; a name that is taken is refused."""
         path = f"{collection}/{body['metadata']['name']}"
         if path in self.objects:
-            raise ports.RefusedError(ports.Trouble.EXISTS, "already exists")
+            raise RefusedError(Trouble.EXISTS, "already exists")
         version, kind = KINDS[collection]
         made = deepcopy(body) | {"apiVersion": version, "kind": kind}
         made["metadata"] |= {"namespace": "ns", "resourceVersion": self._number()}
@@ -153,23 +154,23 @@ class Server:
         self.before(method, path)
         due = self.refusals.get((method, path))
         trouble = due.pop(0) if due else None
-        if trouble is None or trouble is ports.Trouble.UNANSWERED:
+        if trouble is None or trouble is Trouble.UNANSWERED:
             return trouble is not None
-        raise ports.RefusedError(trouble, self.refusal)
+        raise RefusedError(trouble, self.refusal)
 
     def _answer(self, found: Document, *, lost: bool) -> Document:
         if lost:
-            raise ports.RefusedError(ports.Trouble.UNANSWERED, "lost")
+            raise RefusedError(Trouble.UNANSWERED, "lost")
         return deepcopy(found)
 
     def _stored(self, path: str) -> Document:
         if path not in self.objects:
-            raise ports.RefusedError(ports.Trouble.MISSING, "not found")
+            raise RefusedError(Trouble.MISSING, "not found")
         return self.objects[path]
 
     def _check(self, asked: str | None, found: str) -> None:
         if asked is not None and asked != found:
-            raise ports.RefusedError(ports.Trouble.CONFLICT, f"{asked} is {found}")
+            raise RefusedError(Trouble.CONFLICT, f"{asked} is {found}")
 
     def _number(self) -> str:
         return str(next(self.numbers))
@@ -194,11 +195,11 @@ class World:
     """A server, and a controller that follows it."""
 
     server: Server
-    mirror: state.Mirror
-    known: owners.Owners
-    controller: podgroup_controller.PodGroupController
+    mirror: Mirror
+    known: Owners
+    controller: PodGroupController
     counted: Counter[tuple[str, str]]
-    noticed: list[statuses.EventNotice]
+    noticed: list[EventNotice]
     deaf: bool = False
     """Whether watches are late: nothing is shown any more."""
 
@@ -217,7 +218,7 @@ class World:
             self.mirror.apply(event)
         self.controller.changed()
 
-    def feed(self, batch: Sequence[owners.Event]) -> None:
+    def feed(self, batch: Sequence[Event]) -> None:
         """Let the watches show what happened to owners."""
         self.controller.follow([seen for event in batch for seen in self.known.apply(event)])
 
@@ -288,16 +289,16 @@ async def world(
 ) -> AsyncIterator[World]:
     """A running controller on an empty cluster."""
     counted: Counter[tuple[str, str]] = Counter()
-    noticed: list[statuses.EventNotice] = []
-    mirror = state.Mirror(state.Options(scheduler_names=schedulers))
+    noticed: list[EventNotice] = []
+    mirror = Mirror(state.Options(scheduler_names=schedulers))
     server = Server()
-    known = owners.Owners()
-    controller = podgroup_controller.PodGroupController(
-        podgroup_lister.PodGroupLister(mirror, known, schedulers),
+    known = Owners()
+    controller = PodGroupController(
+        PodGroupLister(mirror, known, schedulers),
         server,
-        backoff.Backoff[str](GROWTH),
+        Backoff[str](GROWTH),
         podgroup_controller.Options(schedulers=schedulers, grace_seconds=grace_seconds),
-        outlets=podgroup_controller.Outlets(
+        outlets=Outlets(
             observe=lambda action, outcome: counted.update([(action, outcome)]),
             notify=noticed.append,
         ),
@@ -312,8 +313,8 @@ async def world(
         noticed=noticed,
     )
     server.watch = made.show
-    mirror.apply(entries.Replace(kind=events.Kind.POD, found={}))
-    made.feed([owners.Listed(kind, ()) for kind in owners.Kind])
+    mirror.apply(Replace(kind=events.Kind.POD, found={}))
+    made.feed([Listed(kind, ()) for kind in owners.Kind])
     task = asyncio.create_task(controller.run())
     try:
         yield made

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vscheduler.controllers import ports
+from vscheduler.controllers.ports import Object, Preconditions, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues.queue_objects import Event, Gone, Kind, Seen
 from vscheduler.mirror import paths
 
 MANAGED = ("state", *queue_objects.COUNTERS, "conditions")
@@ -21,7 +23,7 @@ class Server:
     """Objects by path; what is written is told to whoever listens, at once."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, ports.Object] = {}
+        self.objects: dict[str, Object] = {}
         self.calls: list[tuple[str, str]] = []
         self.refuse: Callable[[str, str, Any], None] = lambda *_: None
         """Called before each call with method, path and body: may raise."""
@@ -29,18 +31,18 @@ class Server:
         """What discovery says of kinds."""
         self.silent = False
         """Whether discovery isn't answered."""
-        self.listeners: list[Callable[[queue_objects.Event], None]] = []
+        self.listeners: list[Callable[[Event], None]] = []
         self._numbers = itertools.count(1)
 
     @property
     def writes(self) -> list[tuple[str, str]]:
         """Calls that change something."""
-        return [each for each in self.calls if each[0] not in {"get", "list"}]
+        return [call for call in self.calls if call[0] not in {"get", "list"}]
 
-    def put(self, path: str, body: ports.Object) -> ports.Object:
+    def put(self, path: str, body: Object) -> Object:
         """Store an object as somebody else would."""
         before = self.objects.get(path)
-        stored: ports.Object = copy.deepcopy(body)
+        stored: Object = copy.deepcopy(body)
         metadata = stored["metadata"]
         metadata["name"] = path.rpartition("/")[2]
         number = next(self._numbers)
@@ -54,7 +56,7 @@ class Server:
         self._tell(path, stored, "MODIFIED" if before else "ADDED")
         return copy.deepcopy(stored)
 
-    def edit(self, path: str, patch: Mapping[str, Any]) -> ports.Object:
+    def edit(self, path: str, patch: Mapping[str, Any]) -> Object:
         """A merge patch by somebody else."""
         return self.put(path, merged(self.objects[path], patch))
 
@@ -62,11 +64,11 @@ class Server:
         """A delete by somebody else: what has finalizers stays for a while."""
         self.edit(path, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
 
-    async def get(self, path: str) -> ports.Object:
+    async def get(self, path: str) -> Object:
         """One object; or what is offered."""
         if path == paths.version(paths.VOLCANO):
             if self.silent:
-                raise ports.RefusedError(ports.Trouble.UNANSWERED, "no")
+                raise RefusedError(Trouble.UNANSWERED, "no")
             found = [{"name": name, "verbs": [*verbs]} for name, verbs in self.offers.items()]
             return {"resources": found}
         self._called("get", path)
@@ -74,12 +76,12 @@ class Server:
 
     async def list(
         self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False
-    ) -> list[ports.Object]:
+    ) -> list[Object]:
         """All of a collection; PodGroups are in one namespace."""
         del params, metadata_only
         self._called("list", path)
         if path.rpartition("/")[2] not in self.offers and "commands" not in path:
-            raise ports.RefusedError(ports.Trouble.MISSING, f"no {path}")
+            raise RefusedError(Trouble.MISSING, f"no {path}")
         prefix = GROUPS if path == paths.POD_GROUPS.everywhere else path
         return [
             copy.deepcopy(each)
@@ -87,21 +89,21 @@ class Server:
             if at.rpartition("/")[0] == prefix
         ]
 
-    async def create(self, path: str, body: ports.Object) -> ports.Object:
+    async def create(self, path: str, body: Object) -> Object:
         """A new object."""
         self._called("create", path, body)
         at = f"{path}/{body['metadata']['name']}"
         if at in self.objects:
-            raise ports.RefusedError(ports.Trouble.EXISTS, f"{at} exists")
+            raise RefusedError(Trouble.EXISTS, f"{at} exists")
         return self.put(at, body)
 
     async def patch(
         self,
         path: str,
-        body: ports.Object,
+        body: Object,
         content_type: str = ports.MERGE_PATCH,
         params: Mapping[str, str] | None = None,
-    ) -> ports.Object:
+    ) -> Object:
         """A merge patch under its preconditions, or an apply of the controller's status."""
         del params
         self._called("patch", path, body)
@@ -110,37 +112,37 @@ class Server:
         for name in ("uid", "resourceVersion"):
             wanted = body["metadata"].get(name, stored["metadata"][name])
             if wanted != stored["metadata"][name]:
-                raise ports.RefusedError(ports.Trouble.CONFLICT, f"{at} is another {name}")
+                raise RefusedError(Trouble.CONFLICT, f"{at} is another {name}")
         if content_type != ports.APPLY_PATCH:
             return self.put(at, merged(stored, body))
         others = {k: v for k, v in stored.get("status", {}).items() if k not in MANAGED}
         return self.put(at, {**stored, "status": {**others, **body["status"]}})
 
-    async def delete(self, path: str, preconditions: ports.Preconditions) -> None:
+    async def delete(self, path: str, preconditions: Preconditions) -> None:
         """Delete that very object."""
         self._called("delete", path)
         if self._found(path)["metadata"]["uid"] != preconditions.uid:
-            raise ports.RefusedError(ports.Trouble.CONFLICT, f"{path} is another")
+            raise RefusedError(Trouble.CONFLICT, f"{path} is another")
         self.remove(path)
 
     def _called(self, method: str, path: str, body: Any = None) -> None:
         self.calls.append((method, path.removeprefix("/apis/")))
         self.refuse(method, path, body)
 
-    def _found(self, path: str) -> ports.Object:
+    def _found(self, path: str) -> Object:
         if path not in self.objects:
-            raise ports.RefusedError(ports.Trouble.MISSING, f"no {path}")
+            raise RefusedError(Trouble.MISSING, f"no {path}")
         return self.objects[path]
 
-    def _tell(self, path: str, stored: ports.Object, change: str) -> None:
-        kind = queue_objects.Kind(path.rpartition("/")[0].rpartition("/")[2])
+    def _tell(self, path: str, stored: Object, change: str) -> None:
+        kind = Kind(path.rpartition("/")[0].rpartition("/")[2])
         item = queue_objects.read(kind, copy.deepcopy(stored))
         for listener in self.listeners if item is not None else ():
             assert item is not None
             if change == "DELETED":
-                listener(queue_objects.Gone(kind=kind, uid=item.uid))
+                listener(Gone(kind=kind, uid=item.uid))
             else:
-                listener(queue_objects.Seen(item=item))
+                listener(Seen(item=item))
 
 
 def merged(body: Any, patch: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 import yarl
 
 from vscheduler.controllers import event_coalescing
+from vscheduler.controllers.event_coalescing import EventCoalescing, Listed, Watched
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.mirror import paths
 
@@ -34,18 +35,18 @@ def told(lines: list[bytes]) -> list[str]:
 def test_a_burst_of_a_queue_is_one_event() -> None:
     """However many PodGroups it is about: the newest one is told of."""
     lines = [a_line("ADDED", f"g{number}", f"q{number % 2}") for number in range(500)]
-    assert told(event_coalescing.EventCoalescing().of_watch(lines)) == ["ADDED g498", "ADDED g499"]
+    assert told(EventCoalescing().of_watch(lines)) == ["ADDED g498", "ADDED g499"]
 
 
 def test_a_group_without_a_queue_is_one_of_the_default_queue() -> None:
     """Which is a queue like any other."""
     lines = [a_line("ADDED", "a", None), a_line("ADDED", "b"), a_line("ADDED", "c", None)]
-    assert told(event_coalescing.EventCoalescing().of_watch(lines)) == ["ADDED b", "ADDED c"]
+    assert told(EventCoalescing().of_watch(lines)) == ["ADDED b", "ADDED c"]
 
 
 def test_a_deletion_is_told_of_where_kopf_knows_the_group() -> None:
     """It would never forget it. Of others, it isn't told for their own sake."""
-    coalescing = event_coalescing.EventCoalescing()
+    coalescing = EventCoalescing()
     coalescing.of_watch([a_line("ADDED", "a")])
     lines = [a_line("DELETED", "a"), a_line("DELETED", "b"), a_line("ADDED", "c")]
     assert told(coalescing.of_watch(lines)) == ["DELETED a", "ADDED c"]
@@ -60,8 +61,8 @@ def test_kopf_gets_what_it_and_the_handler_read() -> None:
     group["spec"]["minTaskMember"] = {"x" * 10_000: 1}
     group["status"] = {"phase": "Running", "conditions": [{"message": "x" * 10_000}]}
     line = json.dumps({"type": "ADDED", "object": group}).encode()
-    (kept,) = event_coalescing.EventCoalescing().of_watch([line])
-    (listed,) = json.loads(event_coalescing.EventCoalescing().of_list(a_page(group)))["items"]
+    (kept,) = EventCoalescing().of_watch([line])
+    (listed,) = json.loads(EventCoalescing().of_list(a_page(group)))["items"]
     assert len(kept) < 400
     assert json.loads(kept)["object"] == listed
     assert event_coalescing.fields_of(msgspec.Raw(json.dumps(group).encode())) == listed
@@ -79,14 +80,14 @@ def test_all_else_is_left_to_kopf() -> None:
         b'{"type": "ADDED", "obj',
         b"\xff",
     ]
-    coalescing = event_coalescing.EventCoalescing()
+    coalescing = EventCoalescing()
     assert coalescing.of_watch([*lines, a_line("ADDED", "a")])[:-1] == lines
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_kopf_forgets_all_that_is_gone(seed: int) -> None:
     """PodGroups come, change queues and go, and are read in pieces of any size."""
-    chance, coalescing = random.Random(seed), event_coalescing.EventCoalescing()
+    chance, coalescing = random.Random(seed), EventCoalescing()
     there: dict[str, str] = {}
     kopfs: set[str] = set()
     lines: list[bytes] = []
@@ -122,7 +123,7 @@ def a_page(*groups: dict[str, Any]) -> bytes:
 
 def test_a_list_has_one_group_of_each_queue() -> None:
     """Over all of its pages, and all else of a page is left as it is."""
-    coalescing = event_coalescing.EventCoalescing()
+    coalescing = EventCoalescing()
     first = json.loads(coalescing.of_list(a_page(a_group("a"), a_group("b"), a_group("c", "r"))))
     assert first == json.loads(a_page(a_group("a"), a_group("c", "r")))
     second = json.loads(coalescing.of_list(a_page(a_group("d"), a_group("e", "s"))))
@@ -135,7 +136,7 @@ def test_a_list_has_one_group_of_each_queue() -> None:
 @pytest.mark.parametrize("page", [b"", b"[]", a_page({"metadata": {}}), b'{"items": null}'])
 def test_a_list_that_cannot_be_read_is_left_to_kopf(page: bytes) -> None:
     """It says what is wrong with it."""
-    assert event_coalescing.EventCoalescing().of_list(page) == page
+    assert EventCoalescing().of_list(page) == page
 
 
 class Answer:
@@ -150,8 +151,8 @@ class Answer:
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        (f"{paths.POD_GROUPS.everywhere}?watch=true", event_coalescing.Watched),
-        (f"{paths.POD_GROUPS.everywhere}?limit=500", event_coalescing.Listed),
+        (f"{paths.POD_GROUPS.everywhere}?watch=true", Watched),
+        (f"{paths.POD_GROUPS.everywhere}?limit=500", Listed),
         (f"{paths.QUEUES.everywhere}?watch=true", object),
         (f"{paths.COMMANDS.everywhere}?watch=true", object),
     ],
@@ -159,14 +160,12 @@ class Answer:
 async def test_only_pod_groups_are_coalesced(path: str, kind: type) -> None:
     """Each event of a Queue or a Command counts by itself; an error isn't touched."""
     for status, expected in ((200, kind), (410, object)):
-        assert type((await _sent(event_coalescing.EventCoalescing(), path, status)).content) is (
-            expected
-        )
+        assert type((await _sent(EventCoalescing(), path, status)).content) is (expected)
 
 
 async def test_a_list_begins_anew() -> None:
     """Kopf lists again after a 410, and what it knew is of no use; the next page goes on."""
-    coalescing, path = event_coalescing.EventCoalescing(), paths.POD_GROUPS.everywhere
+    coalescing, path = EventCoalescing(), paths.POD_GROUPS.everywhere
     for query, kept in (("limit=5", ["a"]), ("limit=5&continue=x", []), ("limit=5", ["a"])):
         await _sent(coalescing, f"{path}?{query}")
         items = json.loads(coalescing.of_list(a_page(a_group("a"))))["items"]
@@ -179,7 +178,7 @@ async def test_a_list_begins_anew() -> None:
 
 
 async def _sent(
-    coalescing: event_coalescing.EventCoalescing, path: str, status: int = 200
+    coalescing: EventCoalescing, path: str, status: int = 200
 ) -> aiohttp.ClientResponse:
     answer = Answer(path, status)
 
@@ -202,7 +201,7 @@ async def test_lines_are_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
                 yield whole[at : at + 11]
 
     content = cast("aiohttp.StreamReader", Pieces())
-    watched = event_coalescing.Watched(content, event_coalescing.EventCoalescing())
+    watched = Watched(content, EventCoalescing())
     read = b"".join([piece async for piece in watched.iter_chunked(2**20)])
     *lines, rest = read.split(b"\n")
     assert (told(lines), rest) == (["ADDED a", "ADDED b"], b'{"type": "AD')

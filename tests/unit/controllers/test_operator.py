@@ -16,14 +16,24 @@ from aiohttp import web
 from structlog import testing
 
 from tests import patience
-from vscheduler.controllers import event_coalescing, handlers, operator, ports
-from vscheduler.controllers.queues import queue_objects
-from vscheduler.daemon.liveness import progress
+from vscheduler.controllers import event_coalescing, handlers, operator
+from vscheduler.controllers.operator import EndlessBackoffs, Operator, OperatorError, Outlets, Pace
+from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
+from vscheduler.controllers.queues.queue_objects import (
+    Command,
+    Event,
+    Gone,
+    Group,
+    Kind,
+    Queue,
+    Seen,
+)
+from vscheduler.daemon.liveness.progress import Heartbeat
 from vscheduler.mirror import paths
 
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
 BUS = "/apis/bus.volcano.sh/v1alpha1"
-PACE = operator.Pace(absent_seconds=0.01, look_seconds=0.1, gone_seconds=0.2)
+PACE = Pace(absent_seconds=0.01, look_seconds=0.1, gone_seconds=0.2)
 
 
 class Cluster:
@@ -43,7 +53,7 @@ class Cluster:
         self.tokens: list[str] = []
         self._watches: dict[str, list[web.StreamResponse]] = {}
         self.ended = False
-        self.heartbeat = progress.Heartbeat()
+        self.heartbeat = Heartbeat()
         """Of Kopf's event loop."""
 
     def session_elsewhere(
@@ -53,21 +63,21 @@ class Cluster:
         headers = {"Authorization": "Bearer ours"}
         return aiohttp.ClientSession(headers=headers, middlewares=middlewares)
 
-    async def get(self, path: str) -> ports.Object:
+    async def get(self, path: str) -> Object:
         """Discovery, and a look at a list, as the daemon's connection sees them."""
         self.looks += 1
         collection, _, query = path.partition("?")
         if query:
             group, _, plural = collection.rpartition("/")
             if plural in self.forbidden:
-                raise ports.RefusedError(ports.Trouble.FORBIDDEN, path)
+                raise RefusedError(Trouble.FORBIDDEN, path)
             assert plural in self.kinds[group]
             return {}
         if path not in self.kinds:
-            raise ports.RefusedError(ports.Trouble.MISSING, path)
+            raise RefusedError(Trouble.MISSING, path)
         return {"resources": [{"name": each} for each in self.kinds[path]]}
 
-    async def create(self, path: str, body: ports.Object) -> ports.Object:
+    async def create(self, path: str, body: Object) -> Object:
         """What we may."""
         assert path == paths.REVIEWS.everywhere
         asked = body["spec"]["resourceAttributes"]
@@ -82,9 +92,9 @@ class Cluster:
         discovered = {
             "/api": {"versions": ["v1"]},
             "/api/v1": {"resources": [_resource("namespaces")]},
-            "/apis": {"groups": [_group(each) for each in self.kinds]},
+            "/apis": {"groups": [_group(kind) for kind in self.kinds]},
         } | {
-            path: {"resources": [_resource(each) for each in plurals]}
+            path: {"resources": [_resource(plural) for plural in plurals]}
             for path, plurals in self.kinds.items()
         }
         if request.path in discovered:
@@ -168,17 +178,17 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
 @asynccontextmanager
 async def operating(
     cluster: Cluster,
-) -> AsyncIterator[tuple[list[queue_objects.Event], asyncio.Task[None]]]:
+) -> AsyncIterator[tuple[list[Event], asyncio.Task[None]]]:
     """What is heard, and the task; Kopf's thread is gone afterwards."""
-    heard: list[queue_objects.Event] = []
-    outlets = operator.Outlets(heartbeat=cluster.heartbeat)
-    made = operator.Operator(cluster, cluster, heard.append, PACE, outlets)  # type: ignore[arg-type]  # no lists
+    heard: list[Event] = []
+    outlets = Outlets(heartbeat=cluster.heartbeat)
+    made = Operator(cluster, cluster, heard.append, PACE, outlets)  # type: ignore[arg-type]  # no lists
     task = asyncio.create_task(made.run())
     try:
         yield heard, task
     finally:
         task.cancel()
-        with suppress(asyncio.CancelledError, operator.OperatorError):
+        with suppress(asyncio.CancelledError, OperatorError):
             await task
         await patience.until(lambda: "kopf" not in {each.name for each in threading.enumerate()})
 
@@ -191,20 +201,18 @@ async def test_events_arrive_as_values_and_nothing_is_written(cluster: Cluster) 
     async with operating(cluster) as (heard, _):
         await patience.until(lambda: heard)
         (first,) = heard
-        assert isinstance(first, queue_objects.Seen)
+        assert isinstance(first, Seen)
         assert first.listed
-        assert isinstance(first.item, queue_objects.Queue)
+        assert isinstance(first.item, Queue)
         assert (first.item.name, first.item.parent) == ("red", "top")
         await patience.until(lambda: cluster.watched("podgroups"))
         await cluster.tell("podgroups", "ADDED", an_item("g", status={"phase": "Running"}))
         await patience.until(lambda: len(heard) == 2)
-        group = queue_objects.Group(
-            uid="uid-g", version="5", queue="", counter="running", key="ns/g"
-        )
-        assert heard[1] == queue_objects.Seen(item=group)
+        group = Group(uid="uid-g", version="5", queue="", counter="running", key="ns/g")
+        assert heard[1] == Seen(item=group)
         await cluster.tell("podgroups", "DELETED", an_item("g"))
         await patience.until(lambda: len(heard) == 3)
-        gone = queue_objects.Gone(kind=queue_objects.Kind.POD_GROUP, uid="uid-g")
+        gone = Gone(kind=Kind.POD_GROUP, uid="uid-g")
         assert heard[2] == gone
     assert set(cluster.methods) == {"GET"}
     assert set(cluster.tokens) == {"Bearer ours"}
@@ -228,8 +236,8 @@ async def test_a_burst_of_groups_is_a_few_events(cluster: Cluster) -> None:
         assert sum(_uid(each).startswith("uid-g") for each in heard) < 50
 
 
-def _uid(event: queue_objects.Event) -> str:
-    return event.item.uid if isinstance(event, queue_objects.Seen) else event.uid
+def _uid(event: Event) -> str:
+    return event.item.uid if isinstance(event, Seen) else event.uid
 
 
 async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster) -> None:
@@ -239,7 +247,7 @@ async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster
     kinds = cluster.kinds.pop(SCHEDULING)
     with testing.capture_logs() as logs:
         async with operating(cluster) as (heard, _):
-            await patience.until(lambda: any(each["event"] == "kinds.absent" for each in logs))
+            await patience.until(lambda: any(log["event"] == "kinds.absent" for log in logs))
             assert not cluster.methods
             cluster.kinds[SCHEDULING] = kinds
             await patience.until(lambda: cluster.watched("queues"))
@@ -256,9 +264,9 @@ async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster
             target = {"kind": "Queue", "name": "red"}
             cluster.items["commands"] = [an_item("c", action="OpenQueue", target=target)]
             await patience.until(lambda: heard)
-            assert isinstance(heard[0], queue_objects.Seen)
-            assert isinstance(heard[0].item, queue_objects.Command)
-    started = [each["kinds"] for each in logs if each["event"] == "kopf.started"]
+            assert isinstance(heard[0], Seen)
+            assert isinstance(heard[0].item, Command)
+    started = [log["kinds"] for log in logs if log["event"] == "kopf.started"]
     assert started == [["podgroups", "queues"], ["commands", "podgroups", "queues"]]
 
 
@@ -281,10 +289,10 @@ async def test_a_kind_that_goes_is_waited_for_again(cluster: Cluster) -> None:
         async with operating(cluster) as (_, task):
             await patience.until(lambda: cluster.watched("queues"))
             kinds = cluster.kinds.pop(SCHEDULING)
-            await patience.until(lambda: any(each["event"] == "kopf.again" for each in logs))
+            await patience.until(lambda: any(log["event"] == "kopf.again" for log in logs))
             cluster.forget_watches()
             cluster.kinds[SCHEDULING] = kinds
-            await patience.until(lambda: sum(each["event"] == "kopf.started" for each in logs) == 2)
+            await patience.until(lambda: sum(log["event"] == "kopf.started" for log in logs) == 2)
             await patience.until(lambda: cluster.watched("queues"))
             assert not task.done()
 
@@ -299,7 +307,7 @@ async def test_a_kopf_that_dies_is_told_of_and_begins_anew(cluster: Cluster) -> 
             cluster.forget_watches()
             await patience.until(lambda: cluster.watched("queues"))
             assert not task.done()
-    (died,) = [each for each in logs if each["event"] == "work.failed"]
+    (died,) = [log for log in logs if log["event"] == "work.failed"]
     assert died["area"] == "kopf"
     assert "WatchingError" in died["message"]
 
@@ -309,11 +317,11 @@ def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
     settings = operator.settings()
     assert not settings.posting.enabled
     assert settings.scanning.disabled
-    registry = handlers.registry(frozenset(queue_objects.Kind), Cluster(), lambda _: None)
+    registry = handlers.registry(frozenset(Kind), Cluster(), lambda _: None)
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
     assert len(registry._watching.get_all_handlers()) == 3
-    pauses = iter(operator.EndlessBackoffs())
+    pauses = iter(EndlessBackoffs())
     assert [next(pauses) for _ in range(9)][-3:] == [15, 15, 15]
 
 
@@ -376,16 +384,16 @@ async def test_a_login_that_kopf_gives_up_leaves_no_session_open(
     monkeypatch.setattr(kopf, "AiohttpSession", give_up_once)
     async with operating(cluster):
         await patience.until(lambda: cluster.watched("queues"))
-    assert [each.closed for each in sessions] == [True, True]
+    assert [session.closed for session in sessions] == [True, True]
 
 
 async def test_kinds_that_are_missing_are_told_of(cluster: Cluster) -> None:
     """Nobody hears of objects meanwhile: whoever keeps them has to look."""
     told: list[bool] = []
     cluster.kinds[SCHEDULING].discard("podgroups")
-    outlets = operator.Outlets(heartbeat=cluster.heartbeat, absent=lambda: told.append(True))
-    api = cast("ports.Api", cluster)
-    made = operator.Operator(api, cluster, lambda _: None, PACE, outlets)
+    outlets = Outlets(heartbeat=cluster.heartbeat, absent=lambda: told.append(True))
+    api = cast("Api", cluster)
+    made = Operator(api, cluster, lambda _: None, PACE, outlets)
     task = asyncio.create_task(made.run())
     await patience.until(lambda: len(told) > 2)
     cluster.kinds[SCHEDULING].add("podgroups")

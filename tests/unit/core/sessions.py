@@ -6,60 +6,60 @@ from typing import Any
 
 import numpy as np
 
-from vscheduler.core.api import contracts
-from vscheduler.core.fair_share import demands, fair_shares, node_domains, node_pools
-from vscheduler.core.model import (
-    constraints,
-    decisions,
-    jobs,
-    nodes,
-    pod_affinity,
-    queues,
-    resources,
-    snapshot,
-)
-from vscheduler.core.placement import nominated_pods as outsiders
-from vscheduler.core.placement.devices import state as device_state
-from vscheduler.core.placement.pod_affinity import counts as near
-from vscheduler.core.placement.volumes import state as volume_state
-from vscheduler.core.session import job_state, work_budget
+from vscheduler.core.api.contracts import NodeView, Plugin
+from vscheduler.core.fair_share import fair_shares, node_domains, node_pools
+from vscheduler.core.fair_share.demands import QueueDemands
+from vscheduler.core.fair_share.fair_shares import QueueLimits
+from vscheduler.core.fair_share.node_domains import KnownDomains
+from vscheduler.core.fair_share.node_pools import NodePools, NodePoolsBuilder
+from vscheduler.core.model import jobs, pod_affinity, queues
+from vscheduler.core.model.constraints import Constraints, HostPort
+from vscheduler.core.model.decisions import Bind, Evict
+from vscheduler.core.model.jobs import Job, JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.nodes import Mask, NodeLayout, NodeSpec, NodeTable
+from vscheduler.core.model.resources import ResourceSpace, Vector
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.placement.devices.state import Devices
+from vscheduler.core.placement.nominated_pods import NominatedPods
+from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
+from vscheduler.core.placement.volumes.state import Volumes
+from vscheduler.core.session import job_state
+from vscheduler.core.session.work_budget import WorkBudget
 
 GPU = "nvidia.com/gpu"
 JobState = job_state.JobState
 Queue = queues.Queue
-SPACE = resources.ResourceSpace.of([GPU])
+SPACE = ResourceSpace.of([GPU])
 
 
 @dataclass(kw_only=True)
 class Opened:
     """A session as plugins see it, with nothing behind it."""
 
-    snapshot: snapshot.Snapshot
+    snapshot: Snapshot
     queues: Mapping[str, queues.Queue]
-    job_states: Mapping[jobs.JobId, JobState]
-    space: resources.ResourceSpace = SPACE
+    job_states: Mapping[JobId, JobState]
+    space: ResourceSpace = SPACE
     requests: int = field(default=0)
     """How often a plugin asked for a request."""
     actions: tuple[str, ...] = ("allocate",)
-    affinity_counts: near.PodAffinityCounts = field(
-        default_factory=lambda: near.PodAffinityCounts(nodes.NodeLayout(()), pod_affinity.NOBODY)
+    affinity_counts: PodAffinityCounts = field(
+        default_factory=lambda: PodAffinityCounts(NodeLayout(()), pod_affinity.NOBODY)
     )
-    nominated: outsiders.NominatedPods = field(init=False)
-    volumes: volume_state.Volumes = field(init=False)
-    devices: device_state.Devices = field(init=False)
+    nominated: NominatedPods = field(init=False)
+    volumes: Volumes = field(init=False)
+    devices: Devices = field(init=False)
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
-    jobs_without_queue: list[jobs.Job] = field(default_factory=list)
+    jobs_without_queue: list[Job] = field(default_factory=list)
     lending: bool = False
-    binds: list[decisions.Bind] = field(default_factory=list)
-    evicts: dict[jobs.TaskId, decisions.Evict] = field(default_factory=dict)
+    binds: list[Bind] = field(default_factory=list)
+    evicts: dict[TaskId, Evict] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.nominated = outsiders.NominatedPods(self.snapshot)
-        self.volumes = volume_state.Volumes(self.snapshot, lambda *_: None)
-        self.devices = device_state.Devices(
-            self.snapshot, work_budget.WorkBudget(None, {}), wanted=True
-        )
+        self.nominated = NominatedPods(self.snapshot)
+        self.volumes = Volumes(self.snapshot, lambda *_: None)
+        self.devices = Devices(self.snapshot, WorkBudget(None, {}), wanted=True)
 
     @property
     def promised_jobs(self) -> list[JobState]:
@@ -72,48 +72,48 @@ class Opened:
         return ()
 
     @property
-    def known_domains(self) -> node_domains.KnownDomains:
+    def known_domains(self) -> KnownDomains:
         """None."""
         return node_domains.NOTHING_KNOWN
 
     @property
-    def queue_limits(self) -> fair_shares.QueueLimits:
+    def queue_limits(self) -> QueueLimits:
         """As the real one."""
         return fair_shares.limits(self.space, self.queues, self.snapshot.used_by_other_schedulers)
 
     @property
-    def free(self) -> resources.Vector:
+    def free(self) -> Vector:
         """All that there is."""
         return self.snapshot.nodes.allocatable
 
     @property
-    def total(self) -> resources.Vector:
+    def total(self) -> Vector:
         """All that there is."""
-        whole: resources.Vector = self.snapshot.nodes.allocatable.sum(axis=0)
+        whole: Vector = self.snapshot.nodes.allocatable.sum(axis=0)
         return whole
 
     @property
-    def demands(self) -> demands.QueueDemands:
+    def demands(self) -> QueueDemands:
         """As the real one."""
-        return demands.QueueDemands(self.space, (each.job for each in self.job_states.values()))
+        return QueueDemands(self.space, (state.job for state in self.job_states.values()))
 
     @property
-    def pools(self) -> node_pools.NodePools:
+    def pools(self) -> NodePools:
         """All that there is, on one node."""
-        return node_pools.NodePoolsBuilder(self).build(node_pools.pool_nodes(self))
+        return NodePoolsBuilder(self).build(node_pools.pool_nodes(self))
 
     def pools_before(self, seconds: float) -> None:
         """Nothing has gone."""
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
         """All nodes."""
         del pod_class
         return np.ones(layout.size, dtype=np.bool_)
 
-    def queue_nodes(self, queue: Queue, layout: nodes.NodeLayout) -> None:
+    def queue_nodes(self, queue: Queue, layout: NodeLayout) -> None:
         """No fewer."""
 
-    def has_nomination(self, task: jobs.Task) -> bool:
+    def has_nomination(self, task: Task) -> bool:
         """As the real one."""
         return task.uid in self.snapshot.carried.nominations
 
@@ -121,7 +121,7 @@ class Opened:
         """As the real one."""
         return action in self.actions
 
-    def reachable(self, task: jobs.Task) -> nodes.Mask:
+    def reachable(self, task: Task) -> Mask:
         """All nodes."""
         del task
         return np.ones(self.snapshot.nodes.layout.size, dtype=np.bool_)
@@ -130,42 +130,42 @@ class Opened:
         """As the real one, every instant by itself."""
         self.due.append(at)
 
-    def request(self, task: jobs.Task) -> resources.Vector:
+    def request(self, task: Task) -> Vector:
         """As the real one."""
         self.requests += 1
         return self.space.vector(task.pod_class.request)
 
-    def counted(self, task: jobs.Task) -> resources.Vector:
+    def counted(self, task: Task) -> Vector:
         """What counts for the queue: the same, as no pod has devices."""
         return self.request(task)
 
     def job_state(self, name: str) -> JobState:
         """A job by its name."""
-        return self.job_states[jobs.JobId(f"ns/{name}")]
+        return self.job_states[JobId(f"ns/{name}")]
 
 
-def pod_class(cpu: int = 1000, memory: int = 0, gpu: int = 0, **limits: Any) -> jobs.PodClass:
+def pod_class(cpu: int = 1000, memory: int = 0, gpu: int = 0, **limits: Any) -> PodClass:
     """A class of pods; limits are fields of Constraints."""
     request = {"pods": 1, "cpu": cpu, "memory": memory, GPU: gpu}
-    return jobs.PodClass(
+    return PodClass(
         request={name: amount for name, amount in request.items() if amount},
-        constraints=constraints.Constraints(**limits),
+        constraints=Constraints(**limits),
     )
 
 
 def task(
     job: str,
     place: int = 0,
-    status: jobs.TaskStatus = jobs.TaskStatus.PENDING,
-    of: jobs.PodClass | None = None,
+    status: TaskStatus = TaskStatus.PENDING,
+    of: PodClass | None = None,
     **fields: Any,
-) -> jobs.Task:
+) -> Task:
     """The pod `ns/<job>-<place>`."""
-    return jobs.Task(
-        uid=jobs.TaskId(f"{job}-{place}"),
+    return Task(
+        uid=TaskId(f"{job}-{place}"),
         namespace="ns",
         name=f"{job}-{place}",
-        job=jobs.JobId(f"ns/{job}"),
+        job=JobId(f"ns/{job}"),
         pod_class=of or pod_class(),
         status=status,
         created=0.0,
@@ -173,11 +173,11 @@ def task(
     )
 
 
-def job(name: str, *tasks: jobs.Task, queue: str = "q", **fields: Any) -> jobs.Job:
+def job(name: str, *tasks: Task, queue: str = "q", **fields: Any) -> Job:
     """The job `ns/<name>` with these pods."""
     sums: dict[str, Any] = jobs.tally(tasks)
-    return jobs.Job(
-        id=jobs.JobId(f"ns/{name}"),
+    return Job(
+        id=JobId(f"ns/{name}"),
         uid=name,
         namespace="ns",
         name=name,
@@ -193,26 +193,26 @@ def queue(name: str = "q", **fields: Any) -> queues.Queue:
     return queues.Queue(name=name, uid=name, created=0.0, **fields)
 
 
-def total(cpu: int = 10_000, memory: int = 0, gpu: int = 0, pods: int = 1000) -> resources.Vector:
+def total(cpu: int = 10_000, memory: int = 0, gpu: int = 0, pods: int = 1000) -> Vector:
     """What the cluster has."""
     return SPACE.vector({"cpu": cpu, "memory": memory, GPU: gpu, "pods": pods})
 
 
 def opened(
-    *taking_part: jobs.Job,
+    *taking_part: Job,
     queues: Iterable[queues.Queue] | None = None,
-    total: resources.Vector | None = None,
+    total: Vector | None = None,
 ) -> Opened:
     """A session with these jobs; where no queues are given, there is `q`."""
     present = [queue()] if queues is None else list(queues)
     whole = SPACE.vector({"cpu": 10_000, "pods": 1000}) if total is None else total
     empty = np.zeros((1, SPACE.size), dtype=np.int64)
     return Opened(
-        snapshot=snapshot.Snapshot(
+        snapshot=Snapshot(
             now=0.0,
             space=SPACE,
-            nodes=nodes.NodeTable(
-                layout=nodes.NodeLayout([nodes.NodeSpec(name="all")]),
+            nodes=NodeTable(
+                layout=NodeLayout([NodeSpec(name="all")]),
                 allocatable=whole[np.newaxis],
                 used=empty,
                 releasing=empty,
@@ -226,7 +226,7 @@ def opened(
     )
 
 
-def start(plugin: contracts.Plugin, session: Opened) -> None:
+def start(plugin: Plugin, session: Opened) -> None:
     """Open the plugin, and let it start if there is anything to it."""
     plugin.open(session)
     if hasattr(plugin, "start"):
@@ -234,25 +234,25 @@ def start(plugin: contracts.Plugin, session: Opened) -> None:
 
 
 def view(
-    layout: nodes.NodeLayout,
+    layout: NodeLayout,
     allocatable: list[dict[str, int]],
     used: list[dict[str, int]] | None = None,
     future: list[dict[str, int]] | None = None,
-    ports: Mapping[str, tuple[constraints.HostPort, ...]] | None = None,
-) -> contracts.NodeView:
+    ports: Mapping[str, tuple[HostPort, ...]] | None = None,
+) -> NodeView:
     """All rows of a layout with these amounts; nothing is used unless it says so."""
     nothing: list[dict[str, int]] = [{}] * layout.size
     rows = [
-        np.array([SPACE.vector(each) for each in amounts], dtype=np.int64)
+        np.array([SPACE.vector(amount) for amount in amounts], dtype=np.int64)
         for amounts in (allocatable, used or nothing, future or used or nothing)
     ]
-    return contracts.NodeView(layout, None, rows[0], rows[1], rows[2], ports or {}, {})
+    return NodeView(layout, None, rows[0], rows[1], rows[2], ports or {}, {})
 
 
-def part(whole: contracts.NodeView, *rows: int) -> contracts.NodeView:
+def part(whole: NodeView, *rows: int) -> NodeView:
     """Some rows of a view."""
     at = np.array(rows, dtype=np.int64)
-    return contracts.NodeView(
+    return NodeView(
         whole.layout,
         at,
         whole.allocatable[at],

@@ -4,8 +4,8 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core import cycle
-from vscheduler.core.model import jobs
-from vscheduler.core.session import session as working
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.session.session import Session
 
 PICTURE = """
     node n1 cpu=4 memory=8Gi gpu=2 pods=110
@@ -19,18 +19,18 @@ HELD = "used differs|future_used differs"
 
 
 @pytest.fixture
-def opened() -> working.Session:
+def opened() -> Session:
     """Two nodes, and nothing placed yet."""
     return running.open_session(pictures.documents(PICTURE), running.TREE)
 
 
-def tasks(opened: working.Session, name: str) -> tuple[jobs.Task, ...]:
+def tasks(opened: Session, name: str) -> tuple[Task, ...]:
     """The pods of a job."""
     (state,) = (state for state in opened.job_states.values() if state.job.name == name)
     return state.job.tasks
 
 
-def place(opened: working.Session) -> None:
+def place(opened: Session) -> None:
     """Both jobs: three pods and one bind, one of the three is on the other node."""
     with opened.statement() as trial:
         for task, row in zip(tasks(opened, "small"), (0, 0, 1), strict=True):
@@ -41,7 +41,7 @@ def place(opened: working.Session) -> None:
         trial.commit()
 
 
-def test_what_was_placed_adds_up(opened: working.Session) -> None:
+def test_what_was_placed_adds_up(opened: Session) -> None:
     """Bound here and there, and with a pod that only waits for room."""
     cycle.check_invariants(opened)
     place(opened)
@@ -49,7 +49,7 @@ def test_what_was_placed_adds_up(opened: working.Session) -> None:
     assert opened.cluster.used[:, CPU].tolist() == [4000, 1000]
 
 
-def test_room_that_is_held_counts(opened: working.Session) -> None:
+def test_room_that_is_held_counts(opened: Session) -> None:
     """What is allocated and not bound is used, what is pipelined will be."""
     first, second, third = tasks(opened, "small")
     with opened.statement() as trial:
@@ -64,7 +64,7 @@ def test_room_that_is_held_counts(opened: working.Session) -> None:
 
 @pytest.mark.parametrize("column", range(4))
 @pytest.mark.parametrize("row", range(2))
-def test_a_row_that_differs_is_found(opened: working.Session, row: int, column: int) -> None:
+def test_a_row_that_differs_is_found(opened: Session, row: int, column: int) -> None:
     """Wherever it does, in what is used and in what will be."""
     place(opened)
     for array in (opened.cluster.used, opened.cluster.future_used):
@@ -75,7 +75,7 @@ def test_a_row_that_differs_is_found(opened: working.Session, row: int, column: 
     cycle.check_invariants(opened)
 
 
-def test_a_node_that_is_overfull_is_found(opened: working.Session) -> None:
+def test_a_node_that_is_overfull_is_found(opened: Session) -> None:
     """In whatever its pods ask for; what none of them asks for doesn't count."""
     place(opened)
     for column in (CPU, MEMORY, GPU):
@@ -88,10 +88,10 @@ def test_a_node_that_is_overfull_is_found(opened: working.Session) -> None:
     cycle.check_invariants(opened)
 
 
-def test_no_task_is_given_room_that_isnt_there(opened: working.Session) -> None:
+def test_no_task_is_given_room_that_isnt_there(opened: Session) -> None:
     """A node that is over its allocatable in another resource still takes it."""
     small, large = tasks(opened, "small")[0], tasks(opened, "large")[0]
     opened.cluster.allocatable[1, GPU] = -1
-    opened.cluster.take(small, 1, jobs.TaskStatus.ALLOCATED)
+    opened.cluster.take(small, 1, TaskStatus.ALLOCATED)
     with pytest.raises(AssertionError, match="overfills"):
-        opened.cluster.take(large, 1, jobs.TaskStatus.ALLOCATED)
+        opened.cluster.take(large, 1, TaskStatus.ALLOCATED)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from vscheduler.daemon.leader_election import api
+from vscheduler.daemon.leader_election.api import LeaseStatus
 
 
 class Token:
@@ -57,9 +58,9 @@ class Decided:
         """Until the test says something."""
         await self._change.wait()
 
-    def lease_statuses(self) -> tuple[api.LeaseStatus, ...]:
+    def lease_statuses(self) -> tuple[LeaseStatus, ...]:
         """Only what is held."""
-        return tuple(api.LeaseStatus(lease=lease, leads=True) for lease in self.tokens)
+        return tuple(LeaseStatus(lease=lease, leads=True) for lease in self.tokens)
 
     async def release(self) -> None:
         """Nothing."""

@@ -1,25 +1,29 @@
 """A candidate for a Lease, on a store in memory, in a time of its own."""
 
 from tests.unit.daemon import lease_store
-from vscheduler.daemon.leader_election import api, election_settings, elector, state_machine
+from tests.unit.daemon.lease_store import Store
+from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election.api import LeaseStatus
+from vscheduler.daemon.leader_election.election_settings import Timing
+from vscheduler.daemon.leader_election.elector import Change, Elector, LeaseTerm, Outlets, Terms
 
 LEASE = "volcano-online"
-TIMING = election_settings.Timing()
+TIMING = Timing()
 
 
 class Bench:
     """One candidate whose time passes as told, and what it says."""
 
     def __init__(
-        self, store: lease_store.Store, identity: str = "we", *, same_configuration: bool = False
+        self, store: Store, identity: str = "we", *, same_configuration: bool = False
     ) -> None:
         self.now = 1000.0
         self.store = store
-        self.changes: list[elector.Change] = []
+        self.changes: list[Change] = []
         self.renewals: list[str] = []
-        self.doubts: list[elector.LeaseTerm] = []
+        self.doubts: list[LeaseTerm] = []
         self.configuration = ""
-        terms = elector.Terms(
+        terms = Terms(
             identity=identity,
             namespace=lease_store.NAMESPACE,
             timing=TIMING,
@@ -28,13 +32,13 @@ class Bench:
             configuration=lambda _: self.configuration,
             same_configuration=same_configuration,
         )
-        outlets = elector.Outlets(
+        outlets = Outlets(
             changed=self.changes.append,
             renewed=lambda *renewal: self.renewals.append(renewal[-1]),
             doubted=lambda *doubt: self.doubts.append(doubt[-1]),
             failed=lambda *_: None,
         )
-        self.candidate = elector.Elector(LEASE, terms, outlets)
+        self.candidate = Elector(LEASE, terms, outlets)
 
     async def live(self, seconds: float) -> None:
         """Make all calls that are due in this time; each takes none."""
@@ -49,11 +53,11 @@ class Bench:
         self.now = end
 
     @property
-    def term(self) -> elector.LeaseTerm:
+    def term(self) -> LeaseTerm:
         """What was gained last."""
-        return [each.term for each in self.changes if each.term][-1]
+        return [change.term for change in self.changes if change.term][-1]
 
     @property
-    def status(self) -> api.LeaseStatus:
+    def status(self) -> LeaseStatus:
         """What was said last."""
         return self.changes[-1].status

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from vscheduler.cluster import lease_records
-from vscheduler.cluster.http import connection
+from vscheduler.cluster.http.connection import ApiError, Conflict, NotFound, Unavailable
+from vscheduler.cluster.lease_records import Record, Stored
 
 NAMESPACE = "volcano-system"
 
@@ -15,10 +16,10 @@ class Store:
     """A `candidates.Transport`, and what somebody with kubectl may do."""
 
     def __init__(self) -> None:
-        self.leases: dict[str, lease_records.Stored] = {}
+        self.leases: dict[str, Stored] = {}
         self.calls: list[str] = []
         """The verb of each call."""
-        self.refusal: connection.ApiError | None = None
+        self.refusal: ApiError | None = None
         """What every call is answered with."""
         self.unanswered = 0
         """How many writes are still to be done and not answered."""
@@ -31,31 +32,29 @@ class Store:
         """As `leases.opened` does."""
         yield self
 
-    async def get(self, name: str) -> lease_records.Stored | None:
+    async def get(self, name: str) -> Stored | None:
         """The Lease of this name; None where there is none."""
         self._called("get")
         return self.leases.get(name)
 
-    async def create(self, name: str, record: lease_records.Record) -> lease_records.Stored:
+    async def create(self, name: str, record: Record) -> Stored:
         """Make this Lease."""
         self._called("create")
         if name in self.leases:
-            raise connection.Conflict("there is one", status=409, reason="AlreadyExists")
+            raise Conflict("there is one", status=409, reason="AlreadyExists")
         return self._answered(self.put(name, record))
 
-    async def replace(
-        self, over: lease_records.Stored, record: lease_records.Record
-    ) -> lease_records.Stored:
+    async def replace(self, over: Stored, record: Record) -> Stored:
         """Put a record into this Lease, if it is still as it was read."""
         self._called("update")
         now = self.leases.get(over.name)
         if now is None:
-            raise connection.NotFound("there is none", status=404)
+            raise NotFound("there is none", status=404)
         if (now.uid, now.version) != (over.uid, over.version):
-            raise connection.Conflict("it has changed", status=409)
+            raise Conflict("it has changed", status=409)
         return self._answered(self.put(over.name, record))
 
-    def put(self, name: str, record: lease_records.Record) -> lease_records.Stored:
+    def put(self, name: str, record: Record) -> Stored:
         """Store a record, whatever is there."""
         self._version += 1
         before = self.leases.get(name)
@@ -77,8 +76,8 @@ class Store:
         if self.refusal is not None:
             raise self.refusal
 
-    def _answered(self, stored: lease_records.Stored) -> lease_records.Stored:
+    def _answered(self, stored: Stored) -> Stored:
         if self.unanswered:
             self.unanswered -= 1
-            raise connection.Unavailable("no answer")
+            raise Unavailable("no answer")
         return stored

@@ -9,15 +9,16 @@ import pytest
 
 from tests import running
 from vscheduler.core import actions, compat
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.config import policy
 from vscheduler.daemon import configuration
+from vscheduler.daemon.configuration import ConfigurationError, Found
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "plugin"
 
 
-class Good(contracts.Plugin):
+class Good(Plugin):
     """A plugin of another package."""
 
     name = "good"
@@ -32,13 +33,13 @@ class Twin(Good):
     """Another one of that name."""
 
 
-class Idle(contracts.Plugin):
+class Idle(Plugin):
     """No hook at all."""
 
     name = "idle"
 
 
-class Nameless(contracts.Plugin):
+class Nameless(Plugin):
     """A hook, and no name."""
 
     overused = Good.overused
@@ -128,9 +129,9 @@ def test_of_two_plugins_of_one_name_one_is_a_problem(module: str) -> None:
 def test_the_distribution_is_named() -> None:
     """So that people know what to uninstall."""
     (ours,) = (
-        each
-        for each in metadata.distribution("vscheduler").entry_points
-        if (each.group, each.name) == ("console_scripts", "vscheduler")
+        point
+        for point in metadata.distribution("vscheduler").entry_points
+        if (point.group, point.name) == ("console_scripts", "vscheduler")
     )
     (problem,) = configuration.discover([ours], []).problems
     assert problem.startswith(f"vscheduler {metadata.version('vscheduler')}, entry point ")
@@ -153,15 +154,15 @@ def test_a_configuration_can_name_what_is_installed(
     """For run and simulate alike; what is wrong with any of it stops them."""
     file = tmp_path / "conf.yaml"
     file.write_text("actions: allocate\ntiers: [{plugins: [{name: good}]}]\n")
-    with pytest.raises(configuration.ConfigurationError, match="unknown plugin"):
+    with pytest.raises(ConfigurationError, match="unknown plugin"):
         configuration.load(str(file))
-    there = configuration.Found(plugins=(Good,))
+    there = Found(plugins=(Good,))
     monkeypatch.setattr(configuration, "installed", lambda: there)
     ((setting,),) = configuration.load(str(file)).policy.tiers
     assert setting.plugin is Good
-    broken = configuration.Found(problems=("a: b", "c: d"))
+    broken = Found(problems=("a: b", "c: d"))
     monkeypatch.setattr(configuration, "installed", lambda: broken)
     for path in (str(file), ""):
-        with pytest.raises(configuration.ConfigurationError) as raised:
+        with pytest.raises(ConfigurationError) as raised:
             configuration.load(path)
         assert raised.value.problems == ("a: b", "c: d")

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from vscheduler.daemon import configuration, configuration_digest, settings
+from vscheduler.daemon.settings import Given, Settings
 
 BASE = """
 actions: "enqueue, allocate, reclaim"
@@ -16,10 +17,10 @@ tiers:
   - name: binpack
     arguments: {binpack.weight: 2}
 """
-GIVEN = settings.check(settings.Given())
+GIVEN = settings.check(Given())
 
 
-def digest(text: str, given: settings.Settings = GIVEN) -> str:
+def digest(text: str, given: Settings = GIVEN) -> str:
     """The digest of a configuration file."""
     return configuration_digest.digest(configuration.parse(text, "a.yaml").policy, given)
 

@@ -13,14 +13,21 @@ from tests import patience
 from tests.unit.cluster.conftest import Handler, Serve
 from tests.unit.cluster.permits import Ending
 from tests.unit.controllers import queue_api
+from tests.unit.controllers.queue_api import Server
 from tests.unit.daemon import runtimes
 from tests.unit.mirror import manifests
-from vscheduler.cluster.http import connection, objects
-from vscheduler.cluster.writes import write_queue
+from vscheduler.cluster.http import objects
+from vscheduler.cluster.http.connection import Gone
+from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.controllers import ports
+from vscheduler.controllers.ports import Preconditions, RefusedError, Trouble
 from vscheduler.daemon import controller_manager, settings
+from vscheduler.daemon.controller_manager import Api, ControllerManager
+from vscheduler.daemon.settings import Given
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.paths import Collection
 
 
 async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serve) -> None:
@@ -34,11 +41,9 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
         asked.append(request.path)
         return web.json_response({"message": "no"}, status=404)
 
-    given = settings.check(settings.Given(leader_elect=False))
+    given = settings.check(Given(leader_elect=False))
     runtime = runtimes.by(await serve(answer), given)
-    keeper = controller_manager.ControllerManager(
-        runtime, lambda _: None, lambda: before_first_cycle
-    )
+    keeper = ControllerManager(runtime, lambda _: None, lambda: before_first_cycle)
     async with asyncio.TaskGroup() as group:
         runtime.watches.start(group)
         calls = group.create_task(runtime.calls.run())
@@ -50,7 +55,7 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
         async def bind() -> None:
             await answered.wait()
 
-        runtime.calls.put(write_queue.WritePriority.BIND, bind)
+        runtime.calls.put(WritePriority.BIND, bind)
         before_first_cycle = False
         await asyncio.sleep(0.3)
         assert not asked
@@ -61,7 +66,7 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
         calls.cancel()
 
 
-def served_by(server: queue_api.Server) -> Handler:
+def served_by(server: Server) -> Handler:
     """The same server, for who speaks HTTP; nothing can be watched there."""
     typed = {"apiVersion": "scheduling.volcano.sh/v1beta1"}
     kinds = {"queues": "Queue", "podgroups": "PodGroup"}
@@ -77,7 +82,7 @@ def served_by(server: queue_api.Server) -> Handler:
                 return web.json_response(typed | await server.get(request.path))
             items = await server.list(request.path)
             return web.json_response(typed | {"kind": f"{kind}List", "items": items})
-        except ports.RefusedError as error:
+        except RefusedError as error:
             return web.json_response({"message": str(error)}, status=404)
 
     return answer
@@ -99,14 +104,14 @@ async def test_of_all_pod_groups_only_what_is_read_is_kept(serve: Serve) -> None
 
 async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
     """A group counts as running once one of its pods has a node; nothing else has happened."""
-    server = queue_api.Server()
+    server = Server()
     for name in ("root", "default"):
         queue_api.a_queue(server, name)
     path = queue_api.a_group(server, "g", "default", "Running")
     server.objects[path]["metadata"]["namespace"] = "ns"
-    given = settings.check(settings.Given(leader_elect=False))
+    given = settings.check(Given(leader_elect=False))
     runtime = runtimes.by(await serve(served_by(server)), given)
-    keeper = controller_manager.ControllerManager(runtime, lambda _: None, lambda: False)
+    keeper = ControllerManager(runtime, lambda _: None, lambda: False)
 
     def counts() -> tuple[int, int]:
         status = queue_api.status_of(server, "default")
@@ -118,7 +123,7 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         task = group.create_task(keeper.keep_queues({}))
         await patience.until(lambda: counts() == (1, 0))
         pod = manifests.pod("p", group="g", node="n1")
-        runtime.mirror.apply(events.convert(events.Kind.POD, pod))
+        runtime.mirror.apply(events.convert(Kind.POD, pod))
         await patience.until(lambda: counts() == (0, 1))
         task.cancel()
         await asyncio.wait([task])
@@ -126,7 +131,7 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
     assert not runtime.mirror._job_index._listeners
 
 
-THINGS = paths.Collection(api_version="x/v1", kind="Thing", plural="things")
+THINGS = Collection(api_version="x/v1", kind="Thing", plural="things")
 PATH = THINGS.within("ns")
 ONE = THINGS.at("a", "ns")
 A_METADATA: dict[str, Any] = {"name": "a", "uid": "5", "resourceVersion": "6"}
@@ -140,7 +145,7 @@ async def calling(
     answer: Callable[[web.Request], web.Response],
     *,
     may_commit: bool | Ending = True,
-) -> AsyncIterator[tuple[controller_manager.Api, list[Note]]]:
+) -> AsyncIterator[tuple[Api, list[Note]]]:
     """The port, on a server that notes method, path with query, content type and body."""
     notes: list[Note] = []
 
@@ -151,9 +156,9 @@ async def calling(
         return answer(request)
 
     link = await serve(note)
-    queue = write_queue.WriteQueue(workers=2, waiting_max=10)
+    queue = WriteQueue(workers=2, waiting_max=10)
     task = asyncio.create_task(queue.run())
-    yield controller_manager.Api(link, queue, lambda: bool(may_commit)), notes
+    yield Api(link, queue, lambda: bool(may_commit)), notes
     task.cancel()
     await asyncio.wait([task])
 
@@ -180,8 +185,8 @@ async def test_calls_say_what_they_are_for(serve: Serve) -> None:
         await port.create(PATH, {"y": 2})
         await port.patch(ONE, {"z": 3})
         await port.patch(ONE, {}, ports.APPLY_PATCH, {"fieldManager": "me"})
-        await port.delete(ONE, ports.Preconditions(uid="5", resource_version="6"))
-        await port.delete(ONE, ports.Preconditions(uid="5"))
+        await port.delete(ONE, Preconditions(uid="5", resource_version="6"))
+        await port.delete(ONE, Preconditions(uid="5"))
     assert [(method, path) for method, path, _, _ in notes] == [
         ("GET", ONE),
         ("GET", f"{PATH}?fieldSelector=a%21%3Db&limit=500"),
@@ -202,19 +207,19 @@ async def test_calls_say_what_they_are_for(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("status", "reason", "trouble"),
     [
-        (409, "Conflict", ports.Trouble.CONFLICT),
-        (409, "AlreadyExists", ports.Trouble.EXISTS),
-        (404, "NotFound", ports.Trouble.MISSING),
-        (403, "Forbidden", ports.Trouble.FORBIDDEN),
-        (401, "Unauthorized", ports.Trouble.FORBIDDEN),
-        (422, "Invalid", ports.Trouble.INVALID),
-        (429, "TooManyRequests", ports.Trouble.THROTTLED),
-        (500, "InternalError", ports.Trouble.UNANSWERED),
-        (504, "Timeout", ports.Trouble.UNANSWERED),
+        (409, "Conflict", Trouble.CONFLICT),
+        (409, "AlreadyExists", Trouble.EXISTS),
+        (404, "NotFound", Trouble.MISSING),
+        (403, "Forbidden", Trouble.FORBIDDEN),
+        (401, "Unauthorized", Trouble.FORBIDDEN),
+        (422, "Invalid", Trouble.INVALID),
+        (429, "TooManyRequests", Trouble.THROTTLED),
+        (500, "InternalError", Trouble.UNANSWERED),
+        (504, "Timeout", Trouble.UNANSWERED),
     ],
 )
 async def test_refusals_say_what_kind_of_trouble_it_is(
-    serve: Serve, status: int, reason: str, trouble: ports.Trouble
+    serve: Serve, status: int, reason: str, trouble: Trouble
 ) -> None:
     """And what the server said."""
 
@@ -222,7 +227,7 @@ async def test_refusals_say_what_kind_of_trouble_it_is(
         return web.json_response({"reason": reason, "message": "so it is"}, status=status)
 
     async with calling(serve, answer) as (port, _):
-        with pytest.raises(ports.RefusedError, match="so it is") as raised:
+        with pytest.raises(RefusedError, match="so it is") as raised:
             await port.create(PATH, {})
     assert raised.value.trouble is trouble
 
@@ -230,17 +235,17 @@ async def test_refusals_say_what_kind_of_trouble_it_is(
 async def test_what_is_no_object_is_no_answer(serve: Serve) -> None:
     """A proxy's page, with status 200."""
     async with calling(serve, lambda _: web.Response(text="<html>")) as (port, _):
-        with pytest.raises(ports.RefusedError) as raised:
+        with pytest.raises(RefusedError) as raised:
             await port.get(PATH)
-    assert raised.value.trouble is ports.Trouble.UNANSWERED
+    assert raised.value.trouble is Trouble.UNANSWERED
 
 
 async def test_nothing_is_sent_once_we_may_not(serve: Serve) -> None:
     """The process is stopping."""
     async with calling(serve, lambda _: web.Response(), may_commit=False) as (port, notes):
-        with pytest.raises(ports.RefusedError) as raised:
+        with pytest.raises(RefusedError) as raised:
             await port.get(PATH)
-    assert raised.value.trouble is ports.Trouble.WITHHELD
+    assert raised.value.trouble is Trouble.WITHHELD
     assert notes == []
 
 
@@ -253,7 +258,7 @@ async def test_who_asked_may_go_away(serve: Serve) -> None:
             asked.cancel()
             await asyncio.wait([asked])
         assert await port.get(ONE) == A_THING
-    assert isinstance(controller_manager.refused(connection.Gone("old")), ports.RefusedError)
+    assert isinstance(controller_manager.refused(Gone("old")), RefusedError)
 
 
 @pytest.mark.parametrize("verb", ["create", "patch", "delete"])
@@ -266,11 +271,11 @@ async def test_leave_that_ends_while_a_call_is_prepared_keeps_it_from_being_sent
         calls: dict[str, Callable[[], Awaitable[object]]] = {
             "create": lambda: port.create(PATH, {"y": 2}),
             "patch": lambda: port.patch(ONE, {"z": 3}),
-            "delete": lambda: port.delete(ONE, ports.Preconditions(uid="u")),
+            "delete": lambda: port.delete(ONE, Preconditions(uid="u")),
         }
-        with pytest.raises(ports.RefusedError) as raised:
+        with pytest.raises(RefusedError) as raised:
             await calls[verb]()
-    assert raised.value.trouble is ports.Trouble.WITHHELD
+    assert raised.value.trouble is Trouble.WITHHELD
     assert leave.left < 0
     assert notes == []
 
@@ -286,9 +291,9 @@ async def test_a_call_that_raises_is_one_without_an_answer(
 
     async with calling(serve, lambda _: web.json_response(A_THING)) as (port, _):
         monkeypatch.setattr(objects, "get", fail)
-        with pytest.raises(ports.RefusedError) as raised:
+        with pytest.raises(RefusedError) as raised:
             await asyncio.wait_for(port.get(ONE), 40)
-        assert raised.value.trouble is ports.Trouble.UNANSWERED
+        assert raised.value.trouble is Trouble.UNANSWERED
         monkeypatch.undo()
         assert await port.get(ONE) == A_THING
 
@@ -326,9 +331,9 @@ async def test_an_answer_that_is_another_object_is_none(serve: Serve, answer: An
     """Whoever asked relies on what an object has, and on that it is the one that was asked for."""
     async with calling(serve, lambda _: web.json_response(answer)) as (port, _):
         for call in (port.get(ONE), port.patch(ONE, {}), port.create(PATH, A_THING)):
-            with pytest.raises(ports.RefusedError) as raised:
+            with pytest.raises(RefusedError) as raised:
                 await call
-            assert raised.value.trouble is ports.Trouble.UNANSWERED
+            assert raised.value.trouble is Trouble.UNANSWERED
 
 
 @pytest.mark.parametrize(
@@ -346,9 +351,9 @@ async def test_an_answer_that_is_another_object_is_none(serve: Serve, answer: An
 async def test_an_answer_that_is_no_list_is_none(serve: Serve, answer: Any) -> None:
     """An empty list, for one, would let all of them be deleted."""
     async with calling(serve, lambda _: web.json_response(answer)) as (port, _):
-        with pytest.raises(ports.RefusedError) as raised:
+        with pytest.raises(RefusedError) as raised:
             await port.list(PATH)
-    assert raised.value.trouble is ports.Trouble.UNANSWERED
+    assert raised.value.trouble is Trouble.UNANSWERED
 
 
 async def test_a_list_of_nothing_may_be_null(serve: Serve) -> None:

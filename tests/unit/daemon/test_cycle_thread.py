@@ -11,26 +11,27 @@ import pytest
 
 from tests import patience
 from vscheduler.daemon import cycle_thread
-from vscheduler.daemon.liveness import progress
+from vscheduler.daemon.cycle_thread import CycleThread, FailedError
+from vscheduler.daemon.liveness.progress import Cycles
 
 
 @pytest.fixture
-def cycles() -> progress.Cycles:
+def cycles() -> Cycles:
     """Nothing runs."""
-    return progress.Cycles()
+    return Cycles()
 
 
 @pytest.fixture
-def thread(cycles: progress.Cycles) -> Iterator[cycle_thread.CycleThread]:
+def thread(cycles: Cycles) -> Iterator[CycleThread]:
     """One that works."""
-    made = cycle_thread.CycleThread(cycles)
+    made = CycleThread(cycles)
     made.start()
     yield made
     made.stop()
 
 
 async def test_it_runs_elsewhere_and_is_noted_while_it_runs(
-    thread: cycle_thread.CycleThread, cycles: progress.Cycles
+    thread: CycleThread, cycles: Cycles
 ) -> None:
     """What it returns comes back."""
     seen = await thread.run(lambda: (threading.get_ident(), cycles.oldest()))
@@ -39,9 +40,9 @@ async def test_it_runs_elsewhere_and_is_noted_while_it_runs(
     assert cycles.oldest() is None
 
 
-def test_it_may_run_here_and_is_noted_just_the_same(cycles: progress.Cycles) -> None:
+def test_it_may_run_here_and_is_noted_just_the_same(cycles: Cycles) -> None:
     """In the calling thread, whether or not the other one was started."""
-    thread = cycle_thread.CycleThread(cycles)
+    thread = CycleThread(cycles)
     seen = thread.run_here(lambda: (threading.get_ident(), cycles.oldest()))
     assert seen == (threading.get_ident(), 1)
     assert cycles.oldest() is None
@@ -49,12 +50,12 @@ def test_it_may_run_here_and_is_noted_just_the_same(cycles: progress.Cycles) -> 
     def fail() -> None:
         raise SystemExit
 
-    with pytest.raises(cycle_thread.FailedError):
+    with pytest.raises(FailedError):
         thread.run_here(fail)
     assert cycles.oldest() is None
 
 
-async def test_what_it_cost_is_its_own_work(thread: cycle_thread.CycleThread) -> None:
+async def test_what_it_cost_is_its_own_work(thread: CycleThread) -> None:
     """Not what others did meanwhile, and not what an earlier one cost."""
 
     def work() -> str:
@@ -78,7 +79,7 @@ async def test_what_it_cost_is_its_own_work(thread: cycle_thread.CycleThread) ->
     [ValueError("no"), SystemExit(0), asyncio.CancelledError(), KeyboardInterrupt(), MemoryError()],
 )
 async def test_whatever_is_raised_is_a_failure_of_the_function(
-    thread: cycle_thread.CycleThread, cycles: progress.Cycles, error: BaseException
+    thread: CycleThread, cycles: Cycles, error: BaseException
 ) -> None:
     """Else a plugin that raises SystemExit ends the thread, and one that raises CancelledError
     the task that waits: both without a word.
@@ -87,7 +88,7 @@ async def test_whatever_is_raised_is_a_failure_of_the_function(
     def fail() -> None:
         raise error
 
-    with pytest.raises(cycle_thread.FailedError) as caught:
+    with pytest.raises(FailedError) as caught:
         await thread.run(fail)
     assert caught.value.error is error
     assert cycles.oldest() is None
@@ -95,7 +96,7 @@ async def test_whatever_is_raised_is_a_failure_of_the_function(
 
 
 async def test_who_is_cancelled_does_not_wait_and_the_cycle_is_still_noted(
-    thread: cycle_thread.CycleThread, cycles: progress.Cycles
+    thread: CycleThread, cycles: Cycles
 ) -> None:
     """Until it ends: its thread is stuck, whoever leads by then."""
     go, begun = threading.Event(), threading.Event()

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tests import device_labs, patience, pictures
+from tests.pictures import Document
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
+from tests.unit.daemon.worlds import World
 from vscheduler.mirror import device_requests
 
 PICTURE = """
@@ -21,7 +23,7 @@ CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/"
 USES = {f"train-{number}": [f"gpus-{number}"] for number in range(2)}
 
 
-def claims() -> list[pictures.Document]:
+def claims() -> list[Document]:
     """Two claims, as the API server has them."""
     found = [device_labs.claim(f"gpus-{number}") for number in range(2)]
     for claim in found:
@@ -29,7 +31,7 @@ def claims() -> list[pictures.Document]:
     return found
 
 
-def with_devices() -> list[pictures.Document]:
+def with_devices() -> list[Document]:
     """The pods of the picture with a claim each; there are two devices."""
     documents = pictures.documents(PICTURE)
     for document in documents:
@@ -42,11 +44,11 @@ def with_devices() -> list[pictures.Document]:
     ]
 
 
-def keep_claims(made: worlds.World) -> None:
+def keep_claims(made: World) -> None:
     """Let the server keep the claims and their status."""
-    for each in claims():
-        path = CLAIMS + each["metadata"]["name"]
-        made.stored[path] = each
+    for claim in claims():
+        path = CLAIMS + claim["metadata"]["name"]
+        made.stored[path] = claim
 
     def answer(path: str, patch: dict[str, Any]) -> Any:
         return kept(path.removesuffix("/status"), patch)
@@ -56,7 +58,7 @@ def keep_claims(made: worlds.World) -> None:
         made.stored[f"{path}/status"] = made.stored[path]
 
 
-def writes(made: worlds.World) -> list[str]:
+def writes(made: World) -> list[str]:
     """What was written to claims, in the order of the calls."""
     return [
         path.removeprefix(CLAIMS)
@@ -71,7 +73,7 @@ async def test_a_gang_is_bound_after_its_claims(serve: Serve) -> None:
         keep_claims(made)
         await patience.until(lambda: made.bound() == {"train-0": 1, "train-1": 1})
         for name in ("gpus-0", "gpus-1"):
-            assert [each for each in writes(made) if each.startswith(name)] == [
+            assert [write for write in writes(made) if write.startswith(name)] == [
                 name,
                 f"{name}/status",
             ]
@@ -121,7 +123,7 @@ async def test_devices_that_cannot_be_used_any_more_are_given_back(serve: Serve)
         await patience.until(
             lambda: "gpus-0/status" in writes(made) and made.mirror.allocations.idle
         )
-        (node,) = [each for each in documents if each["kind"] == "Node"]
+        (node,) = [document for document in documents if document["kind"] == "Node"]
         cordoned = copy.deepcopy(node)
         cordoned["spec"] = {**cordoned.get("spec", {}), "unschedulable": True}
         made.show(cordoned)

@@ -4,17 +4,18 @@ import math
 
 import pytest
 
-from vscheduler import backoff
-from vscheduler.cluster.writes import claim_binder
+from vscheduler.backoff import Growth
+from vscheduler.cluster.writes.claim_binder import ClaimResult
 from vscheduler.daemon import failed_claims
+from vscheduler.daemon.failed_claims import FailedClaims
 
-Result = claim_binder.ClaimResult
-GROWTH = backoff.Growth(first_seconds=1.0, longest_seconds=8.0)
+Result = ClaimResult
+GROWTH = Growth(first_seconds=1.0, longest_seconds=8.0)
 
 
 def test_a_refusal_is_known_until_another_result() -> None:
     """Any failure means a pause; only a refusal is told."""
-    known = failed_claims.FailedClaims(GROWTH)
+    known = FailedClaims(GROWTH)
     assert known.take(Result.REFUSED, "x" * 9999, claim="ns/a", written="PersistentVolume v")
     assert set(known.pausing) == {"PersistentVolume v"}
     assert known.refused == {"ns/a": "x" * failed_claims.LENGTH_MAX}
@@ -25,7 +26,7 @@ def test_a_refusal_is_known_until_another_result() -> None:
 
 def test_a_pause_ends_in_time() -> None:
     """Then the next attempt may be made."""
-    known = failed_claims.FailedClaims(GROWTH)
+    known = FailedClaims(GROWTH)
     known.take(Result.FAILED, "no answer", claim="ns/a", written="ns/a")
     assert not known.ended(0.0)
     assert known.ended(math.inf)
@@ -35,7 +36,7 @@ def test_a_pause_ends_in_time() -> None:
 def test_memory_is_bounded_and_gone_claims_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tenants make the claims."""
     monkeypatch.setattr(failed_claims, "CLAIMS_MAX", 2)
-    known = failed_claims.FailedClaims(GROWTH)
+    known = FailedClaims(GROWTH)
     for name in ("a", "b"):
         known.take(Result.REFUSED, name, claim=name, written=name)
     known.keep({"b"}.__contains__)

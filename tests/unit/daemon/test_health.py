@@ -4,19 +4,21 @@ import pytest
 from aiohttp import ClientSession
 from msgspec.structs import replace
 
-from vscheduler.cluster import reflector
-from vscheduler.cluster.http import connection
-from vscheduler.daemon import health, settings
-from vscheduler.daemon.leader_election import api
+from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound, Unavailable
+from vscheduler.cluster.reflector import Pace
+from vscheduler.daemon import health
+from vscheduler.daemon.health import ListenError, Report, WatchState
+from vscheduler.daemon.leader_election.api import LeaseStatus
+from vscheduler.daemon.settings import Address
 from vscheduler.mirror.decode import events
 
-LOOPBACK = settings.Address("127.0.0.1", 0)
-FIRST = health.Report(waits=("the first lists aren't in yet: Pod",))
+LOOPBACK = Address("127.0.0.1", 0)
+FIRST = Report(waits=("the first lists aren't in yet: Pod",))
 
 
-def fine() -> health.Report:
+def fine() -> Report:
     """There is nothing to wait for."""
-    return health.Report()
+    return Report()
 
 
 async def test_ready_only_once_it_is() -> None:
@@ -56,15 +58,15 @@ async def test_ready_only_once_it_is() -> None:
 )
 def test_readiness_tells_who_leads(status: dict[str, Any], line: str) -> None:
     """And what keeps us from it."""
-    assert health.lease_line(api.LeaseStatus(lease="x", **status)) == f"x: {line}"
+    assert health.lease_line(LeaseStatus(lease="x", **status)) == f"x: {line}"
 
 
 async def test_a_standby_is_ready_too() -> None:
     """One line per Lease, before and after the lists are in."""
     found = FIRST
     lease_statuses = (
-        api.LeaseStatus(lease="a", leads=True),
-        api.LeaseStatus(lease="b", leads=False, holder="other"),
+        LeaseStatus(lease="a", leads=True),
+        LeaseStatus(lease="b", leads=False, holder="other"),
     )
     pages = health.pages(
         report=lambda: found, exposition=None, lease_statuses=lambda: lease_statuses
@@ -95,15 +97,15 @@ async def test_an_address_in_use_is_named() -> None:
     pages = health.pages(report=fine, exposition=None, lease_statuses=tuple)
     async with health.serving(pages, LOOPBACK) as port:
         other = health.pages(report=fine, exposition=None, lease_statuses=tuple)
-        with pytest.raises(health.ListenError, match=str(port)):
-            async with health.serving(other, settings.Address("127.0.0.1", port)):
+        with pytest.raises(ListenError, match=str(port)):
+            async with health.serving(other, Address("127.0.0.1", port)):
                 pass
 
 
 async def test_an_instance_that_is_stuck_is_neither_alive_nor_ready() -> None:
     """And says why; else what is missing stands below the ok."""
     why = ""
-    found = health.Report(without=("without PriorityClass: forbidden",))
+    found = Report(without=("without PriorityClass: forbidden",))
     pages = health.pages(
         report=lambda: found, exposition=None, lease_statuses=tuple, stuck=lambda: why
     )
@@ -124,26 +126,26 @@ async def test_an_instance_that_is_stuck_is_neither_alive_nor_ready() -> None:
 
 
 Kind = events.Kind
-NO_ANSWER = connection.Unavailable("no answer: refused")
-UNKNOWN = connection.NotFound("no such kind", status=404)
-DENIED = connection.Forbidden("may not list", status=403)
-STRANGER = connection.Forbidden("Unauthorized", status=401)
+NO_ANSWER = Unavailable("no answer: refused")
+UNKNOWN = NotFound("no such kind", status=404)
+DENIED = Forbidden("may not list", status=403)
+STRANGER = Forbidden("Unauthorized", status=401)
 
 
 def state(
     kind: Kind,
-    problem: connection.ApiError | None = None,
+    problem: ApiError | None = None,
     *,
     listed: bool = True,
     seconds: float = 60.0,
-) -> health.WatchState:
+) -> WatchState:
     """A kind that is followed, or for so long isn't."""
-    return health.WatchState(kind=kind, listed=listed, problem=problem, seconds=seconds)
+    return WatchState(kind=kind, listed=listed, problem=problem, seconds=seconds)
 
 
 def test_all_that_is_followed_is_ready() -> None:
     """And nothing is said of it."""
-    assert health.report([state(kind) for kind in Kind]) == health.Report()
+    assert health.report([state(kind) for kind in Kind]) == Report()
 
 
 def test_lists_that_are_not_in_yet_are_named() -> None:
@@ -154,7 +156,7 @@ def test_lists_that_are_not_in_yet_are_named() -> None:
 
 @pytest.mark.parametrize("problem", [UNKNOWN, DENIED])
 def test_a_kind_that_is_not_served_or_not_shown_is_done_without(
-    problem: connection.ApiError,
+    problem: ApiError,
 ) -> None:
     """Not at once, as a server that starts refuses, too; it is named from the start."""
     for seconds, ready in ((1.0, False), (60.0, True)):
@@ -195,8 +197,8 @@ def test_a_server_that_answers_no_watch_can_not_be_reached() -> None:
 def test_a_server_that_does_not_answer_the_election_can_not_be_reached() -> None:
     """Watches whose connections are silent notice later."""
     lease_statuses = [
-        api.LeaseStatus(lease="a", leads=False, problem="it is forbidden"),
-        api.LeaseStatus(lease="b", leads=False, problem="no answer\x1b[2J", reachable=False),
+        LeaseStatus(lease="a", leads=False, problem="it is forbidden"),
+        LeaseStatus(lease="b", leads=False, problem="no answer\x1b[2J", reachable=False),
     ]
     found = health.report([state(Kind.POD)], lease_statuses)
     assert found.waits == ("the API server can't be reached: no answer [2J",)
@@ -221,7 +223,7 @@ def test_watches_that_are_silent_are_named() -> None:
 
 def test_an_idle_cluster_is_not_silent() -> None:
     """The server ends each watch before that, and the reflector each one that it doesn't end."""
-    pace = reflector.Pace()
+    pace = Pace()
     assert pace.silence_seconds + pace.retry_seconds < health.SILENT_SECONDS
 
 

@@ -13,14 +13,15 @@ from aiohttp import web
 from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.mirror import manifests
-from vscheduler import containment
-from vscheduler.cluster import reflector
+from vscheduler.cluster.reflector import Reflector
+from vscheduler.containment import Failures
 from vscheduler.daemon import health, informers, watched_kinds
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.daemon.informers import Codec, Informers
+from vscheduler.mirror.decode.events import DecodeFailed, Kind, Remove, Upsert
+from vscheduler.mirror.index.entries import Event, Replace
+from vscheduler.mirror.state import Mirror, Options
 
-KINDS = (events.Kind.POD, events.Kind.QUEUE)
+KINDS = (Kind.POD, Kind.QUEUE)
 CLOSED = "the handler is closed"
 
 
@@ -28,7 +29,7 @@ CLOSED = "the handler is closed"
 class Followed:
     """Pods and Queues that are followed, on an API server that has none."""
 
-    following: informers.Informers
+    following: Informers
     lists: Counter[str] = field(default_factory=Counter)
     watched: Counter[str] = field(default_factory=Counter)
     """Watches that are under way, by kind."""
@@ -59,11 +60,11 @@ async def followed(serve: Serve) -> AsyncIterator[Followed]:
         finally:
             made.watched[kind] -= 1
 
-    def sink(batch: Sequence[entries.Event]) -> None:
+    def sink(batch: Sequence[Event]) -> None:
         del batch
 
-    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
-    made = Followed(informers.Informers(await serve(answer), KINDS, mirror.read, sink))
+    mirror = Mirror(Options(scheduler_names=("vscheduler",)))
+    made = Followed(Informers(await serve(answer), KINDS, mirror.read, sink))
     async with asyncio.timeout(40), made.group:
         made.following.start(made.group)
         await patience.until(made.is_watched)
@@ -73,7 +74,7 @@ async def followed(serve: Serve) -> AsyncIterator[Followed]:
 async def test_listed_anew_is_listed_and_followed(serve: Serve) -> None:
     """Nothing else is; and who was ready stays so."""
     async with followed(serve) as made:
-        asking = asyncio.create_task(made.following.list_anew([events.Kind.POD, events.Kind.NODE]))
+        asking = asyncio.create_task(made.following.list_anew([Kind.POD, Kind.NODE]))
         while not asking.done():
             assert made.following.ready
             await asyncio.sleep(0)
@@ -113,16 +114,16 @@ async def test_all_that_are_silent_go_on_anew_where_one_was_overtaken(
     asked: list[str] = []
     busy = {"/api/v1/pods": True}
 
-    def overtake(watch: reflector.Reflector[entries.Event]) -> bool:
+    def overtake(watch: Reflector[Event]) -> bool:
         asked.append(watch.path)
         return not busy.get(watch.path, False)
 
-    monkeypatch.setattr(reflector.Reflector, "overtake", overtake)
+    monkeypatch.setattr(Reflector, "overtake", overtake)
     async with followed(serve) as made:
-        made.following.overtake(events.Kind.POD)
+        made.following.overtake(Kind.POD)
         assert asked == ["/api/v1/pods"]
         busy.clear()
-        made.following.overtake(events.Kind.POD)
+        made.following.overtake(Kind.POD)
         made.following.stop()
     assert set(asked) == {watched_kinds.PATHS[kind] for kind in KINDS}
 
@@ -130,7 +131,7 @@ async def test_all_that_are_silent_go_on_anew_where_one_was_overtaken(
 @asynccontextmanager
 async def refused(
     serve: Serve, refusals: dict[str, int]
-) -> AsyncIterator[tuple[informers.Informers, dict[str, int]]]:
+) -> AsyncIterator[tuple[Informers, dict[str, int]]]:
     """Pods and budgets that are followed, of which some are refused with a status."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -144,9 +145,9 @@ async def refused(
         await asyncio.sleep(60)
         return response
 
-    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
-    kinds = (events.Kind.POD, events.Kind.BUDGET)
-    made = informers.Informers(await serve(answer), kinds, mirror.read, lambda _: None)
+    mirror = Mirror(Options(scheduler_names=("vscheduler",)))
+    kinds = (Kind.POD, Kind.BUDGET)
+    made = Informers(await serve(answer), kinds, mirror.read, lambda _: None)
     async with asyncio.timeout(40), asyncio.TaskGroup() as group:
         made.start(group)
         yield made, refusals
@@ -167,8 +168,8 @@ async def test_a_kind_that_is_refused_is_waited_for_only_for_a_while(
         assert (pods.listed, pods.problem, budgets.listed) == (True, None, False)
         assert str(budgets.problem) == "no"
         refusals.clear()
-        await patience.until(lambda: all(each.listed for each in made.states()))
-        assert [each.problem for each in made.states()] == [None, None]
+        await patience.until(lambda: all(state.listed for state in made.states()))
+        assert [state.problem for state in made.states()] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -182,23 +183,23 @@ async def test_what_is_needed_or_may_come_is_waited_for(
     monkeypatch.setattr(health, "REFUSED_SECONDS", 0.0)
     async with refused(serve, {kind: status}) as (made, _):
         waiting = asyncio.create_task(made.wait_for_lists())
-        await patience.until(lambda: any(each.problem for each in made.states()))
+        await patience.until(lambda: any(state.problem for state in made.states()))
         await asyncio.sleep(0.7)
         assert not waiting.done()
         assert not made.ready
         waiting.cancel()
 
 
-POD = events.Kind.POD
+POD = Kind.POD
 
 
 def test_a_list_loses_only_its_bad_items() -> None:
     """The others are all there, and the bad one is told of."""
     items = [manifests.pod("a"), manifests.pod("b") | {"spec": 1}, manifests.pod("c")]
     seen = manifests.mirror(manifests.pod("gone"))
-    codec = informers.Codec(POD, seen.read)
+    codec = Codec(POD, seen.read)
     (event,) = codec.replace(codec.read([json.dumps(item).encode() for item in items]))
-    assert isinstance(event, entries.Replace)
+    assert isinstance(event, Replace)
     assert {key: entry.value is None for key, entry in event.found.items()} == {
         "a": False,
         "b": True,
@@ -212,29 +213,29 @@ def test_a_list_loses_only_its_bad_items() -> None:
 @pytest.mark.parametrize(
     ("change", "spec", "expected"),
     [
-        ("ADDED", {}, events.Upsert),
-        ("MODIFIED", {}, events.Upsert),
-        ("MODIFIED", 1, events.DecodeFailed),
-        ("DELETED", {}, events.Remove),
-        ("DELETED", 1, events.Remove),
+        ("ADDED", {}, Upsert),
+        ("MODIFIED", {}, Upsert),
+        ("MODIFIED", 1, DecodeFailed),
+        ("DELETED", {}, Remove),
+        ("DELETED", 1, Remove),
     ],
 )
-def test_changes_become_events(change: str, spec: object, expected: type[entries.Event]) -> None:
+def test_changes_become_events(change: str, spec: object, expected: type[Event]) -> None:
     """An object that can't be read can still go."""
     item = json.dumps(manifests.pod("p") | {"spec": spec}).encode()
-    (event,) = informers.Codec(POD, manifests.mirror().read).change(change, item)
+    (event,) = Codec(POD, manifests.mirror().read).change(change, item)
     assert type(event) is expected
-    if isinstance(event, events.Remove):
-        assert event == events.Remove(kind=POD, namespace="ns", name="p", uid="p")
+    if isinstance(event, Remove):
+        assert event == Remove(kind=POD, namespace="ns", name="p", uid="p")
 
 
 def test_a_list_that_came_in_parts_leaves_what_a_whole_one_does() -> None:
     """Also where an object of the first part has gone before the list was whole."""
     documents = [manifests.pod(name, group="g", node="n1") for name in "abc"]
-    items = [json.dumps(each).encode() for each in documents]
+    items = [json.dumps(document).encode() for document in documents]
     around = manifests.node("n1", {"cpu": "8", "pods": "9"}), manifests.group("g")
     whole, parts = manifests.mirror(*around), manifests.mirror(*around)
-    codec = informers.Codec(POD, parts.read)
+    codec = Codec(POD, parts.read)
     for item in items:
         for event in codec.begin(codec.read([item])):
             assert parts.apply(event)
@@ -327,9 +328,7 @@ async def test_versions_are_compared_as_numbers(
     mirror = manifests.mirror(manifests.pod("a", version=seen))
     if not seen:
         mirror.apply(
-            events.DecodeFailed(
-                kind=events.Kind.POD, namespace="ns", name="a", uid="a", field="spec", message=""
-            )
+            DecodeFailed(kind=Kind.POD, namespace="ns", name="a", uid="a", field="spec", message="")
         )
     done = False
     with suppress(TimeoutError):
@@ -359,7 +358,7 @@ async def test_a_watch_that_the_list_has_overtaken_is_told_of(serve: Serve) -> N
 async def test_a_connection_that_breaks_while_it_is_closed_is_no_failure() -> None:
     """The event loop reports it as an error of its own; any other error of a callback counts."""
     counted: list[str] = []
-    failures = containment.Failures(counted.append)
+    failures = Failures(counted.append)
     loop = asyncio.get_running_loop()
     closed = RuntimeError("unable to perform operation on <TCPTransport closed=True>; " + CLOSED)
     told = {"message": "Fatal error on SSL protocol", "transport": object()}

@@ -4,26 +4,28 @@ import pytest
 from structlog import testing
 
 from tests import device_labs, pictures, volume_labs
-from vscheduler.cluster.http import connection
-from vscheduler.core.model import storage
-from vscheduler.daemon import health, kind_access
-from vscheduler.mirror import state
+from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound
+from vscheduler.core.model.storage import Storage
+from vscheduler.daemon import kind_access
+from vscheduler.daemon.health import WatchState
+from vscheduler.daemon.kind_access import KindAccess
 from vscheduler.mirror.decode import events, kinds
+from vscheduler.mirror.state import Mirror, Options
 
 
-def watch(kind: kinds.Kind, problem: connection.ApiError | None = None) -> health.WatchState:
+def watch(kind: kinds.Kind, problem: ApiError | None = None) -> WatchState:
     """A watch that has failed for a minute, or works."""
-    return health.WatchState(kind=kind, listed=problem is None, problem=problem, seconds=60.0)
+    return WatchState(kind=kind, listed=problem is None, problem=problem, seconds=60.0)
 
 
-def stored(mirror: state.Mirror) -> storage.Storage:
+def stored(mirror: Mirror) -> Storage:
     """What a cycle sees."""
     return mirror.snapshot(pictures.NOW.timestamp()).storage
 
 
-def a_mirror() -> state.Mirror:
+def a_mirror() -> Mirror:
     """A cluster with a pod that uses a claim."""
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
     *_, pod = pictures.documents("node n1 cpu=1\nqueue q\njob q/a min=1 -")
     source = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     pod["spec"]["volumes"] = [source]
@@ -37,9 +39,9 @@ def a_mirror() -> state.Mirror:
 async def test_where_claims_cannot_be_read_volumes_are_no_obstacle() -> None:
     """The log says so once, and says when they can be read; a cycle is due then."""
     mirror = a_mirror()
-    refused = connection.Forbidden("no right to list", status=403)
+    refused = Forbidden("no right to list", status=403)
     states = [watch(kinds.Kind.CLAIM, refused), watch(kinds.Kind.VOLUME)]
-    access = kind_access.KindAccess(mirror, lambda: states)
+    access = KindAccess(mirror, lambda: states)
     assert stored(mirror).served
     with testing.capture_logs() as said:
         assert access.look()
@@ -60,13 +62,11 @@ async def test_where_devices_cannot_be_read_pods_with_claims_wait() -> None:
     """As on an API server that doesn't serve these kinds, which nobody waits for."""
     *_, pod = pictures.documents("node n1 cpu=1\nqueue q\njob q/a min=1 -")
     device_labs.use(pod, {pod["metadata"]["name"]: ["gpus"]})
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
     mirror.apply(events.convert(events.Kind.POD, pod))
-    absent = connection.NotFound("no such kind")
-    missing = health.WatchState(
-        kind=kinds.Kind.RESOURCE_SLICE, listed=False, problem=absent, seconds=0.0
-    )
-    access = kind_access.KindAccess(mirror, lambda: [missing])
+    absent = NotFound("no such kind")
+    missing = WatchState(kind=kinds.Kind.RESOURCE_SLICE, listed=False, problem=absent, seconds=0.0)
+    access = KindAccess(mirror, lambda: [missing])
     with testing.capture_logs() as said:
         assert access.look()
     assert [each["event"] for each in said] == ["devices.off"]
@@ -77,9 +77,9 @@ async def test_where_devices_cannot_be_read_pods_with_claims_wait() -> None:
 async def test_kinds_that_only_limit_pods_may_be_missing() -> None:
     """Without attach limits, volumes are considered all the same."""
     mirror = a_mirror()
-    absent = connection.NotFound("no such kind")
+    absent = NotFound("no such kind")
     states = [watch(kinds.Kind.CSI_NODE, absent), watch(kinds.Kind.CLAIM)]
-    assert not kind_access.KindAccess(mirror, lambda: states).look()
+    assert not KindAccess(mirror, lambda: states).look()
     assert stored(mirror).served
 
 
@@ -87,8 +87,8 @@ async def test_a_change_makes_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rights may be granted at any time."""
     monkeypatch.setattr(kind_access, "LOOK_SECONDS", 0.001)
     mirror, cycle = a_mirror(), asyncio.Event()
-    refused = connection.Forbidden("no", status=403)
-    access = kind_access.KindAccess(mirror, lambda: [watch(kinds.Kind.CLAIM, refused)])
+    refused = Forbidden("no", status=403)
+    access = KindAccess(mirror, lambda: [watch(kinds.Kind.CLAIM, refused)])
     following = asyncio.create_task(access.follow(cycle.set))
     await asyncio.wait_for(cycle.wait(), 40)
     following.cancel()

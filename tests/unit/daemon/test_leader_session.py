@@ -14,17 +14,24 @@ from aiohttp import web
 
 from tests import answers, patience, running
 from tests.unit.cluster.conftest import Serve
-from tests.unit.daemon import leading, runtimes, worlds
+from tests.unit.daemon import runtimes, worlds
+from tests.unit.daemon.leading import Decided
 from tests.unit.mirror import manifests
-from vscheduler.cluster.writes import queue_status_writer, status_writer
-from vscheduler.controllers.podgroups import owners, podgroup_controller
+from tests.unit.mirror.manifests import Document
+from vscheduler.cluster.writes import status_writer
+from vscheduler.cluster.writes.queue_status_writer import UsageWriter
+from vscheduler.controllers.podgroups.owners import Owners
+from vscheduler.controllers.podgroups.podgroup_controller import PodGroupController
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import CycleResult
 from vscheduler.daemon import leader_session, settings
-from vscheduler.daemon.observability import metrics
-from vscheduler.mirror import state
+from vscheduler.daemon.leader_session import LeaderSession
+from vscheduler.daemon.observability.metrics import Metrics
+from vscheduler.daemon.settings import Given
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.mirror.decode.events import Upsert
+from vscheduler.mirror.index.entries import Change, Event
+from vscheduler.mirror.state import Mirror
 
 HOLDER = "vscheduler.io/lease-holder"
 
@@ -33,10 +40,10 @@ HOLDER = "vscheduler.io/lease-holder"
 class Half:
     """The scheduler's half of a daemon, on an API server that only takes notes."""
 
-    decided: leading.Decided
-    serving: leader_session.LeaderSession
-    mirror: state.Mirror
-    observed: metrics.Metrics
+    decided: Decided
+    serving: LeaderSession
+    mirror: Mirror
+    observed: Metrics
     stopping: bool = False
     withholding: bool = False
     slow: asyncio.Event | None = None
@@ -51,9 +58,9 @@ class Half:
     told: list[str] = field(default_factory=list)
     """Pods whose status was written to."""
 
-    def show(self, *documents: manifests.Document) -> None:
+    def show(self, *documents: Document) -> None:
         """Let a watch show these objects."""
-        self.serving.feed([manifests.event_of(each) for each in documents])
+        self.serving.feed([manifests.event_of(document) for document in documents])
 
     def bound(self) -> Counter[str]:
         """How many binds of each pod were asked for."""
@@ -88,7 +95,7 @@ async def half(
             made.binds.append((request.path.split("/")[-2], body))
         return web.json_response(answers.an_object(request.path, version="99"), status=201)
 
-    given = settings.check(settings.Given(scheduler_name=names, only=only, leader_elect=elected))
+    given = settings.check(Given(scheduler_name=names, only=only, leader_elect=elected))
     runtime = runtimes.by(
         await serve(answer),
         given,
@@ -96,10 +103,8 @@ async def half(
         withholding=lambda: made.withholding,
     )
     made = Half(
-        decided=leading.Decided(),
-        serving=leader_session.LeaderSession(
-            runtime, running.policy_of(running.TREE), owners.Owners()
-        ),
+        decided=Decided(),
+        serving=LeaderSession(runtime, running.policy_of(running.TREE), Owners()),
         mirror=runtime.mirror,
         observed=runtime.observed,
     )
@@ -115,9 +120,7 @@ async def half(
             task.cancel()
 
 
-def waiting(
-    name: str, scheduler: str = "vscheduler", **rest: Any
-) -> tuple[manifests.Document, ...]:
+def waiting(name: str, scheduler: str = "vscheduler", **rest: Any) -> tuple[Document, ...]:
     """A pod that waits, and its group."""
     group = manifests.group(f"g-{name}", {"minMember": 1})
     return group, manifests.pod(name, group=f"g-{name}", scheduler=scheduler, **rest)
@@ -161,9 +164,7 @@ async def test_heartbeats_of_nodes_are_nothing_to_controllers(
 ) -> None:
     """Thousands of nodes have some every second, and a look at all groups isn't cheap."""
     told: list[str] = []
-    monkeypatch.setattr(
-        podgroup_controller.PodGroupController, "changed", lambda _: told.append("changed")
-    )
+    monkeypatch.setattr(PodGroupController, "changed", lambda _: told.append("changed"))
     async with half(serve, "vscheduler", only=None) as made:
         made.decided.gain("vscheduler")
         made.show(*waiting("early"))
@@ -300,9 +301,7 @@ async def test_who_stops_and_acts_no_more_writes_no_records(
 ) -> None:
     """Whoever leads by now has written newer ones."""
     closed = []
-    monkeypatch.setattr(
-        queue_status_writer.UsageWriter, "close", lambda _, may: closed.append(may())
-    )
+    monkeypatch.setattr(UsageWriter, "close", lambda _, may: closed.append(may()))
     async with half(serve, "vscheduler") as made:
         made.serving.close()
         made.decided.gain("vscheduler")
@@ -341,7 +340,7 @@ async def test_a_cycle_that_comes_back_when_this_instance_has_given_up_commits_n
     inside, go = threading.Event(), threading.Event()
     run_cycle = cycle.run_cycle
 
-    def hang(*arguments: Any) -> decisions.CycleResult:
+    def hang(*arguments: Any) -> CycleResult:
         if not inside.is_set():
             inside.set()
             go.wait(40)
@@ -384,16 +383,16 @@ async def test_an_object_that_the_mirror_fails_at_hides_no_other(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one batch the rest is taken in, and placed."""
-    real = state.Mirror.apply
+    real = Mirror.apply
 
-    def apply(mirror: state.Mirror, event: entries.Event) -> entries.Change:
-        if isinstance(event, events.Upsert) and event.object.metadata.name == "bad":
+    def apply(mirror: Mirror, event: Event) -> Change:
+        if isinstance(event, Upsert) and event.object.metadata.name == "bad":
             raise ZeroDivisionError
         return real(mirror, event)
 
     async with half(serve, "vscheduler") as made:
-        monkeypatch.setattr(state.Mirror, "apply", apply)
+        monkeypatch.setattr(Mirror, "apply", apply)
         made.decided.gain("vscheduler")
         documents = [*waiting("bad"), *waiting("good")]
-        made.serving.feed([worlds.event_of(each) for each in documents])
+        made.serving.feed([worlds.event_of(document) for document in documents])
         await patience.until(lambda: made.bound() == {"good": 1})

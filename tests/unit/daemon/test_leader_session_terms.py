@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from tests import patience
-from tests.unit.daemon import leading
+from tests.unit.daemon.leading import Decided
 from vscheduler.daemon import leader_session
-from vscheduler.daemon.leader_election import api
+from vscheduler.daemon.leader_election.api import AlwaysLeader, Token
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -22,7 +22,7 @@ class Work:
         self.slow_end: asyncio.Event | None = None
         self.broken = asyncio.Event()
 
-    async def do(self, held: Mapping[str, api.Token]) -> None:
+    async def do(self, held: Mapping[str, Token]) -> None:
         """Until it is cancelled."""
         names = "+".join(sorted(held))
         self.notes.append(f"begin {names}")
@@ -36,11 +36,9 @@ class Work:
 
 
 @asynccontextmanager
-async def served(
-    work: Work, *leases: str
-) -> AsyncIterator[tuple[leading.Decided, asyncio.Task[None]]]:
+async def served(work: Work, *leases: str) -> AsyncIterator[tuple[Decided, asyncio.Task[None]]]:
     """Work for these Leases."""
-    decided = leading.Decided()
+    decided = Decided()
     task = asyncio.create_task(
         leader_session.run_while_leading(decided, leases, work.do, name="work")
     )
@@ -117,7 +115,7 @@ async def test_a_defect_of_the_work_is_told() -> None:
 
 async def test_without_an_election_everything_is_held() -> None:
     """And there is no identity that a bind could carry."""
-    alone = api.AlwaysLeader(("a", "b"))
+    alone = AlwaysLeader(("a", "b"))
     held = alone.held(("a",))
     assert [token.may_act() for token in held.values()] == [True]
     assert held["a"].holder == ""

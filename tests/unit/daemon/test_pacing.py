@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from vscheduler.daemon import pacing
-from vscheduler.mirror.index import entries
+from vscheduler.daemon.pacing import Pace, Pacing
+from vscheduler.mirror.index.entries import Change
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
-QUICK = pacing.Pace(
+QUICK = Pace(
     period_seconds=60, debounce_seconds=60, quick_seconds=0.001, step_seconds=60, rest_factor=1000
 )
 """What isn't due soon isn't due within a test."""
@@ -18,17 +19,15 @@ LONG = 1000.0
 """Seconds that a cycle took."""
 
 
-def paced(
-    pace: pacing.Pace = QUICK, more_to_come: Callable[[], bool] = lambda: False
-) -> pacing.Pacing:
+def paced(pace: Pace = QUICK, more_to_come: Callable[[], bool] = lambda: False) -> Pacing:
     """After a first cycle that bound nothing, and took no time."""
-    made = pacing.Pacing(pace, more_to_come)
+    made = Pacing(pace, more_to_come)
     ended(made)
     return made
 
 
 def ended(
-    made: pacing.Pacing,
+    made: Pacing,
     *,
     seconds: float = 0.0,
     bound: bool = False,
@@ -41,7 +40,7 @@ def ended(
     made.end(seconds=seconds, bound=bound, finished=finished, wake_at=wake_at, costs=costs)
 
 
-async def is_due(made: pacing.Pacing, *, within: float = 0.1) -> bool:
+async def is_due(made: Pacing, *, within: float = 0.1) -> bool:
     """Whether a cycle is due soon."""
     try:
         await asyncio.wait_for(made.wait(), within)
@@ -52,7 +51,7 @@ async def is_due(made: pacing.Pacing, *, within: float = 0.1) -> bool:
 
 async def test_the_first_change_makes_the_first_cycle_at_once() -> None:
     """Lists have shown all there is, whole gangs or not."""
-    made = pacing.Pacing(replace(QUICK, quick_seconds=60), lambda: True)
+    made = Pacing(replace(QUICK, quick_seconds=60), lambda: True)
     assert not await is_due(made)
     made.changed()
     assert await is_due(made)
@@ -71,7 +70,7 @@ async def test_a_change_makes_a_cycle_soon_and_only_one() -> None:
 async def test_who_changes_nothing_makes_no_cycle() -> None:
     """However long it is waited."""
     made = paced(replace(QUICK, step_seconds=0.001))
-    made.changed(entries.Change.NONE)
+    made.changed(Change.NONE)
     assert not await is_due(made)
 
 
@@ -79,20 +78,20 @@ async def test_who_changes_nothing_makes_no_cycle() -> None:
 async def test_a_step_is_let_rest_for_longer(step: float, due: bool) -> None:
     """Nobody waits for it."""
     made = paced(replace(QUICK, step_seconds=step))
-    made.changed(entries.Change.STEP)
+    made.changed(Change.STEP)
     assert await is_due(made, within=5 if due else 0.1) is due
 
 
 async def test_a_step_that_another_cycle_has_seen_makes_none() -> None:
     """Nor does it hasten the next one; a later step makes one of its own."""
     made = paced(replace(QUICK, step_seconds=0.2))
-    made.changed(entries.Change.STEP)
-    made.changed(entries.Change.STEP)
-    made.changed(entries.Change.OTHER)
+    made.changed(Change.STEP)
+    made.changed(Change.STEP)
+    made.changed(Change.OTHER)
     assert await is_due(made, within=5)
     ended(made)
     assert not await is_due(made, within=0.4)
-    made.changed(entries.Change.STEP)
+    made.changed(Change.STEP)
     assert await is_due(made, within=5)
 
 
@@ -133,7 +132,7 @@ async def test_a_gang_that_is_never_whole_is_waited_for_as_long_as_a_debounce() 
         (True, replace(QUICK, busy_factor=0.00001), True),
     ],
 )
-async def test_a_cycle_is_followed_by_a_rest(bound: bool, pace: pacing.Pace, due: bool) -> None:
+async def test_a_cycle_is_followed_by_a_rest(bound: bool, pace: Pace, due: bool) -> None:
     """By its length, with a bound of its own where pods were bound."""
     made = paced(pace)
     ended(made, seconds=LONG, bound=bound)
@@ -163,14 +162,14 @@ async def test_a_cycle_comes_when_it_was_asked_for(after: float, due: bool) -> N
 @pytest.mark.parametrize(("seconds", "due"), [(60.0, False), (0.0, True)])
 async def test_a_cycle_that_failed_is_tried_again_later(seconds: float, due: bool) -> None:
     """The first one, too; and though nothing has changed."""
-    for made in (pacing.Pacing(QUICK, lambda: False), paced()):
+    for made in (Pacing(QUICK, lambda: False), paced()):
         made.changed()
         made.begin()
         made.fail(seconds)
         assert await is_due(made, within=5 if due else 0.1) is due
 
 
-OTHER = entries.Change.OTHER
+OTHER = Change.OTHER
 
 
 @pytest.mark.parametrize(
@@ -251,7 +250,7 @@ async def test_a_gang_of_which_the_first_pod_ends_a_rest_is_waited_for() -> None
     await asyncio.wait_for(waits, 5)
 
 
-class Counted(pacing.Pacing):
+class Counted(Pacing):
     """Counts the moments in which more is waited for."""
 
     moments = 0

@@ -9,40 +9,42 @@ from tests import patience, pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import a_task
 from tests.unit.daemon import worlds
-from vscheduler.cluster.writes import binder, status_writer
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.cluster.writes import status_writer
+from vscheduler.cluster.writes.binder import BindResult, Outcome
+from vscheduler.core.model.decisions import Bind
+from vscheduler.core.model.jobs import TaskId, TaskStatus
+from vscheduler.core.model.snapshot import BindRefusal
 from vscheduler.daemon import refused_binds
+from vscheduler.daemon.refused_binds import RefusedBinds
 
-REFUSED = binder.BindResult.REFUSED
+REFUSED = BindResult.REFUSED
 
 
-def outcome(
-    name: str, verdict: binder.BindResult = REFUSED, message: str = "denied"
-) -> binder.Outcome:
+def outcome(name: str, verdict: BindResult = REFUSED, message: str = "denied") -> Outcome:
     """The result of a bind of this pod of ns/a."""
-    bind = decisions.Bind(task=a_task(name), node="n1")
-    return binder.Outcome(bind=bind, verdict=verdict, message=message)
+    bind = Bind(task=a_task(name), node="n1")
+    return Outcome(bind=bind, verdict=verdict, message=message)
 
 
-def refusal(message: str = "denied") -> snapshot.BindRefusal:
+def refusal(message: str = "denied") -> BindRefusal:
     """What is kept of a refusal."""
-    return snapshot.BindRefusal(node="n1", message=message)
+    return BindRefusal(node="n1", message=message)
 
 
-def everybody(uid: jobs.TaskId) -> bool:
+def everybody(uid: TaskId) -> bool:
     """No pod is gone."""
     return bool(uid)
 
 
 def test_a_refusal_is_known_until_the_pod_is_bound_or_gone() -> None:
     """It is news once; another message is news as well."""
-    known = refused_binds.RefusedBinds()
+    known = RefusedBinds()
     assert known.take(outcome("a-0"))
     assert not known.take(outcome("a-0"))
     assert known.take(outcome("a-0", message="quota"))
     assert known.take(outcome("a-1"))
     assert known.current(everybody) == {"ns/a": {"uid-a-0": refusal("quota"), "uid-a-1": refusal()}}
-    assert not known.take(outcome("a-0", binder.BindResult.BOUND))
+    assert not known.take(outcome("a-0", BindResult.BOUND))
     assert known.current(everybody) == {"ns/a": {"uid-a-1": refusal()}}
     assert known.current(lambda _: False) == {}
     assert known.current(everybody) == {}
@@ -51,7 +53,7 @@ def test_a_refusal_is_known_until_the_pod_is_bound_or_gone() -> None:
 def test_neither_messages_nor_memory_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A webhook writes the messages, and tenants make the pods."""
     monkeypatch.setattr(refused_binds, "PODS_MAX", 2)
-    known = refused_binds.RefusedBinds()
+    known = RefusedBinds()
     assert known.take(outcome("a-0", message="x" * 9999))
     ((told,),) = (each.values() for each in known.current(everybody).values())
     assert len(told.message) == refused_binds.LENGTH_MAX
@@ -66,7 +68,7 @@ def test_neither_messages_nor_memory_grow_without_bound(monkeypatch: pytest.Monk
 
 def true_conditions(statuses: list[dict[str, Any]]) -> set[str]:
     """Those that the newest status with conditions has."""
-    *_, newest = ([], *(each["conditions"] for each in statuses if "conditions" in each))
+    *_, newest = ([], *(statuse["conditions"] for statuse in statuses if "conditions" in statuse))
     return {each["type"] for each in newest if each["status"] == "True"}
 
 
@@ -101,7 +103,7 @@ async def test_a_gang_is_not_scheduled_before_the_api_server_lets_its_pods_pass(
     message = "the API server refused to bind the pod to n1: no"
     assert [(each["reason"], each["message"]) for each in told] == [("SchedulerError", message)]
     if minimum == 1:
-        assert [sorted(each) for each in conditions] == [["Scheduled"]]
+        assert [sorted(condition) for condition in conditions] == [["Scheduled"]]
         return
     # The gang is ready until the first refusal is known, and a slow answer lets that be written.
     while "Unschedulable" not in conditions[0]:
@@ -116,8 +118,8 @@ async def test_a_gang_is_not_scheduled_before_the_api_server_lets_its_pods_pass(
 
 def test_other_failures_say_nothing() -> None:
     """They pass by themselves."""
-    known = refused_binds.RefusedBinds()
-    for verdict in set(binder.BindResult) - {REFUSED}:
+    known = RefusedBinds()
+    for verdict in set(BindResult) - {REFUSED}:
         assert not known.take(replace(outcome("a-0"), verdict=verdict))
     assert known.current(everybody) == {}
 
@@ -133,27 +135,27 @@ async def test_another_refusal_is_told_during_the_pause(
         await patience.until(lambda: made.bound()["a-0"] == 2)
         await worlds.rest(made)
         ((task,),) = (job.tasks for job in made.mirror.snapshot(0.0).jobs)
-        bind = decisions.Bind(task=task, node="n1")
-        made.loop.take(binder.Outcome(bind=bind, verdict=REFUSED, message="another"))
+        bind = Bind(task=task, node="n1")
+        made.loop.take(Outcome(bind=bind, verdict=REFUSED, message="another"))
         await patience.until(lambda: "bind the pod to n1: another" in str(made.calls))
         assert made.bound()["a-0"] == 2
 
 
 def test_three_refusals_in_a_row_last_until_the_pod_is_bound() -> None:
     """Any other answer in between ends the row."""
-    known = refused_binds.RefusedBinds()
+    known = RefusedBinds()
     for _ in range(2):
         known.take(outcome("a-0"))
         known.take(outcome("a-0"))
         assert not known.lasting_jobs
-        known.take(outcome("a-0", binder.BindResult.THROTTLED))
+        known.take(outcome("a-0", BindResult.THROTTLED))
     for _ in range(3):
-        assert not known.lasts(jobs.TaskId("uid-a-0"))
+        assert not known.lasts(TaskId("uid-a-0"))
         known.take(outcome("a-0"))
-    assert known.lasts(jobs.TaskId("uid-a-0"))
-    assert not known.lasts(jobs.TaskId("uid-a-1"))
+    assert known.lasts(TaskId("uid-a-0"))
+    assert not known.lasts(TaskId("uid-a-1"))
     assert known.lasting_jobs == {"ns/a"}
-    known.take(outcome("a-0", binder.BindResult.BOUND))
+    known.take(outcome("a-0", BindResult.BOUND))
     assert not known.lasting_jobs
 
 
@@ -208,8 +210,8 @@ async def test_a_session_leaves_no_pod_held_back(serve: Serve) -> None:
     async with worlds.world(serve, picture, pace=pace, answers={"/binding": [403] * 999}) as made:
         await patience.until(lambda: made.bound()["a-0"] >= refused_binds.LASTING)
 
-        def statuses() -> set[jobs.TaskStatus]:
+        def statuses() -> set[TaskStatus]:
             return {task.status for job in made.mirror.snapshot(0.0).jobs for task in job.tasks}
 
-        await patience.until(lambda: statuses() == {jobs.TaskStatus.GATED})
-    assert statuses() == {jobs.TaskStatus.PENDING}
+        await patience.until(lambda: statuses() == {TaskStatus.GATED})
+    assert statuses() == {TaskStatus.PENDING}

@@ -9,8 +9,9 @@ import watchfiles
 from structlog import testing
 
 from tests import patience
-from vscheduler.core.config import policy
+from vscheduler.core.config.policy import Policy
 from vscheduler.daemon import configuration, reloading
+from vscheduler.daemon.reloading import Reloader
 
 FIRST = "actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n"
 SECOND = "actions: allocate\ntiers: [{plugins: [{name: drf}]}]\n"
@@ -29,7 +30,7 @@ def write(path: Path, text: str | None) -> None:
 class Desk:
     """What a Reloader did."""
 
-    reloader: reloading.Reloader
+    reloader: Reloader
     adopted: list[str] = field(default_factory=list)
     """The plugin of each policy that came into force."""
     told: list[tuple[str, ...]] = field(default_factory=list)
@@ -39,12 +40,12 @@ class Desk:
 def desk(path: Path) -> Desk:
     """A Reloader of this file, which is in force as it is."""
 
-    def adopt(configured: policy.Policy) -> None:
+    def adopt(configured: Policy) -> None:
         made.adopted.append(configured.tiers[0][0].plugin.name)
 
     loaded = configuration.load(str(path))
     made = Desk(reloader=None)  # type: ignore[arg-type]  # the next line
-    made.reloader = reloading.Reloader(loaded, adopt, lambda told: made.told.append(told.problems))
+    made.reloader = Reloader(loaded, adopt, lambda told: made.told.append(told.problems))
     return made
 
 
@@ -178,5 +179,5 @@ async def test_where_nothing_can_be_watched_the_file_is_polled(
 async def test_without_a_file_there_is_nothing_to_follow() -> None:
     """The built-in configuration doesn't change."""
     loaded = configuration.load("")
-    reloader = reloading.Reloader(loaded, lambda _: None, lambda _: None)
+    reloader = Reloader(loaded, lambda _: None, lambda _: None)
     await asyncio.wait_for(reloader.run(), 40)

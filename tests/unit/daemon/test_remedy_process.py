@@ -9,10 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from vscheduler.daemon import remedy_process, settings
-from vscheduler.web import remedies
+from vscheduler.daemon.remedy_process import RemedyProcess
+from vscheduler.daemon.settings import Given
+from vscheduler.web.remedies import FinderError
 
 GIVEN = settings.check(
-    settings.Given(
+    Given(
         kubeconfig="/k",
         scheduler_conf="/c",
         node_selector=["pool=batch"],
@@ -21,14 +23,14 @@ GIVEN = settings.check(
 )
 
 
-def runs(monkeypatch: pytest.MonkeyPatch, program: str) -> remedy_process.RemedyProcess:
+def runs(monkeypatch: pytest.MonkeyPatch, program: str) -> RemedyProcess:
     """Let this program run instead of the command."""
 
     def command(*_: object) -> Sequence[str]:
         return [sys.executable, "-I", "-c", program]
 
     monkeypatch.setattr(remedy_process, "command", command)
-    return remedy_process.RemedyProcess(GIVEN)
+    return RemedyProcess(GIVEN)
 
 
 def test_the_command_has_the_daemons_own_settings() -> None:
@@ -45,23 +47,23 @@ async def test_the_answer_of_the_process_is_returned(monkeypatch: pytest.MonkeyP
     """Without a tree of remedies, nothing is known."""
     known = json.dumps({"remedies": {"podGroup": "a/b"}})
     assert await runs(monkeypatch, f"print({known!r})").find("a", "b") == {"podGroup": "a/b"}
-    with pytest.raises(remedies.FinderError, match="isn't known"):
+    with pytest.raises(FinderError, match="isn't known"):
         await runs(monkeypatch, "print('{}')").find("a", "b")
 
 
 async def test_failures_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that fails, is too slow, or has too little memory."""
-    with pytest.raises(remedies.FinderError, match="has failed"):
+    with pytest.raises(FinderError, match="has failed"):
         await runs(monkeypatch, "raise SystemExit(3)").find("a", "b")
     monkeypatch.setattr(remedy_process, "SECONDS_MAX", 0.05)
-    with pytest.raises(remedies.FinderError, match="longer than"):
+    with pytest.raises(FinderError, match="longer than"):
         await runs(monkeypatch, "import time; time.sleep(60)").find("a", "b")
     monkeypatch.setattr(remedy_process, "SECONDS_MAX", 60.0)
     monkeypatch.setattr(remedy_process, "MEMORY_MAX", 1 << 20)
-    with pytest.raises(remedies.FinderError, match="too little memory"):
+    with pytest.raises(FinderError, match="too little memory"):
         await runs(monkeypatch, "").find("a", "b")
-    elsewhere = remedy_process.RemedyProcess(replace(GIVEN, master="https://api"))
-    with pytest.raises(remedies.FinderError, match="--master"):
+    elsewhere = RemedyProcess(replace(GIVEN, master="https://api"))
+    with pytest.raises(FinderError, match="--master"):
         await elsewhere.find("a", "b")
 
 

@@ -4,7 +4,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -13,12 +12,15 @@ from structlog import testing
 from tests import patience, pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
-from vscheduler.cluster import cooperative
-from vscheduler.cluster.writes import status_writer
-from vscheduler.core.actions import allocate
-from vscheduler.core.session import session as working
-from vscheduler.daemon import pacing, scheduling_loop
+from vscheduler.cluster.cooperative import CooperativeYield
+from vscheduler.cluster.writes.status_writer import StatusWriter
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.session.session import Session
+from vscheduler.daemon import scheduling_loop
+from vscheduler.daemon.pacing import Pace
+from vscheduler.daemon.scheduling_loop import SchedulingLoop
 from vscheduler.mirror import state
+from vscheduler.mirror.state import Mirror, Options
 
 TWO_GANGS = """
     node  n1 cpu=4
@@ -79,16 +81,16 @@ async def test_a_gang_of_which_a_pod_went_while_the_cycle_ran_is_not_bound(serve
     """None of its binds is sent; the next cycle knows that the gang is too small."""
     decided, seen = threading.Event(), threading.Event()
 
-    class Slow(allocate.Allocate):
+    class Slow(Allocate):
         """Decides, and then takes its time."""
 
-        def execute(self, session: working.Session) -> None:
+        def execute(self, session: Session) -> None:
             super().execute(session)
             decided.set()
             assert seen.wait(40)
 
     documents = pictures.documents(TWO_GANGS)
-    (victim,) = [each for each in documents if each["metadata"]["name"] == "whole-2"]
+    (victim,) = [document for document in documents if document["metadata"]["name"] == "whole-2"]
     async with worlds.world(serve, TWO_GANGS, action=Slow) as made:
         await patience.until(decided.is_set)
         made.feed([worlds.event_of(victim, "DELETED")])
@@ -104,7 +106,7 @@ async def test_a_cycle_with_a_mistake_is_dropped_and_the_next_one_works(serve: S
     Who watches is told when it happens again and again.
     """
 
-    class Broken(allocate.Allocate):
+    class Broken(Allocate):
         """Goes wrong three times, after it has decided."""
 
         left: ClassVar[list[BaseException]] = [
@@ -113,7 +115,7 @@ async def test_a_cycle_with_a_mistake_is_dropped_and_the_next_one_works(serve: S
             SystemExit(0),
         ]
 
-        def execute(self, session: working.Session) -> None:
+        def execute(self, session: Session) -> None:
             super().execute(session)
             assert made.cycles.oldest() is not None
             if self.left:
@@ -135,7 +137,7 @@ async def test_a_cycle_with_a_mistake_is_dropped_and_the_next_one_works(serve: S
 async def test_a_cycle_that_its_budget_cuts_short_is_continued(serve: Serve) -> None:
     """Until all jobs have had their turn."""
     jobs = "\n".join(f"job default/j{number} min=2 cpu=1 - -" for number in range(20))
-    pace = pacing.Pace(debounce_seconds=0.005, period_seconds=60, budget=150)
+    pace = Pace(debounce_seconds=0.005, period_seconds=60, budget=150)
     async with worlds.world(serve, f"node n1 cpu=64\nqueue default\n{jobs}", pace=pace) as made:
         await patience.until(lambda: len(made.bound()) == 40)
         assert made.loop.cycles > 3
@@ -147,14 +149,14 @@ async def test_a_cycle_that_was_held_up_is_not_rested_after(serve: Serve) -> Non
     event loop reads what tenants write, and a new job would wait four times as long as that took.
     """
 
-    class Late(allocate.Allocate):
+    class Late(Allocate):
         """Does nothing for a while."""
 
-        def execute(self, session: working.Session) -> None:
+        def execute(self, session: Session) -> None:
             super().execute(session)
             time.sleep(0.5)  # a rest by that takes 25 s
 
-    pace = pacing.Pace(debounce_seconds=0.005, period_seconds=600, rest_factor=50)
+    pace = Pace(debounce_seconds=0.005, period_seconds=600, rest_factor=50)
     full = "node n1 cpu=4\nqueue default\njob default/large min=2 cpu=3 - -"
     async with worlds.world(serve, full, pace=pace, action=Late) as made:
         await patience.until(lambda: made.statuses("large"))
@@ -165,16 +167,16 @@ async def test_a_cycle_that_was_held_up_is_not_rested_after(serve: Serve) -> Non
 async def test_a_cycle_that_was_busy_is_rested_after(serve: Serve) -> None:
     """Its own thread's work counts: a full cluster doesn't keep the processor."""
 
-    class Busy(allocate.Allocate):
+    class Busy(Allocate):
         """Takes a while to decide."""
 
-        def execute(self, session: working.Session) -> None:
+        def execute(self, session: Session) -> None:
             super().execute(session)
             until = time.thread_time() + 0.2
             while time.thread_time() < until:
                 pass
 
-    pace = pacing.Pace(debounce_seconds=0.005, period_seconds=600, rest_factor=50)
+    pace = Pace(debounce_seconds=0.005, period_seconds=600, rest_factor=50)
     full = "node n1 cpu=4\nqueue default\njob default/large min=2 cpu=3 - -"
     async with worlds.world(serve, full, pace=pace, action=Busy) as made:
         await patience.until(lambda: made.statuses("large"))
@@ -187,12 +189,12 @@ async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve
     """A job that had its turn before the change has another one after the round."""
     second, seen = threading.Event(), threading.Event()
 
-    class Slow(allocate.Allocate):
+    class Slow(Allocate):
         """Waits in the second cycle."""
 
         cycles: ClassVar[list[int]] = []
 
-        def execute(self, session: working.Session) -> None:
+        def execute(self, session: Session) -> None:
             self.cycles.append(1)
             if len(self.cycles) == 2:
                 second.set()
@@ -202,7 +204,7 @@ async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve
     giants = "\n".join(f"job default/giant{number} min=1 cpu=16 -" for number in range(5))
     picture = f"node n1 cpu=1\nqueue default\njob default/a min=1 priority=9 cpu=8 -\n{giants}"
     later = f"node n2 cpu=8\n{picture}"
-    pace = pacing.Pace(debounce_seconds=0.005, period_seconds=0.01, budget=1)
+    pace = Pace(debounce_seconds=0.005, period_seconds=0.01, budget=1)
     async with worlds.world(serve, picture, action=Slow, pace=pace) as made:
         await patience.until(second.is_set)
         made.show(pictures.documents(later)[0])
@@ -214,7 +216,7 @@ async def test_a_bind_that_the_watch_never_shows_is_sent_again(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once the assumption has expired, by the clock on which it began."""
-    shorter = functools.partial(state.Options, assume_seconds=0.1)
+    shorter = functools.partial(Options, assume_seconds=0.1)
     monkeypatch.setattr(state, "Options", shorter)
     async with worlds.world(serve, "node n1 cpu=4\nqueue default\njob default/a -") as made:
         await patience.until(lambda: made.bound()["a-0"] == 2)
@@ -225,7 +227,7 @@ async def test_a_pod_that_is_always_refused_does_not_busy_the_server(
     serve: Serve, code: int
 ) -> None:
     """The pauses between attempts double."""
-    pace = pacing.Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.05)
+    pace = Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.05)
     picture = "node n1 cpu=4\nqueue default\njob default/a min=1 cpu=1 -"
     async with worlds.world(serve, picture, pace=pace, answers={"/binding": [code] * 99}) as made:
         started = time.monotonic()
@@ -238,11 +240,11 @@ async def test_what_is_left_out_is_told_once(serve: Serve) -> None:
     finished ones; the rest goes on.
     """
     documents = pictures.documents(TWO_GANGS)
-    pod = next(each for each in documents if each["metadata"]["name"] == "whole-0")
+    pod = next(document for document in documents if document["metadata"]["name"] == "whole-0")
     loner = {**pod, "metadata": {"name": "loner", "namespace": "default", "uid": "u"}}
     done = {**pod, "metadata": {"name": "done", "namespace": "default", "uid": "d"}}
     done = {**done, "status": {"phase": "Succeeded"}}
-    queue = next(each for each in documents if each["kind"] == "Queue")
+    queue = next(document for document in documents if document["kind"] == "Queue")
     bad = {**queue, "metadata": {"name": "bad"}, "spec": {"weight": "much"}}
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS) as made:
@@ -297,7 +299,7 @@ async def test_a_gang_that_fits_is_bound_within_two_cycles_of_its_last_pod(serve
         assert made.loop.cycles <= seen + 2
 
 
-class Stuck(cooperative.CooperativeYield):
+class Stuck(CooperativeYield):
     """Stops for good before another pod is assumed, once so many are."""
 
     def __init__(self, assumed: Callable[[], int], pods: int) -> None:
@@ -317,8 +319,7 @@ async def test_an_end_within_a_gang_leaves_nothing_assumed(
 ) -> None:
     """Nothing was sent, so whoever comes next finds all of it waiting."""
     stuck = Stuck(lambda: made.mirror.assumed, pods=1)
-    yields = SimpleNamespace(CooperativeYield=lambda: stuck)
-    monkeypatch.setattr(scheduling_loop, "cooperative", yields)
+    monkeypatch.setattr(scheduling_loop, "CooperativeYield", lambda: stuck)
     async with worlds.world(serve, "node n1 cpu=4   queue q   job q/a min=2 - -") as made:
         await asyncio.wait_for(stuck.reached.wait(), patience.SECONDS)
         assert made.mirror.assumed == 1
@@ -331,8 +332,7 @@ async def test_binds_of_a_job_go_out_while_those_of_the_next_are_assumed(
 ) -> None:
     """The first of thousands of pods doesn't wait for the last."""
     stuck = Stuck(lambda: made.mirror.assumed, pods=3)
-    yields = SimpleNamespace(CooperativeYield=lambda: stuck)
-    monkeypatch.setattr(scheduling_loop, "cooperative", yields)
+    monkeypatch.setattr(scheduling_loop, "CooperativeYield", lambda: stuck)
     picture = "node n1 cpu=9   queue q   job q/a min=2 - -   job q/b min=2 - -"
     async with worlds.world(serve, picture) as made:
         await asyncio.wait_for(stuck.reached.wait(), patience.SECONDS)
@@ -349,8 +349,8 @@ async def test_a_writer_that_fails_keeps_no_bind_back(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(status_writer.StatusWriter, "report", fail)
-    monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_evict", fail)
+    monkeypatch.setattr(StatusWriter, "report", fail)
+    monkeypatch.setattr(SchedulingLoop, "_evict", fail)
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS) as made:
             await patience.until(lambda: len(made.bound()) == 3)
@@ -365,14 +365,14 @@ async def test_what_fails_around_a_cycle_drops_it_and_the_next_one_works(
 ) -> None:
     """The snapshot, say."""
     left = [ZeroDivisionError(), KeyError("x")]
-    real = state.Mirror.snapshot
+    real = Mirror.snapshot
 
     def fail(*arguments: Any) -> Any:
         if left:
             raise left.pop()
         return real(*arguments)
 
-    monkeypatch.setattr(state.Mirror, "snapshot", fail)
+    monkeypatch.setattr(Mirror, "snapshot", fail)
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS) as made:
             await patience.until(lambda: len(made.bound()) == 3)
@@ -389,7 +389,7 @@ async def test_cycles_of_which_nothing_can_be_handed_on_are_dropped_in_a_row(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_bind", fail)
+    monkeypatch.setattr(SchedulingLoop, "_bind", fail)
     with testing.capture_logs():
         async with worlds.world(serve, TWO_GANGS) as made:
             await patience.until(made.cycles.keeps_dropping)

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from tests import patience, pictures, running
+from tests.pictures import Document
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
-from vscheduler.core.actions import reclaim
-from vscheduler.core.session import session as working
-from vscheduler.daemon import pacing
+from tests.unit.daemon.worlds import World
+from vscheduler.core.actions.reclaim import Reclaim
+from vscheduler.core.session.session import Session
+from vscheduler.daemon.pacing import Pace
 
 RECLAIM = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}
 BORROWED = """
@@ -24,7 +26,7 @@ LENIENT = msgspec.structs.replace(worlds.PACE, retry_seconds=10.0)
 """A pod that may not go is left out for long enough."""
 
 
-def evictions(made: worlds.World, *, rehearsal: bool) -> list[str]:
+def evictions(made: World, *, rehearsal: bool) -> list[str]:
     """Pods whose eviction was asked for, in the order in which it was."""
     return [
         path.split("/")[-2]
@@ -39,7 +41,7 @@ def victims() -> list[str]:
     return [evict.task.name for evict in result.evicts]
 
 
-def nominations(made: worlds.World) -> list[tuple[str, Any]]:
+def nominations(made: World) -> list[tuple[str, Any]]:
     """What was written to status.nominatedNodeName, by pod."""
     return [
         (path.split("/")[-2], body["status"]["nominatedNodeName"])
@@ -48,9 +50,13 @@ def nominations(made: worlds.World) -> list[tuple[str, Any]]:
     ]
 
 
-def pods(picture: str, *names: str) -> list[pictures.Document]:
+def pods(picture: str, *names: str) -> list[Document]:
     """The pods of these names, as manifests."""
-    return [each for each in pictures.documents(picture) if each["metadata"]["name"] in names]
+    return [
+        document
+        for document in pictures.documents(picture)
+        if document["metadata"]["name"] in names
+    ]
 
 
 async def test_room_is_made_once_and_given_to_whom_it_was_made_for(serve: Serve) -> None:
@@ -92,7 +98,7 @@ async def test_another_pod_goes_where_one_is_refused(serve: Serve) -> None:
 
 async def test_who_is_always_refused_asks_later_and_later(serve: Serve) -> None:
     """No one is evicted, the pauses double, and the room that was promised is kept for nobody."""
-    pace = pacing.Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.1)
+    pace = Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.1)
     answers = {"/eviction": [403] * 999}
     async with worlds.world(serve, BORROWED, tree=RECLAIM, answers=answers, pace=pace) as made:
         started = time.monotonic()
@@ -134,17 +140,17 @@ async def test_nothing_is_evicted_for_a_pod_that_went_meanwhile(
 ) -> None:
     """The claimant was deleted while the cycle ran."""
     decided, seen = threading.Event(), threading.Event()
-    execute = reclaim.Reclaim.execute
+    execute = Reclaim.execute
 
-    def slow(self: reclaim.Reclaim, session: working.Session) -> None:
+    def slow(self: Reclaim, session: Session) -> None:
         execute(self, session)
         decided.set()
         assert seen.wait(40)
 
-    monkeypatch.setattr(reclaim.Reclaim, "execute", slow)
+    monkeypatch.setattr(Reclaim, "execute", slow)
     async with worlds.world(serve, BORROWED, tree=RECLAIM) as made:
         await patience.until(decided.is_set)
-        made.feed([worlds.event_of(each, "DELETED") for each in pods(BORROWED, "needy-0")])
+        made.feed([worlds.event_of(pod, "DELETED") for pod in pods(BORROWED, "needy-0")])
         seen.set()
         await patience.until(lambda: made.statuses("needy"))
         await worlds.rest(made)

@@ -6,10 +6,12 @@ from typing import Any
 from structlog import testing
 
 from tests import patience, pictures
+from tests.pictures import Document
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
-from vscheduler.core.actions import allocate
-from vscheduler.core.session import session as working
+from tests.unit.daemon.worlds import World
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.session.session import Session
 
 GANG = """
     node  n1 cpu=4
@@ -18,7 +20,7 @@ GANG = """
 """
 
 
-def strangers(node: str, count: int) -> list[pictures.Document]:
+def strangers(node: str, count: int) -> list[Document]:
     """Pods of one cpu that another scheduler has bound to this node."""
     return [
         {
@@ -43,10 +45,10 @@ class Pauser:
         self.seen = threading.Event()
         outer = self
 
-        class Slow(allocate.Allocate):
+        class Slow(Allocate):
             """Decides, and then takes its time."""
 
-            def execute(self, session: working.Session) -> None:
+            def execute(self, session: Session) -> None:
                 super().execute(session)
                 outer.decided.set()
                 assert outer.seen.wait(40)
@@ -65,7 +67,7 @@ async def test_a_gang_is_not_bound_where_others_took_its_room_while_the_cycle_ra
         with testing.capture_logs() as logs:
             pauser.seen.set()
             await patience.until(lambda: made.statuses("whole"))
-        assert [each["binds"] for each in logs if each["event"] == "job.changed"] == [3]
+        assert [log["binds"] for log in logs if log["event"] == "job.changed"] == [3]
         assert (made.bound(), made.mirror.assumed) == ({}, 0)
         made.show(*pictures.documents("node n2 cpu=1"))
         await patience.until(lambda: sum(made.bound().values()) == 3)
@@ -111,14 +113,14 @@ async def test_a_bind_that_is_overtaken_on_its_way_finds_another_node_at_once(
         with testing.capture_logs() as logs:
             pauser.seen.set()
             await patience.until(lambda: made.statuses("large"))
-        (failed,) = [each for each in logs if each["event"] == "bind.failed"]
+        (failed,) = [log for log in logs if log["event"] == "bind.failed"]
         assert (failed["pod"], failed["outcome"]) == ("default/large-0", "overtaken")
         assert (made.bound(), made.mirror.assumed) == ({}, 0)
         made.show(*pictures.documents("node n3 cpu=4"))
         await patience.until(lambda: made.bound() == {"large-0": 1})
 
 
-def overtake_after_assuming(made: worlds.World) -> None:
+def overtake_after_assuming(made: World) -> None:
     """Let a pod of another scheduler come onto n1 right after the first bind was handed on."""
     loop: Any = made.loop
     bind = loop._committer.bind
@@ -138,9 +140,7 @@ async def test_what_a_cycle_decided_while_the_lease_was_lost_is_dropped(serve: S
         made.leads = False
         with testing.capture_logs() as logs:
             pauser.seen.set()
-            await patience.until(
-                lambda: [each for each in logs if each["event"] == "cycle.withheld"]
-            )
+            await patience.until(lambda: [log for log in logs if log["event"] == "cycle.withheld"])
         assert (made.bound(), made.mirror.assumed) == ({}, 0)
         made.leads = True
         await patience.until(lambda: sum(made.bound().values()) == 3)

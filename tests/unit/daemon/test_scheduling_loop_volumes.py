@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from tests import patience, pictures, volume_labs
+from tests.pictures import Document
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
-from vscheduler.core.actions import allocate
-from vscheduler.core.session import session as working
-from vscheduler.mirror.decode import events
+from tests.unit.daemon.worlds import World
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.session.session import Session
+from vscheduler.mirror.decode.events import Kind
 
 PICTURE = """
     node  n1 cpu=4
@@ -22,7 +24,7 @@ PICTURE = """
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims/"
 
 
-def claims() -> list[pictures.Document]:
+def claims() -> list[Document]:
     """Two claims, as the API server has them."""
     found = [volume_labs.claim(f"data-{number}") for number in range(2)]
     for claim in found:
@@ -30,7 +32,7 @@ def claims() -> list[pictures.Document]:
     return found
 
 
-def with_claims() -> list[pictures.Document]:
+def with_claims() -> list[Document]:
     """The pods of the picture with a claim each; claims and class come first."""
     documents = pictures.documents(PICTURE)
     for document in documents:
@@ -41,12 +43,12 @@ def with_claims() -> list[pictures.Document]:
     return [volume_labs.storage_class(), *claims(), *documents]
 
 
-def keep_claims(made: worlds.World) -> None:
+def keep_claims(made: World) -> None:
     """Let the server keep the claims."""
-    made.stored.update((CLAIMS + each["metadata"]["name"], each) for each in claims())
+    made.stored.update((CLAIMS + claim["metadata"]["name"], claim) for claim in claims())
 
 
-def requests(made: worlds.World) -> list[tuple[str, dict[str, Any]]]:
+def requests(made: World) -> list[tuple[str, dict[str, Any]]]:
     """What was asked of claims: name and annotations, in the order of the calls."""
     return [
         (path.removeprefix(CLAIMS), body["metadata"]["annotations"])
@@ -55,7 +57,7 @@ def requests(made: worlds.World) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def show_bound(made: worlds.World, name: str) -> None:
+def show_bound(made: World, name: str) -> None:
     """Kubernetes has bound the claim."""
     found = copy.deepcopy(made.stored[CLAIMS + name])
     found["metadata"]["resourceVersion"] = "900"
@@ -131,7 +133,7 @@ async def test_requests_of_a_deleted_job_are_withdrawn(serve: Serve) -> None:
     async with worlds.world(serve, documents) as made:
         keep_claims(made)
         await patience.until(lambda: len(requests(made)) == 2 and made.mirror.requests.idle)
-        of_job = [each for each in documents if each["kind"] in ("Pod", "PodGroup")]
+        of_job = [document for document in documents if document["kind"] in ("Pod", "PodGroup")]
         made.feed([worlds.event_of(each, "DELETED") for each in of_job])
         await patience.until(lambda: len(requests(made)) == 4)
         await worlds.rest(made)
@@ -148,7 +150,7 @@ async def test_what_was_asked_for_is_withdrawn_once_a_late_answer_comes(serve: S
         path = f"{CLAIMS}data-0"
         made.slow[path] = asyncio.Event()
         await patience.until(lambda: len(requests(made)) == 2)
-        of_job = [each for each in documents if each["kind"] in ("Pod", "PodGroup")]
+        of_job = [document for document in documents if document["kind"] in ("Pod", "PodGroup")]
         made.feed([worlds.event_of(each, "DELETED") for each in of_job])
         await patience.until(lambda: len(requests(made)) == 3)
         await worlds.rest(made)
@@ -176,16 +178,16 @@ async def test_nothing_is_asked_for_a_job_that_lost_a_pod_during_the_cycle(serve
     """It would have to be given back at once."""
     decided, seen = threading.Event(), threading.Event()
 
-    class Slow(allocate.Allocate):
+    class Slow(Allocate):
         """Decides, and then takes its time."""
 
-        def execute(self, session: working.Session) -> None:
+        def execute(self, session: Session) -> None:
             super().execute(session)
             decided.set()
             assert seen.wait(40)
 
     documents = with_claims()
-    (victim,) = [each for each in documents if each["metadata"]["name"] == "train-1"]
+    (victim,) = [document for document in documents if document["metadata"]["name"] == "train-1"]
     async with worlds.world(serve, documents, action=Slow) as made:
         keep_claims(made)
         await patience.until(decided.is_set)
@@ -210,6 +212,6 @@ async def test_a_claim_that_was_deleted_while_it_was_written_stays_deleted(serve
         answer, made.answer = made.answer, deletes  # type: ignore[method-assign]  # a race
         await patience.until(lambda: len(requests(made)) >= 2 and made.mirror.requests.idle)
         await worlds.rest(made)
-        assert made.mirror.reference(events.Kind.CLAIM, "default/data-0") is None
+        assert made.mirror.reference(Kind.CLAIM, "default/data-0") is None
         assert second["metadata"]["name"] == "data-1"
         assert volume_labs.SELECTED not in made.stored[f"{CLAIMS}data-1"]["metadata"]["annotations"]

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from vscheduler.daemon import settings
+from vscheduler.daemon.settings import Address, Given, SettingsError, Web
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_node_selectors_have_both_spellings(text: str, pair: tuple[str, str] | N
 def test_what_is_given_is_checked_and_typed() -> None:
     """Names once each, durations in seconds, servers only where they are enabled."""
     found = settings.check(
-        settings.Given(
+        Given(
             scheduler_name=("a", "b", "a"),
             schedule_period="250ms",
             node_selector=("x=1,z=3", "y:2"),
@@ -76,7 +77,7 @@ def test_who_takes_volcanos_place_claims_its_groups(
     names: tuple[str, ...], given: bool | None, claims: bool
 ) -> None:
     """Unless the flag says otherwise."""
-    checked = settings.check(settings.Given(scheduler_name=names, claim_unowned_podgroups=given))
+    checked = settings.check(Given(scheduler_name=names, claim_unowned_podgroups=given))
     assert checked.claim_unowned is claims
 
 
@@ -86,16 +87,16 @@ def test_who_takes_volcanos_place_claims_its_groups(
 )
 def test_one_half_can_run_alone(only: str | None, halves: tuple[bool, bool]) -> None:
     """The scheduler, the controllers, or both."""
-    checked = settings.check(settings.Given(only=only, podgroup_grace="1m30s"))
+    checked = settings.check(Given(only=only, podgroup_grace="1m30s"))
     assert (checked.schedules, checked.controls) == halves
     assert checked.podgroup_grace_seconds == 90
 
 
 def test_all_problems_are_listed_at_once() -> None:
     """One sentence each, which names the flag and what was given."""
-    with pytest.raises(settings.SettingsError) as raised:
+    with pytest.raises(SettingsError) as raised:
         settings.check(
-            settings.Given(
+            Given(
                 scheduler_name=("Upper", "a..b", "x" * 254),
                 default_queue="-q",
                 schedule_period="0",
@@ -126,8 +127,8 @@ def test_all_problems_are_listed_at_once() -> None:
         "--log-format",
     ]
     assert "'Upper' is no DNS-1123 subdomain" in raised.value.problems[0]
-    with pytest.raises(settings.SettingsError, match="at least one name"):
-        settings.check(settings.Given(scheduler_name=()))
+    with pytest.raises(SettingsError, match="at least one name"):
+        settings.check(Given(scheduler_name=()))
 
 
 @pytest.mark.parametrize(
@@ -149,18 +150,18 @@ def test_all_problems_are_listed_at_once() -> None:
 def test_tokens_travel_by_tls_or_stay_on_this_machine(given: dict[str, str], problem: str) -> None:
     """An address that others can reach needs a certificate and its key."""
     if not problem:
-        found = settings.check(settings.Given(**given)).web  # type: ignore[arg-type]  # fields by name
+        found = settings.check(Given(**given)).web  # type: ignore[arg-type]  # fields by name
         assert found is not None
         assert found.address.port == 8090
         return
-    with pytest.raises(settings.SettingsError, match=re.escape(problem)):
-        settings.check(settings.Given(**given))  # type: ignore[arg-type]  # fields by name
+    with pytest.raises(SettingsError, match=re.escape(problem)):
+        settings.check(Given(**given))  # type: ignore[arg-type]  # fields by name
 
 
 def test_with_a_certificate_the_page_may_be_anywhere() -> None:
     """Without flags there is none."""
     files = {"web_tls_cert_file": "tls.crt", "web_tls_private_key_file": "tls.key"}
-    found = settings.check(settings.Given(web_address=":8443", **files)).web  # type: ignore[arg-type]  # fields by name
-    address = settings.Address("", 8443)
-    assert found == settings.Web(address=address, certificate="tls.crt", private_key="tls.key")
-    assert settings.check(settings.Given()).web is None
+    found = settings.check(Given(web_address=":8443", **files)).web  # type: ignore[arg-type]  # fields by name
+    address = Address("", 8443)
+    assert found == Web(address=address, certificate="tls.crt", private_key="tls.key")
+    assert settings.check(Given()).web is None

@@ -10,19 +10,21 @@ from tests import patience, pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.core.actions import allocate
-from vscheduler.core.api import contracts
-from vscheduler.core.config import policy
-from vscheduler.core.session import session as working
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.config.policy import ActionSetting, PluginSetting
+from vscheduler.core.session.session import Session
 from vscheduler.daemon import small_cycles
+from vscheduler.daemon.small_cycles import SmallCycles
 
 POLICY = running.policy_of(running.TREE)
 
 
-class Foreign(allocate.Allocate):
+class Foreign(Allocate):
     """An action of another package, which may do anything."""
 
 
-class ForeignPlugin(contracts.Plugin):
+class ForeignPlugin(Plugin):
     """A plugin of another package."""
 
     name = "foreign"
@@ -30,7 +32,7 @@ class ForeignPlugin(contracts.Plugin):
 
 def test_a_cycle_is_expected_to_be_as_small_as_the_last_one() -> None:
     """The first one isn't: it sees everything for the first time."""
-    cycles = small_cycles.SmallCycles()
+    cycles = SmallCycles()
     assert not cycles.expects(POLICY)
     cycles.ended(small_cycles.UNITS_MAX, small_cycles.SECONDS_MAX)
     assert cycles.expects(POLICY)
@@ -42,11 +44,11 @@ def test_a_cycle_is_expected_to_be_as_small_as_the_last_one() -> None:
 
 def test_with_code_of_others_no_cycle_is_small() -> None:
     """It may wait, or never end; known for each policy anew."""
-    cycles = small_cycles.SmallCycles()
+    cycles = SmallCycles()
     cycles.ended(0, 0.0)
-    foreign = dataclasses.replace(POLICY, actions=(policy.ActionSetting(action=Foreign),))
+    foreign = dataclasses.replace(POLICY, actions=(ActionSetting(action=Foreign),))
     assert [cycles.expects(each) for each in (POLICY, foreign, POLICY)] == [True, False, True]
-    plugin = policy.PluginSetting(plugin=ForeignPlugin)
+    plugin = PluginSetting(plugin=ForeignPlugin)
     other = dataclasses.replace(POLICY, tiers=(*POLICY.tiers, (plugin,)))
     assert not cycles.expects(other)
 
@@ -57,13 +59,13 @@ async def test_small_cycles_run_in_the_event_loop_and_others_in_their_thread(
     """Also one that turns out to be large when it is under way; its pods are bound once."""
     monkeypatch.setattr(small_cycles, "SECONDS_MAX", 60.0)  # this machine may be slow
 
-    class Noting(allocate.Allocate):
+    class Noting(Allocate):
         """Notes where it runs; counts as ours."""
 
         __module__ = allocate.__name__
         places: ClassVar[list[bool]] = []
 
-        def execute(self, session: working.Session) -> None:
+        def execute(self, session: Session) -> None:
             self.places.append(threading.get_ident() == here)
             super().execute(session)
 

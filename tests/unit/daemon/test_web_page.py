@@ -8,11 +8,14 @@ from msgspec.structs import replace
 
 from tests.unit.cluster.conftest import Serve
 from vscheduler.daemon import settings, web_page
-from vscheduler.daemon.leader_election import api
-from vscheduler.mirror import paths, statuses
-from vscheduler.web import access
+from vscheduler.daemon.leader_election.api import LeaseStatus
+from vscheduler.daemon.settings import Given
+from vscheduler.daemon.web_page import Reviews
+from vscheduler.mirror import paths
+from vscheduler.mirror.statuses import ObjectReference
+from vscheduler.web.access import ReviewError, User
 
-USER = access.User(
+USER = User(
     name="ada", uid="7", groups=("dev", "system:authenticated"), extra=(("scopes", ("a", "b")),)
 )
 
@@ -41,7 +44,7 @@ async def test_a_token_is_reviewed_and_rights_are_asked_about_as_its_user(serve:
         "extra": {"scopes": ["a", "b"]},
     }
     answers = Answers({"status": {"authenticated": True, "user": user}})
-    asking = web_page.Reviews(await serve(answers.reply))
+    asking = Reviews(await serve(answers.reply))
     assert await asking.user("secret") == USER
     ((path, body),) = answers.asked
     assert path == paths.TOKEN_REVIEWS.everywhere
@@ -78,14 +81,14 @@ async def test_a_token_is_reviewed_and_rights_are_asked_about_as_its_user(serve:
 )
 async def test_whoever_is_not_authenticated_is_nobody(serve: Serve, status: Any) -> None:
     """Whatever else the answer says."""
-    asking = web_page.Reviews(await serve(Answers({"status": status}).reply))
+    asking = Reviews(await serve(Answers({"status": status}).reply))
     assert await asking.user("secret") is None
 
 
 @pytest.mark.parametrize("status", [{}, {"allowed": False}, {"allowed": True, "denied": True}])
 async def test_what_is_not_clearly_allowed_is_denied(serve: Serve, status: Any) -> None:
     """A denial wins."""
-    asking = web_page.Reviews(await serve(Answers({"status": status}).reply))
+    asking = Reviews(await serve(Answers({"status": status}).reply))
     assert not await asking.may_list(USER, paths.NODES)
 
 
@@ -104,19 +107,19 @@ async def test_answers_that_cant_be_used_are_an_error(
 ) -> None:
     """With a sentence for the visitor; nothing waits for ever."""
     monkeypatch.setattr(web_page, "REVIEW_SECONDS", 0.1 if status == 0 else 5.0)
-    asking = web_page.Reviews(await serve(Answers(answer, status).reply))
-    with pytest.raises(access.ReviewError, match=words):
+    asking = Reviews(await serve(Answers(answer, status).reply))
+    with pytest.raises(ReviewError, match=words):
         await asking.user("secret")
 
 
 def test_a_page_that_stands_by_says_where_the_leader_is() -> None:
     """In a cluster with the command; elsewhere with the host, if anybody leads."""
-    lease = api.LeaseStatus(lease="vscheduler", leads=False)
+    lease = LeaseStatus(lease="vscheduler", leads=False)
     held = replace(lease, holder="vscheduler-7d4f-x_1c2d")
-    given = settings.check(settings.Given(web_address="127.0.0.1:8090"))
+    given = settings.check(Given(web_address="127.0.0.1:8090"))
     assert "Nobody leads now" in web_page.where_to_go(given, (lease,))
     assert web_page.where_to_go(given, (lease, held)).endswith("the page of vscheduler-7d4f-x.")
-    pod = statuses.ObjectReference(kind="Pod", namespace="volcano-system", name="me", uid="1")
+    pod = ObjectReference(kind="Pod", namespace="volcano-system", name="me", uid="1")
     assert web_page.where_to_go(replace(given, own_pod=pod), (held,)).endswith(
         "kubectl port-forward -n volcano-system pod/vscheduler-7d4f-x 8090."
     )

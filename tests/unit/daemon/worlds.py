@@ -12,39 +12,42 @@ from typing import Any
 from aiohttp import web
 
 from tests import patience, pictures, running, volume_labs
+from tests.pictures import Document
+from tests.running import Tree
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster.http import connection
-from vscheduler.cluster.writes import (
-    binder,
-    claim_allocator,
-    claim_binder,
-    event_recorder,
-    evictor,
-    queue_status_writer,
-    status_writer,
-    write_queue,
-)
-from vscheduler.core.actions import allocate
-from vscheduler.core.config import policy
-from vscheduler.daemon import leader_session, outlets, pacing, scheduling_loop
-from vscheduler.daemon.liveness import progress
-from vscheduler.daemon.observability import metrics
-from vscheduler.mirror import state
+from vscheduler.cluster.http.connection import Connection
+from vscheduler.cluster.writes.binder import Binder
+from vscheduler.cluster.writes.claim_allocator import ClaimAllocator
+from vscheduler.cluster.writes.claim_binder import ClaimBinder
+from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
+from vscheduler.cluster.writes.evictor import Evictor
+from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, UsageWriter
+from vscheduler.cluster.writes.status_writer import StatusWriter
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.config.policy import ActionSetting, Policy
+from vscheduler.daemon import pacing
+from vscheduler.daemon.leader_session import StoredGroups
+from vscheduler.daemon.liveness.progress import Cycles
+from vscheduler.daemon.observability.metrics import Metrics
+from vscheduler.daemon.outlets import Outlets
+from vscheduler.daemon.pacing import Pace
+from vscheduler.daemon.scheduling_loop import SchedulingLoop
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Event
+from vscheduler.mirror.state import Mirror, Options
 
-PACE = pacing.Pace(
-    debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01
-)
+PACE = Pace(debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01)
 
 
 @dataclass
 class World:
     """A loop with all that it works with, but an API server that only takes notes."""
 
-    mirror: state.Mirror
-    loop: scheduling_loop.SchedulingLoop
-    observed: metrics.Metrics
-    cycles: progress.Cycles
+    mirror: Mirror
+    loop: SchedulingLoop
+    observed: Metrics
+    cycles: Cycles
     calls: list[tuple[str, str, dict[str, Any]]]
     answers: dict[str, list[int]] = field(default_factory=dict)
     """HTTP statuses by the end of a path, one after the other; then 201."""
@@ -55,11 +58,11 @@ class World:
     leads: bool = True
     """Whether the loop may commit."""
 
-    def show(self, *documents: pictures.Document) -> None:
+    def show(self, *documents: Document) -> None:
         """Let a watch show these objects."""
         self.feed([event_of(document) for document in documents])
 
-    def feed(self, batch: Sequence[events.Event]) -> None:
+    def feed(self, batch: Sequence[Event]) -> None:
         """Let a watch show what happened."""
         changes = [self.mirror.apply(event) for event in batch]
         self.loop.changed(max(changes), [pacing.ANYBODY])
@@ -88,7 +91,7 @@ class World:
         ]
 
 
-def event_of(document: pictures.Document, kind: str = "") -> events.Event:
+def event_of(document: Document, kind: str = "") -> Event:
     """The event of a manifest: that it is so, or, with DELETED, that it is gone."""
     found = events.kind_of(document)
     assert found is not None
@@ -97,37 +100,35 @@ def event_of(document: pictures.Document, kind: str = "") -> events.Event:
 
 
 def _outlets(
-    link: connection.Connection,
-    queue: write_queue.WriteQueue,
-    mirror: state.Mirror,
-    observed: metrics.Metrics,
-    cycles: progress.Cycles,
-) -> outlets.Outlets:
+    link: Connection,
+    queue: WriteQueue,
+    mirror: Mirror,
+    observed: Metrics,
+    cycles: Cycles,
+) -> Outlets:
     """All writers, with permission to write."""
-    return outlets.Outlets(
-        committer=binder.Binder(link, queue, lambda: True),
-        claim_binder=claim_binder.ClaimBinder(
-            link, queue, lambda: True, schedulers=(pictures.SCHEDULER,)
-        ),
-        claim_allocator=claim_allocator.ClaimAllocator(link, queue, lambda: True),
-        evictor=evictor.Evictor(link, queue, lambda: True),
-        reporter=status_writer.StatusWriter(
+    return Outlets(
+        committer=Binder(link, queue, lambda: True),
+        claim_binder=ClaimBinder(link, queue, lambda: True, schedulers=(pictures.SCHEDULER,)),
+        claim_allocator=ClaimAllocator(link, queue, lambda: True),
+        evictor=Evictor(link, queue, lambda: True),
+        reporter=StatusWriter(
             link,
             queue,
-            leader_session.StoredGroups(mirror),
-            event_recorder.EventRecorder(
+            StoredGroups(mirror),
+            EventRecorder(
                 link,
                 queue,
-                event_recorder.Identity(controller="vscheduler", instance="test"),
+                Identity(controller="vscheduler", instance="test"),
                 observe=observed.observe_write,
             ).under(lambda: True),
             may_commit=lambda: True,
             observe=observed.observe_write,
         ),
-        queue_reporter=queue_status_writer.QueueStatusWriter(
+        queue_reporter=QueueStatusWriter(
             link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
         ),
-        usage_writer=queue_status_writer.UsageWriter(
+        usage_writer=UsageWriter(
             link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
         ),
         cycles=cycles,
@@ -137,11 +138,11 @@ def _outlets(
 @asynccontextmanager
 async def world(
     serve: Serve,
-    picture: str | Sequence[pictures.Document],
+    picture: str | Sequence[Document],
     *,
-    pace: pacing.Pace = PACE,
-    action: type[allocate.Allocate] = allocate.Allocate,
-    tree: running.Tree | None = None,
+    pace: Pace = PACE,
+    action: type[Allocate] = Allocate,
+    tree: Tree | None = None,
     answers: dict[str, list[int]] | None = None,
 ) -> AsyncIterator[World]:
     """A running loop that has been shown a picture."""
@@ -160,15 +161,15 @@ async def world(
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
 
     link = await serve(answer)
-    queue = write_queue.WriteQueue(workers=4, waiting_max=100)
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
-    observed = metrics.Metrics()
+    queue = WriteQueue(workers=4, waiting_max=100)
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
+    observed = Metrics()
     configured = running.policy_of(tree or running.TREE)
     if tree is None:
-        actions = (policy.ActionSetting(action=action),)
-        configured = policy.Policy(actions=actions, tiers=configured.tiers)
-    cycles = progress.Cycles()
-    loop = scheduling_loop.SchedulingLoop(
+        actions = (ActionSetting(action=action),)
+        configured = Policy(actions=actions, tiers=configured.tiers)
+    cycles = Cycles()
+    loop = SchedulingLoop(
         mirror,
         configured,
         _outlets(link, queue, mirror, observed, cycles),

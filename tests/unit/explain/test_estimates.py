@@ -5,11 +5,14 @@ import random
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import jobs, snapshot
-from vscheduler.explain import estimates, remedies, wording
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.explain import remedies, wording
+from vscheduler.explain.estimates import Estimates
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
-LATE = jobs.JobId("default/late")
+LATE = JobId("default/late")
 
 PICTURE = """
     node n1 cpu=4   node n2 cpu=8 taint=dedicated=lab:NoSchedule   node n3 cpu=8 cordoned
@@ -21,15 +24,15 @@ PICTURE = """
 
 
 @pytest.fixture
-def taken() -> snapshot.Snapshot:
+def taken() -> Snapshot:
     """The cluster of PICTURE."""
-    given = run.read(pictures.documents(PICTURE), run.Options())
+    given = run.read(pictures.documents(PICTURE), Options())
     return given.mirror.snapshot(given.now)
 
 
-def test_pods_without_room_are_counted_on_usable_nodes(taken: snapshot.Snapshot) -> None:
+def test_pods_without_room_are_counted_on_usable_nodes(taken: Snapshot) -> None:
     """Of 6 pods none has room on n1, and the other nodes refuse them."""
-    found = estimates.Estimates(taken, LATE)
+    found = Estimates(taken, LATE)
     assert found.usable.tolist() == [True, False, False]
     assert found.lacking == 6
     assert found.fewer_pods() == 6
@@ -39,10 +42,10 @@ def test_pods_without_room_are_counted_on_usable_nodes(taken: snapshot.Snapshot)
     assert found.smaller_pods("cpu", [1000, 500, 100]) == 3
 
 
-def test_the_end_of_a_job_frees_what_it_holds_on_usable_nodes(taken: snapshot.Snapshot) -> None:
+def test_the_end_of_a_job_frees_what_it_holds_on_usable_nodes(taken: Snapshot) -> None:
     """Two pods would have room after the end of `busy`."""
     held = {job.name: job.tasks for job in taken.jobs}
-    found = estimates.Estimates(taken, LATE)
+    found = Estimates(taken, LATE)
     assert not found.suffices(held["busy"])
     found.__dict__["lacking"] = 2
     assert found.suffices(held["busy"])
@@ -56,11 +59,11 @@ def test_what_a_job_holds_bounds_the_pods_that_its_end_makes_room_for() -> None:
         nodes = " ".join(f"node n{at} cpu={chance.randint(3, 9)}" for at in range(4))
         held = f"cpu={chance.choice((0.5, 1, 1.5, 3))} {' '.join(f'n{at}' for at in range(4))}"
         picture = f"{nodes} queue q\njob q/busy min=1 {held}\njob q/late min=40 cpu=2 -*40"
-        given = run.read(pictures.documents(picture), run.Options())
+        given = run.read(pictures.documents(picture), Options())
         before = given.mirror.snapshot(given.now)
         tasks = next(job.tasks for job in before.jobs if job.name == "busy")
         for lacking in range(1, 14):
-            found = estimates.Estimates(before, LATE)
+            found = Estimates(before, LATE)
             found.__dict__["lacking"] = lacking
             rows = [before.nodes.layout.rows[task.node or ""] for task in tasks]
             free = (before.nodes.allocatable - before.nodes.used)[:, before.space.columns["cpu"]]
@@ -77,12 +80,12 @@ def test_a_large_cluster_takes_few_trials() -> None:
     policy = running.policy_of(
         {"actions": "enqueue, allocate, backfill", "tiers": running.tiers(running.STANDARD)}
     )
-    given = run.read(documents, run.Options())
+    given = run.read(documents, Options())
     found = remedies.explain(given, policy, str(LATE), budget=150_000)
-    assert [wording.sentence(each) for each in found.remedies] == [
+    assert [wording.sentence(remedy) for remedy in found.remedies] == [
         "let its pods ask for 1 cpu instead of 2",
         "add 20 more nodes like n000 (4 cpu)",
     ]
-    assert [each.minimal for each in found.remedies] == [True, True]
+    assert [remedy.minimal for remedy in found.remedies] == [True, True]
     assert found.cut == ()
     assert found.trials <= 16

@@ -9,13 +9,15 @@ import pytest
 from tests import pictures, running
 from vscheduler.cli.demo import demo_view
 from vscheduler.core import actions, compat, plugins
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.config import policy
-from vscheduler.core.model import jobs
-from vscheduler.core.model import nodes as tables
+from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.core.model.nodes import NodeLayout
 from vscheduler.explain import remedies, wording
-from vscheduler.sandbox import contents
+from vscheduler.explain.remedies import Explanation, NotWaitingError
+from vscheduler.sandbox.contents import NodeShape
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 ACTIONS = "enqueue, allocate, backfill, reclaim"
 CUT = "fewer pods, smaller pods, weights, more nodes and forbidden evictions"
@@ -28,10 +30,10 @@ BATCH = "scheduling.volcano.sh/v1beta1"
 
 def explained(
     documents: Sequence[Mapping[str, Any]], job: str, *, tiers: str = running.STANDARD
-) -> remedies.Explanation:
+) -> Explanation:
     """The explanation of a job in a cluster of these manifests."""
     chosen = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(tiers)})
-    return remedies.explain(run.read(documents, run.Options()), chosen, job)
+    return remedies.explain(run.read(documents, Options()), chosen, job)
 
 
 def sentences(picture: str, **how: str) -> list[str]:
@@ -39,12 +41,12 @@ def sentences(picture: str, **how: str) -> list[str]:
     found = explained(pictures.documents(picture), "default/late", **how)
     assert found.cut == ()
     assert found.starts is None
-    return [wording.sentence(each) for each in found.remedies]
+    return [wording.sentence(remedy) for remedy in found.remedies]
 
 
 def _demo() -> list[dict[str, Any]]:
     """The nodes, queues and gangs of `vscheduler demo`."""
-    shape = contents.NodeShape(prefix="worker", cpu=str(demo_view.WORKER_CPU))
+    shape = NodeShape(prefix="worker", cpu=str(demo_view.WORKER_CPU))
     found = [shape.node(number) for number in range(demo_view.WORKERS)]
     found += [
         {"apiVersion": BATCH, "kind": "Queue", **demo_view.queue(tenant)}
@@ -52,7 +54,7 @@ def _demo() -> list[dict[str, Any]]:
     ]
     for gang in (*demo_view.FITTING, *demo_view.WAITING):
         group = {"apiVersion": BATCH, "kind": "PodGroup", **gang.pod_group()}
-        pods = [{"apiVersion": "v1", "kind": "Pod", **each} for each in gang.members()]
+        pods = [{"apiVersion": "v1", "kind": "Pod", **member} for member in gang.members()]
         for each in (group, *pods):
             each["metadata"]["namespace"] = gang.tenant
             found.append(each)
@@ -156,7 +158,7 @@ def test_the_jobs_that_lose_pods_are_named() -> None:
     busy = "\n".join(f"job r/b{number} min=1 n1" for number in range(1, 11))
     picture = f"node n1 cpu=10 queue q queue r reclaimable=false\n{busy}\njob q/late min=5 -*5"
     found = explained(pictures.documents(picture), "default/late")
-    (remedy,) = (each for each in found.remedies if each.victims)
+    (remedy,) = (remedy for remedy in found.remedies if remedy.victims)
     assert wording.sentence(remedy) == EVICTED
     (shown,) = (each for each in wording.tree(found)["remedies"] if each["evictions"])
     assert shown["messageWithoutVictims"] == EVICTED.partition(": 1 of")[0]
@@ -178,10 +180,10 @@ def test_pods_that_are_evicted_anyway_are_not_evicted_for_the_change() -> None:
         job q/late min=2 select=zone=a - -
         """
     )
-    node = next(each for each in documents if each["metadata"]["name"] == "n1")
+    node = next(document for document in documents if document["metadata"]["name"] == "n1")
     node["metadata"]["labels"]["zone"] = "b"
     found = explained(documents, "default/late")
-    assert [wording.sentence(each) for each in found.remedies if each.victims] == [
+    assert [wording.sentence(remedy) for remedy in found.remedies if remedy.victims] == [
         RECLAIMED.format(queue="s", job="kept")
     ]
 
@@ -223,24 +225,20 @@ def test_no_start_is_promised_behind_a_terminating_pod() -> None:
     assert "waits for room that pods being deleted still hold" in line
 
 
-class Reserved(contracts.Plugin):
+class Reserved(Plugin):
     """A plugin that isn't built in, and refuses all nodes."""
 
     name = "reserved"
     nodes_last = True
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> None:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> None:
         """Return None: empty nodes take any pod."""
         del pod_class, layout
 
-    def filter_nodes(
-        self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Refuse them."""
         del task
-        return [
-            contracts.FilterResult("node(s) were reserved", np.zeros(nodes.size, dtype=np.bool_))
-        ]
+        return [FilterResult("node(s) were reserved", np.zeros(nodes.size, dtype=np.bool_))]
 
 
 def test_refusals_of_other_plugins_are_named_as_not_tried() -> None:
@@ -254,7 +252,7 @@ def test_refusals_of_other_plugins_are_named_as_not_tried() -> None:
         compat.VOLCANO,
     )
     assert parsed.policy is not None
-    found = remedies.explain(run.read(documents, run.Options()), parsed.policy, "default/late")
+    found = remedies.explain(run.read(documents, Options()), parsed.policy, "default/late")
     assert wording.remedy_lines(found)[-1] == (
         'Not tried: what would let nodes pass a filter of your own ("node(s) were reserved").'
     )
@@ -271,7 +269,9 @@ Documents = list[dict[str, Any]]
 
 def _object(documents: Documents, kind: str, name: str) -> dict[str, Any]:
     return next(
-        each for each in documents if (each["kind"], each["metadata"]["name"]) == (kind, name)
+        document
+        for document in documents
+        if (document["kind"], document["metadata"]["name"]) == (kind, name)
     )
 
 
@@ -297,15 +297,15 @@ def _bar(documents: Documents) -> None:
 
 def _name_a_claim(documents: Documents) -> None:
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    for each in documents:
-        if each["kind"] == "Pod":
-            each["spec"]["volumes"] = [volume]
+    for document in documents:
+        if document["kind"] == "Pod":
+            document["spec"]["volumes"] = [volume]
 
 
 def _gate(documents: Documents) -> None:
-    for each in documents:
-        if each["kind"] == "Pod":
-            each["spec"]["schedulingGates"] = [{"name": "example.com/gate"}]
+    for document in documents:
+        if document["kind"] == "Pod":
+            document["spec"]["schedulingGates"] = [{"name": "example.com/gate"}]
 
 
 def _lose_a_pod(documents: Documents) -> None:
@@ -325,9 +325,9 @@ def _ask_for_sub_groups(documents: Documents) -> None:
 
 
 def _ask_for_more(documents: Documents) -> None:
-    for each in documents:
-        if each["kind"] == "Pod":
-            each["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "6"
+    for document in documents:
+        if document["kind"] == "Pod":
+            document["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "6"
 
 
 NAMED = {
@@ -365,7 +365,7 @@ def test_each_change_that_the_reason_names_is_tried(
     hinder(documents)
     found = explained(documents, "default/late")
     assert found.starts is None
-    shown = [wording.sentence(each) for each in found.remedies]
+    shown = [wording.sentence(remedy) for remedy in found.remedies]
     assert [each for each in expected if each not in shown] == [], shown
 
 
@@ -377,7 +377,7 @@ def test_an_owner_is_to_create_the_pods_that_are_missing() -> None:
         {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
     ]
     found = explained(documents, "default/late")
-    shown = [wording.sentence(each) for each in found.remedies]
+    shown = [wording.sentence(remedy) for remedy in found.remedies]
     assert shown == ["let job/train create 1 more pod", "lower minMember from 2 to 1"]
 
 
@@ -394,13 +394,13 @@ def test_a_group_without_pods_is_explained_by_its_admission() -> None:
     group["spec"]["minResources"] = {"cpu": "4"}
     group.pop("status", None)
     without = [
-        each
-        for each in documents
-        if each["kind"] != "Pod" or not each["metadata"]["name"].startswith("late")
+        document
+        for document in documents
+        if document["kind"] != "Pod" or not document["metadata"]["name"].startswith("late")
     ]
     found = explained(without, "default/late")
     assert found.for_admission
-    assert [each for each in wording.remedy_lines(found) if "minMember" not in each] == [
+    assert [line for line in wording.remedy_lines(found) if "minMember" not in line] == [
         "Any one of these changes would have it admitted; its owner creates its pods then:",
         "  - raise the capability of queue q: cpu from 3 to 4",
     ]
@@ -421,7 +421,9 @@ def test_a_gang_that_lost_a_pod_has_no_waiting_pod() -> None:
     """One pod of two has failed, and nobody replaces it."""
     documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=2 n1 n1")
     _object(documents, "Pod", "late-1")["status"] = {"phase": "Failed"}
-    assert [wording.sentence(each) for each in explained(documents, "default/late").remedies] == [
+    assert [
+        wording.sentence(remedy) for remedy in explained(documents, "default/late").remedies
+    ] == [
         "create 1 more pod",
         "lower minMember from 2 to 1",
     ]
@@ -441,14 +443,14 @@ def test_a_gang_that_lost_a_pod_has_no_waiting_pod() -> None:
 def test_a_job_that_does_not_wait_is_an_error(job: str, message: str) -> None:
     """It says what is wrong."""
     documents = pictures.documents("node n1 cpu=4   queue q   job q/busy min=1 n1")
-    with pytest.raises(remedies.NotWaitingError, match=message):
+    with pytest.raises(NotWaitingError, match=message):
         explained(documents, job)
 
 
 def test_a_hostile_job_stays_within_the_budget() -> None:
     """A thousand pod classes with a thousand selectors."""
     documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=1000 -*1000")
-    pods = [each for each in documents if each["kind"] == "Pod"]
+    pods = [document for document in documents if document["kind"] == "Pod"]
     for number, pod in enumerate(pods):
         requests = {"cpu": f"{number + 1}m", "memory": str(number + 1)}
         pod["spec"]["containers"][0]["resources"]["requests"] = requests
@@ -462,7 +464,7 @@ def test_a_budget_that_is_too_small_is_told_of() -> None:
     """Nothing is shown that isn't verified."""
     documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=5 -*5")
     chosen = running.policy_of({"actions": ACTIONS, "tiers": running.tiers(running.STANDARD)})
-    given = run.read(documents, run.Options())
+    given = run.read(documents, Options())
     found = remedies.explain(given, chosen, "default/late", budget=1)
     assert (found.remedies, found.reason) == ((), None)
     assert wording.lines(found) == [
@@ -485,12 +487,12 @@ def test_pods_that_never_preempt_might() -> None:
     tree = {"actions": "allocate, preempt", "tiers": running.tiers("priority gang | predicates")}
     for tiers in ("priority gang | predicates", "priority gang | predicates proportion"):
         tree["tiers"] = running.tiers(tiers)
-        given = run.read(documents, run.Options())
+        given = run.read(documents, Options())
         found = remedies.explain(given, running.policy_of(tree), "default/late")
         assert found.reason is not None
         said = "no pod is evicted for it, as its preemptionPolicy is Never"
         assert said in wording.lines(found)[0]
-        shown = [wording.sentence(each) for each in found.remedies]
+        shown = [wording.sentence(remedy) for remedy in found.remedies]
         assert (
             "set preemptionPolicy: PreemptLowerPriority on its pods; 1 pod of job default/busy in "
             "queue q would be evicted for it"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.faults import audits
+from tests.faults.audits import Entry, Log, Reign
 
 USERS = ("one", "two")
 
@@ -43,7 +44,7 @@ def renewal(user: str, when: float, **more: Any) -> str:
     return event(user, "update", "leases", "L", when, **{"code": 200, **more})
 
 
-def entries(*lines: str) -> list[audits.Entry]:
+def entries(*lines: str) -> list[Entry]:
     """What a log of these lines says."""
     return [entry for line in lines for entry in audits.parse(json.loads(line))]
 
@@ -99,7 +100,7 @@ def test_writes_that_were_refused_or_made_by_others_win_nothing() -> None:
         event("two", "get", "leases", "L", 5, code=200),
         event("two", "update", "leases", "other", 6, code=200),
     )
-    assert audits.reigns(seen, "L", USERS) == [audits.Reign(user="one", began=1.25, renewed=4)]
+    assert audits.reigns(seen, "L", USERS) == [Reign(user="one", began=1.25, renewed=4)]
 
 
 def test_the_first_after_a_moment() -> None:
@@ -131,11 +132,11 @@ def test_a_log_is_read_from_where_it_was_and_by_whole_lines(tmp_path: Path) -> N
     """What stood in it before belongs to another test; half a line is read later."""
     path = tmp_path / "audit.log"
     path.write_text(bind("one", "old", 1) + "\n")
-    log = audits.Log(path)
+    log = Log(path)
     line = bind("one", "new", 2) + "\n"
     with path.open("a") as stream:
         stream.write(bind("one", "first", 2) + "\n" + line[:40])
-    assert [each.name for each in log.entries()] == ["first"]
+    assert [entry.name for entry in log.entries()] == ["first"]
     with path.open("a") as stream:
         stream.write(line[40:] + event("one", "list", "nodes", "", 3) + "\n")
-    assert [each.name for each in log.entries()] == ["first", "new"]
+    assert [entry.name for entry in log.entries()] == ["first", "new"]

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from vscheduler.core.model import jobs, snapshot
-from vscheduler.mirror import state
+from vscheduler.core.model.jobs import Job, PodClass
+from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.mirror.decode.events import DecodeFailed, Kind, Object, Remove, Upsert
+from vscheduler.mirror.index.entries import Change, Replace
+from vscheduler.mirror.state import Mirror, Options
 
 OURS = "vscheduler"
 Document = dict[str, Any]
@@ -115,40 +117,40 @@ def quota(name: str, hard: Document, used: Document | None = None, **spec: Any) 
     }
 
 
-def read(document: Document) -> events.Object:
+def read(document: Document) -> Object:
     """The object of a manifest that decodes."""
     event = event_of(document)
-    assert isinstance(event, events.Upsert), event
+    assert isinstance(event, Upsert), event
     return event.object
 
 
-def event_of(document: Document) -> events.Upsert | events.DecodeFailed:
+def event_of(document: Document) -> Upsert | DecodeFailed:
     """What a manifest is to the Mirror."""
     kind = events.kind_of(document)
     assert kind is not None
     return events.convert(kind, document)
 
 
-def removal_of(document: Document) -> events.Remove:
+def removal_of(document: Document) -> Remove:
     """The end of an object."""
     return events.removal(event_of(document))
 
 
-def show_list(seen: state.Mirror, kind: events.Kind, *documents: Document) -> entries.Change:
+def show_list(seen: Mirror, kind: Kind, *documents: Document) -> Change:
     """Show a Mirror all that there is of a kind; what it changed."""
     found = [seen.read(event_of(document)) for document in documents]
-    return seen.apply(entries.Replace(kind=kind, found=dict(found)))
+    return seen.apply(Replace(kind=kind, found=dict(found)))
 
 
-def mirror(*documents: Document, **options: Any) -> state.Mirror:
+def mirror(*documents: Document, **options: Any) -> Mirror:
     """A Mirror that has seen these."""
-    seen = state.Mirror(state.Options(**{"scheduler_names": (OURS,)} | options))
+    seen = Mirror(Options(**{"scheduler_names": (OURS,)} | options))
     for document in documents:
         seen.apply(event_of(document))
     return seen
 
 
-def canonical(found: snapshot.Snapshot) -> Document:
+def canonical(found: Snapshot) -> Document:
     """All that a snapshot says, as plain values that compare."""
     table = found.nodes
     return {
@@ -177,7 +179,7 @@ def canonical(found: snapshot.Snapshot) -> Document:
     }
 
 
-def seats(found: snapshot.Snapshot) -> dict[jobs.PodClass, list[tuple[str, str, int]]]:
+def seats(found: Snapshot) -> dict[PodClass, list[tuple[str, str, int]]]:
     """By class, in its order: nodes, queues, and how many pods."""
     return {
         pod_class: list(zip(each.nodes, each.queues, each.counts.tolist(), strict=True))
@@ -185,29 +187,29 @@ def seats(found: snapshot.Snapshot) -> dict[jobs.PodClass, list[tuple[str, str, 
     }
 
 
-def job_of(seen: state.Mirror, name: str) -> jobs.Job:
+def job_of(seen: Mirror, name: str) -> Job:
     """The job of this name in a snapshot."""
     return {job.name: job for job in seen.snapshot(0.0).jobs}[name]
 
 
-def used(seen: state.Mirror, name: str, resource: str = "cpu") -> int:
+def used(seen: Mirror, name: str, resource: str = "cpu") -> int:
     """How much of a resource is taken on a node."""
     found = seen.snapshot(0.0)
     row = found.nodes.layout.rows[name]
     return int(found.nodes.used[row, found.space.columns[resource]])
 
 
-def statuses(job: jobs.Job) -> dict[str, str]:
+def statuses(job: Job) -> dict[str, str]:
     """Task name to status."""
     return {task.name: str(task.status) for task in job.tasks}
 
 
 def names(tasks: Iterable[Any]) -> list[str]:
     """Keys of pods, sorted."""
-    return sorted(each.key for each in tasks)
+    return sorted(task.key for task in tasks)
 
 
-def _job(job: jobs.Job) -> Document:
+def _job(job: Job) -> Document:
     """Classes compare by identity, so they are written out."""
     fields = {name: getattr(job, name) for name in job.__struct_fields__ if name != "tasks"}
     fields["classes"] = [(_kind(pod_class), counts) for pod_class, counts in job.classes.items()]
@@ -220,5 +222,5 @@ def _job(job: jobs.Job) -> Document:
     return {**fields, "tasks": tasks}
 
 
-def _kind(pod_class: jobs.PodClass) -> tuple[object, ...]:
+def _kind(pod_class: PodClass) -> tuple[object, ...]:
     return list(pod_class.request.items()), pod_class.constraints, dict(pod_class.hints)

@@ -3,39 +3,39 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model import claim_decisions, storage
+from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseClaim, ReleaseVolume
+from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.decode import kinds
+from vscheduler.mirror.claim_requests import Change, Target, Wanted
+from vscheduler.mirror.decode.kinds import Kind
 
 AT = 1767268840.0
 NOTE = "vscheduler/volume-binding"
 SELECTED = "volume.kubernetes.io/selected-node"
 BOUND_BY = "pv.kubernetes.io/bound-by-controller"
-CLAIM = storage.Claim(namespace="ns", name="data", uid="c1")
-DISK = storage.Volume(name="disk", uid="v1", available=True)
-RESERVED = msgspec.structs.replace(DISK, claim=storage.ClaimReference(namespace="ns", name="data"))
+CLAIM = Claim(namespace="ns", name="data", uid="c1")
+DISK = Volume(name="disk", uid="v1", available=True)
+RESERVED = msgspec.structs.replace(DISK, claim=ClaimReference(namespace="ns", name="data"))
 
 
-def binding(volume: str | None = None) -> claim_decisions.ClaimBinding:
+def binding(volume: str | None = None) -> ClaimBinding:
     """The claim needs a volume on n1."""
-    return claim_decisions.ClaimBinding(
-        namespace="ns", name="data", uid="c1", volume=volume, node="n1"
-    )
+    return ClaimBinding(namespace="ns", name="data", uid="c1", volume=volume, node="n1")
 
 
-def target(value: claim_requests.Wanted) -> claim_requests.Target:
+def target(value: Wanted) -> Target:
     """The object as last seen."""
-    of_claim = isinstance(value, storage.Claim)
-    kind, key = (kinds.Kind.CLAIM, "ns/data") if of_claim else (kinds.Kind.VOLUME, "disk")
-    return claim_requests.Target(kind=kind, key=key, uid=value.uid, version="7", value=value)
+    of_claim = isinstance(value, Claim)
+    kind, key = (Kind.CLAIM, "ns/data") if of_claim else (Kind.VOLUME, "disk")
+    return Target(kind=kind, key=key, uid=value.uid, version="7", value=value)
 
 
-def release(*, reserved: bool = False) -> claim_decisions.ReleaseVolume:
+def release(*, reserved: bool = False) -> ReleaseVolume:
     """The volume isn't needed any more."""
-    return claim_decisions.ReleaseVolume(name="disk", uid="v1", claim="ns/data", reserved=reserved)
+    return ReleaseVolume(name="disk", uid="v1", claim="ns/data", reserved=reserved)
 
 
-WITHDRAWN = claim_decisions.ReleaseClaim(namespace="ns", name="data", uid="c1", node="n1")
+WITHDRAWN = ReleaseClaim(namespace="ns", name="data", uid="c1", node="n1")
 REFERENCE = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -43,7 +43,7 @@ REFERENCE = {
     "name": "data",
     "uid": "c1",
 }
-PATCHES: dict[str, tuple[claim_requests.Change, claim_requests.Wanted, Any, Any]] = {
+PATCHES: dict[str, tuple[Change, Wanted, Any, Any]] = {
     "a volume is to be made": (
         binding(),
         CLAIM,
@@ -82,7 +82,7 @@ def test_a_patch_has_the_fields_of_kube_scheduler_and_a_note(case: str) -> None:
     metadata = {"uid": value.uid, "resourceVersion": "7", "annotations": annotations}
     assert patch == ({"metadata": metadata} | ({"spec": spec} if spec else {}))
     expected = "persistentvolumes/disk"
-    if isinstance(value, storage.Claim):
+    if isinstance(value, Claim):
         expected = "namespaces/ns/persistentvolumeclaims/data"
     assert claim_requests.path(seen) == f"/api/v1/{expected}"
     assert claim_requests.place(change) == (seen.kind, seen.key)
@@ -100,9 +100,9 @@ def test_of_several_schedulers_one_asks_and_the_notes_of_all_are_withdrawn() -> 
     }
 
 
-SELECTION = storage.Selection(node="n1", since=AT)
-MINE = storage.ClaimReference(namespace="ns", name="data", uid="c1")
-RESULTS: list[tuple[claim_requests.Change, claim_requests.Wanted, claim_requests.Wanted]] = [
+SELECTION = Selection(node="n1", since=AT)
+MINE = ClaimReference(namespace="ns", name="data", uid="c1")
+RESULTS: list[tuple[Change, Wanted, Wanted]] = [
     (
         binding(),
         CLAIM,
@@ -130,9 +130,9 @@ RESULTS: list[tuple[claim_requests.Change, claim_requests.Wanted, claim_requests
 
 @pytest.mark.parametrize(("change", "before", "after"), RESULTS)
 def test_the_object_is_known_before_it_is_written(
-    change: claim_requests.Change,
-    before: claim_requests.Wanted,
-    after: claim_requests.Wanted,
+    change: Change,
+    before: Wanted,
+    after: Wanted,
 ) -> None:
     """The next cycle sees it like that while the call is under way."""
     assert claim_requests.result(target(before), change, since=AT) == after
@@ -161,9 +161,7 @@ def test_the_object_is_known_before_it_is_written(
         ),
     ],
 )
-def test_an_object_that_is_another_by_now_is_left_alone(
-    change: claim_requests.Change, value: claim_requests.Wanted
-) -> None:
+def test_an_object_that_is_another_by_now_is_left_alone(change: Change, value: Wanted) -> None:
     """A new claim of the same name, a volume that somebody else has got, or that Kubernetes has
     bound since the decision.
     """

@@ -3,32 +3,41 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model import constraints, device_decisions, devices
-from vscheduler.mirror import device_requests
-
-POD = devices.Consumer(name="train-0", uid="p0")
-OTHER = devices.Consumer(
-    name="group", uid="g1", resource="podgroups", api_group="scheduling.k8s.io"
+from vscheduler.core.model.constraints import Operator, Requirement, Term
+from vscheduler.core.model.device_decisions import ClaimAllocation, DeallocateClaim
+from vscheduler.core.model.devices import (
+    AllocatedDevice,
+    Allocation,
+    Configuration,
+    Consumer,
+    DeviceId,
+    DeviceToleration,
+    ResourceClaim,
 )
-ID = devices.DeviceId("gpu.example.com", "n1", "gpu-0")
-N1 = constraints.Requirement("metadata.name", constraints.Operator.IN, ("n1",))
-ALLOCATION = devices.Allocation(
+from vscheduler.mirror import device_requests
+from vscheduler.mirror.device_requests import Change, Target
+
+POD = Consumer(name="train-0", uid="p0")
+OTHER = Consumer(name="group", uid="g1", resource="podgroups", api_group="scheduling.k8s.io")
+ID = DeviceId("gpu.example.com", "n1", "gpu-0")
+N1 = Requirement("metadata.name", Operator.IN, ("n1",))
+ALLOCATION = Allocation(
     devices=(
-        devices.AllocatedDevice(request="gpus", id=ID),
-        devices.AllocatedDevice(
+        AllocatedDevice(request="gpus", id=ID),
+        AllocatedDevice(
             request="gpus/large",
             id=ID._replace(device="gpu-1"),
             admin_access=True,
             tolerations=(
-                devices.DeviceToleration(key="a", operator="Exists", effect="NoExecute", seconds=0),
+                DeviceToleration(key="a", operator="Exists", effect="NoExecute", seconds=0),
             ),
         ),
     ),
     configurations=(
-        devices.Configuration(driver="d", parameters='{"mode": "mig"}', from_class=True),
-        devices.Configuration(driver="d", parameters='{"mode": "all"}', requests=("gpus",)),
+        Configuration(driver="d", parameters='{"mode": "mig"}', from_class=True),
+        Configuration(driver="d", parameters='{"mode": "all"}', requests=("gpus",)),
     ),
-    nodes=(constraints.Term(fields=(N1,)),),
+    nodes=(Term(fields=(N1,)),),
 )
 WRITTEN = {
     "devices": {
@@ -76,14 +85,14 @@ RESERVED_OTHER = {
     "name": "group",
     "uid": "g1",
 }
-CLAIM = devices.ResourceClaim(namespace="ns", name="gpus", uid="c1", finalizers=("a.io/b",))
+CLAIM = ResourceClaim(namespace="ns", name="gpus", uid="c1", finalizers=("a.io/b",))
 SHARED = msgspec.structs.replace(CLAIM, allocation=ALLOCATION, reserved_for=(OTHER,))
 METADATA = {"uid": "c1", "resourceVersion": "7"}
 
 
-def allocating(allocation: devices.Allocation | None) -> device_decisions.ClaimAllocation:
+def allocating(allocation: Allocation | None) -> ClaimAllocation:
     """The pod gets these devices, or those of the claim."""
-    return device_decisions.ClaimAllocation(
+    return ClaimAllocation(
         namespace="ns",
         name="gpus",
         uid="c1",
@@ -93,11 +102,11 @@ def allocating(allocation: devices.Allocation | None) -> device_decisions.ClaimA
     )
 
 
-BACK = device_decisions.DeallocateClaim(
+BACK = DeallocateClaim(
     namespace="ns", name="gpus", uid="c1", allocation=ALLOCATION, reserved_for=(OTHER,)
 )
 MOVED = msgspec.structs.replace(SHARED, allocation=msgspec.structs.replace(ALLOCATION, nodes=None))
-PATCHES: dict[str, tuple[device_requests.Change, devices.ResourceClaim, dict[str, Any]]] = {
+PATCHES: dict[str, tuple[Change, ResourceClaim, dict[str, Any]]] = {
     "devices are allocated": (
         allocating(ALLOCATION),
         CLAIM,
@@ -116,7 +125,7 @@ PATCHES: dict[str, tuple[device_requests.Change, devices.ResourceClaim, dict[str
 def test_a_patch_has_the_fields_of_kube_scheduler(case: str) -> None:
     """And names the claim that was decided on, in its version."""
     change, claim, status = PATCHES[case]
-    target = device_requests.Target(version="7", value=claim)
+    target = Target(version="7", value=claim)
     assert device_requests.is_about(change, claim)
     patch = device_requests.status_patch(target, change)
     assert patch == {"metadata": METADATA, "status": status}
@@ -128,7 +137,7 @@ def test_a_patch_has_the_fields_of_kube_scheduler(case: str) -> None:
 def test_devices_of_every_node_have_no_selector() -> None:
     """Such as those of a network."""
     allocation = msgspec.structs.replace(ALLOCATION, nodes=None, configurations=())
-    target = device_requests.Target(version="7", value=CLAIM)
+    target = Target(version="7", value=CLAIM)
     written = device_requests.status_patch(target, allocating(allocation))["status"]["allocation"]
     devices_written: Any = WRITTEN["devices"]
     assert written == {"devices": {"results": devices_written["results"]}}
@@ -136,12 +145,12 @@ def test_devices_of_every_node_have_no_selector() -> None:
 
 def test_a_claim_with_devices_has_a_finalizer() -> None:
     """It is added to those that there are, once."""
-    target = device_requests.Target(version="7", value=CLAIM)
+    target = Target(version="7", value=CLAIM)
     finalizers = ["a.io/b", device_requests.FINALIZER]
     patch = device_requests.protection(target, allocating(ALLOCATION))
     assert patch == {"metadata": {**METADATA, "finalizers": finalizers}}
     protected = msgspec.structs.replace(CLAIM, finalizers=tuple(finalizers))
-    again = device_requests.Target(version="7", value=protected)
+    again = Target(version="7", value=protected)
     assert device_requests.protection(again, allocating(ALLOCATION)) is None
     assert device_requests.protection(target, BACK) is None
 
@@ -169,8 +178,6 @@ def test_a_claim_is_known_before_it_is_written() -> None:
         (BACK, msgspec.structs.replace(SHARED, reserved_for=(OTHER, POD))),
     ],
 )
-def test_a_claim_that_is_another_by_now_is_left_alone(
-    change: device_requests.Change, claim: devices.ResourceClaim
-) -> None:
+def test_a_claim_that_is_another_by_now_is_left_alone(change: Change, claim: ResourceClaim) -> None:
     """A new claim of the same name, one that got or lost devices or users meanwhile."""
     assert not device_requests.is_about(change, claim)

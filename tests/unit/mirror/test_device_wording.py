@@ -1,9 +1,9 @@
 import pytest
 
-from vscheduler.core.model import device_decisions
+from vscheduler.core.model.device_decisions import DeviceWait
 from vscheduler.mirror import device_wording
 
-WAIT = device_decisions.DeviceWait(allocated=3, claims=8, claim="ns/gpus-3", node="n2")
+WAIT = DeviceWait(allocated=3, claims=8, claim="ns/gpus-3", node="n2")
 TEXT = "3 of 8 resource claims are allocated; allocating claim gpus-3 on n2"
 
 
@@ -26,5 +26,5 @@ TEXT = "3 of 8 resource claims are allocated; allocating claim gpus-3 on n2"
 )
 def test_what_pods_wait_for(wait: dict[str, int | str], text: str) -> None:
     """The claim that isn't allocated, and what was said about it."""
-    found = device_decisions.DeviceWait(claim="ns/gpus-3", node="n2", **wait)  # type: ignore[arg-type]  # of a table
+    found = DeviceWait(claim="ns/gpus-3", node="n2", **wait)  # type: ignore[arg-type]  # of a table
     assert device_wording.waits(found) == text

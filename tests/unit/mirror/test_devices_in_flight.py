@@ -1,8 +1,11 @@
 """Devices of claims that are being written."""
 
 from tests import device_labs, running
+from tests.device_labs import Lab
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, device_decisions, snapshot
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.device_decisions import DeallocateClaim
+from vscheduler.core.model.snapshot import FRESH
 
 PICTURE = """
     node  n1 cpu=4
@@ -16,7 +19,7 @@ USES = {"first-0": ["gpus-0"], "later-0": ["gpus-1"]}
 def test_a_device_that_is_being_given_back_isnt_given_to_another_claim() -> None:
     """Until the claim is seen without it: the API server may refuse or delay the call."""
     claims = [device_labs.claim(name) for name in ("gpus-0", "gpus-1")]
-    lab = device_labs.Lab(
+    lab = Lab(
         PICTURE,
         device_labs.device_class(),
         device_labs.resource_slice("n1", 1),
@@ -27,12 +30,12 @@ def test_a_device_that_is_being_given_back_isnt_given_to_another_claim() -> None
     assert list(lab.allocated()) == ["gpus-0"]
     mirror = lab.mirror()
     (held,) = (
-        each
-        for each in mirror.snapshot(lab.now, snapshot.FRESH).devices.claims.values()
-        if each.allocation
+        claim
+        for claim in mirror.snapshot(lab.now, FRESH).devices.claims.values()
+        if claim.allocation
     )
     assert held.allocation is not None
-    back = device_decisions.DeallocateClaim(
+    back = DeallocateClaim(
         namespace="default",
         name="gpus-0",
         uid=claims[0]["metadata"]["uid"],
@@ -42,8 +45,8 @@ def test_a_device_that_is_being_given_back_isnt_given_to_another_claim() -> None
     target = mirror.allocations.target(back)
     assert target is not None
 
-    def decided() -> decisions.CycleResult:
-        taken = mirror.snapshot(lab.now, snapshot.FRESH)
+    def decided() -> CycleResult:
+        taken = mirror.snapshot(lab.now, FRESH)
         return cycle.run_cycle(taken, running.policy_of(device_labs.TREE))
 
     mirror.allocations.begin(target, back)

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror.decode import events
+from tests.unit.mirror.manifests import Document
+from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.translate import translation
 
 OURS = {translation.SCHEDULER: "vscheduler"}
@@ -59,7 +60,7 @@ def test_ownership_follows_the_pods() -> None:
         assert len(seen.snapshot(0.0).jobs) == count
 
 
-def left(phase: str, *pods: manifests.Document, **options: Any) -> list[str]:
+def left(phase: str, *pods: Document, **options: Any) -> list[str]:
     """The jobs that are ours once these pods of a group have come and gone."""
     seen = manifests.mirror(manifests.group("g", status={"phase": phase}), *pods, **options)
     for pod in pods:
@@ -222,7 +223,7 @@ def test_other_names_are_served_once_the_pods_are_listed_anew() -> None:
     for names, jobs in ((("vscheduler",), ["ns/g"]), (("other",), ["ns/empty", "ns/h"])):
         seen.serve(names)
         of_pods = [each for each in objects if each["kind"] == "Pod"]
-        manifests.show_list(seen, events.Kind.POD, *of_pods)
+        manifests.show_list(seen, Kind.POD, *of_pods)
         fresh = manifests.mirror(*objects, scheduler_names=names).snapshot(0.0)
         assert manifests.canonical(seen.snapshot(0.0)) == manifests.canonical(fresh)
         assert [job.id for job in seen.snapshot(0.0).jobs] == jobs

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path, UnusableNameError
 
 
 def segments(path: str) -> list[str]:
@@ -26,7 +27,7 @@ def test_a_name_is_one_segment_or_none(name: str) -> None:
     """The server sees just that segment, whether it divides before it decodes or after."""
     try:
         path = paths.PODS.at(name, "ns")
-    except paths.UnusableNameError:
+    except UnusableNameError:
         assert not name or name in (".", "..") or set(name) & set("/%") or len(name) > 253
         return
     assert segments(path) == ["", "api", "v1", "namespaces", "ns", "pods", name]
@@ -39,7 +40,7 @@ def test_a_name_is_one_segment_or_none(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "..%2f", "%", "x" * 254, "\ud800"])
 def test_what_nothing_can_be_called_has_no_path(name: str) -> None:
     """As a name, as a namespace and as a subresource; the error shows no more than a line of it."""
-    calls: list[Callable[[], paths.Path]] = [
+    calls: list[Callable[[], Path]] = [
         lambda: paths.PODS.at(name, "ns"),
         lambda: paths.PODS.at("a", name),
         lambda: paths.PODS.within(name),
@@ -47,7 +48,7 @@ def test_what_nothing_can_be_called_has_no_path(name: str) -> None:
         lambda: paths.PODS.part("a", "ns", name),
     ]
     for call in calls:
-        with pytest.raises(paths.UnusableNameError) as raised:
+        with pytest.raises(UnusableNameError) as raised:
             call()
         assert len(str(raised.value)) < 300
         assert str(raised.value).isprintable()

@@ -2,47 +2,48 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from vscheduler.core.model import decisions, queues, refusals
+from vscheduler.core.model import refusals
+from vscheduler.core.model.decisions import Basis, Entitlement, Exclusion, LimitedBy, QueueFigures
+from vscheduler.core.model.queues import ProblemCode, QueueProblem, QueueState
+from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.mirror import queue_status
 
 GI = 2**30
-Bound = decisions.LimitedBy
-Code = refusals.RefusalCode
-Counted: TypeAlias = tuple[refusals.Refusal | str, int]
-TAINT = refusals.Refusal(Code.TAINT, "node-role.kubernetes.io/control-plane")
+Bound = LimitedBy
+Code = RefusalCode
+Counted: TypeAlias = tuple[Refusal | str, int]
+TAINT = Refusal(Code.TAINT, "node-role.kubernetes.io/control-plane")
 
 
 def basis(deserved: float, usable: float, bound: Bound = Bound.WEIGHT, **more: Any) -> Any:
     """How an amount came about, for a queue of weight 1 of 3."""
     given = {"weight": 1, "weights": 3} | more
-    return decisions.Basis(deserved=deserved, usable=usable, bound=bound, **given)
+    return Basis(deserved=deserved, usable=usable, bound=bound, **given)
 
 
-def figures(request: dict[str, float], **bases: decisions.Basis) -> decisions.QueueFigures:
+def figures(request: dict[str, float], **bases: Basis) -> QueueFigures:
     """A queue that asks for this; resources of other names than cpu are given by a mapping."""
-    return decisions.QueueFigures(
+    return QueueFigures(
         name="q",
-        state=queues.QueueState.OPEN,
+        state=QueueState.OPEN,
         weight=1,
         allocated={},
         request=request,
-        entitlement=decisions.Entitlement(
+        entitlement=Entitlement(
             deserved={name: each.deserved for name, each in bases.items()}, bases=bases
         ),
     )
 
 
-def excluded(*found: Counted) -> tuple[decisions.Exclusion, ...]:
+def excluded(*found: Counted) -> tuple[Exclusion, ...]:
     """Nodes that are left out, so many for each reason."""
     return tuple(
-        decisions.Exclusion(
-            refusal=refusals.of(refusal), nodes=tuple(f"n{n}" for n in range(1, count + 1))
-        )
+        Exclusion(refusal=refusals.of(refusal), nodes=tuple(f"n{n}" for n in range(1, count + 1)))
         for refusal, count in found
     )
 
 
-def said(queue: decisions.QueueFigures, *left_out: Counted) -> tuple[str, str]:
+def said(queue: QueueFigures, *left_out: Counted) -> tuple[str, str]:
     """Reason and message."""
     found = queue_status.explanation(queue, excluded(*left_out))
     assert found is not None
@@ -51,7 +52,7 @@ def said(queue: decisions.QueueFigures, *left_out: Counted) -> tuple[str, str]:
 
 ASKS = {"cpu": 99_000.0}
 THIRD = basis(25_000, 75_000)
-SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
+SENTENCES: dict[str, tuple[dict[str, Basis], str, str]] = {
     "by weight": ({"cpu": THIRD}, "Weight", "25 of 75 usable CPU: weight 1 of 3 that want more"),
     "by nobody's but its own weight": (
         {"cpu": basis(70_000, 75_000, weights=1)},
@@ -166,7 +167,7 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
 
 @pytest.mark.parametrize(("bases", "reason", "message"), SENTENCES.values(), ids=SENTENCES)
 def test_a_sentence_says_how_a_share_came_about(
-    bases: dict[str, decisions.Basis], reason: str, message: str
+    bases: dict[str, Basis], reason: str, message: str
 ) -> None:
     """One for each thing that can bind a queue."""
     assert said(figures(ASKS, **bases)) == (reason, message)
@@ -175,26 +176,26 @@ def test_a_sentence_says_how_a_share_came_about(
 EXCLUSIONS: dict[str, tuple[list[Counted], str]] = {
     "a taint": ([(TAINT, 1)], "n1 not usable: taint node-role.kubernetes.io/control-plane"),
     "a taint with a value": (
-        [(refusals.Refusal(Code.TAINT, "gpu", "true"), 2)],
+        [(Refusal(Code.TAINT, "gpu", "true"), 2)],
         "n1 and n2 not usable: taint gpu=true",
     ),
-    "cordoned": ([(refusals.Refusal(Code.CORDONED), 5)], "n1, n2 and 3 more not usable: cordoned"),
-    "not ready": ([(refusals.Refusal(Code.NOT_READY), 1)], "n1 not usable: not ready"),
+    "cordoned": ([(Refusal(Code.CORDONED), 5)], "n1, n2 and 3 more not usable: cordoned"),
+    "not ready": ([(Refusal(Code.NOT_READY), 1)], "n1 not usable: not ready"),
     "a selector": (
-        [(refusals.Refusal(Code.NODE_AFFINITY), 1)],
+        [(Refusal(Code.NODE_AFFINITY), 1)],
         "n1 not usable: not selected by any pod",
     ),
     "a feature": (
-        [(refusals.Refusal(Code.FEATURES), 1)],
+        [(Refusal(Code.FEATURES), 1)],
         "n1 not usable: without features that pods need",
     ),
     "of a plugin": (
-        [(refusals.Refusal(Code.CUSTOM, "node(s) were reserved", "reserved"), 1)],
+        [(Refusal(Code.CUSTOM, "node(s) were reserved", "reserved"), 1)],
         "n1 not usable: reserved",
     ),
     "other words": ([("maintenance", 1)], "n1 not usable: maintenance"),
     "two kinds": (
-        [(refusals.Refusal(Code.NOT_READY), 3), (TAINT, 1)],
+        [(Refusal(Code.NOT_READY), 3), (TAINT, 1)],
         (
             "n1, n2 and 1 more not usable: not ready; "
             "n1 not usable: taint node-role.kubernetes.io/control-plane"
@@ -220,7 +221,7 @@ def test_nodes_that_are_left_out_are_named(left_out: list[Counted], words: str) 
 
 def test_the_log_has_every_kind() -> None:
     """With the number of nodes and two of their names."""
-    found = excluded((refusals.Refusal(Code.CORDONED), 3), (TAINT, 1), ("x", 1))
+    found = excluded((Refusal(Code.CORDONED), 3), (TAINT, 1), ("x", 1))
     assert queue_status.left_out(found) == [
         "cordoned: 3 nodes, e.g. n1, n2",
         "taint node-role.kubernetes.io/control-plane: 1 node, e.g. n1",
@@ -228,7 +229,7 @@ def test_the_log_has_every_kind() -> None:
     ]
 
 
-IDLE: dict[str, tuple[decisions.QueueFigures, str]] = {
+IDLE: dict[str, tuple[QueueFigures, str]] = {
     "no jobs": (figures({}), "asks for nothing"),
     "pods of no size": (
         figures({"pods": 2}, pods=basis(2, 9, Bound.REQUEST)),
@@ -259,7 +260,7 @@ IDLE: dict[str, tuple[decisions.QueueFigures, str]] = {
 
 
 @pytest.mark.parametrize(("queue", "message"), IDLE.values(), ids=IDLE)
-def test_a_queue_that_asks_for_nothing_says_so(queue: decisions.QueueFigures, message: str) -> None:
+def test_a_queue_that_asks_for_nothing_says_so(queue: QueueFigures, message: str) -> None:
     """And what is kept for it; nodes are of no interest to it."""
     assert said(queue, (TAINT, 1)) == ("NoRequest", message)
 
@@ -272,16 +273,14 @@ def test_groups_whose_pods_are_still_to_come_ask_for_something() -> None:
 
 def test_a_queue_that_is_set_aside_says_what_is_to_be_done() -> None:
     """Its share is of no interest."""
-    missing = queues.QueueProblem(
-        code=queues.ProblemCode.PARENT_MISSING, queue="q", subjects=("p",)
-    )
-    queue = decisions.QueueFigures(
+    missing = QueueProblem(code=ProblemCode.PARENT_MISSING, queue="q", subjects=("p",))
+    queue = QueueFigures(
         name="q",
-        state=queues.QueueState.OPEN,
+        state=QueueState.OPEN,
         weight=1,
         allocated={},
         request=ASKS,
-        entitlement=decisions.Entitlement(deserved={}, problem=missing, bases={"cpu": THIRD}),
+        entitlement=Entitlement(deserved={}, problem=missing, bases={"cpu": THIRD}),
     )
     assert said(queue, (TAINT, 1)) == (
         "QueueSetAside",
@@ -293,18 +292,18 @@ def test_a_queue_that_is_set_aside_says_what_is_to_be_done() -> None:
     "entitlement",
     [
         None,
-        decisions.Entitlement(deserved={"cpu": 25_000}),
-        decisions.Entitlement(deserved={}, share=0.5),
+        Entitlement(deserved={"cpu": 25_000}),
+        Entitlement(deserved={}, share=0.5),
     ],
 )
 @pytest.mark.parametrize("request_", [{}, ASKS])
 def test_where_no_plugin_says_nothing_is_said(
-    entitlement: decisions.Entitlement | None, request_: dict[str, float]
+    entitlement: Entitlement | None, request_: dict[str, float]
 ) -> None:
     """A guess would be worse."""
-    queue = decisions.QueueFigures(
+    queue = QueueFigures(
         name="q",
-        state=queues.QueueState.OPEN,
+        state=QueueState.OPEN,
         weight=1,
         allocated={},
         request=request_,
@@ -315,9 +314,7 @@ def test_where_no_plugin_says_nothing_is_said(
 
 def test_a_sentence_is_never_too_long() -> None:
     """Names of nodes and taints may have hundreds of characters."""
-    long = decisions.Exclusion(
-        refusal=refusals.Refusal(Code.TAINT, "k" * 300, "v"), nodes=("n" * 250,)
-    )
+    long = Exclusion(refusal=Refusal(Code.TAINT, "k" * 300, "v"), nodes=("n" * 250,))
     found = queue_status.explanation(figures(ASKS, cpu=THIRD), (long,))
     assert found is not None
     assert len(found.message) == 300

@@ -4,22 +4,24 @@ import msgspec
 import pytest
 
 from tests import pictures
-from vscheduler.core.model import decisions, queues, refusals
-from vscheduler.mirror import queue_status, state
+from vscheduler.core.model.decisions import Basis, Entitlement, Exclusion, LimitedBy, QueueFigures
+from vscheduler.core.model.queues import QueueState
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.state import Mirror, Options
 
 GI = 2**30
-BASIS = decisions.Basis(
-    deserved=25_000, usable=75_000, bound=decisions.LimitedBy.WEIGHT, weight=1, weights=3
-)
-FIGURES = decisions.QueueFigures(
+BASIS = Basis(deserved=25_000, usable=75_000, bound=LimitedBy.WEIGHT, weight=1, weights=3)
+FIGURES = QueueFigures(
     name="q",
-    state=queues.QueueState.OPEN,
+    state=QueueState.OPEN,
     weight=1,
     allocated={"cpu": 24_000, "pods": 3},
     request={"cpu": 40_500, "pods": 5},
     used_by_other_schedulers={"cpu": 1000, "memory": GI},
-    entitlement=decisions.Entitlement(
+    entitlement=Entitlement(
         deserved={"cpu": 25_000},
         real_capability={"cpu": 75_000, "memory": float("inf")},
         share=0.96,
@@ -32,9 +34,7 @@ SAID = {
     "reason": "Weight",
     "message": "25 of 75 usable CPU: weight 1 of 3 that want more; n1 not usable: cordoned",
 }
-CORDONED = decisions.Exclusion(
-    refusal=refusals.Refusal(refusals.RefusalCode.CORDONED), nodes=("n1",)
-)
+CORDONED = Exclusion(refusal=Refusal(RefusalCode.CORDONED), nodes=("n1",))
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
@@ -76,9 +76,7 @@ def test_what_is_held_is_told_to_the_byte_and_what_is_owed_for_people() -> None:
 
 def test_what_no_plugin_works_out_is_not_written() -> None:
     """Nothing is made up; `allocated` is there, empty or not, as Volcano's CRD wants it."""
-    queue = decisions.QueueFigures(
-        name="q", state=queues.QueueState.OPEN, weight=1, allocated={}, request={}
-    )
+    queue = QueueFigures(name="q", state=QueueState.OPEN, weight=1, allocated={}, request={})
     assert queue_status.status(queue, (), "mine") == {
         "allocated": {"cpu": "0", "memory": "0"},
         "request": {},
@@ -123,9 +121,9 @@ def test_volcanos_crd_has_a_place_for_what_is_allocated() -> None:
 def test_what_is_written_changes_nothing_that_a_decision_depends_on() -> None:
     """A status that comes back by the watch makes no cycle."""
     (document,) = pictures.documents("queue q")
-    mirror = state.Mirror(state.Options(scheduler_names=("mine",)))
-    before = events.convert(events.Kind.QUEUE, document)
+    mirror = Mirror(Options(scheduler_names=("mine",)))
+    before = events.convert(Kind.QUEUE, document)
     assert mirror.apply(before)
     status = queue_status.status(FIGURES, (CORDONED,), "mine")
     written = {**document, "status": document.get("status", {}) | status}
-    assert not mirror.apply(events.convert(events.Kind.QUEUE, written))
+    assert not mirror.apply(events.convert(Kind.QUEUE, written))

@@ -1,9 +1,10 @@
 import pytest
 
 from vscheduler.core.model import refusals
+from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.mirror import refusal_wording
 
-Code = refusals.RefusalCode
+Code = RefusalCode
 OTHERS = "nominated to pods of other schedulers"
 SHARED = 'another pod of the job, for which resourceclaim "c" counts, starts first'
 UNSUPPORTED = (
@@ -228,7 +229,7 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
 def test_a_refusal_has_a_text_and_a_cause(fields: tuple[str, ...], words: tuple[str, str]) -> None:
     """Both are made from the code and its data."""
     code, *data = fields
-    refusal = refusals.Refusal(Code(code), *data)
+    refusal = Refusal(Code(code), *data)
     assert (refusal_wording.text(refusal), refusal_wording.cause(refusal)) == words
 
 
@@ -241,8 +242,8 @@ def test_refusals_are_counted_most_frequent_first() -> None:
     """Equal numbers stand in the order of their texts."""
     found = [
         (refusals.of("node(s) were spot nodes"), 1),
-        (refusals.Refusal(Code.INSUFFICIENT, "memory"), 1),
-        (refusals.Refusal(Code.CORDONED), 2),
+        (Refusal(Code.INSUFFICIENT, "memory"), 1),
+        (Refusal(Code.CORDONED), 2),
     ]
     said = "2 node(s) were unschedulable, 1 Insufficient memory, 1 node(s) were spot nodes"
     assert refusal_wording.counted(found) == said

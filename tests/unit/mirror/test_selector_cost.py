@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from vscheduler.core.model import devices
+from vscheduler.core.model.devices import AttributeValue, Device, Version
 from vscheduler.mirror import selector_cost, selector_text, selector_tree, selectors
 
 GPU = "gpu.example.com"
@@ -107,10 +107,10 @@ def test_estimates_are_about_what_is_measured(expression: str) -> None:
     """Neither a quarter of it or less, nor five times as much; of a device with as many attributes
     as there can be.
     """
-    attributes: dict[str, devices.AttributeValue] = {f"{GPU}/a{at}": "x" * 40 for at in range(29)}
+    attributes: dict[str, AttributeValue] = {f"{GPU}/a{at}": "x" * 40 for at in range(29)}
     attributes |= {f"{GPU}/n": 3, f"{GPU}/model": "NVIDIA-A100-80GB"}
-    attributes |= {f"{GPU}/v": devices.Version("1.2.3")}
-    device = devices.Device(name="d", attributes=attributes, capacity={f"{GPU}/memory": "80Gi"})
+    attributes |= {f"{GPU}/v": Version("1.2.3")}
+    device = Device(name="d", attributes=attributes, capacity={f"{GPU}/memory": "80Gi"})
     tree = selector_tree.tree_of(compiled(expression))
     reads = selector_tree.reads(tree)
     program = selectors._environment().compile(selector_text.read(expression).text)

@@ -2,18 +2,19 @@ import re
 
 import pytest
 
-from vscheduler.core.model import devices
+from vscheduler.core.model.devices import AttributeValue, Device, SelectorError, Version
 from vscheduler.mirror import selectors
 from vscheduler.mirror.selector_tree import Kind, Tree
+from vscheduler.mirror.selectors import Selectors
 
 GPU = "gpu.example.com"
-DEVICE = devices.Device(
+DEVICE = Device(
     name="gpu-0",
     attributes={
         f"{GPU}/model": "A100",
         f"{GPU}/numa": 3,
         f"{GPU}/nvlink": True,
-        f"{GPU}/driver": devices.Version("1.2.3-rc.1+build"),
+        f"{GPU}/driver": Version("1.2.3-rc.1+build"),
         "pci.example.com/root": "0000:00",
     },
     capacity={f"{GPU}/memory": "80Gi"},
@@ -24,8 +25,8 @@ MEMORY = f'device.capacity["{GPU}"].memory'
 
 def said(expression: str) -> bool:
     """What the expression says of the device. Raises SelectorError."""
-    (answer,), _ = selectors.Selectors().answers(expression, GPU, [DEVICE])
-    if isinstance(answer, devices.SelectorError):
+    (answer,), _ = Selectors().answers(expression, GPU, [DEVICE])
+    if isinstance(answer, SelectorError):
         raise answer
     return answer
 
@@ -104,7 +105,7 @@ def test_domains_that_a_device_hasnt_are_empty(expression: str, *, answer: bool)
 )
 def test_expressions_that_are_refused(expression: str, error: str) -> None:
     """Each says what is wrong with it."""
-    with pytest.raises(devices.SelectorError, match=re.escape(error)):
+    with pytest.raises(SelectorError, match=re.escape(error)):
         said(expression)
 
 
@@ -122,20 +123,20 @@ def test_loops_cost_what_they_go_through() -> None:
     assert cost(NESTED, MANY) > 10 * cost(NESTED, ONE)
     assert cost(NESTED, MANY) > 5 * cost(NESTED, DEVICE)
     too_much = f"{MINE}.all(a, {MINE}.all(b, {MINE}.all(c, a != b || b != c)))"
-    assert selectors.Selectors().problem(too_much)[0] is not None
+    assert Selectors().problem(too_much)[0] is not None
 
 
 LOOP = f"{MINE}.all(a, a != '')"
 NESTED = f"{MINE}.all(a, {MINE}.all(b, a != b))"
-ONE = devices.Device(name="one", attributes={f"{GPU}/model": "A100"})
-MANY = devices.Device(
+ONE = Device(name="one", attributes={f"{GPU}/model": "A100"})
+MANY = Device(
     name="many", attributes={f"{GPU}/a{n}": "x" for n in range(31)} | {f"{GPU}/model": "A100"}
 )
 
 
-def cost(expression: str, device: devices.Device = DEVICE) -> int:
+def cost(expression: str, device: Device = DEVICE) -> int:
     """How many microseconds an evaluation is said to take."""
-    known = selectors.Selectors()
+    known = Selectors()
     problem, _ = known.problem(expression)
     assert problem is None
     return known.answers(expression, GPU, [device])[1]
@@ -143,7 +144,7 @@ def cost(expression: str, device: devices.Device = DEVICE) -> int:
 
 def test_what_takes_long_is_answered_for_some_devices() -> None:
     """The rest is left out, and asked about later."""
-    known = selectors.Selectors()
+    known = Selectors()
     expression = f'{MINE}.uuid != ""'
     known.problem(expression)
     answers, paid = known.answers(expression, GPU, MODELS, 10 * cost(expression))
@@ -167,17 +168,17 @@ def test_what_the_library_raises_is_the_answer(monkeypatch: pytest.MonkeyPatch) 
             """The same."""
             raise RecursionError(text)
 
-    known = selectors.Selectors()
+    known = Selectors()
     broken = selectors._Compiled(Broken(), Tree(Kind.NOTHING), None, {})
     assert "whatever" in str(selectors._evaluated(broken, GPU, DEVICE))
     monkeypatch.setattr(selectors, "_environment", Broken)
     answers, _ = known.answers("true", GPU, [DEVICE])
-    assert [str(each) for each in answers] == ["true"]
+    assert [str(answer) for answer in answers] == ["true"]
 
 
 def test_compilation_is_paid_for_once() -> None:
     """In proportion to what is compiled, whether it can be used or not."""
-    known = selectors.Selectors()
+    known = Selectors()
     for expression in ("true", "true || " * 300 + "true", "x == " * 300, "unknown(1)"):
         _, first = known.problem(expression)
         assert first > 300
@@ -186,7 +187,7 @@ def test_compilation_is_paid_for_once() -> None:
 
 
 MODELS = [
-    devices.Device(
+    Device(
         name=f"gpu-{number}",
         attributes={f"{GPU}/uuid": f"GPU-{number}", f"{GPU}/numa": number % 2},
         capacity={f"{GPU}/memory": f"{40 * (number % 2 + 1)}Gi"},
@@ -200,7 +201,7 @@ def test_an_expression_is_evaluated_once_for_all_that_look_the_same_to_it() -> N
     """What it doesn't read makes no difference, and a device of a known kind costs next to nothing;
     another driver's devices are other ones.
     """
-    known = selectors.Selectors()
+    known = Selectors()
     expression = f'{MEMORY}.compareTo(quantity("80Gi")) >= 0'
     every, each = len(MODELS) * selectors.LOOKUP_COST, cost(expression) - selectors.LOOKUP_COST
     known.problem(expression)
@@ -225,18 +226,17 @@ def test_an_expression_is_evaluated_once_for_all_that_look_the_same_to_it() -> N
 )
 def test_whatever_an_expression_reads_makes_a_difference(expression: str) -> None:
     """However it is written."""
-    answers, _ = selectors.Selectors().answers(expression, GPU, MODELS)
+    answers, _ = Selectors().answers(expression, GPU, MODELS)
     assert [at for at, answer in enumerate(answers) if answer is True] == [7]
 
 
 def test_true_and_one_are_different_values() -> None:
     """As keys of a dictionary, they are equal in Python, like 1.0 and a version's text."""
-    values: list[devices.AttributeValue] = [1, True, "1.0.0", devices.Version("1.0.0")]
+    values: list[AttributeValue] = [1, True, "1.0.0", Version("1.0.0")]
     found = [
-        devices.Device(name=f"d{at}", attributes={f"{GPU}/it": value})
-        for at, value in enumerate(values)
+        Device(name=f"d{at}", attributes={f"{GPU}/it": value}) for at, value in enumerate(values)
     ]
-    known = selectors.Selectors()
+    known = Selectors()
     assert known.answers(f"type({MINE}.it) == bool", GPU, found)[0] == [False, True, False, False]
     parsed = known.answers(f'{MINE}.it == semver("1.0.0")', GPU, found)[0]
     assert parsed == [False, False, False, True]
@@ -245,11 +245,11 @@ def test_true_and_one_are_different_values() -> None:
 def test_a_version_that_is_none_fails_for_its_device_alone() -> None:
     """No API server takes it, but a file for `vscheduler simulate` may have it."""
     name = f"{GPU}/driver"
-    broken = devices.Device(name="b", attributes={name: devices.Version("one")})
-    known = selectors.Selectors()
+    broken = Device(name="b", attributes={name: Version("one")})
+    known = Selectors()
     assert known.answers("true", GPU, [broken, DEVICE])[0] == [True, True], "it isn't read"
     for expression in (f"{MINE}.driver.major() == 1", f'"driver" in {MINE}'):
         (failed, other), _ = known.answers(expression, GPU, [broken, DEVICE])
         assert other is True
-        assert isinstance(failed, devices.SelectorError)
+        assert isinstance(failed, SelectorError)
         assert "'one' is not a semantic version" in str(failed)

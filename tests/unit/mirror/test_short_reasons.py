@@ -5,6 +5,7 @@ import pytest
 from tests import pictures, running
 from vscheduler.mirror import phrases, wording
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 STANDARD = "priority gang | predicates proportion"
 TAINTED = "node n1 cpu=4 label=gpu-type=l40 taint=special=true:NoSchedule node n2 cpu=4"
@@ -59,7 +60,7 @@ CASES: dict[str, tuple[str, str]] = {
 def test_the_short_reason_is_the_cause(picture: str, short: str) -> None:
     """In few words; the whole sentence has the figures."""
     tree = {"actions": "enqueue, allocate", "tiers": running.tiers(STANDARD)}
-    outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), run.Options())
-    reason = next(each.reason for each in outcome.last.groups if each.job.endswith("/j"))
+    outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), Options())
+    reason = next(group.reason for group in outcome.last.groups if group.job.endswith("/j"))
     assert reason is not None
     assert phrases.short(wording.sentence(reason)) == short

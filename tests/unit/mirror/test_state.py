@@ -3,13 +3,13 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.core.model.jobs import NO_TASKS, TaskId, TaskStatus
+from vscheduler.mirror.decode.events import Kind, Remove
+from vscheduler.mirror.index.entries import Change, Reference
+from vscheduler.mirror.state import Mirror
 
 Document = manifests.Document
-KIND = events.Kind
+KIND = Kind
 
 CLUSTER = (
     manifests.node("n1"),
@@ -19,14 +19,14 @@ CLUSTER = (
 )
 
 
-NONE, STEP, OTHER = entries.Change
+NONE, STEP, OTHER = Change
 BOUND = manifests.pod("p", node="n1", phase="Pending")
 BORN = "2026-01-01T00:00:00Z"
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "QueueFull"}
 SCHEDULED = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": BORN}]
 
 
-def apply(seen: state.Mirror, document: Document) -> entries.Change:
+def apply(seen: Mirror, document: Document) -> Change:
     """Show a manifest to the Mirror; what it changed."""
     return seen.apply(manifests.event_of(document))
 
@@ -50,7 +50,7 @@ def test_a_snapshot_is_sorted_and_whole() -> None:
     assert [job.id for job in found.jobs] == ["ns/a", "ns/g"]
     (job,) = (job for job in found.jobs if job.name == "g")
     assert job.allocated == {"memory": 1024, "pods": 1}
-    assert job.counts == {**jobs.NO_TASKS, jobs.TaskStatus.RUNNING: 1}
+    assert job.counts == {**NO_TASKS, TaskStatus.RUNNING: 1}
 
 
 def test_every_unfinished_pod_counts_on_its_node() -> None:
@@ -78,7 +78,7 @@ def test_host_ports_are_known_by_node() -> None:
         container = {"name": "main", "ports": [{"hostPort": port}]}
         return manifests.pod(name, node=node, spec={"containers": [container]}, **rest)
 
-    def ports(seen: state.Mirror) -> list[tuple[str, list[int]]]:
+    def ports(seen: Mirror) -> list[tuple[str, list[int]]]:
         found = seen.snapshot(0.0).nodes.ports
         return [(node, [each.port for each in taken]) for node, taken in found.items()]
 
@@ -124,13 +124,13 @@ def test_budgets_and_quotas_are_in_a_snapshot_while_they_are_there() -> None:
         manifests.quota("q", {"pods": "4"}),
     )
     found = seen.snapshot(0.0)
-    assert [(each.name, each.allowed) for each in found.budgets] == [("a", 1), ("b", 2)]
-    assert [(each.name, each.hard) for each in found.quotas] == [("q", {"pods": 4})]
+    assert [(budget.name, budget.allowed) for budget in found.budgets] == [("a", 1), ("b", 2)]
+    assert [(quota.name, quota.hard) for quota in found.quotas] == [("q", {"pods": 4})]
     assert seen.snapshot(1.0).budgets is found.budgets
     assert apply(seen, manifests.quota("q", {"services": "1"}))
     seen.apply(manifests.removal_of(manifests.budget("a")))
     found = seen.snapshot(0.0)
-    assert ([each.name for each in found.budgets], found.quotas) == (["b"], ())
+    assert ([budget.name for budget in found.budgets], found.quotas) == (["b"], ())
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_budgets_and_quotas_are_in_a_snapshot_while_they_are_there() -> None:
     ],
 )
 def test_what_a_decision_depends_on_is_a_change(
-    before: Document, after: Document, change: entries.Change
+    before: Document, after: Document, change: Change
 ) -> None:
     """Heartbeats, versions and other people's fields wake nobody."""
     seen = manifests.mirror(before)
@@ -224,7 +224,7 @@ def test_an_older_version_is_left_out(first: Document, second: Document, node: s
 
 def test_a_reason_in_a_pod_s_condition_is_known_and_changes_nothing() -> None:
     """It is for those who write reasons; decisions don't depend on it."""
-    waits, task = manifests.pod("p", group="g"), jobs.TaskId("p")
+    waits, task = manifests.pod("p", group="g"), TaskId("p")
     seen = manifests.mirror(*CLUSTER, waits)
     told = {**waits, "status": {**waits["status"], "conditions": [UNSCHEDULED]}}
     assert not seen.has_reason(task)
@@ -232,7 +232,7 @@ def test_a_reason_in_a_pod_s_condition_is_known_and_changes_nothing() -> None:
     assert seen.has_reason(task)
     assert apply(seen, waits) is NONE
     assert not seen.has_reason(task)
-    assert not seen.has_reason(jobs.TaskId("unknown"))
+    assert not seen.has_reason(TaskId("unknown"))
 
 
 def test_a_pod_made_anew_under_its_name_is_another_pod() -> None:
@@ -244,7 +244,7 @@ def test_a_pod_made_anew_under_its_name_is_another_pod() -> None:
     seen.apply(manifests.removal_of(old))
     assert manifests.used(seen, "n1") == 1000
     assert not seen.apply(manifests.removal_of(old))
-    assert seen.reference(KIND.POD, "new") == entries.Reference(uid="new", resource_version="2")
+    assert seen.reference(KIND.POD, "new") == Reference(uid="new", resource_version="2")
     assert seen.reference(KIND.POD, "old") is None
 
 
@@ -252,7 +252,7 @@ def test_a_pod_made_anew_under_its_name_is_another_pod() -> None:
 def test_other_kinds_go_only_by_their_own_uid(uid: str) -> None:
     """A late word of the old object's end leaves the new one; without a UID the name counts."""
     seen = manifests.mirror(manifests.node("n1", uid="old"), manifests.node("n1", uid="new"))
-    seen.apply(events.Remove(kind=KIND.NODE, namespace="", name="n1", uid=uid))
+    seen.apply(Remove(kind=KIND.NODE, namespace="", name="n1", uid=uid))
     assert seen.snapshot(0.0).nodes.layout.size == (1 if uid == "old" else 0)
 
 

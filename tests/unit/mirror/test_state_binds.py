@@ -3,13 +3,13 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs
-from vscheduler.mirror import state
-from vscheduler.mirror.index import entries
-from vscheduler.mirror.translate import pods
+from vscheduler.core.model.jobs import TaskId, TaskStatus
+from vscheduler.mirror.index.entries import Change
+from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.translate.pods import Pod
 
 Document = manifests.Document
-P = jobs.TaskId("p")
+P = TaskId("p")
 
 CLUSTER = (
     manifests.node("n1"),
@@ -19,12 +19,12 @@ CLUSTER = (
 )
 
 
-def apply(seen: state.Mirror, document: Document) -> entries.Change:
+def apply(seen: Mirror, document: Document) -> Change:
     """Show a manifest to the Mirror; what it changed."""
     return seen.apply(manifests.event_of(document))
 
 
-def pending(**options: Any) -> state.Mirror:
+def pending(**options: Any) -> Mirror:
     """A mirror with a pod p that waits in group g."""
     return manifests.mirror(*CLUSTER, manifests.pod("p", group="g"), **options)
 
@@ -39,7 +39,7 @@ def test_an_assumed_bind_counts_until_it_is_confirmed() -> None:
     assert not apply(seen, manifests.pod("p", group="g", version=2))
     assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Binding"}
     shown = apply(seen, manifests.pod("p", group="g", node="n1", phase="Pending"))
-    assert shown is entries.Change.STEP
+    assert shown is Change.STEP
     assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Bound"}
     assert (manifests.used(seen, "n1"), seen.assumed) == (1000, 0)
     assert not seen.forget(P)
@@ -79,7 +79,7 @@ def test_a_bind_that_failed_is_forgotten() -> None:
     seen.assume(P, "n1", now=1.0)
     assert seen.forget(P)
     assert manifests.canonical(seen.snapshot(0.0)) == before
-    assert not seen.assume(jobs.TaskId("nobody"), "n1", now=1.0)
+    assert not seen.assume(TaskId("nobody"), "n1", now=1.0)
 
 
 def test_a_bind_that_is_never_seen_expires() -> None:
@@ -87,7 +87,7 @@ def test_a_bind_that_is_never_seen_expires() -> None:
     seen = pending(assume_seconds=10.0)
     apply(seen, manifests.pod("a", group="g"))
     seen.assume(P, "n1", now=1.0)
-    seen.assume(jobs.TaskId("a"), "n1", now=5.0)
+    seen.assume(TaskId("a"), "n1", now=5.0)
     assert seen.expire(now=11.0) == []
     assert seen.expire(now=11.1) == ["p"]
     assert manifests.statuses(manifests.job_of(seen, "g")) == {"a": "Binding", "p": "Pending"}
@@ -114,13 +114,13 @@ def test_a_bind_still_fits_whose_extended_resource_comes_by_a_claim() -> None:
 def test_a_pod_becomes_binding_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not anew for each of the looks at it before it is sent, which are three and more."""
     made: list[str] = []
-    bound_to = pods.Pod.bound_to
+    bound_to = Pod.bound_to
 
-    def note(pod: pods.Pod, node: str) -> pods.Pod:
+    def note(pod: Pod, node: str) -> Pod:
         made.append(node)
         return bound_to(pod, node)
 
-    monkeypatch.setattr(pods.Pod, "bound_to", note)
+    monkeypatch.setattr(Pod, "bound_to", note)
     seen = pending()
     assert seen.assume(P, "n1", now=1.0)
     layout = seen.snapshot(1.0).nodes.layout
@@ -136,7 +136,7 @@ def test_a_pod_that_changes_while_it_is_binding_is_another_one() -> None:
     seen.assume(P, "n1", now=1.0)
     apply(seen, manifests.pod("p", group="g", version=2, metadata={"labels": {"a": "b"}}))
     (task,) = manifests.job_of(seen, "g").tasks
-    assert (task.node, task.status) == ("n1", jobs.TaskStatus.BINDING)
+    assert (task.node, task.status) == ("n1", TaskStatus.BINDING)
     pod = seen._as_seen(seen._pod(P))
     assert pod is not None
     assert (pod.labels, pod.node) == ({"a": "b"}, "n1")
@@ -145,28 +145,28 @@ def test_a_pod_that_changes_while_it_is_binding_is_another_one() -> None:
 def test_a_pod_that_is_held_back_has_no_place_until_it_is_released() -> None:
     """It counts as gated. A bind that others have made ends the pause."""
     pod = manifests.pod("p", group="g")
-    seen, task = manifests.mirror(*CLUSTER, pod), jobs.TaskId("p")
+    seen, task = manifests.mirror(*CLUSTER, pod), TaskId("p")
 
-    def status() -> jobs.TaskStatus:
+    def status() -> TaskStatus:
         return manifests.job_of(seen, "g").tasks[0].status
 
     assert seen.assume(task, "n1", 0.0)
     seen.hold_back(task)
-    assert status() is jobs.TaskStatus.GATED
+    assert status() is TaskStatus.GATED
     assert seen.assumed == 0
     assert not seen.assume(task, "n1", 0.0)
     assert seen.release(task)
     assert not seen.release(task)
-    assert status() is jobs.TaskStatus.PENDING
+    assert status() is TaskStatus.PENDING
     seen.hold_back(task)
     seen.release_all()
-    assert status() is jobs.TaskStatus.PENDING
+    assert status() is TaskStatus.PENDING
     seen.hold_back(task)
     apply(seen, manifests.pod("p", group="g", node="n1", version=9))
-    assert status() is not jobs.TaskStatus.GATED
+    assert status() is not TaskStatus.GATED
     assert not seen.release(task)
     seen.hold_back(task)
-    seen.hold_back(jobs.TaskId("unknown"))
+    seen.hold_back(TaskId("unknown"))
     assert not seen.release(task)
 
 
@@ -179,10 +179,10 @@ def test_whoever_has_no_node_may_be_told_why_it_waits() -> None:
         manifests.pod("unusable", group="g", version=5, annotations=priority),
         manifests.pod("runs", group="g", node="n1", version=6),
     )
-    task = jobs.TaskId("p")
+    task = TaskId("p")
     assert seen.waiting_version(task) == "4"
-    assert seen.waiting_version(jobs.TaskId("unusable")) == "5"
-    assert seen.waiting_version(jobs.TaskId("runs")) is None
+    assert seen.waiting_version(TaskId("unusable")) == "5"
+    assert seen.waiting_version(TaskId("runs")) is None
     seen.hold_back(task)
     assert seen.waiting_version(task) == "4"
     gate = {"schedulingGates": [{"name": "example.com/gate"}]}

@@ -4,16 +4,16 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events
+from vscheduler.core.model.jobs import TaskId, TaskStatus
+from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import node_usage
+from vscheduler.mirror.state import Mirror
 
-P = jobs.TaskId("p")
+P = TaskId("p")
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
-def running(**options: Any) -> state.Mirror:
+def running(**options: Any) -> Mirror:
     """A Mirror that has seen a pod of ours on n1."""
     return manifests.mirror(
         manifests.node("n1"),
@@ -24,13 +24,13 @@ def running(**options: Any) -> state.Mirror:
     )
 
 
-def status(seen: state.Mirror) -> jobs.TaskStatus:
+def status(seen: Mirror) -> TaskStatus:
     """How the pod counts now."""
     (job,) = seen.snapshot(0.0).jobs
     return job.tasks[0].status
 
 
-def releasing(seen: state.Mirror) -> int:
+def releasing(seen: Mirror) -> int:
     """The milli-CPU that are being freed on n1."""
     return int(seen.snapshot(0.0).nodes.releasing[0, 0])
 
@@ -39,14 +39,14 @@ def test_an_eviction_that_was_sent_counts_until_it_is_seen() -> None:
     """The pod is Releasing at once; the deletion on the server is no news then; its end is."""
     seen = running()
     assert seen.evicting(P, 10.0)
-    assert (status(seen), releasing(seen)) == (jobs.TaskStatus.RELEASING, 1000)
-    assert not seen.evicting(jobs.TaskId("other"), 10.0)
+    assert (status(seen), releasing(seen)) == (TaskStatus.RELEASING, 1000)
+    assert not seen.evicting(TaskId("other"), 10.0)
     going = manifests.pod("p", group="g", node="n1", metadata=GOING)
     assert not seen.apply(manifests.event_of(going))
     assert not seen.forget_eviction(P)
     assert not seen.evicting(P, 11.0)
-    assert (status(seen), releasing(seen)) == (jobs.TaskStatus.RELEASING, 1000)
-    assert seen.apply(events.Remove(kind=events.Kind.POD, namespace="ns", name="p", uid="p"))
+    assert (status(seen), releasing(seen)) == (TaskStatus.RELEASING, 1000)
+    assert seen.apply(Remove(kind=Kind.POD, namespace="ns", name="p", uid="p"))
     assert (releasing(seen), seen.snapshot(0.0).jobs) == (0, ())
 
 
@@ -56,7 +56,7 @@ def test_an_eviction_that_failed_is_forgotten() -> None:
     before = seen.snapshot(0.0)
     seen.evicting(P, 10.0)
     assert seen.forget_eviction(P)
-    assert status(seen) is jobs.TaskStatus.RUNNING
+    assert status(seen) is TaskStatus.RUNNING
     assert releasing(seen) == 0
     assert (seen.snapshot(0.0).nodes.used == before.nodes.used).all()
     assert not seen.forget_eviction(P)
@@ -68,7 +68,7 @@ def test_an_eviction_that_is_never_seen_expires() -> None:
     seen.evicting(P, 10.0)
     assert seen.expire(40.0) == []
     assert seen.expire(40.1) == [P]
-    assert status(seen) is jobs.TaskStatus.RUNNING
+    assert status(seen) is TaskStatus.RUNNING
 
 
 def test_news_of_a_pod_that_stays_leave_its_eviction_on_the_way() -> None:
@@ -77,7 +77,7 @@ def test_news_of_a_pod_that_stays_leave_its_eviction_on_the_way() -> None:
     seen.evicting(P, 10.0)
     labelled = manifests.pod("p", group="g", node="n1", metadata={"labels": {"a": "b"}})
     seen.apply(manifests.event_of(labelled))
-    assert status(seen) is jobs.TaskStatus.RELEASING
+    assert status(seen) is TaskStatus.RELEASING
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

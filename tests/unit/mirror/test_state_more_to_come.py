@@ -1,6 +1,7 @@
 import pytest
 
 from tests.unit.mirror import manifests
+from tests.unit.mirror.manifests import Document
 
 KNOWN = ("g", *(f"g{number}" for number in range(101)))
 PAIR = manifests.group("g", {"queue": "q", "minMember": 2})
@@ -29,9 +30,7 @@ PAIR = manifests.group("g", {"queue": "q", "minMember": 2})
         ([manifests.pod(f"p{number}", group=f"g{number}") for number in range(101)], True),
     ],
 )
-def test_more_is_to_come_of_gangs_that_are_not_whole(
-    documents: list[manifests.Document], more: bool
-) -> None:
+def test_more_is_to_come_of_gangs_that_are_not_whole(documents: list[Document], more: bool) -> None:
     """Of those that came or changed since the last snapshot; and where a great many did."""
     seen = manifests.mirror(manifests.queue("q"), *(manifests.group(name) for name in KNOWN))
     seen.snapshot(0.0)

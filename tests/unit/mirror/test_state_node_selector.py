@@ -1,20 +1,20 @@
 """Which nodes `--node-selector` leaves in sight, and what becomes of pods on the others."""
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.state import Mirror
 
 Document = manifests.Document
 BATCH = {"pool": "batch"}
 SELECTOR = (("pool", "batch"), ("other", "x"))
 
 
-def apply(seen: state.Mirror, *documents: Document) -> list[bool]:
+def apply(seen: Mirror, *documents: Document) -> list[bool]:
     """Show manifests to the Mirror; which of them mattered."""
     return [bool(seen.apply(manifests.event_of(document))) for document in documents]
 
 
-def names(seen: state.Mirror) -> tuple[str, ...]:
+def names(seen: Mirror) -> tuple[str, ...]:
     """The nodes in sight."""
     return seen.snapshot(0.0).nodes.layout.names
 
@@ -93,6 +93,6 @@ def test_a_list_of_nodes_shows_lost_labels_as_well() -> None:
         node_selector=SELECTOR,
     )
     left = manifests.node("n1", labels={}), manifests.node("n2", labels=BATCH)
-    assert manifests.show_list(seen, events.Kind.NODE, *left)
+    assert manifests.show_list(seen, Kind.NODE, *left)
     assert names(seen) == ("n2",)
-    assert not manifests.show_list(seen, events.Kind.NODE, *left)
+    assert not manifests.show_list(seen, Kind.NODE, *left)

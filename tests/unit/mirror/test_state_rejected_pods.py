@@ -3,18 +3,19 @@
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs
-from vscheduler.mirror import state
+from tests.unit.mirror.manifests import Document
+from vscheduler.core.model.jobs import InvalidPod, TaskId
 from vscheduler.mirror.decode import fields
+from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.translate import pods
 
 CLAIMS = {"resourceClaims": [{"name": "gpu"}]}
 PRIORITY = {"annotations": {pods.GROUPS[0]: "g", fields.PRIORITY: "high"}}
 
 
-def rejections(*documents: manifests.Document) -> tuple[jobs.InvalidPod, ...]:
+def rejections(*documents: Document) -> tuple[InvalidPod, ...]:
     """Those of the only job."""
-    seen = state.Mirror(state.Options(scheduler_names=(manifests.OURS,)))
+    seen = Mirror(Options(scheduler_names=(manifests.OURS,)))
     for document in (manifests.group("g"), *documents):
         seen.apply(manifests.event_of(document))
     (job,) = seen.snapshot(0.0).jobs
@@ -27,15 +28,15 @@ def test_a_pod_that_cant_be_used_is_known_to_its_job() -> None:
     first = manifests.pod("a", uid="2", metadata=PRIORITY)
     place = "metadata.annotations[volcano.sh/task-priority]"
     assert rejections(last, manifests.pod("fine", group="g"), first) == (
-        jobs.InvalidPod(
-            uid=jobs.TaskId("2"),
+        InvalidPod(
+            uid=TaskId("2"),
             namespace="ns",
             name="a",
             field=place,
             message="'high' is not an integer",
         ),
-        jobs.InvalidPod(
-            uid=jobs.TaskId("1"),
+        InvalidPod(
+            uid=TaskId("1"),
             namespace="ns",
             name="b",
             field="spec.resourceClaims[0]",
@@ -68,9 +69,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("pod", "gated"), OTHERS.values(), ids=OTHERS)
-def test_only_pods_that_wait_for_us_are_rejected(
-    pod: manifests.Document, gated: list[bool]
-) -> None:
+def test_only_pods_that_wait_for_us_are_rejected(pod: Document, gated: list[bool]) -> None:
     """Nobody needs to be told of one that has its node, or waits for others."""
     found = rejections(manifests.pod("fine", group="g"), pod)
     assert [each.gated for each in found] == gated
@@ -78,7 +77,7 @@ def test_only_pods_that_wait_for_us_are_rejected(
 
 def test_a_pod_that_was_put_right_or_has_gone_is_rejected_no_more() -> None:
     """Its job is another from then on."""
-    seen = state.Mirror(state.Options(scheduler_names=(manifests.OURS,)))
+    seen = Mirror(Options(scheduler_names=(manifests.OURS,)))
     bad = manifests.pod("p", metadata=PRIORITY)
     for document in (manifests.group("g"), manifests.pod("fine", group="g"), bad):
         seen.apply(manifests.event_of(document))

@@ -3,47 +3,57 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model import claim_decisions, decisions, jobs
+from vscheduler.core.model.claim_decisions import VolumeWait
+from vscheduler.core.model.decisions import Bind, Evict, GroupStatus, Reason, ReasonCode, Shortage
+from vscheduler.core.model.jobs import (
+    Condition,
+    GroupState,
+    InvalidPod,
+    Job,
+    JobId,
+    Phase,
+    PodClass,
+    Task,
+    TaskId,
+    TaskStatus,
+)
 from vscheduler.mirror import condition_reasons, statuses
+from vscheduler.mirror.statuses import ObjectReference
 
 NOW = 1_767_268_800.9
 SINCE = "2026-01-01T12:00:00Z"
 BEFORE = "2025-12-31T00:00:00Z"
-SHORT = decisions.Reason(
-    code=decisions.ReasonCode.TOO_FEW_PODS, queue="a", tasks=1, minimum=2, placed=0
-)
+SHORT = Reason(code=ReasonCode.TOO_FEW_PODS, queue="a", tasks=1, minimum=2, placed=0)
 SHORT_TEXT = "1 of 2 pods exist (minMember 2); create 1 more, or lower minMember"
-FULL = decisions.Reason(code=decisions.ReasonCode.QUEUE_CLOSED, queue="a")
+FULL = Reason(code=ReasonCode.QUEUE_CLOSED, queue="a")
 FULL_TEXT = "queue a isn't open; open it, or name another in spec.queue"
-GANG = jobs.Job(
-    id=jobs.JobId("ns/g"), uid="u", namespace="ns", name="g", queue="a", created=0.0, min_member=4
+GANG = Job(
+    id=JobId("ns/g"), uid="u", namespace="ns", name="g", queue="a", created=0.0, min_member=4
 )
 
 
-def task(name: str) -> jobs.Task:
+def task(name: str) -> Task:
     """A pod of ns/g."""
-    return jobs.Task(
-        uid=jobs.TaskId(f"uid-{name}"),
+    return Task(
+        uid=TaskId(f"uid-{name}"),
         namespace="ns",
         name=name,
-        job=jobs.JobId("ns/g"),
-        pod_class=jobs.PodClass(request={}),
-        status=jobs.TaskStatus.PENDING,
+        job=JobId("ns/g"),
+        pod_class=PodClass(request={}),
+        status=TaskStatus.PENDING,
         created=0.0,
     )
 
 
-def status(*, ready: bool = False, reason: decisions.Reason | None = None, **more: Any) -> Any:
+def status(*, ready: bool = False, reason: Reason | None = None, **more: Any) -> Any:
     """What a cycle says of ns/g."""
-    fields = {"phase": jobs.Phase.INQUEUE, "running": 0, "succeeded": 0, "failed": 0, **more}
-    return decisions.GroupStatus(
-        job=jobs.JobId("ns/g"), uid="u", queue="a", ready=ready, reason=reason, **fields
-    )
+    fields = {"phase": Phase.INQUEUE, "running": 0, "succeeded": 0, "failed": 0, **more}
+    return GroupStatus(job=JobId("ns/g"), uid="u", queue="a", ready=ready, reason=reason, **fields)
 
 
-def condition(kind: str, value: str, reason: str, message: str = "") -> jobs.Condition:
+def condition(kind: str, value: str, reason: str, message: str = "") -> Condition:
     """A condition that an earlier cycle wrote."""
-    return jobs.Condition(
+    return Condition(
         type=kind,
         status=value,
         reason=reason,
@@ -53,9 +63,9 @@ def condition(kind: str, value: str, reason: str, message: str = "") -> jobs.Con
     )
 
 
-def stored(*conditions: jobs.Condition, **more: Any) -> jobs.GroupState:
+def stored(*conditions: Condition, **more: Any) -> GroupState:
     """A status as it stands in the object."""
-    return jobs.GroupState(conditions=conditions, **{"phase": jobs.Phase.INQUEUE, **more})
+    return GroupState(conditions=conditions, **{"phase": Phase.INQUEUE, **more})
 
 
 WAITS = condition("Unschedulable", "True", "NotEnoughTasks", SHORT_TEXT)
@@ -71,23 +81,23 @@ def body(kind: str, value: str, reason: str, message: str = "", since: str = SIN
 
 
 SCHEDULED_BODY = body("Scheduled", "True", statuses.READY_REASON)
-CASES: dict[str, tuple[jobs.GroupState, Any, Any, Any]] = {
+CASES: dict[str, tuple[GroupState, Any, Any, Any]] = {
     "a new group that was only seen": (stored(), status(), None, None),
     "a group without a phase": (
-        stored(phase=jobs.Phase.PENDING, blank=True),
-        status(phase=jobs.Phase.PENDING),
+        stored(phase=Phase.PENDING, blank=True),
+        status(phase=Phase.PENDING),
         {"phase": "Pending"},
         None,
     ),
     "a group without a phase that was let in": (
-        stored(phase=jobs.Phase.PENDING, blank=True),
+        stored(phase=Phase.PENDING, blank=True),
         status(),
         {"phase": "Inqueue"},
         None,
     ),
     "phase and counts": (
         stored(running=2),
-        status(phase=jobs.Phase.RUNNING, running=3, failed=1),
+        status(phase=Phase.RUNNING, running=3, failed=1),
         {"phase": "Running", "running": 3, "failed": 1},
         None,
     ),
@@ -176,42 +186,40 @@ def test_nothing_is_written_twice(case: str) -> None:
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (decisions.ReasonCode.QUEUE_MISSING, "QueueNotFound"),
-        (decisions.ReasonCode.QUEUE_CLOSED, "QueueClosed"),
-        (decisions.ReasonCode.POD_REJECTED, "PodRejected"),
-        (decisions.ReasonCode.TOO_FEW_PODS, "NotEnoughTasks"),
-        (decisions.ReasonCode.TOO_FEW_OF_ROLE, "NotEnoughPodsOfTask"),
-        (decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP, "NotEnoughPodsOfSubGroup"),
-        (decisions.ReasonCode.NO_ROOM, "NotEnoughResources"),
-        (decisions.ReasonCode.QUEUE_OVER_SHARE, "QueueOverShare"),
-        (decisions.ReasonCode.WAITS_FOR_VOLUMES, "WaitsForVolumes"),
+        (ReasonCode.QUEUE_MISSING, "QueueNotFound"),
+        (ReasonCode.QUEUE_CLOSED, "QueueClosed"),
+        (ReasonCode.POD_REJECTED, "PodRejected"),
+        (ReasonCode.TOO_FEW_PODS, "NotEnoughTasks"),
+        (ReasonCode.TOO_FEW_OF_ROLE, "NotEnoughPodsOfTask"),
+        (ReasonCode.TOO_FEW_OF_SUB_GROUP, "NotEnoughPodsOfSubGroup"),
+        (ReasonCode.NO_ROOM, "NotEnoughResources"),
+        (ReasonCode.QUEUE_OVER_SHARE, "QueueOverShare"),
+        (ReasonCode.WAITS_FOR_VOLUMES, "WaitsForVolumes"),
     ],
 )
 def test_conditions_have_the_reason_that_everything_else_shows(
-    code: decisions.ReasonCode, reason: str
+    code: ReasonCode, reason: str
 ) -> None:
     """Volcano's word where it has one; more exact ones where Volcano lacks resources."""
-    seen = status(reason=decisions.Reason(code=code, queue="a"))
+    seen = status(reason=Reason(code=code, queue="a"))
     wanted = statuses.group_state(seen, stored(), now=NOW, transition="1")
-    assert [each.reason for each in wanted.conditions] == [reason]
+    assert [condition.reason for condition in wanted.conditions] == [reason]
 
 
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (decisions.ReasonCode.QUEUE_FULL, "Normal"),
-        (decisions.ReasonCode.QUOTA_FULL, "Normal"),
-        (decisions.ReasonCode.CLUSTER_FULL, "Normal"),
-        (decisions.ReasonCode.NO_ROOM, "Warning"),
-        (decisions.ReasonCode.QUEUE_CLOSED, "Warning"),
+        (ReasonCode.QUEUE_FULL, "Normal"),
+        (ReasonCode.QUOTA_FULL, "Normal"),
+        (ReasonCode.CLUSTER_FULL, "Normal"),
+        (ReasonCode.NO_ROOM, "Warning"),
+        (ReasonCode.QUEUE_CLOSED, "Warning"),
     ],
 )
-def test_a_group_that_waits_to_be_let_in_is_nothing_to_warn_of(
-    code: decisions.ReasonCode, kind: str
-) -> None:
+def test_a_group_that_waits_to_be_let_in_is_nothing_to_warn_of(code: ReasonCode, kind: str) -> None:
     """Volcano's events of the same kinds."""
-    short = decisions.Shortage(resource="cpu", requested=1000, allocated=0, limit=0)
-    seen = status(reason=decisions.Reason(code=code, queue="a", shortages=(short,)))
+    short = Shortage(resource="cpu", requested=1000, allocated=0, limit=0)
+    seen = status(reason=Reason(code=code, queue="a", shortages=(short,)))
     wanted = statuses.group_state(seen, stored(), now=NOW, transition="1")
     notice = statuses.group_notice(seen, stored(), wanted, pods=2)
     assert notice is not None
@@ -244,8 +252,8 @@ def test_unplaced_pods_are_told_why() -> None:
 
 def test_a_pod_that_waits_for_volumes_is_told_so_though_it_has_a_node() -> None:
     """No warning, as nothing is wrong yet; a warning once the time is up."""
-    wait = claim_decisions.VolumeWait(bound=0, claims=1, claim="ns/data", source="csi", node="n1")
-    waits = decisions.Reason(code=decisions.ReasonCode.WAITS_FOR_VOLUMES, queue="a", volumes=wait)
+    wait = VolumeWait(bound=0, claims=1, claim="ns/data", source="csi", node="n1")
+    waits = Reason(code=ReasonCode.WAITS_FOR_VOLUMES, queue="a", volumes=wait)
     seen = status(reason=waits, without_volumes=(task("g-0"),), volumes=wait)
     ((pod, words),) = statuses.pod_words(seen)
     text = "the claim isn't bound; waiting for claim data (csi) on n1 since 00:00:00"
@@ -262,7 +270,7 @@ def test_a_pod_that_waits_for_volumes_is_told_so_though_it_has_a_node() -> None:
     assert about(seen)[0] == "Warning"
 
 
-def about(seen: decisions.GroupStatus) -> tuple[str, str, str]:
+def about(seen: GroupStatus) -> tuple[str, str, str]:
     """The event of a group that was unknown before."""
     wanted = statuses.group_state(seen, stored(), now=NOW, transition="1")
     notice = statuses.group_notice(seen, stored(), wanted, pods=2)
@@ -274,16 +282,14 @@ def test_a_pod_that_cant_be_used_is_told_why_and_the_others_what_they_wait_for()
     """Its field and what is wrong there, in its own words, and that no node would help; to one with
     gates the API server has said already what it waits for.
     """
-    bad = jobs.InvalidPod(
-        uid=jobs.TaskId("u"),
+    bad = InvalidPod(
+        uid=TaskId("u"),
         namespace="ns",
         name="bad",
         field="spec.resourceClaims",
         message="no claims",
     )
-    waits = decisions.Reason(
-        code=decisions.ReasonCode.POD_REJECTED, queue="a", tasks=2, rejected=1, rejection=bad
-    )
+    waits = Reason(code=ReasonCode.POD_REJECTED, queue="a", tasks=2, rejected=1, rejection=bad)
     gated = msgspec.structs.replace(bad, name="gated", gated=True)
     seen = status(reason=waits, unplaced=(task("g-0"),), rejections=(bad, gated))
     said = {pod.name: words for pod, words in statuses.pod_words(seen)}
@@ -299,22 +305,22 @@ def test_a_pod_that_cant_be_used_is_told_why_and_the_others_what_they_wait_for()
 HELPED = ("ClusterFull", "QueueOverShare", "NoNodes", "NeverFits", "NotEnoughResources")
 
 
-@pytest.mark.parametrize("code", decisions.ReasonCode)
+@pytest.mark.parametrize("code", ReasonCode)
 def test_pods_are_called_unschedulable_only_where_a_node_could_help(
-    code: decisions.ReasonCode,
+    code: ReasonCode,
 ) -> None:
     """Autoscalers read that word: other pods carry the reason itself."""
-    waits = decisions.Reason(code=code, queue="q")
+    waits = Reason(code=code, queue="q")
     helped = code in {*HELPED, "WaitsForRelease"}
     assert condition_reasons.pod_reason(waits) == ("Unschedulable" if helped else code)
 
 
 def test_a_queue_at_its_capability_is_not_helped_by_nodes_and_one_at_its_share_is() -> None:
     """Shares grow with the cluster."""
-    short = decisions.Shortage(resource="cpu", requested=1, allocated=2, limit=2)
+    short = Shortage(resource="cpu", requested=1, allocated=2, limit=2)
     for owner, word in (("", "Unschedulable"), ("q", "QueueOverShare")):
-        waits = decisions.Reason(
-            code=decisions.ReasonCode.QUEUE_OVER_SHARE,
+        waits = Reason(
+            code=ReasonCode.QUEUE_OVER_SHARE,
             queue="q",
             shortages=(msgspec.structs.replace(short, owner=owner),),
         )
@@ -329,9 +335,9 @@ def test_pods_that_found_a_node_or_have_no_reason_are_told_nothing() -> None:
 
 def test_binds_and_evictions_are_recorded_on_the_pod() -> None:
     """Volcano's reasons: Scheduled and Evict."""
-    bound = statuses.bound_notice(decisions.Bind(task=task("p"), node="n1"))
+    bound = statuses.bound_notice(Bind(task=task("p"), node="n1"))
     gone = statuses.evicted_notice(
-        decisions.Evict(task=task("p"), node="n1", action="preempt", beneficiary=None), GANG
+        Evict(task=task("p"), node="n1", action="preempt", beneficiary=None), GANG
     )
     assert (bound.type, bound.reason) == ("Normal", "Scheduled")
     assert (gone.type, gone.reason, gone.message) == (
@@ -354,7 +360,7 @@ def test_a_groups_event_names_the_group() -> None:
 
 def test_a_lease_tells_of_another_configuration() -> None:
     """Whose it is, and which ones."""
-    lease = statuses.ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    lease = ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
     notice = statuses.configuration_notice(lease, "me_1", "aaa", "bbb")
     assert (notice.type, notice.reason) == ("Warning", "ConfigurationChanged")
     assert notice.message == "me_1 decides by configuration bbb; the leader before had aaa"
@@ -365,7 +371,7 @@ def test_a_lease_tells_of_another_configuration() -> None:
 )
 def test_leases_tell_who_leads_as_client_go_does(leads: bool, message: str) -> None:
     """Tools that read elections of Kubernetes' own components read ours, too."""
-    lease = statuses.ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    lease = ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
     notice = statuses.lease_notice(lease, "me_1", leads=leads)
     assert (notice.type, notice.reason, notice.message) == ("Normal", "LeaderElection", message)
     assert (notice.kind, notice.namespace, notice.name, notice.uid) == (

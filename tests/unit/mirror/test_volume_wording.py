@@ -1,10 +1,10 @@
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.core.model import claim_decisions
+from vscheduler.core.model.claim_decisions import VolumeWait
 from vscheduler.mirror import volume_wording
 
-WAIT = claim_decisions.VolumeWait(
+WAIT = VolumeWait(
     bound=3,
     claims=8,
     claim="ns/data-3",
@@ -40,6 +40,6 @@ LATE = (
         ),
     ],
 )
-def test_a_job_is_told_how_far_its_volumes_are(wait: claim_decisions.VolumeWait, text: str) -> None:
+def test_a_job_is_told_how_far_its_volumes_are(wait: VolumeWait, text: str) -> None:
     """With the claim that it has waited for the longest."""
     assert volume_wording.waits(wait) == text

@@ -5,32 +5,40 @@ from msgspec.structs import replace
 
 from tests.unit.mirror import test_device_wording as devices
 from tests.unit.mirror import test_volume_wording as volumes
-from vscheduler.core.model import decisions, jobs, queues, refusals
+from vscheduler.core.model.decisions import (
+    Bind,
+    Evict,
+    MissingResource,
+    Reason,
+    ReasonCode,
+    Shortage,
+)
+from vscheduler.core.model.jobs import InvalidPod, Job, JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.queues import ProblemCode, QueueProblem
+from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.mirror import wording
 
-Code = decisions.ReasonCode
+Code = ReasonCode
 GI = 2**30
 
 
-def shortage(resource: str, requested: float, allocated: float, limit: float) -> decisions.Shortage:
+def shortage(resource: str, requested: float, allocated: float, limit: float) -> Shortage:
     """A shortage in the order in which people say it."""
-    return decisions.Shortage(
-        resource=resource, requested=requested, allocated=allocated, limit=limit
-    )
+    return Shortage(resource=resource, requested=requested, allocated=allocated, limit=limit)
 
 
-def problem(code: str, queue: str, *subjects: str) -> queues.QueueProblem:
+def problem(code: str, queue: str, *subjects: str) -> QueueProblem:
     """Why a queue is set aside."""
-    return queues.QueueProblem(code=queues.ProblemCode(code), queue=queue, subjects=subjects)
+    return QueueProblem(code=ProblemCode(code), queue=queue, subjects=subjects)
 
 
-def short(resource: str) -> refusals.Refusal:
+def short(resource: str) -> Refusal:
     """A node has too little of the resource."""
-    return refusals.Refusal(refusals.RefusalCode.INSUFFICIENT, resource)
+    return Refusal(RefusalCode.INSUFFICIENT, resource)
 
 
-TAINTED = refusals.Refusal(refusals.RefusalCode.TAINT, "gpu", "true")
-CPU_HOLE = decisions.MissingResource(resource="cpu", free=6000, node="n7")
+TAINTED = Refusal(RefusalCode.TAINT, "gpu", "true")
+CPU_HOLE = MissingResource(resource="cpu", free=6000, node="n7")
 NO_ROOM = {
     "minimum": 4,
     "tasks": 4,
@@ -42,8 +50,8 @@ NO_ROOM = {
 }
 BARRED = "queue a isn't for namespace b; name another, or have vscheduler.io/namespaces list it"
 LEAF = "queue a has child queues, and jobs go to leaf queues; name one of those in spec.queue"
-CLAIMS = jobs.InvalidPod(
-    uid=jobs.TaskId("u"),
+CLAIMS = InvalidPod(
+    uid=TaskId("u"),
     namespace="ns",
     name="a",
     field="spec.resourceClaims",
@@ -192,7 +200,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NEVER_FITS,
         {
             "request": {"cpu": 64000, "memory": GI},
-            "holes": (decisions.MissingResource(resource="cpu", free=48000, node="n7"),),
+            "holes": (MissingResource(resource="cpu", free=48000, node="n7"),),
         },
         (
             "a pod of 64 cpu and 1Gi memory is larger than any node it may use, the most is "
@@ -203,7 +211,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NEVER_FITS,
         {
             "request": {"cpu": 1000, "nvidia.com/gpu": 1},
-            "holes": (decisions.MissingResource(resource="nvidia.com/gpu", free=0, node="n7"),),
+            "holes": (MissingResource(resource="nvidia.com/gpu", free=0, node="n7"),),
         },
         (
             "a pod of 1 cpu and 1 nvidia.com/gpu may use no node that has nvidia.com/gpu; "
@@ -306,8 +314,8 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             "refusals": ((short("memory"), 1), (short("nvidia.com/gpu"), 1)),
             "holes": (
                 CPU_HOLE,
-                decisions.MissingResource(resource="memory", free=GI, node="n1"),
-                decisions.MissingResource(resource="nvidia.com/gpu", free=0, node="n1"),
+                MissingResource(resource="memory", free=GI, node="n1"),
+                MissingResource(resource="nvidia.com/gpu", free=0, node="n1"),
             ),
         },
         (
@@ -363,7 +371,7 @@ def test_each_reason_is_a_sentence_with_its_numbers(
     code: Code, numbers: dict[str, Any], sentence: str
 ) -> None:
     """Numbers in Kubernetes' spelling, singular and plural right."""
-    assert wording.sentence(decisions.Reason(code=code, queue="a", **numbers)) == sentence
+    assert wording.sentence(Reason(code=code, queue="a", **numbers)) == sentence
 
 
 def test_every_reason_has_its_sentence() -> None:
@@ -373,23 +381,19 @@ def test_every_reason_has_its_sentence() -> None:
 
 def test_events_say_what_happened_to_a_pod() -> None:
     """Where it went, and for whom it had to go."""
-    task = jobs.Task(
-        uid=jobs.TaskId("u"),
+    task = Task(
+        uid=TaskId("u"),
         namespace="ns",
         name="p",
-        job=jobs.JobId("ns/j"),
-        pod_class=jobs.PodClass(request={"cpu": 2000, "pods": 1}),
-        status=jobs.TaskStatus.PENDING,
+        job=JobId("ns/j"),
+        pod_class=PodClass(request={"cpu": 2000, "pods": 1}),
+        status=TaskStatus.PENDING,
         created=0.0,
     )
-    evict = decisions.Evict(
-        task=task, node="n1", action="reclaim", beneficiary=jobs.JobId("ns/needy")
-    )
-    bind = decisions.Bind(task=task, node="n1")
+    evict = Evict(task=task, node="n1", action="reclaim", beneficiary=JobId("ns/needy"))
+    bind = Bind(task=task, node="n1")
     assert wording.assigned(bind) == "Successfully assigned ns/p to n1"
-    gang = jobs.Job(
-        id=task.job, uid="u", namespace="ns", name="j", queue="q", created=0.0, min_member=4
-    )
+    gang = Job(id=task.job, uid="u", namespace="ns", name="j", queue="q", created=0.0, min_member=4)
     said = "evicted from n1 by reclaim so that ns/needy can start"
     assert wording.evicted(evict, gang) == said
     whole = replace(evict, whole=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import Reason, ReasonCode
 from vscheduler.mirror import wording
 
 
@@ -17,7 +17,7 @@ from vscheduler.mirror import wording
 )
 def test_a_job_in_an_inner_queue_is_told_where_jobs_go(leaves: str, named: str) -> None:
     """By spec.queue."""
-    reason = decisions.Reason(code=decisions.ReasonCode.NOT_LEAF, queue="a", leaves=tuple(leaves))
+    reason = Reason(code=ReasonCode.NOT_LEAF, queue="a", leaves=tuple(leaves))
     assert wording.sentence(reason) == (
         f"queue a has child queues, and jobs go to leaf queues: name {named} in spec.queue"
     )

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.sandbox import binaries, errors, progress_report
+from vscheduler.sandbox import binaries
+from vscheduler.sandbox.binaries import Recipe
+from vscheduler.sandbox.errors import BinariesMissing, BuildFailed, TimedOut
+from vscheduler.sandbox.progress_report import Step
 
 
 def put_program(folder: Path, name: str, *, mode: int = 0o755) -> Path:
@@ -78,7 +81,7 @@ def test_another_recipe_means_another_folder(
 
 
 @pytest.mark.parametrize("recipe", list(binaries.RECIPES.values()), ids=lambda recipe: recipe.name)
-def test_every_recipe_has_a_pinned_module(recipe: binaries.Recipe) -> None:
+def test_every_recipe_has_a_pinned_module(recipe: Recipe) -> None:
     """The module that builds a program lists its package as a tool, and all checksums."""
     module = binaries.MODULES / recipe.module
     assert recipe.package in (module / "go.mod").read_text(encoding="utf-8")
@@ -146,7 +149,7 @@ def test_builds_what_is_missing_and_only_once(
 ) -> None:
     """The second call finds everything; steps tell which program of how many is built."""
     put_go_on_path(monkeypatch, journal, ending=SUCCEED)
-    steps: list[progress_report.Step] = []
+    steps: list[Step] = []
     first = binaries.find_or_build(["etcd", "kwok"], progress=steps.append)
     assert first == binaries.find_or_build(["etcd", "kwok"])
     assert first["kwok"] == binaries.built_folder(cache, "kwok") / "kwok"
@@ -160,7 +163,7 @@ def test_failed_build_leaves_nothing_and_tells_why(
 ) -> None:
     """The compiler's words, without the chatter, and what can be done."""
     put_go_on_path(monkeypatch, journal, ending=FAIL)
-    with pytest.raises(errors.BuildFailed) as caught:
+    with pytest.raises(BuildFailed) as caught:
         binaries.find_or_build(["etcd"])
     assert "main.go:1: no such luck" in str(caught.value)
     assert "downloading" not in str(caught.value)
@@ -183,10 +186,10 @@ def test_second_process_waits_for_the_first(cache: Path, monkeypatch: pytest.Mon
     """A held lock is waited for, with a word about it, but not for ever."""
     cache.mkdir(parents=True)
     monkeypatch.setattr(binaries, "BUILD_TIMEOUT_SECONDS", 0.05)
-    steps: list[progress_report.Step] = []
+    steps: list[Step] = []
     with (cache / "build.lock").open("w", encoding="utf-8") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(errors.TimedOut, match="another process has held"):
+        with pytest.raises(TimedOut, match="another process has held"):
             binaries.find_or_build(["etcd"], progress=steps.append)
     assert steps[0].what == "waiting for another build"
 
@@ -195,7 +198,7 @@ def test_old_go_does_not_count(cache: Path, journal: Path, monkeypatch: pytest.M
     """A go that can't build the sources is passed over; without pip, too, advice is all we have."""
     put_go_on_path(monkeypatch, journal, ending=SUCCEED, version="1.25.9")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(errors.BinariesMissing) as caught:
+    with pytest.raises(BinariesMissing) as caught:
         binaries.find_or_build(["etcd"])
     assert "no Go 1.26 or newer" in str(caught.value)
     assert "KUBEBUILDER_ASSETS" in str(caught.value)

@@ -4,15 +4,17 @@ import pytest
 import yaml
 
 from vscheduler.sandbox import components, contents, credentials, definitions
+from vscheduler.sandbox.components import Layout
+from vscheduler.sandbox.contents import NodeShape
 
 STAGES = Path(components.__file__).parent / "stages"
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> components.Layout:
+def layout(tmp_path: Path) -> Layout:
     """A sandbox that was never started."""
     authority = credentials.found_authority(tmp_path / "credentials")
-    return components.Layout(
+    return Layout(
         directory=tmp_path,
         ports=components.choose_ports(),
         authority=authority,
@@ -40,7 +42,7 @@ def test_stages_parse(path: Path) -> None:
         assert stage["spec"]["steps"]
 
 
-def test_kwok_gets_options_and_all_stages(layout: components.Layout) -> None:
+def test_kwok_gets_options_and_all_stages(layout: Layout) -> None:
     """One file holds the options and every stage, whose names differ."""
     components.kwok(Path("kwok"), layout, Path("kubeconfig"))
     text = (layout.directory / "kwok.yaml").read_text(encoding="utf-8")
@@ -50,7 +52,7 @@ def test_kwok_gets_options_and_all_stages(layout: components.Layout) -> None:
     assert len(names) == len(set(names)) == 6
 
 
-def test_api_server_authorizes_and_listens_on_loopback_only(layout: components.Layout) -> None:
+def test_api_server_authorizes_and_listens_on_loopback_only(layout: Layout) -> None:
     """Rights are checked, and nobody from outside gets in."""
     command = components.api_server(Path("kube-apiserver"), layout)
     assert "--authorization-mode=Node,RBAC" in command
@@ -58,7 +60,7 @@ def test_api_server_authorizes_and_listens_on_loopback_only(layout: components.L
     assert not any("audit" in word for word in command)
 
 
-def test_private_keys_are_private(layout: components.Layout) -> None:
+def test_private_keys_are_private(layout: Layout) -> None:
     """Nobody else on this machine reads them."""
     assert layout.serving.key.stat().st_mode & 0o777 == 0o600
     assert layout.authority.directory.stat().st_mode & 0o777 == 0o700
@@ -73,7 +75,7 @@ def test_shipped_definitions_are_found() -> None:
 
 def test_node_has_what_its_shape_says() -> None:
     """Quantities are strings; capacity equals what can be allocated."""
-    shape = contents.NodeShape(cpu="4", memory="1Gi", pods=5, extended={"x.io/gpu": 1})
+    shape = NodeShape(cpu="4", memory="1Gi", pods=5, extended={"x.io/gpu": 1})
     node = shape.node(7)
     assert node["metadata"]["name"] == "node-7"
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "node-7"
@@ -83,7 +85,7 @@ def test_node_has_what_its_shape_says() -> None:
 
 def test_node_is_usable_when_ready_and_untainted() -> None:
     """The taint of a new node counts, others do not."""
-    node = contents.NodeShape(taints=[{"key": "gpu", "effect": "NoSchedule"}]).node(0)
+    node = NodeShape(taints=[{"key": "gpu", "effect": "NoSchedule"}]).node(0)
     assert contents.is_usable(node)
     node["spec"]["taints"].append({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"})
     assert not contents.is_usable(node)

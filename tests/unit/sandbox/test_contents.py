@@ -5,7 +5,10 @@ from typing import Any, cast
 import pytest
 
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, contents, errors
+from vscheduler.mirror.paths import Collection
+from vscheduler.sandbox import contents
+from vscheduler.sandbox.client import Answer, Client
+from vscheduler.sandbox.errors import ApiError
 
 
 class Server:
@@ -14,17 +17,17 @@ class Server:
     def __init__(self, status: int) -> None:
         self.status = status
 
-    def request(self, method: str, path: str, **_: Any) -> client.Answer:
+    def request(self, method: str, path: str, **_: Any) -> Answer:
         """The one node, or a refusal."""
         if path == "/api/v1/nodes":
-            return client.Answer(status=200, text='{"items": [{"metadata": {"name": "n1"}}]}')
-        raise errors.ApiError(status=self.status, method=method, path=path, message="no")
+            return Answer(status=200, text='{"items": [{"metadata": {"name": "n1"}}]}')
+        raise ApiError(status=self.status, method=method, path=path, message="no")
 
 
 def left(status: int) -> list[str]:
     """What is found when a collection isn't there, or can't be listed."""
-    api = cast("client.Client", Server(status))
-    things = paths.Collection(api_version="example.com/v1", kind="Thing", plural="things")
+    api = cast("Client", Server(status))
+    things = Collection(api_version="example.com/v1", kind="Thing", plural="things")
     found = contents.find_leftovers(api, [things, paths.NODES])
     return [each.path for each in found]
 
@@ -36,5 +39,5 @@ def test_a_collection_that_is_served_no_more_holds_nothing() -> None:
 
 def test_a_collection_that_cannot_be_listed_is_an_error() -> None:
     """Else a slate would pass for clean that isn't."""
-    with pytest.raises(errors.ApiError):
+    with pytest.raises(ApiError):
         left(500)

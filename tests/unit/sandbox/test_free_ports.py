@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from vscheduler.sandbox import errors, free_ports
+from vscheduler.sandbox import free_ports
+from vscheduler.sandbox.errors import StartFailed
 
 
 def test_no_connection_can_take_a_port_that_was_chosen() -> None:
@@ -19,5 +20,5 @@ def test_a_port_that_is_in_use_is_not_chosen(monkeypatch: pytest.MonkeyPatch) ->
         port = taken.getsockname()[1]
         monkeypatch.setattr(free_ports, "PORTS", range(port, port + 1))
         monkeypatch.setattr(free_ports, "ATTEMPTS_MAX", 1)
-        with pytest.raises(errors.StartFailed, match=f"fewer than 1 ports from {port}"):
+        with pytest.raises(StartFailed, match=f"fewer than 1 ports from {port}"):
             free_ports.choose(1)

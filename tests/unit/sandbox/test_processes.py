@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests import survivors
-from vscheduler.sandbox import errors, processes, supervising
+from vscheduler.sandbox import processes, supervising
+from vscheduler.sandbox.errors import StartFailed
+from vscheduler.sandbox.processes import Supervisor
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 FAIL = [sys.executable, "-c", "import sys; print('bad luck', flush=True); sys.exit(3)"]
@@ -26,9 +28,9 @@ time.sleep(600)
 
 
 @pytest.fixture
-def supervisor(tmp_path: Path) -> Iterator[processes.Supervisor]:
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     """A supervisor with nothing to supervise yet."""
-    running = processes.Supervisor(tmp_path)
+    running = Supervisor(tmp_path)
     yield running
     running.end()
 
@@ -41,14 +43,14 @@ def wait_for_text(path: Path, text: str) -> None:
         time.sleep(0.01)
 
 
-def check_for_a_while(supervisor: processes.Supervisor) -> None:
+def check_for_a_while(supervisor: Supervisor) -> None:
     """Check again and again, as a process needs a moment to end."""
     for _ in range(500):
         supervisor.check()
         time.sleep(0.01)
 
 
-def test_output_goes_to_a_log_and_the_end_is_the_end(supervisor: processes.Supervisor) -> None:
+def test_output_goes_to_a_log_and_the_end_is_the_end(supervisor: Supervisor) -> None:
     """While it runs the lock is held; after the end it is free."""
     supervisor.start("sleeper", SLEEP)
     wait_for_text(supervisor.log_path("sleeper"), "up")
@@ -59,18 +61,18 @@ def test_output_goes_to_a_log_and_the_end_is_the_end(supervisor: processes.Super
 
 
 def test_death_of_a_process_is_noticed_with_its_last_words(
-    supervisor: processes.Supervisor,
+    supervisor: Supervisor,
 ) -> None:
     """The error names the process, its status and the end of its log."""
     supervisor.start("unlucky", FAIL)
     wait_for_text(supervisor.log_path("unlucky"), "bad luck")
-    with pytest.raises(errors.StartFailed, match=r"(?s)unlucky ended with status 3.*bad luck"):
+    with pytest.raises(StartFailed, match=r"(?s)unlucky ended with status 3.*bad luck"):
         check_for_a_while(supervisor)
 
 
-def test_missing_program_is_an_error(supervisor: processes.Supervisor) -> None:
+def test_missing_program_is_an_error(supervisor: Supervisor) -> None:
     """Not a dead supervisor."""
-    with pytest.raises(errors.StartFailed, match="ghost could not be started"):
+    with pytest.raises(StartFailed, match="ghost could not be started"):
         supervisor.start("ghost", [supervisor.directory / "ghost"])
     supervisor.check()
 
@@ -79,18 +81,18 @@ def test_owned_directory_is_removed(tmp_path: Path) -> None:
     """A temporary directory does not outlive its sandbox."""
     directory = tmp_path / "sandbox"
     directory.mkdir()
-    supervisor = processes.Supervisor(directory)
+    supervisor = Supervisor(directory)
     supervisor.own_directory()
     supervisor.end()
     assert not directory.exists()
 
 
-def test_second_supervisor_is_refused(supervisor: processes.Supervisor) -> None:
+def test_second_supervisor_is_refused(supervisor: Supervisor) -> None:
     """One directory, one sandbox."""
     supervisor.start("sleeper", SLEEP)
-    second = processes.Supervisor(supervisor.directory)
+    second = Supervisor(supervisor.directory)
     try:
-        with pytest.raises(errors.StartFailed, match="supervisor is gone"):
+        with pytest.raises(StartFailed, match="supervisor is gone"):
             second.check()
     finally:
         second.end()

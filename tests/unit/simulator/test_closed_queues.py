@@ -1,22 +1,20 @@
 """Queues below closed queues."""
 
-from vscheduler.mirror.decode import wire
+from vscheduler.mirror.decode.wire import Metadata, Queue, QueueSpec, QueueStatus
 from vscheduler.mirror.translate import translation
 from vscheduler.simulator import closed_queues
 
 
-def _queue(
-    name: str, parent: str = "", state: str = "Open", *, inherited: bool = False
-) -> wire.Queue:
+def _queue(name: str, parent: str = "", state: str = "Open", *, inherited: bool = False) -> Queue:
     annotations = {translation.CLOSED_BY_PARENT: "true"} if inherited else {}
-    return wire.Queue(
-        metadata=wire.Metadata(name=name, annotations=annotations),
-        spec=wire.QueueSpec(parent=parent),
-        status=wire.QueueStatus(state=state),
+    return Queue(
+        metadata=Metadata(name=name, annotations=annotations),
+        spec=QueueSpec(parent=parent),
+        status=QueueStatus(state=state),
     )
 
 
-def _states(*queues: wire.Queue) -> dict[str, str]:
+def _states(*queues: Queue) -> dict[str, str]:
     return {each.metadata.name: each.status.state for each in closed_queues.settled(queues)}
 
 

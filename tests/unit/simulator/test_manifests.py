@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from tests import volume_manifests as made
-from vscheduler.mirror.decode import documents, events
+from vscheduler.mirror.decode.documents import Document
+from vscheduler.mirror.decode.events import Kind
 from vscheduler.simulator import manifests
+from vscheduler.simulator.manifests import Collection, Manifest
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -22,15 +24,15 @@ def queue(name: str, **metadata: Any) -> dict[str, Any]:
     return {"apiVersion": version, "kind": "Queue", "metadata": {"name": name, **metadata}}
 
 
-def document(tree: Any, line: int) -> documents.Document:
+def document(tree: Any, line: int) -> Document:
     """What the file f has in this line."""
-    return documents.Document(source="f", content=tree, lines=line)
+    return Document(source="f", content=tree, lines=line)
 
 
-def collect(*trees: Any) -> manifests.Collection:
+def collect(*trees: Any) -> Collection:
     """The collection of documents that stand in lines 1, 2, … of a file."""
     return manifests.collect(
-        manifests.Manifest(tree=tree, document=document(tree, line))
+        Manifest(tree=tree, document=document(tree, line))
         for line, tree in enumerate(trees, start=1)
     )
 
@@ -133,10 +135,7 @@ def test_the_order_of_documents_makes_no_difference() -> None:
     """Objects, problems and the time are the same for shuffled input."""
     trees = [pod(f"p{at}", labels={"at": str(at % 2)}) for at in range(4)] * 2
     trees += [pod("p1", labels={"at": "7"}), queue("q"), pod("")]
-    placed = [
-        manifests.Manifest(tree=tree, document=document(tree, line))
-        for line, tree in enumerate(trees)
-    ]
+    placed = [Manifest(tree=tree, document=document(tree, line)) for line, tree in enumerate(trees)]
     expected = manifests.collect(placed)
     for seed in range(20):
         random.Random(seed).shuffle(placed)
@@ -167,6 +166,6 @@ def test_a_claim_without_a_class_gets_the_youngest_default(
     found = {
         named.name: tree["spec"].get("storageClassName")
         for named, tree in manifests.complete(collect(*trees).objects, 0.0)
-        if named.kind is events.Kind.CLAIM
+        if named.kind is Kind.CLAIM
     }
     assert found == {"c": expected, "d": ""}

@@ -6,6 +6,8 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.simulator import manifests, priorities, run
+from vscheduler.simulator.manifests import Manifest
+from vscheduler.simulator.run import Options
 
 
 def priority_class(name: str, value: int, **more: Any) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def test_a_pod_has_what_its_class_says(
     """Name, value and policy; fields of a pod that has a priority stay."""
     documents = [pod(**spec), *classes]
     found = priorities.filled(
-        manifests.collect(manifests.Manifest(tree=each) for each in documents).objects
+        manifests.collect(Manifest(tree=document) for document in documents).objects
     )
     (tree,) = (each.tree["spec"] for each in found.objects if each.kind == "Pod")
     assert found.unknown == []
@@ -69,10 +71,10 @@ def test_a_pod_of_an_unknown_class_is_refused() -> None:
     """As by the API server, unless the input needn't have the classes of the cluster."""
     given = [pod(priorityClassName="hgih"), HIGH]
     said = "Pod default/p: spec.priorityClassName: no PriorityClass with name hgih was found"
-    found = run.read(given, run.Options())
-    assert [str(each) for each in found.problems] == [said]
+    found = run.read(given, Options())
+    assert [str(problem) for problem in found.problems] == [said]
     assert not [each for each in found.objects if each.kind == "Pod"]
-    found = run.read(given, run.Options(unknown_classes=True))
+    found = run.read(given, Options(unknown_classes=True))
     assert found.problems == []
     assert [each.name for each in found.objects if each.kind == "Pod"] == ["p"]
 
@@ -80,11 +82,11 @@ def test_a_pod_of_an_unknown_class_is_refused() -> None:
 def test_priorities_of_classes_decide() -> None:
     """A PodGroup without a class has the priority of its pods, from their class."""
     documents = pictures.documents("node n1 cpu=1 queue q job q/a min=1 - job q/b min=1 -")
-    for each in documents:
-        if each["kind"] == "Pod":
-            each["spec"].pop("priority", None)
-            if each["metadata"]["name"] == "b-0":
-                each["spec"]["priorityClassName"] = "high"
+    for document in documents:
+        if document["kind"] == "Pod":
+            document["spec"].pop("priority", None)
+            if document["metadata"]["name"] == "b-0":
+                document["spec"]["priorityClassName"] = "high"
     tree = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates")}
-    outcome = run.simulate([*documents, HIGH], running.policy_of(tree), run.Options())
+    outcome = run.simulate([*documents, HIGH], running.policy_of(tree), Options())
     assert [bind.task.key for bind in outcome.binds] == ["default/b-0"]

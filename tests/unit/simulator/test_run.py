@@ -9,12 +9,15 @@ from hypothesis import given, settings, strategies
 from tests import pictures, running
 from vscheduler.core import actions, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model import jobs
+from vscheduler.core.config.policy import ActionSetting, Policy
+from vscheduler.core.model.jobs import JobId, Phase
 from vscheduler.mirror.decode import documents as reader
-from vscheduler.simulator import manifests, run
+from vscheduler.simulator import run
+from vscheduler.simulator.manifests import Manifest
+from vscheduler.simulator.run import Look, Options, Outcome
 
-ALLOCATE = policy.ActionSetting(action=actions.allocate.Allocate)
-POLICY = policy.Policy(actions=(ALLOCATE,), tiers=())
+ALLOCATE = ActionSetting(action=actions.allocate.Allocate)
+POLICY = Policy(actions=(ALLOCATE,), tiers=())
 PICTURE = """
     node  n1 cpu=2    node n2 cpu=2
     queue gold weight=1
@@ -24,9 +27,9 @@ PICTURE = """
 """
 
 
-def simulate(documents: list[Any], **options: Any) -> run.Outcome:
+def simulate(documents: list[Any], **options: Any) -> Outcome:
     """One run with nothing but allocate."""
-    return run.simulate(documents, POLICY, run.Options(**options))
+    return run.simulate(documents, POLICY, Options(**options))
 
 
 def written(documents: list[Any], **options: Any) -> str:
@@ -72,7 +75,7 @@ def test_queues_say_how_their_shares_came_about() -> None:
         """
     )
     fair = policy.built_in(plugins.PLUGINS, actions.ACTIONS)
-    tree = run.tree(run.simulate(documents, fair, run.Options()))
+    tree = run.tree(run.simulate(documents, fair, Options()))
     gold = tree["queues"]["gold"]
     assert (gold["usable"]["cpu"], gold["deserved"]["cpu"]) == ("2", "2")
     assert gold["message"] == ("2 of 2 usable CPU: all that others leave; n2 not usable: cordoned")
@@ -88,9 +91,9 @@ def test_the_next_cycle_sees_what_the_first_one_decided() -> None:
     assert len(first.binds) == 2
     assert second.binds == ()
     phases = {group.job: (group.phase, group.running) for group in second.groups}
-    assert phases[jobs.JobId("default/small")] == (jobs.Phase.RUNNING, 2)
-    assert phases[jobs.JobId("default/old")] == (jobs.Phase.PENDING, 0)
-    assert jobs.JobId("default/old") not in {group.job for group in third.groups}
+    assert phases[JobId("default/small")] == (Phase.RUNNING, 2)
+    assert phases[JobId("default/old")] == (Phase.PENDING, 0)
+    assert JobId("default/old") not in {group.job for group in third.groups}
     assert second.queues[1].name == "gold"
     assert second.queues[1].allocated == {"cpu": 2000, "pods": 2}
 
@@ -108,12 +111,12 @@ def test_shuffled_input_gives_the_same_bytes(seed: int, cycles: int) -> None:
 def test_a_bad_object_stops_nothing() -> None:
     """It is named with its place and field, and left out."""
     documents = pictures.documents(PICTURE)
-    bad = next(each for each in documents if each["metadata"]["name"] == "small-0")
+    bad = next(document for document in documents if document["metadata"]["name"] == "small-0")
     bad["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4x"
     text = yaml.safe_dump({"kind": "List", "items": documents})
     (document,) = reader.load(text, "jobs.yaml")
-    whole = manifests.Manifest(tree=document.content, document=document)
-    outcome = run.simulate([whole], POLICY, run.Options())
+    whole = Manifest(tree=document.content, document=document)
+    outcome = run.simulate([whole], POLICY, Options())
     line = text.splitlines().index("          cpu: 4x") + 1
     assert [str(problem) for problem in outcome.problems] == [
         (
@@ -170,11 +173,11 @@ def test_only_selected_nodes_are_used() -> None:
 def test_what_decides_nothing_is_said_once() -> None:
     """Kinds that make pods elsewhere, and pods that nobody will ever place."""
     documents = pictures.documents(PICTURE)
-    for each in documents:
-        if each["metadata"]["name"].startswith("small-"):
-            each["metadata"]["annotations"] = {}
-        if each["metadata"]["name"] == "big-0":
-            each["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "lost"}
+    for document in documents:
+        if document["metadata"]["name"].startswith("small-"):
+            document["metadata"]["annotations"] = {}
+        if document["metadata"]["name"] == "big-0":
+            document["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "lost"}
     documents += [{"apiVersion": "apps/v1", "kind": "Deployment"}] * 2
     assert simulate(documents).notes == (
         "left out of account: 2 Deployment (pods count, what would make them doesn't)",
@@ -196,18 +199,18 @@ one of its resources is within the share, so that either may take from the other
 """
 
 
-def outcome(cycles: int, **settings: bool) -> run.Outcome:
+def outcome(cycles: int, **settings: bool) -> Outcome:
     """So many cycles of the seesaw."""
     tree = {
         "actions": "allocate, reclaim",
         "tiers": running.tiers("gang | capacity predicates nodeorder"),
         **({"compatibility": "volcano"} if settings.get("volcano", True) else {}),
     }
-    options = run.Options(cycles=cycles, evicted_return=settings.get("evicted_return", True))
+    options = Options(cycles=cycles, evicted_return=settings.get("evicted_return", True))
     return run.simulate(pictures.documents(SEESAW), running.policy_of(tree), options)
 
 
-def looks(text: str) -> list[run.Look]:
+def looks(text: str) -> list[Look]:
     """A letter is a state; `a<b` is one in which b's pod is evicted for a."""
     found = []
     for word in text.split():
@@ -216,7 +219,7 @@ def looks(text: str) -> list[run.Look]:
             (loser, winner)
             for winner, _, loser in (each.partition("<") for each in pairs.split(",") if each)
         )
-        found.append(run.Look(state=(state, evicted), pairs=evicted))
+        found.append(Look(state=(state, evicted), pairs=evicted))
     return found
 
 

@@ -6,9 +6,30 @@ import msgspec
 import pytest
 
 from tests import pictures
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.mirror.decode import events, wire
-from vscheduler.simulator import world
+from vscheduler.core.model.decisions import Bind, CycleResult, Evict
+from vscheduler.core.model.jobs import (
+    Condition,
+    GroupState,
+    JobId,
+    Phase,
+    PodClass,
+    Task,
+    TaskId,
+    TaskStatus,
+)
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Event, Kind, Remove, Upsert
+from vscheduler.mirror.decode.wire import (
+    Metadata,
+    OwnerReference,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    PodSpec,
+    PodStatus,
+)
+from vscheduler.simulator.world import Owners, World
 
 NOW = 1_767_268_800.0
 PICTURE = """
@@ -17,31 +38,29 @@ PICTURE = """
 """
 
 
-def task(name: str, **labels: str) -> jobs.Task:
+def task(name: str, **labels: str) -> Task:
     """The task of one of the picture's pods."""
-    return jobs.Task(
-        uid=jobs.TaskId(name),
+    return Task(
+        uid=TaskId(name),
         namespace="default",
         name=name,
-        job=jobs.JobId("default/j"),
-        pod_class=jobs.PodClass(request={}),
-        status=jobs.TaskStatus.RUNNING,
+        job=JobId("default/j"),
+        pod_class=PodClass(request={}),
+        status=TaskStatus.RUNNING,
         created=0.0,
         labels=labels,
     )
 
 
-def result(**decided: Any) -> decisions.CycleResult:
+def result(**decided: Any) -> CycleResult:
     """What a cycle decided, nothing unless it is given."""
     nothing: dict[str, Any] = dict.fromkeys(
         ("binds", "pipelined", "evicts", "groups", "queues"), ()
     )
-    return decisions.CycleResult(**{**nothing, "total": {}, "carried": snapshot.FRESH, **decided})
+    return CycleResult(**{**nothing, "total": {}, "carried": FRESH, **decided})
 
 
-def drawn(
-    picture: str = PICTURE, selector: Any = None, *, pods_return: bool = False
-) -> world.World:
+def drawn(picture: str = PICTURE, selector: Any = None, *, pods_return: bool = False) -> World:
     """The picture as a world; selector: of its budgets."""
     documents = pictures.documents(picture)
     for document in documents:
@@ -52,24 +71,24 @@ def drawn(
         for document in documents
         if (kind := events.kind_of(document))
     ]
-    upserts = (event for event in read if isinstance(event, events.Upsert))
-    return world.World(upserts, pods_return=pods_return)
+    upserts = (event for event in read if isinstance(event, Upsert))
+    return World(upserts, pods_return=pods_return)
 
 
-def told(changes: Iterable[events.Event]) -> list[tuple[str, ...]]:
+def told(changes: Iterable[Event]) -> list[tuple[str, ...]]:
     """Events in a few words each."""
     words: list[tuple[str, ...]] = []
     for event in changes:
         match event:
-            case events.Remove(name=name):
+            case Remove(name=name):
                 words.append((name, "gone"))
-            case events.Upsert(object=wire.Pod() as pod):
+            case Upsert(object=Pod() as pod):
                 going = "going" if pod.metadata.deletion_timestamp else pod.status.phase
                 words.append((pod.metadata.name, going, pod.spec.node_name))
-            case events.Upsert(object=wire.PodGroup() as group):
+            case Upsert(object=PodGroup() as group):
                 status = group.status
                 words.append((group.metadata.name, status.phase, str(status.running)))
-            case events.Upsert(object=wire.PodDisruptionBudget() as budget):
+            case Upsert(object=PodDisruptionBudget() as budget):
                 words.append((budget.metadata.name, str(budget.status.disruptions_allowed)))
     return words
 
@@ -78,8 +97,8 @@ def test_what_was_decided_has_happened_by_the_next_cycle() -> None:
     """Bound pods run, evicted ones are going, those that were going are gone."""
     around = drawn()
     decided = result(
-        binds=(decisions.Bind(task=task("j-3"), node="n1"),),
-        evicts=(decisions.Evict(task=task("j-0"), node="n1", action="reclaim", beneficiary=None),),
+        binds=(Bind(task=task("j-3"), node="n1"),),
+        evicts=(Evict(task=task("j-0"), node="n1", action="reclaim", beneficiary=None),),
     )
     assert told(around.obey(decided, {}, NOW)) == [
         ("j-2", "gone"),
@@ -93,25 +112,25 @@ def test_what_was_decided_has_happened_by_the_next_cycle() -> None:
 
 def test_a_groups_state_is_stored_with_its_conditions() -> None:
     """What the next cycle compares with."""
-    condition = jobs.Condition(
+    condition = Condition(
         type="Scheduled", status="True", last_transition="2026-01-01T12:00:00Z", transition_id="1"
     )
-    state = jobs.GroupState(phase=jobs.Phase.RUNNING, running=3, conditions=(condition,))
-    events_seen = list(drawn().obey(result(), {jobs.JobId("default/j"): state}, NOW))
+    state = GroupState(phase=Phase.RUNNING, running=3, conditions=(condition,))
+    events_seen = list(drawn().obey(result(), {JobId("default/j"): state}, NOW))
     assert told(events_seen)[-1] == ("j", "Running", "3")
     (event,) = events_seen[-1:]
-    assert isinstance(event, events.Upsert)
-    assert isinstance(event.object, wire.PodGroup)
+    assert isinstance(event, Upsert)
+    assert isinstance(event.object, PodGroup)
     assert [
-        (each.type, each.status, each.last_transition_time, each.transition_id)
-        for each in event.object.status.conditions
+        (condition.type, condition.status, condition.last_transition_time, condition.transition_id)
+        for condition in event.object.status.conditions
     ] == [("Scheduled", "True", "2026-01-01T12:00:00Z", "1")]
 
 
-def evict(name: str, **labels: str) -> decisions.Evict:
+def evict(name: str, **labels: str) -> Evict:
     """An eviction of one of the picture's pods."""
-    return decisions.Evict(
-        task=task(name, **labels), node="n1", action="reclaim", beneficiary=jobs.JobId("default/x")
+    return Evict(
+        task=task(name, **labels), node="n1", action="reclaim", beneficiary=JobId("default/x")
     )
 
 
@@ -176,10 +195,10 @@ def test_a_budget_gets_back_what_runs_again() -> None:
     list(around.obey(result(evicts=(evict("j-0", app="db"),)), {}, NOW))
     list(around.obey(result(), {}, NOW + 1))
     back = {pod.metadata.name: pod for pod in around.pods()}["j-0-r1"]
-    bound = msgspec.structs.replace(task("j-0-r1"), uid=jobs.TaskId(back.metadata.uid))
-    bind = result(binds=(decisions.Bind(task=bound, node="n1"),))
+    bound = msgspec.structs.replace(task("j-0-r1"), uid=TaskId(back.metadata.uid))
+    bind = result(binds=(Bind(task=bound, node="n1"),))
     assert told(around.obey(bind, {}, NOW + 2)) == [("j-0-r1", "Running", "n1"), ("calm", "1")]
-    again = decisions.Evict(task=bound, node="n1", action="reclaim", beneficiary=None)
+    again = Evict(task=bound, node="n1", action="reclaim", beneficiary=None)
     assert told(around.obey(result(evicts=(again,)), {}, NOW + 3)) == [("j-0-r1", "going", "n1")]
     assert told(around.obey(result(), {}, NOW + 4)) == [
         ("j-0-r1", "gone"),
@@ -195,9 +214,9 @@ def test_owners_answer_to_what_had_failed(kind: str, expected: str) -> None:
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": "j", "uid": "o", "controller": True}
     pod["metadata"]["ownerReferences"] = [owner]
     pod["status"] = {"phase": "Failed"}
-    upsert = events.convert(events.Kind.POD, pod)
-    assert isinstance(upsert, events.Upsert)
-    around = world.World([upsert], pods_return=True)
+    upsert = events.convert(Kind.POD, pod)
+    assert isinstance(upsert, Upsert)
+    around = World([upsert], pods_return=True)
     gone = [("j-0", "gone")] if kind == "StatefulSet" else []
     assert told(around.obey(result(), {}, NOW)) == [*gone, (expected, "Pending", "")]
     assert told(around.obey(result(), {}, NOW)) == []
@@ -209,9 +228,9 @@ def test_what_had_failed_and_is_being_deleted_comes_back_once() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "j", "controller": True}
     documents[-1]["metadata"]["ownerReferences"] = [owner]
     documents[-1]["status"] = {"phase": "Failed"}
-    upsert = events.convert(events.Kind.POD, documents[-1])
-    assert isinstance(upsert, events.Upsert)
-    around = world.World([upsert], pods_return=True)
+    upsert = events.convert(Kind.POD, documents[-1])
+    assert isinstance(upsert, Upsert)
+    around = World([upsert], pods_return=True)
     assert told(around.obey(result(), {}, NOW)) == [("j-0", "gone"), ("j-0", "Pending", "")]
     assert told(around.obey(result(), {}, NOW)) == []
 
@@ -219,17 +238,17 @@ def test_what_had_failed_and_is_being_deleted_comes_back_once() -> None:
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
-def pod(name: str, *, kind: str = "ReplicaSet", age: int = 0, **status: str) -> wire.Pod:
+def pod(name: str, *, kind: str = "ReplicaSet", age: int = 0, **status: str) -> Pod:
     """A pod of an owner of that kind, none where it is empty; age in seconds before noon."""
     version = "batch.volcano.sh/v1alpha1" if kind == "vcjob" else "apps/v1"
-    owner = wire.OwnerReference(
+    owner = OwnerReference(
         api_version=version,
         kind=kind.replace("vcjob", "Job"),
         name="o",
         uid="owner",
         controller=True,
     )
-    metadata = wire.Metadata(
+    metadata = Metadata(
         name=name,
         namespace="lab",
         uid=name,
@@ -238,18 +257,18 @@ def pod(name: str, *, kind: str = "ReplicaSet", age: int = 0, **status: str) -> 
         creation_timestamp=NOON - dt.timedelta(seconds=age),
         owner_references=[owner] if kind else [],
     )
-    spec = wire.PodSpec(node_name="n1", scheduler_name="vscheduler")
-    return wire.Pod(
+    spec = PodSpec(node_name="n1", scheduler_name="vscheduler")
+    return Pod(
         metadata=metadata,
         spec=spec,
-        status=wire.PodStatus(phase=status.get("phase", "Running"), nominated_node_name="n1"),
+        status=PodStatus(phase=status.get("phase", "Running"), nominated_node_name="n1"),
     )
 
 
 def test_what_takes_a_pods_place_knows_nothing_of_its_node() -> None:
     """A new UID, made now, nothing of the status; labels, owner and the rest of the spec stay."""
     old = pod("a")
-    made = world.Owners([old]).again(old, NOON.timestamp(), set())
+    made = Owners([old]).again(old, NOON.timestamp(), set())
     assert (made.metadata.name, made.metadata.uid) == ("a-r1", "lab/a-r1")
     assert made.metadata.creation_timestamp == NOON
     assert made.metadata.resource_version == ""
@@ -258,7 +277,7 @@ def test_what_takes_a_pods_place_knows_nothing_of_its_node() -> None:
         old.metadata.owner_references,
     )
     assert (made.spec.node_name, made.spec.scheduler_name) == ("", "vscheduler")
-    assert made.status == wire.PodStatus(phase="Pending")
+    assert made.status == PodStatus(phase="Pending")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +293,7 @@ def test_what_takes_a_pods_place_knows_nothing_of_its_node() -> None:
 def test_names_are_counted_on_from_the_first(kind: str, names: list[str]) -> None:
     """Those of a StatefulSet and of Volcano's Job stay; UIDs never do."""
     first = pod("a", kind=kind)
-    known = world.Owners([first])
+    known = Owners([first])
     second = known.again(first, 0.0, set())
     third = known.again(second, 0.0, set())
     assert [second.metadata.name, third.metadata.name] == names
@@ -283,13 +302,13 @@ def test_names_are_counted_on_from_the_first(kind: str, names: list[str]) -> Non
 
 def test_a_name_that_is_taken_is_passed_over() -> None:
     """The other pod is somebody else."""
-    known = world.Owners([pod("a")])
+    known = Owners([pod("a")])
     assert known.again(pod("a"), 0.0, {"lab/a-r1", "lab/a-r2"}).metadata.name == "a-r3"
 
 
-def wanted(lost: wire.Pod, *others: wire.Pod) -> bool:
+def wanted(lost: Pod, *others: Pod) -> bool:
     """Whether somebody makes another for the first of these pods."""
-    return world.Owners([lost, *others]).wants_again(lost)
+    return Owners([lost, *others]).wants_again(lost)
 
 
 def test_nobody_makes_another_for_what_is_done_or_replaced() -> None:

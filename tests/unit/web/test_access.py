@@ -4,8 +4,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.web import stage
-from vscheduler.mirror import paths
-from vscheduler.web import access, allowances, attempts, documents, sessions, streams
+from tests.web.stage import Reviewer, Rights
+from vscheduler.mirror.paths import Collection
+from vscheduler.web import access, allowances, attempts, sessions, streams
+from vscheduler.web.access import AccessTable, ReviewError, TooOftenError, UnknownTokenError, User
+from vscheduler.web.allowances import Allowance, TooManyError
+from vscheduler.web.attempts import Attempts
+from vscheduler.web.documents import Access
+from vscheduler.web.sessions import Sessions
 
 
 @dataclass
@@ -23,7 +29,7 @@ class Clock:
 class Made:
     """A table, with what it asks and when."""
 
-    reviewer: stage.Reviewer = field(default_factory=stage.Reviewer)
+    reviewer: Reviewer = field(default_factory=Reviewer)
     clock: Clock = field(default_factory=Clock)
     there: set[str] = field(default_factory=lambda: {"robotics", "speech", "vision"})
 
@@ -31,13 +37,13 @@ class Made:
         async def namespaces() -> set[str]:
             return self.there
 
-        self.table = access.AccessTable(self.reviewer, namespaces, clock=self.clock)
+        self.table = AccessTable(self.reviewer, namespaces, clock=self.clock)
 
 
 async def test_an_administrator_sees_all_and_is_asked_about_once() -> None:
     """Four reviews, whatever the number of namespaces; then the answer is kept."""
     made = Made()
-    expected = documents.Access(name="ada", groups_in=None, pods_in=None, queues=True, nodes=True)
+    expected = Access(name="ada", groups_in=None, pods_in=None, queues=True, nodes=True)
     assert await made.table.of(stage.ADMIN) == expected
     assert (made.reviewer.users, made.reviewer.reviews) == (1, 4)
     await made.table.of(stage.ADMIN)
@@ -71,7 +77,7 @@ async def test_a_token_that_is_revoked_ends_soon() -> None:
     del made.reviewer.known[stage.ADMIN]
     made.clock.now += access.ALLOWED_SECONDS + 0.1
     for _ in range(2):
-        with pytest.raises(access.UnknownTokenError):
+        with pytest.raises(UnknownTokenError):
             await made.table.of(stage.ADMIN)
     assert made.reviewer.users == 2
 
@@ -108,7 +114,7 @@ async def test_while_the_api_server_is_down_nobody_sees_anything_new() -> None:
     assert (await made.table.of(stage.ADMIN)).queues
     made.clock.now += access.ALLOWED_SECONDS + 0.1
     for _ in range(3):
-        with pytest.raises(access.ReviewError):
+        with pytest.raises(ReviewError):
             await made.table.of(stage.ADMIN)
     assert made.reviewer.users == 2
     made.reviewer.down = False
@@ -124,7 +130,7 @@ async def test_of_many_at_once_one_asks() -> None:
     tasks[0].cancel()
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(found[0], asyncio.CancelledError)
-    assert {each.name for each in found[1:] if isinstance(each, documents.Access)} == {"ada"}
+    assert {each.name for each in found[1:] if isinstance(each, Access)} == {"ada"}
     assert made.reviewer.users == 1
 
 
@@ -132,7 +138,7 @@ async def test_the_table_is_bounded_and_holds_no_token() -> None:
     """Unknown tokens push out the oldest answers."""
     made = Made()
     for at in range(access.TOKENS_MAX + 10):
-        with pytest.raises(access.UnknownTokenError):
+        with pytest.raises(UnknownTokenError):
             await made.table.of(f"guess-{at}")
     assert len(made.table._answers) == access.TOKENS_MAX
     assert "guess" not in repr(vars(made.table))
@@ -142,12 +148,10 @@ async def test_questions_are_few_at_a_time() -> None:
     """However many namespaces there are."""
     at_once = most = 0
 
-    class Slow(stage.Reviewer):
+    class Slow(Reviewer):
         """Counts the questions that are on their way."""
 
-        async def may_list(
-            self, user: access.User, kind: paths.Collection, namespace: str = ""
-        ) -> bool:
+        async def may_list(self, user: User, kind: Collection, namespace: str = "") -> bool:
             nonlocal at_once, most
             at_once += 1
             most = max(most, at_once)
@@ -163,7 +167,7 @@ async def test_questions_are_few_at_a_time() -> None:
 def test_a_session_ends_when_unused_and_after_its_life() -> None:
     """And when it is closed."""
     clock = Clock()
-    table = sessions.Sessions(clock=clock)
+    table = Sessions(clock=clock)
     idle, used, closed = (table.open(f"token-{at}", "ada") for at in range(3))
     table.close(closed)
     assert table.find(closed) is None
@@ -177,7 +181,7 @@ def test_a_session_ends_when_unused_and_after_its_life() -> None:
 
 def test_sessions_and_codes_are_bounded_and_hidden() -> None:
     """A visitor's oldest go; neither identifiers nor codes are kept as they are."""
-    table = sessions.Sessions()
+    table = Sessions()
     first = table.open("token", "ada")
     others = [table.open("token", "ada") for _ in range(sessions.SESSIONS.visitor)]
     assert table.find(first) is None
@@ -192,7 +196,7 @@ def test_sessions_and_codes_are_bounded_and_hidden() -> None:
 def test_nobody_ends_the_sessions_of_others() -> None:
     """Not even all accounts of a namespace together; those of another sign in as before."""
     clock = Clock()
-    table = sessions.Sessions(clock=clock)
+    table = Sessions(clock=clock)
     kept = table.open("token", "ada")
     code = table.code("token", "ada")
     flood = [f"system:serviceaccount:evil:a{at}" for at in range(1001)]
@@ -201,7 +205,7 @@ def test_nobody_ends_the_sessions_of_others() -> None:
         try:
             table.open("token", visitor)
             table.code("token", visitor)
-        except allowances.TooManyError:
+        except TooManyError:
             refused += 1
     assert refused > len(flood) - sessions.SESSIONS.tenant
     assert table.open("token", "system:serviceaccount:good:a")
@@ -212,7 +216,7 @@ def test_nobody_ends_the_sessions_of_others() -> None:
 
 
 @pytest.mark.parametrize("kind", [sessions.SESSIONS, sessions.CODES, streams.STREAMS])
-def test_a_tenant_can_take_a_part_only(kind: allowances.Allowance) -> None:
+def test_a_tenant_can_take_a_part_only(kind: Allowance) -> None:
     """So that others find room beside it."""
     assert kind.visitor < kind.tenant
     assert 4 * kind.tenant <= kind.everybody
@@ -239,11 +243,11 @@ async def test_new_tokens_of_a_namespace_are_limited_together() -> None:
     await made.table.of(stage.ADMIN)
     statuses = []
     for at in range(2 * attempts.BURST):
-        made.reviewer.known[f"t{at}"] = stage.Rights(f"system:serviceaccount:evil:a{at}")
+        made.reviewer.known[f"t{at}"] = Rights(f"system:serviceaccount:evil:a{at}")
         try:
             await made.table.of(f"t{at}")
             statuses.append(True)
-        except access.TooOftenError:
+        except TooOftenError:
             statuses.append(False)
     assert statuses == [True] * attempts.BURST + [False] * attempts.BURST
     assert await made.table.of(stage.TENANT)
@@ -254,7 +258,7 @@ async def test_new_tokens_of_a_namespace_are_limited_together() -> None:
 def test_a_code_works_once_and_for_a_while() -> None:
     """Whoever finds it in a terminal later can't use it."""
     clock = Clock()
-    table = sessions.Sessions(clock=clock)
+    table = Sessions(clock=clock)
     code = table.code("token", "ada")
     assert table.redeem(code) == "token"
     assert table.redeem(code) is None
@@ -266,7 +270,7 @@ def test_a_code_works_once_and_for_a_while() -> None:
 def test_attempts_are_limited_by_address() -> None:
     """They come back with time, and others aren't affected."""
     clock = Clock()
-    made = attempts.Attempts(clock=clock)
+    made = Attempts(clock=clock)
     tried = [made.spend("a") for _ in range(attempts.BURST + 5)]
     assert tried == [True] * attempts.BURST + [False] * 5
     assert made.spend("b")

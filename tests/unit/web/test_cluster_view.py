@@ -4,21 +4,24 @@ import time
 from msgspec.structs import replace
 
 from tests.web import clusters, stage
+from tests.web.stage import Stage
 from vscheduler.mirror import phrases
 from vscheduler.web import cluster_view, documents, history
+from vscheduler.web.cluster_view import View, ViewMaker
+from vscheduler.web.documents import Access, Query
 
 NOW = time.time()
 QUEUES = 2_000
 
 
-def view_of(made: stage.Stage) -> cluster_view.View:
+def view_of(made: Stage) -> View:
     """The first view of a cluster."""
-    return cluster_view.ViewMaker(stage.places).make(asyncio.run(made.look()))
+    return ViewMaker(stage.places).make(asyncio.run(made.look()))
 
 
 def test_queues_say_what_they_have_deserve_want_and_have_borrowed() -> None:
     """Figures are those of the cycle, in cores, with the words of tables."""
-    view = view_of(stage.Stage(clusters.three_queues(NOW), NOW))
+    view = view_of(Stage(clusters.three_queues(NOW), NOW))
     found = documents.queues(view, stage.everything(), 0, 50)
     by_name = {each["name"]: each for each in found["queues"]}
     assert list(by_name) == ["robotics", "speech", "vision"]
@@ -36,18 +39,18 @@ def test_queues_say_what_they_have_deserve_want_and_have_borrowed() -> None:
 
 def test_resources_that_nobody_has_or_asks_for_are_left_out() -> None:
     """A queue may deserve a part of them, such as memory that no pod requests."""
-    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    made = Stage(clusters.three_queues(NOW), NOW)
     first = made.result.queues[0].entitlement
     assert first is not None
     deserved = {**first.deserved, "memory": 0.2, "nvidia.com/gpu": 4.0}
     changed = tuple(
         replace(
-            each,
-            allocated={"cpu": 1000} if each.name == "speech" else {},
-            request={"cpu": 1000, "nvidia.com/gpu": 2} if each.name == "vision" else {},
+            queue,
+            allocated={"cpu": 1000} if queue.name == "speech" else {},
+            request={"cpu": 1000, "nvidia.com/gpu": 2} if queue.name == "vision" else {},
             entitlement=replace(first, deserved=deserved),
         )
-        for each in made.result.queues
+        for queue in made.result.queues
     )
     made.past.cycle(made.taken, replace(made.result, queues=changed))
     found = documents.queues(view_of(made), stage.everything(), 0, 50)
@@ -57,14 +60,12 @@ def test_resources_that_nobody_has_or_asks_for_are_left_out() -> None:
 
 def test_waiting_jobs_come_in_the_order_of_their_turns_with_reasons() -> None:
     """The places are those of the waiting line, and the sentence is the scheduler's."""
-    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    made = Stage(clusters.three_queues(NOW), NOW)
     view = view_of(made)
-    jobs = documents.jobs_of(view, stage.everything(), documents.Query())["jobs"]
+    jobs = documents.jobs_of(view, stage.everything(), Query())["jobs"]
     places = sorted(stage.places(made.taken).items(), key=lambda each: each[1].overall)
-    assert [f"{each['namespace']}/{each['podGroup']}" for each in jobs] == [
-        key for key, _ in places
-    ]
-    (large,) = [each for each in jobs if each["workload"] == "job/too-much"]
+    assert [f"{job['namespace']}/{job['podGroup']}" for job in jobs] == [key for key, _ in places]
+    (large,) = [job for job in jobs if job["workload"] == "job/too-much"]
     assert large["message"].startswith("a pod of 24 cpu is larger than any node")
     assert large["short"] == phrases.short(large["message"])
     assert large["pods"] == {"running": 0, "minimum": 4, "total": 4}
@@ -72,11 +73,11 @@ def test_waiting_jobs_come_in_the_order_of_their_turns_with_reasons() -> None:
 
 def test_running_jobs_name_their_nodes_to_those_who_may_list_nodes() -> None:
     """Others see how many there are."""
-    view = view_of(stage.Stage(clusters.three_queues(NOW), NOW))
-    query = documents.Query(state="running", queue="robotics")
+    view = view_of(Stage(clusters.three_queues(NOW), NOW))
+    query = Query(state="running", queue="robotics")
     (job,) = documents.jobs_of(view, stage.everything(), query)["jobs"]
     assert job["nodes"] == {"count": 1, "pods": 12, "named": [{"name": "worker-4", "pods": 12}]}
-    tenant = documents.Access(name="t", groups_in=frozenset({"robotics"}))
+    tenant = Access(name="t", groups_in=frozenset({"robotics"}))
     (job,) = documents.jobs_of(view, tenant, query)["jobs"]
     assert job["nodes"] == {"count": 1, "pods": 12}
 
@@ -94,7 +95,7 @@ def test_a_job_without_a_turn_keeps_its_written_reason() -> None:
     for each in found:
         if each["kind"] == "PodGroup":
             each["status"]["conditions"] = [condition, {**condition, "type": "Scheduled"}]
-    made = stage.Stage(found, NOW)
+    made = Stage(found, NOW)
     made.past.cycle(made.taken, replace(made.result, groups=()))
     rows = view_of(made).job_rows
     assert {row.message for row in rows} == {"needs more than there is"}
@@ -108,7 +109,7 @@ def test_a_job_that_has_completed_doesnt_wait() -> None:
     for each in found:
         if each["kind"] == "PodGroup":
             each["status"].update(phase="Completed", conditions=[condition])
-    made = stage.Stage(found, NOW)
+    made = Stage(found, NOW)
     made.past.cycle(made.taken, replace(made.result, groups=()))
     assert not any(row.waits or row.message for row in view_of(made).job_rows)
 
@@ -116,20 +117,20 @@ def test_a_job_that_has_completed_doesnt_wait() -> None:
 def test_a_job_whose_pods_are_gone_stays_with_its_state_and_why() -> None:
     """Cycles leave it out once nobody can say whose it is; what has completed doesn't wait."""
     found = [
-        each
-        for each in clusters.three_queues(NOW)
-        if not (each["kind"] == "Pod" and each["metadata"]["namespace"] == "robotics")
+        queue
+        for queue in clusters.three_queues(NOW)
+        if not (queue["kind"] == "Pod" and queue["metadata"]["namespace"] == "robotics")
     ]
     phases = {"simulate-1-000a": "Running", "simulate-2-000a": "Pending"}
     for each in found:
         if each["kind"] == "PodGroup" and each["metadata"]["namespace"] == "robotics":
             phase = phases.get(each["metadata"]["name"], "Completed")
             each["status"] = {"phase": phase, "running": 3}
-    made = stage.Stage(found, NOW)
+    made = Stage(found, NOW)
     assert not [job for job in made.taken.jobs if job.namespace == "robotics"]
-    maker = cluster_view.ViewMaker(stage.places)
+    maker = ViewMaker(stage.places)
     view = maker.make(asyncio.run(made.look()))
-    query = documents.Query(state="all", queue="robotics")
+    query = Query(state="all", queue="robotics")
     listed = documents.jobs_of(view, stage.everything(), query)["jobs"]
     by_state = {each["state"]: each for each in listed}
     assert by_state["Running"]["message"].startswith("0 of 12 pods exist (minMember 12)")
@@ -148,8 +149,8 @@ def test_a_job_whose_pods_are_gone_stays_with_its_state_and_why() -> None:
 
 def test_rows_and_versions_stay_while_nothing_changes() -> None:
     """Only sections that changed have a new version, so the page asks for these only."""
-    made = stage.Stage(clusters.three_queues(NOW), NOW)
-    maker = cluster_view.ViewMaker(stage.places)
+    made = Stage(clusters.three_queues(NOW), NOW)
+    maker = ViewMaker(stage.places)
     before = maker.make(asyncio.run(made.look()))
     made.past.cycle(made.taken, made.result)
     after = maker.make(asyncio.run(made.look()))
@@ -162,8 +163,8 @@ def test_rows_and_versions_stay_while_nothing_changes() -> None:
 
 def test_an_instance_that_stands_by_shows_nothing_old() -> None:
     """Neither jobs nor queues of the time when it led."""
-    made = stage.Stage(clusters.three_queues(NOW), NOW)
-    maker = cluster_view.ViewMaker(stage.places)
+    made = Stage(clusters.three_queues(NOW), NOW)
+    maker = ViewMaker(stage.places)
     maker.make(asyncio.run(made.look()))
     stage.stand_by(made)
     view = maker.make(asyncio.run(made.look()))
@@ -175,11 +176,11 @@ def test_an_instance_that_stands_by_shows_nothing_old() -> None:
 
 def test_whoever_sees_one_namespace_sees_nothing_of_the_others() -> None:
     """Not in jobs, details, decisions or counts, and no difference between hidden and missing."""
-    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    made = Stage(clusters.three_queues(NOW), NOW)
     made.decide()
     view = view_of(made)
-    tenant = documents.Access(name="t", groups_in=frozenset({"robotics"}))
-    everything = documents.Query(state="all", limit=200)
+    tenant = Access(name="t", groups_in=frozenset({"robotics"}))
+    everything = Query(state="all", limit=200)
     shown = [
         documents.summary(view, tenant),
         documents.jobs_of(view, tenant, everything),
@@ -199,12 +200,12 @@ def test_whoever_sees_one_namespace_sees_nothing_of_the_others() -> None:
 
 def test_details_have_pods_for_those_who_may_list_pods() -> None:
     """Their nodes need the right to list nodes, too."""
-    made = stage.Stage(clusters.three_queues(NOW), NOW)
+    made = Stage(clusters.three_queues(NOW), NOW)
     view = view_of(made)
     found = documents.job(view, stage.everything(), "robotics", "simulate-1-000a")
     assert found is not None
     assert found["members"][0] == {"name": "simulate-1-0", "status": "Running", "node": "worker-4"}
-    without = documents.Access(name="t", groups_in=None)
+    without = Access(name="t", groups_in=None)
     found = documents.job(view, without, "robotics", "simulate-1-000a")
     assert found is not None
     assert "members" not in found
@@ -220,13 +221,13 @@ def test_what_tenants_write_is_made_plain() -> None:
             each["status"]["conditions"] = [
                 {"type": "Unschedulable", "status": "True", "reason": "x", "message": evil * 999}
             ]
-    made = stage.Stage(found, NOW)
+    made = Stage(found, NOW)
     made.past.cycle(made.taken, replace(made.result, groups=()))
-    jobs = documents.jobs_of(view_of(made), stage.everything(), documents.Query())["jobs"]
+    jobs = documents.jobs_of(view_of(made), stage.everything(), Query())["jobs"]
     plain = "<img src=x onerror=alert(1)>\\u202e\\x1b[31m\\n'\"&"
-    assert {each["workload"] for each in jobs} == {f"job/{plain}"}
-    assert all(each["message"].startswith(plain) for each in jobs)
-    assert all(len(each["message"]) < 8 * cluster_view.MESSAGE_MAX for each in jobs)
+    assert {job["workload"] for job in jobs} == {f"job/{plain}"}
+    assert all(job["message"].startswith(plain) for job in jobs)
+    assert all(len(job["message"]) < 8 * cluster_view.MESSAGE_MAX for job in jobs)
 
 
 def test_thousands_of_queues_make_no_large_answer() -> None:
@@ -234,7 +235,7 @@ def test_thousands_of_queues_make_no_large_answer() -> None:
     found = [clusters.node("n1", cpu="8", memory="8Gi")]
     found += [clusters.queue(f"q{at}") for at in range(QUEUES)]
     found += clusters.job("q7", "some", 2, queue="q7")
-    made = stage.Stage(found, NOW)
+    made = Stage(found, NOW)
     view = view_of(made)
     shown = documents.queues(view, stage.everything(), 0, documents.PAGE_MAX)
     assert (len(shown["queues"]), shown["count"]) == (documents.PAGE_MAX, QUEUES)

@@ -8,6 +8,7 @@ from structlog import testing
 
 from tests.unit.web.visitors import Client, bearer, three_queues, visited
 from tests.web import clusters, stage
+from tests.web.stage import Rights, Stage
 from vscheduler.web import access, assets, endpoints
 
 API = "/api/v1"
@@ -136,7 +137,7 @@ async def test_other_sites_sign_nobody_in(headers: dict[str, str]) -> None:
 )
 async def test_what_is_no_sign_in_is_refused(body: bytes, status: int) -> None:
     """With a sentence, and nobody is asked."""
-    made = stage.Stage([])
+    made = Stage([])
     async with (
         visited(made) as (client, _),
         client.post(f"{API}/session", data=body, headers=JSON) as found,
@@ -148,7 +149,7 @@ async def test_what_is_no_sign_in_is_refused(body: bytes, status: int) -> None:
 
 async def test_guessing_tokens_is_slow() -> None:
     """After a few, the API server isn't asked any more; whoever is signed in isn't affected."""
-    made = stage.Stage([])
+    made = Stage([])
     async with visited(made) as (client, _):
         async with await sign_in(client, stage.ADMIN) as found:
             given = cookie(found)
@@ -165,13 +166,13 @@ async def test_guessing_tokens_is_slow() -> None:
 
 async def test_others_sign_in_while_a_namespace_floods() -> None:
     """From the same address, as behind a proxy; nobody who is signed in is signed out."""
-    made = stage.Stage([])
+    made = Stage([])
     async with visited(made) as (client, _):
         async with await sign_in(client, stage.ADMIN) as found:
             given = cookie(found)
         refused = 0
         for at in range(200):
-            made.reviewer.known[f"t{at}"] = stage.Rights(f"system:serviceaccount:evil:a{at}")
+            made.reviewer.known[f"t{at}"] = Rights(f"system:serviceaccount:evil:a{at}")
             async with await sign_in(client, f"t{at}") as found:
                 refused += found.status == 429
         assert refused > 100
@@ -187,15 +188,15 @@ async def test_others_sign_in_while_a_namespace_floods() -> None:
 @pytest.mark.parametrize("may_list_queues", [True, False])
 async def test_places_in_line_are_for_those_who_may_list_queues(*, may_list_queues: bool) -> None:
     """They count other tenants' jobs, as the status of Queues does."""
-    made = stage.Stage(clusters.three_queues(1e9), 1e9)
+    made = Stage(clusters.three_queues(1e9), 1e9)
     everywhere = {"queues"} if may_list_queues else set()
-    made.reviewer.known["token"] = stage.Rights("somebody", everywhere, {"robotics"})
+    made.reviewer.known["token"] = Rights("somebody", everywhere, {"robotics"})
     async with (
         visited(made) as (client, _),
         client.get(f"{API}/jobs", headers=bearer("token")) as found,
     ):
         rows = (await found.json())["jobs"]
-    assert [("place" in each) for each in rows] == [may_list_queues] * 2
+    assert [("place" in row) for row in rows] == [may_list_queues] * 2
 
 
 async def test_a_code_signs_in_once() -> None:
@@ -285,7 +286,7 @@ async def test_bad_parameters_are_refused(query: str) -> None:
 
 async def test_lists_are_bounded() -> None:
     """Whatever is asked for; what follows comes with an offset."""
-    async with visited(stage.Stage(clusters.many(1e9, queues=4, jobs=450))) as (client, _):
+    async with visited(Stage(clusters.many(1e9, queues=4, jobs=450))) as (client, _):
         names: list[str] = []
         for offset in (0, 200, 400):
             path = f"{API}/jobs?limit=9999&offset={offset}"
@@ -298,7 +299,7 @@ async def test_lists_are_bounded() -> None:
 
 async def test_while_the_api_server_is_down_there_is_a_sentence() -> None:
     """And when to try again; who was known a moment ago isn't affected."""
-    made = stage.Stage([])
+    made = Stage([])
     async with visited(made) as (client, _):
         made.reviewer.down = True
         async with client.get(f"{API}/summary", headers=bearer(stage.ADMIN)) as found:
@@ -311,7 +312,7 @@ async def test_while_the_api_server_is_down_there_is_a_sentence() -> None:
 @pytest.mark.contains_failures
 async def test_an_error_of_ours_tells_nothing() -> None:
     """Its details are in the log."""
-    made = stage.Stage([])
+    made = Stage([])
     async with visited(made) as (client, page):
         page._views.view = None  # type: ignore[assignment,method-assign]  # so that it fails
         with testing.capture_logs() as logs:

@@ -2,23 +2,26 @@ import time
 
 from msgspec.structs import replace
 
-from tests.web import clusters, stage
-from vscheduler.core.model import decisions, jobs
+from tests.web import clusters
+from tests.web.stage import Stage
+from vscheduler.core.model.decisions import Bind, Evict
+from vscheduler.core.model.jobs import JobId
 from vscheduler.web import history
+from vscheduler.web.history import DecisionKind, History, Observer
 
 NOW = time.time()
-MADE = stage.Stage(clusters.three_queues(NOW), NOW)
+MADE = Stage(clusters.three_queues(NOW), NOW)
 (RUNNING,) = [job for job in MADE.taken.jobs if job.id == "robotics/simulate-1-000a"]
 
 
-def bind(at: int) -> decisions.Bind:
+def bind(at: int) -> Bind:
     """The bind of a pod."""
-    return decisions.Bind(task=RUNNING.tasks[at], node=f"n{at}")
+    return Bind(task=RUNNING.tasks[at], node=f"n{at}")
 
 
 def test_binds_of_a_gang_are_one_decision() -> None:
     """Those of a later time are another; few pods are named."""
-    past = history.History()
+    past = History()
     for at in range(5):
         past.bound(bind(at), NOW + at / 10)
     past.bound(bind(5), NOW + 60)
@@ -32,30 +35,30 @@ def test_binds_of_a_gang_are_one_decision() -> None:
 
 def test_evictions_are_told_to_both_sides() -> None:
     """Who lost pods, and for whom they were evicted, who isn't told whose they were."""
-    past = history.History()
-    beneficiary = jobs.JobId("speech/tune-0004")
+    past = History()
+    beneficiary = JobId("speech/tune-0004")
     lost = [
-        decisions.Evict(task=task, node="n", action="reclaim", beneficiary=beneficiary)
+        Evict(task=task, node="n", action="reclaim", beneficiary=beneficiary)
         for task in RUNNING.tasks[:2]
     ]
     past.evicted(lost, NOW)
     victim, winner = past.frozen().decisions
-    assert (victim.job, victim.kind) == (RUNNING.id, history.DecisionKind.EVICTED)
-    assert (winner.job, winner.kind) == (beneficiary, history.DecisionKind.ROOM_MADE)
+    assert (victim.job, victim.kind) == (RUNNING.id, DecisionKind.EVICTED)
+    assert (winner.job, winner.kind) == (beneficiary, DecisionKind.ROOM_MADE)
     assert winner.text == "2 pods evicted by reclaim so that speech/tune-0004 can start"
 
 
 def test_refusals_carry_the_api_servers_words_made_plain() -> None:
     """Of any length."""
-    past = history.History()
+    past = History()
     past.bind_refused(bind(0), "no\x1b[31m" * 1000, NOW)
     past.eviction_refused(
-        decisions.Evict(task=RUNNING.tasks[0], node="n", action="preempt", beneficiary=None),
+        Evict(task=RUNNING.tasks[0], node="n", action="preempt", beneficiary=None),
         "a budget forbids it",
         NOW,
     )
     first, second = past.frozen().decisions
-    assert first.kind == second.kind == history.DecisionKind.REFUSED
+    assert first.kind == second.kind == DecisionKind.REFUSED
     assert "\x1b" not in first.text
     assert len(first.text) < 4 * history.MESSAGE_MAX
     assert second.text.endswith("from n: a budget forbids it")
@@ -63,10 +66,10 @@ def test_refusals_carry_the_api_servers_words_made_plain() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     """Decisions by number, shares by time, jobs with recent binds by number."""
-    past = history.History()
+    past = History()
     for at in range(2 * history.DECISIONS_MAX):
-        task = replace(RUNNING.tasks[0], job=jobs.JobId(f"a/{at}"))
-        past.bound(decisions.Bind(task=task, node="n"), NOW)
+        task = replace(RUNNING.tasks[0], job=JobId(f"a/{at}"))
+        past.bound(Bind(task=task, node="n"), NOW)
         taken = replace(MADE.taken, now=NOW + 10 * at)
         past.cycle(taken, MADE.result)
     found = past.frozen()
@@ -77,7 +80,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 def test_shares_are_noted_every_ten_seconds() -> None:
     """However many cycles there are."""
-    past = history.History()
+    past = History()
     for at in range(100):
         past.cycle(replace(MADE.taken, now=NOW + at / 4), MADE.result)
     assert len(past.frozen().samples) == 3
@@ -85,7 +88,7 @@ def test_shares_are_noted_every_ten_seconds() -> None:
 
 def test_an_observer_does_nothing() -> None:
     """Without the page nothing is remembered."""
-    nobody = history.Observer()
+    nobody = Observer()
     nobody.cycle(MADE.taken, MADE.result)
     nobody.bound(bind(0), NOW)
     assert not vars(nobody)

@@ -6,7 +6,10 @@ import pytest
 
 from tests.unit.web import visitors
 from tests.web import clusters, stage
+from tests.web.stage import Finder, Stage
 from vscheduler.web import documents, remedies
+from vscheduler.web.documents import Access, Document
+from vscheduler.web.remedies import BusyError, RemedyDesk
 
 CHANGES: list[dict[str, object]] = [
     {"change": "FewerPods", "message": "lower minMember from 8 to 4"},
@@ -30,7 +33,7 @@ class Clock:
         return self.now
 
 
-def messages(document: documents.Document) -> list[str]:
+def messages(document: Document) -> list[str]:
     """The changes that are shown, by their first words."""
     return [each["message"].split(" ")[0] for each in document["remedies"]]
 
@@ -46,7 +49,7 @@ def test_only_changes_that_a_visitor_may_see_are_shown() -> None:
         ],
     }
     namespaces = frozenset({"robotics"})
-    tenant = documents.Access(name="t", groups_in=namespaces, pods_in=namespaces)
+    tenant = Access(name="t", groups_in=namespaces, pods_in=namespaces)
     made = documents.remedies(found, tenant)
     assert (messages(made), made["hidden"], made["reclaim"]) == (["lower", "wait"], 5, "")
     whole = documents.remedies(found, stage.everything())
@@ -65,7 +68,7 @@ def test_jobs_that_lose_pods_are_named_only_to_those_who_may_see_them() -> None:
         "evictions": 3,
         "minimal": True,
     }
-    tenant = documents.Access(name="t", groups_in=frozenset({"robotics"}))
+    tenant = Access(name="t", groups_in=frozenset({"robotics"}))
     for access, message in (
         (tenant, change["messageWithoutVictims"]),
         (stage.everything(), change["message"]),
@@ -77,8 +80,8 @@ def test_jobs_that_lose_pods_are_named_only_to_those_who_may_see_them() -> None:
 
 async def test_equal_questions_are_asked_once_and_others_one_by_one() -> None:
     """The second job waits for the first; answers are kept while nothing changes."""
-    clock, finder = Clock(), stage.Finder(gate=asyncio.Event())
-    desk = remedies.RemedyDesk(finder, clock=clock)
+    clock, finder = Clock(), Finder(gate=asyncio.Event())
+    desk = RemedyDesk(finder, clock=clock)
     tasks = [
         asyncio.create_task(desk.of("a", name, (1, 1), "ada")) for name in ("one", "one", "two")
     ]
@@ -100,11 +103,11 @@ async def test_equal_questions_are_asked_once_and_others_one_by_one() -> None:
 
 async def test_a_visitor_may_not_ask_without_end() -> None:
     """A few times, then every ten seconds; others may ask meanwhile."""
-    clock, finder = Clock(), stage.Finder()
-    desk = remedies.RemedyDesk(finder, clock=clock)
+    clock, finder = Clock(), Finder()
+    desk = RemedyDesk(finder, clock=clock)
     for number in range(remedies.BURST):
         await desk.of("a", f"job-{number}", (1,), "ada")
-    with pytest.raises(remedies.BusyError, match="many jobs"):
+    with pytest.raises(BusyError, match="many jobs"):
         await desk.of("a", "another", (1,), "ada")
     await desk.of("a", "another", (1,), "eve")
     clock.now += 1 / remedies.PER_SECOND
@@ -114,14 +117,14 @@ async def test_a_visitor_may_not_ask_without_end() -> None:
 
 async def test_the_line_is_short() -> None:
     """More jobs than that are refused at once."""
-    finder = stage.Finder(gate=asyncio.Event())
-    desk = remedies.RemedyDesk(finder)
+    finder = Finder(gate=asyncio.Event())
+    desk = RemedyDesk(finder)
     tasks = [
         asyncio.create_task(desk.of("a", f"job-{number}", (1,), f"v-{number}"))
         for number in range(remedies.LINE.everybody)
     ]
     await finder.began.wait()
-    with pytest.raises(remedies.BusyError, match="Too many questions"):
+    with pytest.raises(BusyError, match="Too many questions"):
         await desk.of("a", "late", (1,), "last")
     desk.close()
     found = await asyncio.gather(*tasks, return_exceptions=True)
@@ -130,8 +133,8 @@ async def test_the_line_is_short() -> None:
 
 async def test_a_tenant_leaves_room_in_line_for_others() -> None:
     """Whatever the number of its accounts, and answers make room again."""
-    finder = stage.Finder(gate=asyncio.Event())
-    desk = remedies.RemedyDesk(finder)
+    finder = Finder(gate=asyncio.Event())
+    desk = RemedyDesk(finder)
     flood = [
         asyncio.create_task(
             desk.of("a", f"job-{number}", (1,), f"system:serviceaccount:evil:a{number}")
@@ -145,19 +148,23 @@ async def test_a_tenant_leaves_room_in_line_for_others() -> None:
     finder.gate.set()
     assert await other
     found = await asyncio.gather(*flood, return_exceptions=True)
-    refused = [each for each in found if isinstance(each, remedies.BusyError)]
+    refused = [each for each in found if isinstance(each, BusyError)]
     assert len(refused) == len(flood) - remedies.LINE.tenant
     await desk.of("a", "job-19", (1,), "system:serviceaccount:evil:a19")
 
 
 async def test_the_endpoint_answers_by_the_rights_of_the_token() -> None:
     """A tenant asks about its own waiting jobs only; a failure is a sentence."""
-    made = stage.Stage(clusters.three_queues(1e9), 1e9)
+    made = Stage(clusters.three_queues(1e9), 1e9)
     made.finder.changes = CHANGES
     waiting = next(
-        each.job for each in made.result.groups if each.reason and each.job.startswith("robotics/")
+        group.job
+        for group in made.result.groups
+        if group.reason and group.job.startswith("robotics/")
     )
-    foreign = next(each.job for each in made.result.groups if not each.job.startswith("robotics/"))
+    foreign = next(
+        group.job for group in made.result.groups if not group.job.startswith("robotics/")
+    )
     tenant = visitors.bearer(stage.TENANT)
     async with visitors.visited(made) as (client, _):
         path = "/api/v1/jobs/{}/remedies"
@@ -172,7 +179,7 @@ async def test_the_endpoint_answers_by_the_rights_of_the_token() -> None:
         assert made.finder.asked == [waiting]
         made.finder.problem = "It takes too long."
         another = next(
-            each.job for each in made.result.groups if each.reason and each.job != waiting
+            group.job for group in made.result.groups if group.reason and group.job != waiting
         )
         failed = await client.get(path.format(another), headers=visitors.bearer(stage.ADMIN))
         assert failed.status == 503

@@ -13,14 +13,16 @@ from structlog import testing
 
 from tests import patience
 from tests.web import stage
+from tests.web.stage import Stage
 from vscheduler.sandbox import credentials
 from vscheduler.web import connections, server
+from vscheduler.web.server import Certificate, Server, TlsError
 
 
 @contextlib.asynccontextmanager
-async def running(certificate: server.Certificate | None = None) -> AsyncIterator[server.Server]:
+async def running(certificate: Certificate | None = None) -> AsyncIterator[Server]:
     """The page in its thread."""
-    made = server.Server(stage.Stage([]).sources(), "127.0.0.1", 0, certificate)
+    made = Server(Stage([]).sources(), "127.0.0.1", 0, certificate)
     made.start()
     try:
         yield made
@@ -29,12 +31,10 @@ async def running(certificate: server.Certificate | None = None) -> AsyncIterato
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> server.Certificate:
+def files(tmp_path: Path) -> Certificate:
     """A certificate for this machine, and its key."""
     issue(tmp_path)
-    return server.Certificate(
-        certificate=str(tmp_path / "tls.crt"), private_key=str(tmp_path / "tls.key")
-    )
+    return Certificate(certificate=str(tmp_path / "tls.crt"), private_key=str(tmp_path / "tls.key"))
 
 
 def issue(folder: Path) -> None:
@@ -45,7 +45,7 @@ def issue(folder: Path) -> None:
         shutil.copy(pair.key, folder / "tls.key")
 
 
-def spoil(files: server.Certificate) -> None:
+def spoil(files: Certificate) -> None:
     """Write what is no key, and then another certificate."""
     Path(files.private_key).write_text("nothing")
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -145,7 +145,7 @@ async def test_large_headers_are_refused() -> None:
 
 
 async def test_tls_serves_a_new_certificate_when_its_files_change(
-    files: server.Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a restart; files that can't be used are told of, and the last good ones stay."""
     monkeypatch.setattr(server, "CERTIFICATE_SECONDS", 0.02)
@@ -154,7 +154,7 @@ async def test_tls_serves_a_new_certificate_when_its_files_change(
         with testing.capture_logs() as logs:
             spoil(files)
             await patience.until(
-                lambda: any(each["event"] == "web.certificate_kept" for each in logs)
+                lambda: any(log["event"] == "web.certificate_kept" for log in logs)
             )
             assert await shown(made.port) == first
             issue(tmp_path)
@@ -165,6 +165,6 @@ async def test_tls_serves_a_new_certificate_when_its_files_change(
 
 def test_files_that_cant_be_used_are_named(tmp_path: Path) -> None:
     """Before anything starts."""
-    missing = server.Certificate(certificate=str(tmp_path / "a"), private_key="b")
-    with pytest.raises(server.TlsError, match="can't be used as certificate and key"):
-        server.Server(stage.Stage([]).sources(), "127.0.0.1", 0, missing)
+    missing = Certificate(certificate=str(tmp_path / "a"), private_key="b")
+    with pytest.raises(TlsError, match="can't be used as certificate and key"):
+        Server(Stage([]).sources(), "127.0.0.1", 0, missing)

@@ -11,8 +11,11 @@ import pytest
 from tests.unit.web.test_endpoints import API, cookie, sign_in
 from tests.unit.web.visitors import bearer, visited
 from tests.web import clusters, stage
-from vscheduler.core.model import decisions
-from vscheduler.web import attempts, documents, streams
+from tests.web.stage import Rights, Stage
+from vscheduler.core.model.decisions import Bind
+from vscheduler.web import streams
+from vscheduler.web.attempts import Attempts
+from vscheduler.web.documents import Access
 
 
 async def events(found: aiohttp.ClientResponse) -> list[tuple[str, dict[str, Any]]]:
@@ -36,7 +39,7 @@ async def first_event(found: aiohttp.ClientResponse) -> bytes:
 @pytest.mark.usefixtures("swift")
 async def test_a_stream_ends_with_the_token() -> None:
     """The visitor is told why."""
-    made = stage.Stage([])
+    made = Stage([])
     async with (
         visited(made) as (client, page),
         client.get(f"{API}/stream", headers=bearer(stage.ADMIN)) as found,
@@ -50,7 +53,7 @@ async def test_a_stream_ends_with_the_token() -> None:
 @pytest.mark.usefixtures("swift")
 async def test_a_stream_ends_with_its_session() -> None:
     """Signing out closes all tabs."""
-    async with visited(stage.Stage([])) as (client, _):
+    async with visited(Stage([])) as (client, _):
         async with await sign_in(client, stage.ADMIN) as found:
             given = cookie(found)
         async with client.get(f"{API}/stream", headers=given) as stream:
@@ -62,7 +65,7 @@ async def test_a_stream_ends_with_its_session() -> None:
 @pytest.mark.usefixtures("swift")
 async def test_a_stream_tells_which_sections_changed() -> None:
     """And that rights have changed, so that the page asks for everything."""
-    made = stage.Stage(clusters.three_queues(time.time()))
+    made = Stage(clusters.three_queues(time.time()))
     async with (
         visited(made) as (client, page),
         client.get(f"{API}/stream", headers=bearer(stage.TENANT)) as found,
@@ -84,7 +87,7 @@ async def test_a_stream_tells_which_sections_changed() -> None:
 @pytest.mark.usefixtures("swift")
 async def test_a_stream_tells_nothing_of_what_its_visitor_may_not_see() -> None:
     """No number changes with other tenants' jobs, nor do versions begin with the same number."""
-    made = stage.Stage([*clusters.three_queues(time.time())])
+    made = Stage([*clusters.three_queues(time.time())])
     own: list[tuple[str, dict[str, Any]]] = []
     async with visited(made) as (client, page):
         opened = {
@@ -105,22 +108,22 @@ async def test_a_stream_tells_nothing_of_what_its_visitor_may_not_see() -> None:
     assert first[stage.STRANGER] != first[stage.TENANT]
 
 
-def refused_bind(made: stage.Stage, namespace: str) -> decisions.Bind:
+def refused_bind(made: Stage, namespace: str) -> Bind:
     """A decision about a job of a namespace."""
-    (some, *_) = [each for each in made.taken.jobs if each.namespace == namespace]
-    return decisions.Bind(task=some.tasks[0], node="n")
+    (some, *_) = [job for job in made.taken.jobs if job.namespace == namespace]
+    return Bind(task=some.tasks[0], node="n")
 
 
 @pytest.mark.usefixtures("swift")
 async def test_many_accounts_of_a_namespace_leave_room_for_others() -> None:
     """Each opens as many pages as it may; one of another namespace, and a user, find places."""
-    made = stage.Stage([])
+    made = Stage([])
     async with visited(made) as (client, page):
         opened = []
         for at in range(5):
             token = f"flood-{at}"
-            made.reviewer.known[token] = stage.Rights(f"system:serviceaccount:evil:a{at}")
-            page._table._new_tokens = attempts.Attempts()
+            made.reviewer.known[token] = Rights(f"system:serviceaccount:evil:a{at}")
+            page._table._new_tokens = Attempts()
             opened += [
                 await client.get(f"{API}/stream", headers=bearer(token))
                 for _ in range(streams.STREAMS.visitor + 1)
@@ -138,7 +141,7 @@ async def test_many_accounts_of_a_namespace_leave_room_for_others() -> None:
 @pytest.mark.usefixtures("swift")
 async def test_streams_are_bounded_by_visitor_and_in_all() -> None:
     """One too many gets a sentence, and places are free again afterwards."""
-    made = stage.Stage([])
+    made = Stage([])
     async with visited(made) as (client, page):
         opened = [
             await client.get(f"{API}/stream", headers=bearer(stage.ADMIN))
@@ -166,9 +169,9 @@ async def test_a_reader_who_does_not_read_is_dropped(monkeypatch: pytest.MonkeyP
         async def write(self, _: bytes) -> None:
             await stuck.wait()
 
-    async def authorize() -> documents.Access:
+    async def authorize() -> Access:
         return stage.everything()
 
-    async with visited(stage.Stage([])) as (_, page):
+    async with visited(Stage([])) as (_, page):
         with pytest.raises(TimeoutError):
             await page.streams.serve(Response(), page._view, authorize)  # type: ignore[arg-type]  # as far as needed

@@ -8,27 +8,29 @@ from collections.abc import AsyncIterator
 import aiohttp
 from aiohttp import test_utils, web
 
-from tests.web import clusters, stage
-from vscheduler import containment
-from vscheduler.web import access, cluster_view, endpoints, refresher
+from tests.web import clusters
+from tests.web.stage import Stage
+from vscheduler.containment import Failures
+from vscheduler.web.access import AccessTable
+from vscheduler.web.cluster_view import ViewMaker
+from vscheduler.web.endpoints import Endpoints
+from vscheduler.web.refresher import Refresher
 
 Client = test_utils.TestClient[web.Request, web.Application]
 
 
 @contextlib.asynccontextmanager
-async def visited(
-    made: stage.Stage, *, secure: bool = False
-) -> AsyncIterator[tuple[Client, endpoints.Endpoints]]:
+async def visited(made: Stage, *, secure: bool = False) -> AsyncIterator[tuple[Client, Endpoints]]:
     """A client without cookies, and the endpoints that answer it."""
     sources = made.sources()
-    failures = containment.Failures()
-    views = refresher.Refresher(sources.look, cluster_view.ViewMaker(sources.places), failures)
+    failures = Failures()
+    views = Refresher(sources.look, ViewMaker(sources.places), failures)
 
     async def namespaces() -> frozenset[str]:
         return (await views.view()).namespaces
 
-    table = access.AccessTable(made.reviewer, namespaces)
-    page = endpoints.Endpoints(views, table, failures, made.finder, secure=secure)
+    table = AccessTable(made.reviewer, namespaces)
+    page = Endpoints(views, table, failures, made.finder, secure=secure)
     server = test_utils.TestServer(page.application())
     async with test_utils.TestClient(server, cookie_jar=aiohttp.DummyCookieJar()) as client:
         yield client, page
@@ -40,6 +42,6 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @functools.cache
-def three_queues() -> stage.Stage:
+def three_queues() -> Stage:
     """A cluster that tests only look at."""
-    return stage.Stage(clusters.three_queues(time.time()))
+    return Stage(clusters.three_queues(time.time()))

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode.quantities import QuantityError
 
 Variables: TypeAlias = Mapping[str, Any]
 Program: TypeAlias = Callable[[Variables], Any]
@@ -153,11 +154,11 @@ class _Reader:
 
     def _either(self) -> Program:
         parts = list(self._separated(self._both, "||"))
-        return parts[0] if len(parts) == 1 else lambda known: any(each(known) for each in parts)
+        return parts[0] if len(parts) == 1 else lambda known: any(part(known) for part in parts)
 
     def _both(self) -> Program:
         parts = list(self._separated(self._relation, "&&"))
-        return parts[0] if len(parts) == 1 else lambda known: all(each(known) for each in parts)
+        return parts[0] if len(parts) == 1 else lambda known: all(part(known) for part in parts)
 
     def _relation(self) -> Program:
         left = self._sum()
@@ -213,7 +214,7 @@ class _Reader:
         if word not in _FUNCTIONS:
             raise CelError(f"there is no function {word}")
         function = _FUNCTIONS[word]
-        return lambda known: function(*(each(known) for each in arguments))
+        return lambda known: function(*(argument(known) for argument in arguments))
 
     def _called(self, value: Program, name: str) -> Program:
         """Return a field access, a method call, or a macro over the items of a list or the keys of
@@ -230,7 +231,7 @@ class _Reader:
         if name not in _METHODS:
             raise CelError(f"there is no method {name}")
         method = _METHODS[name]
-        return lambda known: method(value(known), *(each(known) for each in arguments))
+        return lambda known: method(value(known), *(argument(known) for argument in arguments))
 
     def _arguments(self, end: str) -> list[Program]:
         if self._take(end):
@@ -261,7 +262,7 @@ class _Reader:
 
 
 def _added(parts: Sequence[Program], known: Variables) -> Any:
-    first, *others = (each(known) for each in parts)
+    first, *others = (part(known) for part in parts)
     for other in others:
         first = first + other
     return first
@@ -318,7 +319,7 @@ def _over(
 def _is_quantity(text: str) -> bool:
     try:
         quantities.parse_whole(text)
-    except quantities.QuantityError:
+    except QuantityError:
         return False
     return True
 

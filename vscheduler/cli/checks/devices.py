@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from vscheduler.cli.checks import findings
-from vscheduler.core.model import constraints, devices, jobs, snapshot
+from vscheduler.cli.checks.findings import FindingText
+from vscheduler.core.model.constraints import ResourceClaimUse
+from vscheduler.core.model.devices import Devices
+from vscheduler.core.model.jobs import TaskStatus
+from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror import refusal_wording
 
 NO_CLASS = "DeviceClass {} isn't among those given; the claim is never allocated"
@@ -14,59 +17,59 @@ NEVER = "{} {}: no claim gets them"
 UNUSABLE = "{!r} can't be evaluated: {}"
 
 
-def of_pods(taken: snapshot.Snapshot) -> Iterator[findings.FindingText]:
+def of_pods(snapshot: Snapshot) -> Iterator[FindingText]:
     """Iterate over waiting pods with claims that are missing or being deleted.
 
     A claim is only missing if the input has claims.
     """
-    for job in taken.jobs:
+    for job in snapshot.jobs:
         for task in job.tasks:
-            if task.status is jobs.TaskStatus.PENDING:
+            if task.status is TaskStatus.PENDING:
                 for use in task.pod_class.constraints.resource_claims:
-                    message = _of_use(use, taken.devices)
+                    message = _of_use(use, snapshot.devices)
                     if message:
-                        yield findings.FindingText(task.key, "spec.resourceClaims", message)
+                        yield FindingText(task.key, "spec.resourceClaims", message)
 
 
-def _of_use(use: constraints.ResourceClaimUse, known: devices.Devices) -> str:
+def _of_use(use: ResourceClaimUse, devices: Devices) -> str:
     """Return what is wrong with a claim of a pod, or an empty text."""
     name = use.claim.partition("/")[2]
-    claim = known.claims.get(use.claim)
+    claim = devices.claims.get(use.claim)
     if claim is not None:
         return DELETED.format(name) if claim.deleting else ""
-    if not any(each.uid for each in known.claims.values()):
+    if not any(claim.uid for claim in devices.claims.values()):
         return ""
     return NO_CLAIM.format(name) if name else NO_TEMPLATE.format(use.name)
 
 
-def of_claims(known: devices.Devices) -> Iterator[findings.FindingText]:
+def of_claims(devices: Devices) -> Iterator[FindingText]:
     """Iterate over claims that aren't allocated and never will be: of a class that isn't among
     those given, if any are given, or with a request that isn't supported.
     """
-    for claim in known.claims.values():
+    for claim in devices.claims.values():
         if claim.allocation is not None:
             continue
         if claim.unsupported:
             field, _, message = claim.unsupported.partition(": ")
-            yield findings.FindingText(claim.key, field, message)
+            yield FindingText(claim.key, field, message)
         for at, request in enumerate(claim.requests):
             field = f"spec.devices.requests[{at}]"
             for wanted in request.alternatives:
-                if known.classes and wanted.device_class not in known.classes:
+                if devices.classes and wanted.device_class not in devices.classes:
                     message = NO_CLASS.format(wanted.device_class)
-                    yield findings.FindingText(claim.key, field, message)
-                yield from _of_selectors(claim.key, field, wanted.selectors, known)
+                    yield FindingText(claim.key, field, message)
+                yield from _of_selectors(claim.key, field, wanted.selectors, devices)
 
 
-def of_classes(known: devices.Devices) -> Iterator[findings.FindingText]:
+def of_classes(devices: Devices) -> Iterator[FindingText]:
     """Iterate over classes whose selectors can't be evaluated."""
-    for each in known.classes.values():
-        yield from _of_selectors(each.name, "spec", each.selectors, known)
+    for each in devices.classes.values():
+        yield from _of_selectors(each.name, "spec", each.selectors, devices)
 
 
-def of_slices(known: devices.Devices) -> Iterator[findings.FindingText]:
+def of_slices(devices: Devices) -> Iterator[FindingText]:
     """Iterate over slices with devices that are never allocated because of what they use."""
-    for pool in known.pools.values():
+    for pool in devices.pools.values():
         for each in pool.slices:
             places: dict[str, list[int]] = {}
             for at, device in enumerate(each.devices):
@@ -76,16 +79,16 @@ def of_slices(known: devices.Devices) -> Iterator[findings.FindingText]:
                 words = refusal_wording.unsupported(field, len(listed))
                 devices_ = "1 device" if len(listed) == 1 else f"{len(listed)} devices"
                 place = f"spec.devices[{listed[0]}].{field}"
-                yield findings.FindingText(each.name, place, NEVER.format(devices_, words))
+                yield FindingText(each.name, place, NEVER.format(devices_, words))
 
 
 def _of_selectors(
-    key: str, place: str, expressions: Sequence[str], known: devices.Devices
-) -> Iterator[findings.FindingText]:
+    key: str, place: str, expressions: Sequence[str], devices: Devices
+) -> Iterator[FindingText]:
     for at, expression in enumerate(expressions):
-        if known.selectors is None:
+        if devices.selectors is None:
             return
-        problem, _ = known.selectors.problem(expression)
+        problem, _ = devices.selectors.problem(expression)
         if problem is not None:
             message = UNUSABLE.format(expression, problem)
-            yield findings.FindingText(key, f"{place}.selectors[{at}]", message)
+            yield FindingText(key, f"{place}.selectors[{at}]", message)

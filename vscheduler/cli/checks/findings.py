@@ -87,4 +87,4 @@ def in_order(found: Iterable[Finding]) -> Sequence[Finding]:
 
 def counted(found: Iterable[Finding], level: Level) -> int:
     """Count the findings of a level."""
-    return sum(each.level is level for each in found)
+    return sum(finding.level is level for finding in found)

@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vscheduler.cli.checks import findings
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.cli.checks.findings import FindingText
+from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.core.model.jobs import Job, Task
+from vscheduler.core.model.queues import ROOT, Queue
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 from vscheduler.mirror import phrases, wording
 from vscheduler.mirror.translate import translation
 
-Code = decisions.ReasonCode
+Code = ReasonCode
 
 ALWAYS = frozenset({Code.QUEUE_CLOSED, Code.QUEUE_BARRED, Code.NOT_LEAF, Code.BAD_SETTING})
 """Reasons that need a change of the input."""
@@ -39,8 +42,8 @@ FIELDS: Mapping[Code, str] = {
 
 
 def waiting(
-    result: decisions.CycleResult, *, with_pods: frozenset[str], complete: bool
-) -> Iterator[findings.FindingText]:
+    result: CycleResult, *, with_pods: frozenset[str], complete: bool
+) -> Iterator[FindingText]:
     """Iterate over reasons from a cycle why groups can't start, as far as the input proves them.
 
     `with_pods` are the groups with pods in the input. `complete` tells whether the input has
@@ -54,29 +57,27 @@ def waiting(
         proven |= reason.code is Code.QUEUE_MISSING and complete
         proven |= reason.code in WITH_PODS and status.job in with_pods
         if proven:
-            yield findings.FindingText(status.job, FIELDS[reason.code], wording.sentence(reason))
+            yield FindingText(status.job, FIELDS[reason.code], wording.sentence(reason))
 
 
-def remarks(
-    job: jobs.Job, known: Mapping[str, queues.Queue], *, enqueue: bool
-) -> Iterator[findings.FindingText]:
+def remarks(job: Job, queues: Mapping[str, Queue], *, enqueue: bool) -> Iterator[FindingText]:
     """Iterate over findings about a group and its queue."""
-    if job.queue == queues.ROOT:
+    if job.queue == ROOT:
         message = "root is above all queues and not for jobs; name one below it"
-        yield findings.FindingText(job.id, "spec.queue", message)
+        yield FindingText(job.id, "spec.queue", message)
     if job.role_minimum > job.min_member:
         message = (
             f"is ignored: its sum, {job.role_minimum}, is more than minMember, {job.min_member}"
         )
-        yield findings.FindingText(job.id, "spec.minTaskMember", message)
-    queue = known.get(job.queue)
+        yield FindingText(job.id, "spec.minTaskMember", message)
+    queue = queues.get(job.queue)
     if queue is not None and enqueue and job.min_resources:
         yield from _never_admitted(job, queue, job.min_resources)
 
 
 def of_object(
     key: str, spec: Mapping[str, Any], classes: frozenset[str], *, hard_waits: bool
-) -> Iterator[findings.FindingText]:
+) -> Iterator[FindingText]:
     """Iterate over findings from the object alone; `classes` are the PriorityClasses of the input,
     if any.
 
@@ -85,19 +86,17 @@ def of_object(
     wanted = spec.get("priorityClassName")
     if classes and wanted and wanted not in classes and not wanted.startswith(SYSTEM_CLASSES):
         message = f"PriorityClass {wanted} isn't among those given; without it the priority is 0"
-        yield findings.FindingText(key, "spec.priorityClassName", message)
+        yield FindingText(key, "spec.priorityClassName", message)
     parts = {f"spec.subGroupPolicy[{at}]": each for at, each in _items(spec, "subGroupPolicy")}
     for field, part in ({"spec": spec} | parts).items():
         topology = part.get("networkTopology")
         if topology is not None:
             hard = topology.get("mode") != translation.SOFT
             message = HARD_WAITS if hard and hard_waits else HARD_STARTS if hard else SOFT_STARTS
-            yield findings.FindingText(key, f"{field}.networkTopology", message)
+            yield FindingText(key, f"{field}.networkTopology", message)
 
 
-def of_pods(
-    job: jobs.Job, spec: Mapping[str, Any], values: Mapping[str, int]
-) -> Iterator[findings.FindingText]:
+def of_pods(job: Job, spec: Mapping[str, Any], values: Mapping[str, int]) -> Iterator[FindingText]:
     """Iterate over groups without a class whose pods differ in priority; `values` are those of the
     PriorityClasses of the input.
     """
@@ -113,10 +112,10 @@ def of_pods(
             f"is missing, and its pods have the priorities {phrases.listed(named)}: the lowest "
             "counts for the group; name the class that is meant"
         )
-        yield findings.FindingText(job.id, "spec.priorityClassName", message)
+        yield FindingText(job.id, "spec.priorityClassName", message)
 
 
-def _priority(task: jobs.Task, values: Mapping[str, int]) -> tuple[str, int | None]:
+def _priority(task: Task, values: Mapping[str, int]) -> tuple[str, int | None]:
     """Return class and priority of a pod; None if the class isn't given."""
     name = task.priority_class
     if task.pod_priority or not name:
@@ -128,13 +127,11 @@ def _items(spec: Mapping[str, Any], name: str) -> Iterator[tuple[int, Mapping[st
     yield from enumerate(spec.get(name) or ())
 
 
-def _never_admitted(
-    job: jobs.Job, queue: queues.Queue, needs: resources.ResourceMap
-) -> Iterator[findings.FindingText]:
+def _never_admitted(job: Job, queue: Queue, needs: ResourceMap) -> Iterator[FindingText]:
     """Iterate over minResources that exceed the queue's capability, so the group is never
     admitted.
     """
-    space = resources.ResourceSpace.of(needs)
+    space = ResourceSpace.of(needs)
     most = queue.ceiling(space)
     for name, amount in sorted(needs.items()):
         limit = float(most[space.columns[name]])
@@ -143,4 +140,4 @@ def _never_admitted(
                 f"is never let in: {phrases.amount(name, amount)} {name} is more than the "
                 f"capability of queue {queue.name}, {phrases.amount(name, limit)}"
             )
-            yield findings.FindingText(job.id, f"spec.minResources.{name}", message)
+            yield FindingText(job.id, f"spec.minResources.{name}", message)

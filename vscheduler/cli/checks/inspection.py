@@ -20,16 +20,25 @@ from vscheduler.cli.checks import (
     volumes,
     workloads,
 )
+from vscheduler.cli.checks.findings import Finding, FindingText
+from vscheduler.cli.checks.queues import Scene
+from vscheduler.cli.checks.schemas import Schema
+from vscheduler.cli.checks.workloads import Surroundings
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core import cycle
-from vscheduler.core.config import policy, validation
-from vscheduler.core.model import resources, snapshot
-from vscheduler.core.placement.devices import state as device_state
-from vscheduler.core.session import work_budget
+from vscheduler.core.config import validation
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model import resources
+from vscheduler.core.model.snapshot import FRESH, Snapshot
+from vscheduler.core.placement.devices.state import Devices
+from vscheduler.core.session.work_budget import WorkBudget
 from vscheduler.daemon import configuration
+from vscheduler.daemon.configuration import ConfigurationError, Examined
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
 from vscheduler.simulator import manifests, run
+from vscheduler.simulator.manifests import Manifest
+from vscheduler.simulator.run import Given
 
 Level = findings.Level
 
@@ -41,7 +50,7 @@ class CheckOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a check run."""
 
     options: run.Options
-    schemas: Mapping[events.Kind, schemas.Schema]
+    schemas: Mapping[Kind, Schema]
     """Schemas of the kinds defined by CRDs."""
     autoscaler: bool = False
 
@@ -49,7 +58,7 @@ class CheckOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check run."""
 
-    found: Sequence[findings.Finding]
+    found: Sequence[Finding]
     objects: int = 0
     """How many objects were examined."""
     ignored: Mapping[str, int] = msgspec.field(default_factory=dict)
@@ -57,18 +66,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_files(
-    files: Sequence[Path], scheduler_conf: str, built_in: policy.Policy, check_options: CheckOptions
+    files: Sequence[Path], scheduler_conf: str, built_in: Policy, check_options: CheckOptions
 ) -> Report:
     """Return the findings about manifests and a configuration file; an empty name means the
     built-in configuration.
     """
     examined, configured = None, None if scheduler_conf else built_in
-    found: list[findings.Finding] = []
+    found: list[Finding] = []
     if scheduler_conf:
         try:
             examined = configuration.examine(configuration.read(scheduler_conf), scheduler_conf)
             configured = examined.parsed.policy
-        except configuration.ConfigurationError as error:
+        except ConfigurationError as error:
             found += map(findings.unreadable, error.problems)
     if examined is not None or configured is not None:
         found += of_configuration(examined, configured, check_options)
@@ -83,10 +92,10 @@ def of_files(
 
 
 def of_configuration(
-    examined: configuration.Examined | None,
-    configured: policy.Policy | None,
+    examined: Examined | None,
+    policy: Policy | None,
     check_options: CheckOptions,
-) -> Iterator[findings.Finding]:
+) -> Iterator[Finding]:
     """Iterate over problems, warnings and pitfalls of a configuration; None means the built-in
     configuration.
     """
@@ -96,20 +105,18 @@ def of_configuration(
         for level, found in ((Level.ERROR, parsed.problems), (Level.WARNING, parsed.warnings)):
             for each in found:
                 place = examined.document.place(each.path)
-                yield findings.Finding(level=level, place=place, message=str(each))
-    for trap in (
-        policies.traps(configured, autoscaler=check_options.autoscaler) if configured else ()
-    ):
+                yield Finding(level=level, place=place, message=str(each))
+    for trap in policies.traps(policy, autoscaler=check_options.autoscaler) if policy else ():
         place = BUILT_IN
         if examined is not None:
             place = examined.document.place(policies.path_of(tree, trap))
-        yield findings.Finding(level=Level.WARNING, place=place, message=trap.message)
+        yield Finding(level=Level.WARNING, place=place, message=trap.message)
 
 
 def of_manifests(
-    documents: Iterable[manifests.Manifest],
-    configured: policy.Policy | None,
-    built_in: policy.Policy,
+    documents: Iterable[Manifest],
+    policy: Policy | None,
+    built_in: Policy,
     check_options: CheckOptions,
 ) -> Report:
     """Return the findings about objects; without a configuration, only findings that depend on
@@ -121,8 +128,8 @@ def of_manifests(
     owned, looked_at = inspected.of_workloads(listed)
     found = [
         *inspected.unusable(),
-        *inspected.of_queues(configured),
-        *inspected.of_groups(configured or built_in),
+        *inspected.of_queues(policy),
+        *inspected.of_groups(policy or built_in),
         *inspected.of_keys(),
         *owned,
         *inspected.of_volumes(),
@@ -137,24 +144,24 @@ def of_manifests(
 class _Inspection:
     """The objects of an input, indexed by kind and name."""
 
-    def __init__(self, *, given: run.Given, check_options: CheckOptions) -> None:
+    def __init__(self, *, given: Given, check_options: CheckOptions) -> None:
         self._given = given
         self._check_options = check_options
         self._own = {(each.kind, each.key): each for each in given.collected.objects}
-        self._snapshot = given.mirror.snapshot(given.now, snapshot.FRESH)
+        self._snapshot = given.mirror.snapshot(given.now, FRESH)
 
-    def unusable(self) -> Iterator[findings.Finding]:
+    def unusable(self) -> Iterator[Finding]:
         """Iterate over errors: objects that an API server would refuse, or that a scheduler can't
         read.
         """
         for problem in self._given.collected.problems:
-            yield findings.Finding(level=Level.ERROR, place=problem.place, message=problem.message)
+            yield Finding(level=Level.ERROR, place=problem.place, message=problem.message)
         refused = set()
         for key, named in self._own.items():
             schema = self._check_options.schemas.get(named.kind)
             for fault in schemas.faults(schema, named.tree) if schema else ():
                 refused.add(key)
-                yield findings.Finding(
+                yield Finding(
                     level=Level.ERROR,
                     place=_place(named.manifest, fault.path),
                     kind=str(named.kind),
@@ -165,81 +172,81 @@ class _Inspection:
         for key, rejection in self._given.mirror.rejections.items():
             if key not in refused:
                 kind, name = key
-                remark = findings.FindingText(name, rejection.field, rejection.message, Level.ERROR)
+                remark = FindingText(name, rejection.field, rejection.message, Level.ERROR)
                 yield self._about(kind, remark)
 
-    def of_queues(self, configured: policy.Policy | None) -> Iterator[findings.Finding]:
+    def of_queues(self, policy: Policy | None) -> Iterator[Finding]:
         """Iterate over findings about the tree of queues, and about queues under the
         configuration.
         """
-        if not self._named(events.Kind.QUEUE):
+        if not self._named(Kind.QUEUE):
             return
-        usable = [each for each in self._given.objects if each.kind is events.Kind.QUEUE]
+        usable = [each for each in self._given.objects if each.kind is Kind.QUEUE]
         found = list(queues.of_tree(queue_objects.queue(each.tree) for each in usable))
-        if configured is not None:
-            scene = queues.Scene(
+        if policy is not None:
+            scene = Scene(
                 known=self._snapshot.queues,
-                named=self._named(events.Kind.QUEUE),
-                configured=configured,
+                named=self._named(Kind.QUEUE),
+                configured=policy,
                 room=_room(self._snapshot),
                 autoscaler=self._check_options.autoscaler,
             )
             found += queues.remarks(scene)
         for each in found:
-            yield self._about(events.Kind.QUEUE, each)
+            yield self._about(Kind.QUEUE, each)
 
-    def of_groups(self, configured: policy.Policy) -> Iterator[findings.Finding]:
+    def of_groups(self, policy: Policy) -> Iterator[Finding]:
         """Iterate over findings about PodGroups that would wait forever, or that don't mean what
         they seem to.
         """
         # With the reason about a hard topology, a cycle would not report further defects.
         result = cycle.run_cycle(
-            self._snapshot, dataclasses.replace(configured, hard_topology_waits=False)
+            self._snapshot, dataclasses.replace(policy, hard_topology_waits=False)
         )
         with_pods = frozenset(job.id for job in self._snapshot.jobs if job.tasks)
-        complete = bool(self._named(events.Kind.QUEUE))
+        complete = bool(self._named(Kind.QUEUE))
         found = list(groups.waiting(result, with_pods=with_pods, complete=complete))
-        enqueue = configured.runs("enqueue")
-        offered = _room(self._snapshot) if self._named(events.Kind.NODE) else {}
+        enqueue = policy.runs("enqueue")
+        offered = _room(self._snapshot) if self._named(Kind.NODE) else {}
         for job in self._snapshot.jobs:
             found += groups.remarks(job, self._snapshot.queues, enqueue=enqueue)
-        classes = self._named(events.Kind.PRIORITY_CLASS)
+        classes = self._named(Kind.PRIORITY_CLASS)
         for (kind, key), named in self._own.items():
             readable = (kind, key) not in self._given.mirror.rejections
-            if kind is events.Kind.POD_GROUP and readable:
+            if kind is Kind.POD_GROUP and readable:
                 spec = named.tree.get("spec") or {}
-                waits = configured.hard_topology_waits
+                waits = policy.hard_topology_waits
                 found += groups.of_object(key, spec, classes, hard_waits=waits)
         for job in self._snapshot.jobs:
             for name, message in amounts.unknown(sorted(job.min_resources or {}), offered):
-                text = findings.FindingText(job.id, f"spec.minResources.{name}", message)
+                text = FindingText(job.id, f"spec.minResources.{name}", message)
                 found.append(text)
-        if policies.counts_priorities_of_pods(configured):
+        if policies.counts_priorities_of_pods(policy):
             found += self._priorities()
         for each in found:
-            yield self._about(events.Kind.POD_GROUP, each)
+            yield self._about(Kind.POD_GROUP, each)
 
-    def _priorities(self) -> Iterator[findings.FindingText]:
+    def _priorities(self) -> Iterator[FindingText]:
         """Iterate over groups without a class whose pods differ in priority."""
         values = {
             key: int(named.tree.get("value") or 0)
             for (kind, key), named in self._own.items()
-            if kind is events.Kind.PRIORITY_CLASS
+            if kind is Kind.PRIORITY_CLASS
         }
         for job in self._snapshot.jobs:
-            named = self._own.get((events.Kind.POD_GROUP, job.id))
+            named = self._own.get((Kind.POD_GROUP, job.id))
             if named is not None:
                 yield from groups.of_pods(job, named.tree.get("spec") or {}, values)
 
-    def of_keys(self) -> Iterator[findings.Finding]:
+    def of_keys(self) -> Iterator[Finding]:
         """Iterate over annotations and labels of PodGroups, Queues and Namespaces that nothing
         reads, and that look like slips.
         """
         for (kind, key), named in self._own.items():
-            if kind not in {events.Kind.POD_GROUP, events.Kind.QUEUE, events.Kind.NAMESPACE}:
+            if kind not in {Kind.POD_GROUP, Kind.QUEUE, Kind.NAMESPACE}:
                 continue
             for path, message in misspellings.of_metadata(named.tree):
-                yield findings.Finding(
+                yield Finding(
                     level=Level.WARNING,
                     place=_place(named.manifest, path),
                     kind=str(kind),
@@ -249,16 +256,16 @@ class _Inspection:
                 )
 
     def of_workloads(
-        self, documents: Sequence[manifests.Manifest]
-    ) -> tuple[list[findings.Finding], Mapping[str, int]]:
+        self, documents: Sequence[Manifest]
+    ) -> tuple[list[Finding], Mapping[str, int]]:
         """Return the findings about workloads, and the number of their objects by kind, but for
         pods.
         """
         options = self._check_options.options
-        around = workloads.Surroundings(
+        around = Surroundings(
             schedulers=options.scheduler_names,
-            groups=self._named(events.Kind.POD_GROUP),
-            queues=self._named(events.Kind.QUEUE),
+            groups=self._named(Kind.POD_GROUP),
+            queues=self._named(Kind.QUEUE),
             largest=_largest(self._snapshot),
             options=state.Options(
                 scheduler_names=options.scheduler_names,
@@ -266,7 +273,7 @@ class _Inspection:
                 most=options.most,
             ),
         )
-        found: list[findings.Finding] = []
+        found: list[Finding] = []
         looked_at: Counter[str] = Counter()
         for manifest in documents:
             workload = workloads.read(manifest.tree)
@@ -275,7 +282,7 @@ class _Inspection:
             if workload.kind != "Pod":
                 looked_at[workload.kind] += 1
             found += [
-                findings.Finding(
+                Finding(
                     level=remark.level,
                     place=_place(manifest, remark.path),
                     kind=workload.kind,
@@ -287,33 +294,33 @@ class _Inspection:
             ]
         return found, looked_at
 
-    def of_volumes(self) -> Iterator[findings.Finding]:
+    def of_volumes(self) -> Iterator[Finding]:
         """Iterate over claims without a class, and waiting pods that no node takes because of their
         volumes.
         """
-        for each in volumes.of_claims(self._snapshot.storage):
-            yield self._about(events.Kind.CLAIM, each)
-        for each in volumes.of_pods(self._snapshot):
-            yield self._about(events.Kind.POD, each)
+        for claim in volumes.of_claims(self._snapshot.storage):
+            yield self._about(Kind.CLAIM, claim)
+        for pod in volumes.of_pods(self._snapshot):
+            yield self._about(Kind.POD, pod)
 
-    def of_devices(self) -> Iterator[findings.Finding]:
+    def of_devices(self) -> Iterator[Finding]:
         """Iterate over claims for devices that are never allocated, and pods that wait for some."""
         for each in devices.of_slices(self._snapshot.devices):
-            yield self._about(events.Kind.RESOURCE_SLICE, each)
+            yield self._about(Kind.RESOURCE_SLICE, each)
         for each in devices.of_classes(self._snapshot.devices):
-            yield self._about(events.Kind.DEVICE_CLASS, each)
-        for each in devices.of_claims(self._snapshot.devices):
-            yield self._about(events.Kind.RESOURCE_CLAIM, each)
-        for each in devices.of_pods(self._snapshot):
-            yield self._about(events.Kind.POD, each)
+            yield self._about(Kind.DEVICE_CLASS, each)
+        for claim in devices.of_claims(self._snapshot.devices):
+            yield self._about(Kind.RESOURCE_CLAIM, claim)
+        for pod in devices.of_pods(self._snapshot):
+            yield self._about(Kind.POD, pod)
 
-    def _named(self, kind: events.Kind) -> frozenset[str]:
+    def _named(self, kind: Kind) -> frozenset[str]:
         """Return the names of the given objects of a kind."""
         return frozenset(key for each, key in self._own if each is kind)
 
-    def _about(self, kind: events.Kind, remark: findings.FindingText) -> findings.Finding:
+    def _about(self, kind: Kind, remark: FindingText) -> Finding:
         named = self._own.get((kind, remark.name))
-        return findings.Finding(
+        return Finding(
             level=remark.level,
             place=named.manifest.place(remark.field) if named is not None else "",
             kind=str(kind),
@@ -323,34 +330,34 @@ class _Inspection:
         )
 
 
-def _place(manifest: manifests.Manifest, path: validation.Path) -> str:
+def _place(manifest: Manifest, path: validation.Path) -> str:
     """Return the place of a part of an object. Keys in the path may contain dots."""
     return manifest.document.place((*manifest.path, *path)) if manifest.document else ""
 
 
-def _devices(taken: snapshot.Snapshot) -> device_state.Devices:
-    return device_state.Devices(taken, work_budget.WorkBudget(None, {}), wanted=True)
+def _devices(snapshot: Snapshot) -> Devices:
+    return Devices(snapshot, WorkBudget(None, {}), wanted=True)
 
 
-def _largest(taken: snapshot.Snapshot) -> dict[str, int]:
+def _largest(snapshot: Snapshot) -> dict[str, int]:
     """Return the largest amount of each resource on any node, devices in place of extended
     resources included; empty without nodes.
     """
-    if not taken.nodes.allocatable.shape[0]:
+    if not snapshot.nodes.allocatable.shape[0]:
         return {}
-    offered = _devices(taken).with_extended_resources(taken)
+    offered = _devices(snapshot).with_extended_resources(snapshot)
     most = offered.nodes.allocatable.max(axis=0).tolist()
-    unknown = dict.fromkeys(taken.extended_resources, resources.TOTAL_MAX)
-    return unknown | dict(zip(taken.space.names, most, strict=True))
+    unknown = dict.fromkeys(snapshot.extended_resources, resources.TOTAL_MAX)
+    return unknown | dict(zip(snapshot.space.names, most, strict=True))
 
 
-def _room(taken: snapshot.Snapshot) -> dict[str, int]:
+def _room(snapshot: Snapshot) -> dict[str, int]:
     """Return the sum of all nodes' resources, and of their devices where pods wait for some."""
-    devices = _devices(taken)
-    sums = devices.with_extended_resources(taken).nodes.allocatable.sum(axis=0)
-    supply = devices.supply(taken.space)
-    found = taken.space.amounts(sums if supply is None else sums + supply.sum(axis=0))
+    devices = _devices(snapshot)
+    sums = devices.with_extended_resources(snapshot).nodes.allocatable.sum(axis=0)
+    supply = devices.supply(snapshot.space)
+    found = snapshot.space.amounts(sums if supply is None else sums + supply.sum(axis=0))
     if supply is None:
-        unknown = (each for each in taken.space.names if each.startswith(resources.DEVICE_CLASS))
+        unknown = (name for name in snapshot.space.names if name.startswith(resources.DEVICE_CLASS))
         found |= dict.fromkeys(unknown, resources.TOTAL_MAX)
     return {name: int(each) for name, each in found.items()}

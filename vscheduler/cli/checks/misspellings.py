@@ -10,9 +10,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 from vscheduler.controllers.podgroups import group_terms
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import PREEMPTABLE
 from vscheduler.core.plugins import drf, gang, nodegroup
-from vscheduler.mirror.decode import fields, wire
+from vscheduler.mirror.decode import fields
+from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import pods, translation
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -23,7 +25,7 @@ METADATA = ("annotations", "labels")
 
 OURS = (
     *(*pods.GROUPS, pods.ROLE, pods.REVOCABLE_ZONE, *pods.SCORING),
-    *(jobs.PREEMPTABLE, fields.PRIORITY, fields.COOLDOWN, drf.HIERARCHY, drf.WEIGHTS),
+    *(PREEMPTABLE, fields.PRIORITY, fields.COOLDOWN, drf.HIERARCHY, drf.WEIGHTS),
     *(group_terms.QUEUE, group_terms.MIN_MEMBER, group_terms.MIN_RESOURCES, *group_terms.BUDGETS),
     *(group_terms.TOPOLOGY_MODE, group_terms.TOPOLOGY_TIER, nodegroup.LABEL),
     *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS, gang.RECOVERY),
@@ -78,7 +80,7 @@ def of_metadata(tree: Mapping[str, Any], path: Path = ()) -> Iterator[Slip]:
 
 def of_pod_spec(tree: object, path: Path) -> Iterator[Slip]:
     """Iterate over fields and resources of a pod's spec."""
-    yield from _of_type(msgspec.inspect.type_info(wire.PodSpec), tree, path)
+    yield from _of_type(msgspec.inspect.type_info(PodSpec), tree, path)
 
 
 def of_spec(tree: Mapping[str, Any]) -> Iterator[Slip]:
@@ -133,7 +135,7 @@ def _of_type(kind: msgspec.inspect.Type, tree: object, path: Path) -> Iterator[S
 def _of_struct(
     kind: msgspec.inspect.StructType, tree: Mapping[Any, object], path: Path
 ) -> Iterator[Slip]:
-    known = {each.encode_name: each.type for each in kind.fields}
+    known = {field.encode_name: field.type for field in kind.fields}
     for key, value in tree.items():
         if key in known:
             yield from _of_type(known[key], value, (*path, key))

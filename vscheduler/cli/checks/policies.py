@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vscheduler.core.api import contracts, hooks
+from vscheduler.core.api import hooks
+from vscheduler.core.api.contracts import VictimRole
 from vscheduler.core.compat.actions import VolcanoEnqueue
-from vscheduler.core.config import policy, validation
+from vscheduler.core.config.policy import SECTIONS, PluginSetting, Policy
+from vscheduler.core.config.validation import Path
 from vscheduler.core.plugins.priority import Priority
 
 ADMISSION = frozenset({"job_enqueueable", "job_enqueued"})
@@ -31,13 +33,13 @@ class Trap(msgspec.Struct, frozen=True):
     message: str
 
 
-def traps(configured: policy.Policy, *, autoscaler: bool) -> list[Trap]:
+def traps(policy: Policy, *, autoscaler: bool) -> list[Trap]:
     """Return all pitfalls of a configuration, including pitfalls of autoscaling if `autoscaler` is
     set.
     """
-    found = [*_starting(configured), *_evicting(configured), *_idle(configured)]
-    if autoscaler and configured.runs("enqueue"):
-        deciding = [each.plugin.name for each in configured.settings if _admits(each)]
+    found = [*_starting(policy), *_evicting(policy), *_idle(policy)]
+    if autoscaler and policy.runs("enqueue"):
+        deciding = [setting.plugin.name for setting in policy.settings if _admits(setting)]
         message = (
             "enqueue keeps a group Pending while it can't be promised what it needs "
             f"({', '.join(deciding) or 'no plugin is asked'}); whoever makes pods only for groups "
@@ -48,9 +50,9 @@ def traps(configured: policy.Policy, *, autoscaler: bool) -> list[Trap]:
     return found
 
 
-def path_of(tree: object, trap: Trap) -> validation.Path:
+def path_of(tree: object, trap: Trap) -> Path:
     """Return the path of a pitfall in the configuration."""
-    if trap.subject in policy.SECTIONS:
+    if trap.subject in SECTIONS:
         return (trap.subject,)
     assert isinstance(tree, dict)
     for at, tier in enumerate(tree["tiers"]):
@@ -60,42 +62,42 @@ def path_of(tree: object, trap: Trap) -> validation.Path:
     raise AssertionError(f"{trap.subject} isn't in the configuration")
 
 
-def setting_of(configured: policy.Policy, name: str) -> policy.PluginSetting | None:
+def setting_of(policy: Policy, name: str) -> PluginSetting | None:
     """Return the setting of a plugin; None if the plugin isn't configured."""
-    return next((each for each in configured.settings if each.plugin.name == name), None)
+    return next((setting for setting in policy.settings if setting.plugin.name == name), None)
 
 
-def has(configured: policy.Policy, name: str, flag: str = "") -> bool:
+def has(policy: Policy, name: str, flag: str = "") -> bool:
     """Whether a plugin is configured, with the given flag enabled if any is given."""
-    setting = setting_of(configured, name)
+    setting = setting_of(policy, name)
     return setting is not None and (not flag or flag in setting.flags)
 
 
-def counts_priorities_of_pods(configured: policy.Policy) -> bool:
+def counts_priorities_of_pods(policy: Policy) -> bool:
     """Whether the priority of a group without a class is that of its pods."""
-    setting = setting_of(configured, "priority")
+    setting = setting_of(policy, "priority")
     return setting is not None and setting.plugin is Priority
 
 
-def _any(configured: policy.Policy, hook: str) -> bool:
-    return any(hook in each.answers for each in configured.settings)
+def _any(policy: Policy, hook: str) -> bool:
+    return any(hook in setting.answers for setting in policy.settings)
 
 
-def _starting(configured: policy.Policy) -> Iterator[Trap]:
+def _starting(policy: Policy) -> Iterator[Trap]:
     """Iterate over settings that keep jobs from starting, or start them wrongly."""
-    if not configured.runs("allocate"):
+    if not policy.runs("allocate"):
         yield Trap("actions", "without allocate nothing starts that asks for any resource")
-    if not configured.runs("backfill"):
+    if not policy.runs("backfill"):
         yield Trap("actions", "without backfill pods that ask for nothing are never placed")
-    if not _any(configured, "job_ready"):
-        evicting = [action for action in ENTITLED if configured.runs(action)]
+    if not _any(policy, "job_ready"):
+        evicting = [action for action in ENTITLED if policy.runs(action)]
         more = f", and {' and '.join(evicting)} evict for such pieces" if evicting else ""
         message = f"no plugin keeps minMember (gang does): jobs start in pieces{more}"
         yield Trap("tiers", message)
-    if not has(configured, "predicates", "enablePredicate"):
+    if not has(policy, "predicates", "enablePredicate"):
         message = "without predicates taints, node selectors, affinity and ports aren't looked at"
         yield Trap("tiers", message)
-    if not _any(configured, "allocatable"):
+    if not _any(policy, "allocatable"):
         message = (
             "no plugin says what queues may have (proportion and capacity do): weight, capability "
             "and guarantee aren't looked at"
@@ -103,38 +105,38 @@ def _starting(configured: policy.Policy) -> Iterator[Trap]:
         yield Trap("tiers", message)
 
 
-def _evicting(configured: policy.Policy) -> Iterator[Trap]:
+def _evicting(policy: Policy) -> Iterator[Trap]:
     """Iterate over actions that could evict but never do, or do so unexpectedly."""
     for action, hook in ENTITLED.items():
-        if not configured.runs(action):
+        if not policy.runs(action):
             continue
-        if not _any(configured, "job_starving"):
+        if not _any(policy, "job_starving"):
             message = f"{action} does nothing: no plugin says that a job starves (gang does)"
             yield Trap("actions", message)
-        elif not any(_entitles(each, hook) for each in configured.settings):
+        elif not any(_entitles(setting, hook) for setting in policy.settings):
             who = "proportion and capacity do" if action == "reclaim" else "priority and drf do"
             message = f"{action} evicts nobody: no plugin says who may lose pods to whom ({who})"
             yield Trap("actions", message)
-        elif action == "preempt" and not has(configured, "priority", "enablePreemptable"):
+        elif action == "preempt" and not has(policy, "priority", "enablePreemptable"):
             message = "preempt doesn't go by PriorityClasses: plugin priority has no say"
             yield Trap("actions", message)
-    if configured.runs("enqueue"):
-        yield from _unrelieved(configured)
-    if configured.runs("shuffle"):
-        yield from _shuffling(configured)
-    if has(configured, "tdm") and not configured.runs("shuffle"):
+    if policy.runs("enqueue"):
+        yield from _unrelieved(policy)
+    if policy.runs("shuffle"):
+        yield from _shuffling(policy)
+    if has(policy, "tdm") and not policy.runs("shuffle"):
         message = "pods stay on nodes whose time is over: only the action shuffle lets them go"
         yield Trap("tdm", message)
 
 
-def _unrelieved(configured: policy.Policy) -> Iterator[Trap]:
+def _unrelieved(policy: Policy) -> Iterator[Trap]:
     """Iterate over plugins that keep jobs Pending although evictions could make room for them."""
-    evicting = [action for action in ENTITLED if configured.runs(action)]
+    evicting = [action for action in ENTITLED if policy.runs(action)]
     if not evicting:
         return
     named, s = " and ".join(evicting), "s" if len(evicting) == 1 else ""
-    refusing = [each.plugin.name for each in configured.settings if _admits(each)]
-    as_volcano = any(issubclass(each.action, VolcanoEnqueue) for each in configured.actions)
+    refusing = [setting.plugin.name for setting in policy.settings if _admits(setting)]
+    as_volcano = any(issubclass(action.action, VolcanoEnqueue) for action in policy.actions)
     if as_volcano and refusing:
         message = (
             f"with compatibility: volcano, {named} evict{s} nobody for jobs that enqueue keeps "
@@ -150,8 +152,10 @@ def _unrelieved(configured: policy.Policy) -> Iterator[Trap]:
         yield Trap("resourcequota", message)
 
 
-def _shuffling(configured: policy.Policy) -> Iterator[Trap]:
-    naming = [each.plugin.name for each in configured.settings if "shuffle_victims" in each.answers]
+def _shuffling(policy: Policy) -> Iterator[Trap]:
+    naming = [
+        setting.plugin.name for setting in policy.settings if "shuffle_victims" in setting.answers
+    ]
     if "pdb" in naming:  # only with compatibility: volcano
         message = (
             "with compatibility: volcano, shuffle evicts every running pod with labels that no "
@@ -163,23 +167,23 @@ def _shuffling(configured: policy.Policy) -> Iterator[Trap]:
         yield Trap("actions", message)
 
 
-def _entitles(setting: policy.PluginSetting, hook: str) -> bool:
+def _entitles(setting: PluginSetting, hook: str) -> bool:
     """Whether a plugin may ever decide who loses pods; drf reclaims only in a hierarchy."""
     if setting.plugin.name == "drf" and hook == "reclaimable":
         return hook in setting.answers and "enableHierarchy" in setting.flags
-    return hook in setting.answers and setting.plugin.victim_role is contracts.VictimRole.ENTITLES
+    return hook in setting.answers and setting.plugin.victim_role is VictimRole.ENTITLES
 
 
-def _idle(configured: policy.Policy) -> Iterator[Trap]:
+def _idle(policy: Policy) -> Iterator[Trap]:
     """Iterate over plugins without any effect in their position."""
-    enqueue = configured.runs("enqueue")
-    for each in configured.settings:
-        defined = {hook for hook in hooks.HOOKS if hasattr(each.plugin, hook)}
+    enqueue = policy.runs("enqueue")
+    for setting in policy.settings:
+        defined = {hook for hook in hooks.HOOKS if hasattr(setting.plugin, hook)}
         if not enqueue and defined & ADMISSION and defined <= ADMISSION | ACCOUNTS:
-            message = f"{each.plugin.name} has no effect: enqueue isn't among the actions"
-            yield Trap(each.plugin.name, message)
-    refusing = _not_after(configured, "sla", "job_enqueueable") if enqueue else []
-    reserving = _not_after(configured, "sla", "job_pipelined")
+            message = f"{setting.plugin.name} has no effect: enqueue isn't among the actions"
+            yield Trap(setting.plugin.name, message)
+    refusing = _not_after(policy, "sla", "job_enqueueable") if enqueue else []
+    reserving = _not_after(policy, "sla", "job_pipelined")
     parts = [f"are refused all the same by {' and '.join(refusing)}"] if refusing else []
     if reserving:
         parts.append(f"get no reserved nodes because of {' and '.join(reserving)}")
@@ -190,10 +194,10 @@ def _idle(configured: policy.Policy) -> Iterator[Trap]:
         yield Trap("sla", message)
 
 
-def _not_after(configured: policy.Policy, name: str, hook: str) -> list[str]:
+def _not_after(policy: Policy, name: str, hook: str) -> list[str]:
     """Return the other plugins with the hook in the tier of a plugin that has it, and before."""
     found: list[str] = []
-    for tier in configured.tiers:
+    for tier in policy.tiers:
         voting = [each.plugin.name for each in tier if hook in each.answers]
         found += [each for each in voting if each != name]
         if name in voting:
@@ -201,5 +205,5 @@ def _not_after(configured: policy.Policy, name: str, hook: str) -> list[str]:
     return []
 
 
-def _admits(setting: policy.PluginSetting) -> bool:
+def _admits(setting: PluginSetting) -> bool:
     return "job_enqueueable" in setting.answers

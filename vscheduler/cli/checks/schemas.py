@@ -12,8 +12,9 @@ import msgspec
 import yaml
 
 from vscheduler.cli.checks import cel
+from vscheduler.cli.checks.cel import CelError, Variables
 from vscheduler.core.config import validation
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
 from vscheduler.sandbox import definitions
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -54,7 +55,7 @@ def faults(schema: Schema, tree: Mapping[str, Any]) -> list[Fault]:
     return _judged(schema, _without_nulls(tree), ())
 
 
-def shipped() -> Mapping[events.Kind, Schema]:
+def shipped() -> Mapping[Kind, Schema]:
     """Return the schemas of the CRDs shipped with the program."""
     folder = definitions.shipped_folder()
     assert folder is not None, "crds/ is a part of the package"
@@ -62,7 +63,7 @@ def shipped() -> Mapping[events.Kind, Schema]:
         yaml.load(path.read_text(), Loader=_LOADER)  # noqa: S506 - it is a safe loader
         for path in sorted(folder.glob("*.yaml"))
     ]
-    return {events.Kind(tree["spec"]["names"]["kind"]): of(tree) for tree in trees}
+    return {Kind(tree["spec"]["names"]["kind"]): of(tree) for tree in trees}
 
 
 def unknown_fields(schema: Schema, value: Any, path: Path = ()) -> Iterator[Fault]:
@@ -150,14 +151,14 @@ def _broken(schema: Schema, value: Any, path: Path) -> Iterator[Fault]:
             yield Fault((*path, *below), message, by_rule=True)
 
 
-def _refusal(rule: Schema, known: cel.Variables) -> str | None:
+def _refusal(rule: Schema, known: Variables) -> str | None:
     """Return the message of a violated rule, else None."""
     try:
         if cel.compiled(rule["rule"])(known):
             return None
         words = rule.get("messageExpression")
         return str(cel.compiled(words)(known) if words else rule["message"])
-    except cel.CelError as error:
+    except CelError as error:
         return f"its rule can't be judged: {error}"
 
 

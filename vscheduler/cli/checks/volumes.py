@@ -4,8 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vscheduler.cli.checks import findings
-from vscheduler.core.model import constraints, jobs, nodes, snapshot, storage
+from vscheduler.cli.checks.findings import FindingText
+from vscheduler.core.model.constraints import ClaimUse, PodVolume
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.model.storage import Claim, Storage
 from vscheduler.core.placement.volumes import claims, tables
 
 NO_CLASS = "StorageClass {} isn't among those given; the claim is never bound"
@@ -14,68 +18,66 @@ DELETED = "PersistentVolumeClaim {} is lost or being deleted; the pod never star
 APART = "exclude each other: no given node can use {}"
 
 
-def of_pods(taken: snapshot.Snapshot) -> Iterator[findings.FindingText]:
+def of_pods(snapshot: Snapshot) -> Iterator[FindingText]:
     """Iterate over waiting pods with missing claims, or with volumes that no node has in common.
 
     A claim is only missing if the input has claims.
     """
-    seen: set[tuple[constraints.PodVolume, ...]] = set()
-    for job in taken.jobs:
+    seen: set[tuple[PodVolume, ...]] = set()
+    for job in snapshot.jobs:
         for task in job.tasks:
-            if task.status is jobs.TaskStatus.PENDING and task.volumes not in seen:
+            if task.status is TaskStatus.PENDING and task.volumes not in seen:
                 seen.add(task.volumes)
-                yield from _of_pod(task, taken.storage, taken.nodes.layout)
+                yield from _of_pod(task, snapshot.storage, snapshot.nodes.layout)
 
 
-def of_claims(stored: storage.Storage) -> Iterator[findings.FindingText]:
+def of_claims(storage: Storage) -> Iterator[FindingText]:
     """Iterate over unbound claims of a class that isn't among those given, if any are given."""
-    for claim in stored.claims.values() if stored.classes else ():
+    for claim in storage.claims.values() if storage.classes else ():
         name = claim.class_name
         # A volume made by hand may have a class that exists in name only.
-        known = name in stored.classes or name in stored.available
+        known = name in storage.classes or name in storage.available
         if name and not (known or claim.bound or claim.volume):
-            yield findings.FindingText(claim.key, "spec.storageClassName", NO_CLASS.format(name))
+            yield FindingText(claim.key, "spec.storageClassName", NO_CLASS.format(name))
 
 
-def _of_pod(
-    task: jobs.Task, stored: storage.Storage, layout: nodes.NodeLayout
-) -> Iterator[findings.FindingText]:
-    used: dict[str, nodes.Mask] = {}
+def _of_pod(task: Task, storage: Storage, layout: NodeLayout) -> Iterator[FindingText]:
+    used: dict[str, Mask] = {}
     for volume in task.volumes:
-        if not isinstance(volume, constraints.ClaimUse) or volume.owner:
+        if not isinstance(volume, ClaimUse) or volume.owner:
             continue
-        claim = stored.claims.get(volume.claim)
+        claim = storage.claims.get(volume.claim)
         name = volume.claim.partition("/")[2]
         if claim is None:
-            if stored.claims:
-                yield findings.FindingText(task.key, "spec.volumes", NO_CLAIM.format(name))
+            if storage.claims:
+                yield FindingText(task.key, "spec.volumes", NO_CLAIM.format(name))
         elif claim.lost or claim.deleting:
-            yield findings.FindingText(task.key, "spec.volumes", DELETED.format(name))
+            yield FindingText(task.key, "spec.volumes", DELETED.format(name))
         else:
-            used[name] = _usable(claim, stored, layout)
+            used[name] = _usable(claim, storage, layout)
     if not layout.size or not all(mask.any() for mask in used.values()):
         return
     if len(used) > 1 and not np.logical_and.reduce(list(used.values())).any():
         message = APART.format(" and ".join(sorted(used)))
-        yield findings.FindingText(task.key, "spec.volumes", message)
+        yield FindingText(task.key, "spec.volumes", message)
 
 
-def _usable(claim: storage.Claim, stored: storage.Storage, layout: nodes.NodeLayout) -> nodes.Mask:
+def _usable(claim: Claim, storage: Storage, layout: NodeLayout) -> Mask:
     """Return the nodes (N,) on which the claim has a volume, or can get one."""
     if claim.bound:
-        needs = claims.needs_of((constraints.ClaimUse(claim.key),), stored, layout)
+        needs = claims.needs_of((ClaimUse(claim.key),), storage, layout)
         usable = np.ones(layout.size, dtype=np.bool_)
         for each in (*needs.binding, *needs.zones):
             usable &= each.passes
         return usable
     mask = np.zeros(layout.size, dtype=np.bool_)
     for volume in (
-        *stored.available.get(claim.class_name, ()),
-        *stored.reserved.get(claim.key, ()),
+        *storage.available.get(claim.class_name, ()),
+        *storage.reserved.get(claim.key, ()),
     ):
         if volume.capacity >= claim.request:
             mask |= tables.usable(volume.affinity, layout)
-    storage_class = stored.class_of(claim)
+    storage_class = storage.class_of(claim)
     if storage_class is not None and storage_class.provisions:
         if not storage_class.topologies:
             return np.ones(layout.size, dtype=np.bool_)

@@ -11,11 +11,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.cli.checks import amounts, findings, foreign_labels, misspellings
+from vscheduler.cli.checks import amounts, foreign_labels, misspellings
+from vscheduler.cli.checks.findings import Level
 from vscheduler.controllers.podgroups import group_terms
+from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
 from vscheduler.core.model import resources
-from vscheduler.mirror import phrases, state
+from vscheduler.mirror import phrases
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.translate import group_names, pods
 
 Object = Mapping[str, Any]
@@ -92,7 +96,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if the input has no queues."""
     largest: Mapping[str, int]
     """The largest allocatable amount of any node, by resource; empty without nodes."""
-    options: state.Options
+    options: Options
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +104,7 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
 
     path: Path
     message: str
-    level: findings.Level = findings.Level.WARNING
+    level: Level = Level.WARNING
 
 
 def read(tree: object) -> Workload | None:
@@ -308,9 +312,9 @@ def _of_group(workload: Workload, template: Template, around: Surroundings) -> I
 def _of_terms(workload: Workload, template: Template, around: Surroundings) -> Iterator[Remark]:
     """Iterate over annotations for the automatic PodGroup that can't be read, or do nothing."""
     owned = workload.kind != "Pod"
-    pod = group_terms.Source(object=POD, annotations=template.annotations)
-    owner = group_terms.Source(object=OWNER, annotations=workload.annotations)
-    terms = group_terms.Terms(pod, owner if owned else None)
+    pod = Source(object=POD, annotations=template.annotations)
+    owner = Source(object=OWNER, annotations=workload.annotations)
+    terms = Terms(pod, owner if owned else None)
     minimum = terms.min_member(template.count, of_job=workload.kind in {"Job", "CronJob"})
     terms.min_resources({}, minimum)
     queue = terms.queue("")
@@ -329,7 +333,7 @@ def _of_terms(workload: Workload, template: Template, around: Surroundings) -> I
         yield Remark(path=_path(workload, template, source, group_terms.QUEUE), message=message)
 
 
-def _annotated(workload: Workload, template: Template, problem: group_terms.Problem) -> Path:
+def _annotated(workload: Workload, template: Template, problem: Problem) -> Path:
     """Return the path of the annotation that a problem is about."""
     annotation = problem.field.removeprefix("metadata.annotations[").removesuffix("]")
     return _path(workload, template, problem.object, annotation)
@@ -392,17 +396,13 @@ def _of_request(workload: Workload, template: Template, around: Surroundings) ->
     namespace, _, name = workload.key.partition("/")
     metadata = {"name": name, "namespace": namespace, "annotations": {}}
     tree = {"metadata": metadata, "spec": dict(template.spec)}
-    mirror = state.Mirror(
-        replace(around.options, scheduler_names=(_scheduler(workload, template),))
-    )
-    mirror.apply(events.convert(events.Kind.POD, tree))
+    mirror = Mirror(replace(around.options, scheduler_names=(_scheduler(workload, template),)))
+    mirror.apply(events.convert(Kind.POD, tree))
     if workload.kind != "Pod":  # the scheduler's own checks look at pods
         for rejection in mirror.rejections.values():
             path = (*template.path, *filter(None, rejection.field.split(".")))
             message = f"{rejection.field}: {rejection.message}" if rejection.field else ""
-            yield Remark(
-                path=path, message=message or rejection.message, level=findings.Level.ERROR
-            )
+            yield Remark(path=path, message=message or rejection.message, level=Level.ERROR)
     if not around.largest:
         return
     for pod in mirror.ungrouped():

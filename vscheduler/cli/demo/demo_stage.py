@@ -13,9 +13,15 @@ import msgspec
 import urllib3
 
 from vscheduler.cli import screen
-from vscheduler.cli.demo import browser, demo_view, page_link, tenant_roles
+from vscheduler.cli.demo import browser, demo_view, tenant_roles
+from vscheduler.cli.demo.demo_view import View
+from vscheduler.cli.demo.page_link import PageLink
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane, errors, free_ports, processes, progress_report
+from vscheduler.sandbox import control_plane, free_ports, progress_report
+from vscheduler.sandbox.client import Client
+from vscheduler.sandbox.control_plane import ControlPlane
+from vscheduler.sandbox.errors import StartFailed
+from vscheduler.sandbox.processes import Supervisor
 
 POLL_SECONDS = 0.2
 SETTLE_SECONDS = 1.0
@@ -30,12 +36,12 @@ LOOPBACK = "127.0.0.1"
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """A control plane with tenants, and a daemon."""
 
-    plane: control_plane.ControlPlane
-    daemon: processes.Supervisor
+    plane: ControlPlane
+    daemon: Supervisor
     url: str
     """The daemon's address."""
     pool: urllib3.PoolManager
-    page: page_link.PageLink
+    page: PageLink
 
     def wait_until_ready(self) -> None:
         """Wait for the daemon's first look at the cluster, so that its startup isn't measured."""
@@ -44,12 +50,10 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
             self.daemon.check()
             if time.monotonic() > deadline:
                 tail = self.daemon.log_tail(DAEMON)
-                raise errors.StartFailed(
-                    f"the scheduler was not ready in {READY_SECONDS:.0f} s.\n{tail}"
-                )
+                raise StartFailed(f"the scheduler was not ready in {READY_SECONDS:.0f} s.\n{tail}")
             time.sleep(POLL_SECONDS)
 
-    def look(self) -> demo_view.View:
+    def look(self) -> View:
         """Return the cluster as of now. Raises StartFailed, with the end of the log, if the daemon
         has ended.
         """
@@ -74,13 +78,13 @@ def run(*, keep: bool, browse: bool) -> bool:
         view, seconds = _watch(stage, began)
         problems = view.problems()
         screen.say(*demo_view.summary(view, seconds))
-        screen.say(*(f"unexpected: {each}" for each in problems), err=True)
+        screen.say(*(f"unexpected: {problem}" for problem in problems), err=True)
         if keep:
             _wait(stage)
     return not problems
 
 
-def _watch(stage: Stage, began: float) -> tuple[demo_view.View, float]:
+def _watch(stage: Stage, began: float) -> tuple[View, float]:
     """Show the queues until the outcome is as expected and lasts, or until the time limit.
 
     Return the last view, and the seconds until the last pod that fits was running.
@@ -117,16 +121,16 @@ def _stage() -> Iterator[Stage]:
         port, page = free_ports.choose(2)
         directory = plane.directory / "daemon"
         directory.mkdir()
-        daemon = processes.Supervisor(directory)
+        daemon = Supervisor(directory)
         stack.callback(daemon.end)
         daemon.start(DAEMON, _daemon_command(plane, port, page))
         pool = stack.enter_context(urllib3.PoolManager(retries=False))
         url = f"http://{LOOPBACK}:{port}"
-        link = page_link.PageLink(plane.api, f"http://{LOOPBACK}:{page}", pool)
+        link = PageLink(plane.api, f"http://{LOOPBACK}:{page}", pool)
         yield Stage(plane=plane, daemon=daemon, url=url, pool=pool, page=link)
 
 
-def _daemon_command(plane: control_plane.ControlPlane, port: int, page: int) -> list[str]:
+def _daemon_command(plane: ControlPlane, port: int, page: int) -> list[str]:
     return [
         *(sys.executable, "-m", "vscheduler", "run"),
         f"--kubeconfig={plane.kubeconfig}",
@@ -140,14 +144,14 @@ def _daemon_command(plane: control_plane.ControlPlane, port: int, page: int) -> 
     ]
 
 
-def _create_jobs(api: client.Client) -> None:
+def _create_jobs(client: Client) -> None:
     """Create the PodGroups first, and the oversized gang last, after the tenants' shares are
     known.
     """
     for gang in (*demo_view.FITTING, *demo_view.WAITING):
-        api.create(paths.POD_GROUPS.within(gang.tenant), gang.pod_group())
+        client.create(paths.POD_GROUPS.within(gang.tenant), gang.pod_group())
     for gang in (*demo_view.FITTING, *demo_view.WAITING):
-        api.create_all(paths.PODS.within(gang.tenant), gang.members())
+        client.create_all(paths.PODS.within(gang.tenant), gang.members())
 
 
 def _wait(stage: Stage) -> None:

@@ -17,10 +17,12 @@ import urllib3
 from prometheus_client import parser
 from rich import console, live
 
-from vscheduler.cli import output, screen, tables
-from vscheduler.core.model import jobs
+from vscheduler.cli import screen, tables
+from vscheduler.cli.output import Screen
+from vscheduler.core.model.jobs import Phase
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client
+from vscheduler.sandbox.client import Client
 
 SCHEDULER = "vscheduler"
 WORKERS = 5
@@ -144,7 +146,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     def whole(self) -> bool:
         """Whether all pods run, and the PodGroup's status agrees."""
         pods = self.gang.pods
-        return self.phase == jobs.Phase.RUNNING and self.running == self.counted == pods
+        return self.phase == Phase.RUNNING and self.running == self.counted == pods
 
     @property
     def split(self) -> bool:
@@ -202,9 +204,9 @@ def is_ready(url: str, pool: urllib3.PoolManager) -> bool:
     return _page(f"{url}/readyz", pool) is not None
 
 
-def look(api: client.Client, url: str, pool: urllib3.PoolManager) -> View:
+def look(client: Client, url: str, pool: urllib3.PoolManager) -> View:
     """Return the cluster as of now; the daemon serves at `url`."""
-    pods = api.list(paths.PODS.everywhere)
+    pods = client.list(paths.PODS.everywhere)
     bound: Counter[str] = Counter()
     running: Counter[str] = Counter()
     for pod in pods:
@@ -214,7 +216,7 @@ def look(api: client.Client, url: str, pool: urllib3.PoolManager) -> View:
         running[key] += pod["status"].get("phase") == "Running"
     stored = {
         f"{each['metadata']['namespace']}/{each['metadata']['name']}": each.get("status", {})
-        for each in api.list(paths.POD_GROUPS.everywhere)
+        for each in client.list(paths.POD_GROUPS.everywhere)
     }
     groups = tuple(
         Group(
@@ -291,7 +293,7 @@ class PlainLines:
 @contextmanager
 def on(stream: TextIO) -> Iterator[Show]:
     """Provide a live table on a terminal, or occasional lines in a log."""
-    terminal = output.Screen(stream)
+    terminal = Screen(stream)
     if not terminal.is_terminal:
         yield PlainLines(stream)
         return

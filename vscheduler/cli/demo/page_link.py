@@ -9,7 +9,8 @@ import urllib3
 
 from vscheduler.cli.demo import tenant_roles
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, errors
+from vscheduler.sandbox.client import Client, Object
+from vscheduler.sandbox.errors import StartFailed
 
 NAMESPACE = "default"
 ACCOUNT = "demo-visitor"
@@ -23,7 +24,7 @@ ROLE = "cluster-admin"
 class PageLink(msgspec.Struct, frozen=True):
     """Makes links to the page."""
 
-    api: client.Client
+    api: Client
     url: str
     """The page's address."""
     pool: urllib3.PoolManager
@@ -40,7 +41,7 @@ class PageLink(msgspec.Struct, frozen=True):
             timeout=TIMEOUT,
         )
         if answer.status != 201:
-            raise errors.StartFailed(f"the page answers with HTTP status {answer.status}")
+            raise StartFailed(f"the page answers with HTTP status {answer.status}")
         return f"{self.url}/#sign-in={json.loads(answer.data)['code']}"
 
     def token(self) -> str:
@@ -61,7 +62,7 @@ class PageLink(msgspec.Struct, frozen=True):
         return str(self.api.create(path, asked)["status"]["token"])
 
 
-def _binding() -> client.Object:
+def _binding() -> Object:
     return {
         "apiVersion": paths.CLUSTER_ROLE_BINDINGS.api_version,
         "kind": paths.CLUSTER_ROLE_BINDINGS.kind,

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client
+from vscheduler.sandbox.client import Client, Object
 
 FILE = Path("manifests", "cluster", "tenant-roles.yaml")
 MEMBER = "member"
@@ -20,14 +20,14 @@ API = "rbac.authorization.k8s.io"
 COLLECTIONS = {each.kind: each for each in (paths.CLUSTER_ROLES, paths.CLUSTER_ROLE_BINDINGS)}
 
 
-def install(api: client.Client, tenants: Iterable[str]) -> None:
+def install(client: Client, tenants: Iterable[str]) -> None:
     """Apply the roles, and create an account for each tenant."""
     for tree in yaml.safe_load_all(_shipped().read_text()):
-        api.apply(COLLECTIONS[tree["kind"]].at(tree["metadata"]["name"]), tree)
+        client.apply(COLLECTIONS[tree["kind"]].at(tree["metadata"]["name"]), tree)
     for tenant in tenants:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": MEMBER}}
-        api.create(paths.SERVICE_ACCOUNTS.within(tenant), account)
-        api.create(paths.ROLE_BINDINGS.within(tenant), _binding(tenant))
+        client.create(paths.SERVICE_ACCOUNTS.within(tenant), account)
+        client.create(paths.ROLE_BINDINGS.within(tenant), _binding(tenant))
 
 
 def _shipped() -> Path:
@@ -36,7 +36,7 @@ def _shipped() -> Path:
     return next(path for path in (package / FILE, package.parent / FILE) if path.exists())
 
 
-def _binding(tenant: str) -> client.Object:
+def _binding(tenant: str) -> Object:
     return {
         "apiVersion": paths.ROLE_BINDINGS.api_version,
         "kind": paths.ROLE_BINDINGS.kind,

@@ -16,8 +16,12 @@ from vscheduler.cli.job import (
     job_flags,
     selection,
 )
+from vscheduler.cli.job.explained import Explained
+from vscheduler.cli.job.job_figures import Job
+from vscheduler.cli.job.job_flags import Flags
+from vscheduler.cli.job.selection import Selection
 from vscheduler.cli.queue import cluster_client, completion
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Forbidden, Kind, Object
 from vscheduler.mirror import plain_text, workloads
 
 with lazy_commands.importing():
@@ -96,8 +100,8 @@ def list_command(
     Places are those among the waiting jobs of the queue, and of the whole scheduler. With ~, jobs
     that you may not read aren't counted.
     """
-    given = job_flags.Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
-    chosen = selection.Selection(queues=queues, states=states, order=sort_by)
+    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    chosen = Selection(queues=queues, states=states, order=sort_by)
     if given.server:
         with _page(given) as (page, namespace):
             show = listing.Listing(
@@ -137,7 +141,7 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
 
     With `-o wide` the output is like that of `list`.
     """
-    given = job_flags.Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     if given.server:
         with _page(given) as (page, namespace):
             told_by_page, missing = page_commands.chosen(page, names, namespace)
@@ -167,7 +171,7 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     """Explain why jobs wait: the scheduler's reason with numbers, the place in line, what the queue
     has of what it deserves, and which changes would start the job.
     """
-    given = job_flags.Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     if given.server:
         with _page(given) as (page, namespace):
             told_by_page, missing = page_commands.chosen(page, names, namespace)
@@ -184,7 +188,7 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
         for each, explanation in told:
             queue = placing.queue_of(seen, each.queue)
             explanations.append(
-                explained.Explained(
+                Explained(
                     job=each,
                     about_queue=[] if queue is None else explained.of_queue(queue, each.scheduler),
                     helps=remedy_lines.lines(each, explanation, readable=readable),
@@ -203,8 +207,8 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
 
 @contextmanager
 def _cluster(
-    given: job_flags.Flags,
-) -> Iterator[tuple[cluster_client.Cluster, str | None, policies.Policy]]:
+    given: Flags,
+) -> Iterator[tuple[Cluster, str | None, policies.Policy]]:
     """Provide the cluster, the namespace (None: all), and the policy; errors become sentences."""
     try:
         policy = configuration.load(given.scheduler_conf).policy
@@ -216,7 +220,7 @@ def _cluster(
 
 
 @contextmanager
-def _page(given: job_flags.Flags) -> Iterator[tuple[page_client.PageClient, str | None]]:
+def _page(given: Flags) -> Iterator[tuple[page_client.PageClient, str | None]]:
     """Provide the page and the namespace (None: all); errors become sentences."""
     with (
         _sentences(),
@@ -233,15 +237,13 @@ def _sentences() -> Iterator[None]:
     try:
         with cluster_client.tidy_end():
             yield
-    except cluster_client.ClusterError as error:
+    except ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
     except KeyboardInterrupt:
         sys.exit(cluster_client.INTERRUPTED_STATUS)
 
 
-def _jobs(
-    seen: placing.Seen, namespace: str | None, policy: policies.Policy
-) -> list[job_figures.Job]:
+def _jobs(seen: placing.Seen, namespace: str | None, policy: policies.Policy) -> list[Job]:
     """Return the jobs of the namespace. Places are computed only if a job waits."""
     groups = _inside(seen.objects.get(Kind.POD_GROUP, ()), namespace)
     pods = seen.objects.get(Kind.POD)
@@ -252,15 +254,13 @@ def _jobs(
     return job_figures.jobs_of(groups, members, placing.places(seen, policy))
 
 
-def _inside(
-    objects: Sequence[cluster_client.Object], namespace: str | None
-) -> list[cluster_client.Object]:
+def _inside(objects: Sequence[Object], namespace: str | None) -> list[Object]:
     return [each for each in objects if namespace in {None, each["metadata"].get("namespace", "")}]
 
 
 def _chosen(
     names: Sequence[str], seen: placing.Seen, namespace: str | None, policy: policies.Policy
-) -> tuple[list[job_figures.Job], list[str]]:
+) -> tuple[list[Job], list[str]]:
     """Return the named jobs, and a sentence for each name without any job."""
     every = _jobs(seen, namespace, policy)
     pods = _inside(seen.objects.get(Kind.POD, ()), namespace)
@@ -275,21 +275,21 @@ def _chosen(
     return found, missing
 
 
-def _everywhere(seen: placing.Seen) -> list[job_figures.Job]:
+def _everywhere(seen: placing.Seen) -> list[Job]:
     groups, pods = seen.objects.get(Kind.POD_GROUP, ()), seen.objects.get(Kind.POD)
     return job_figures.jobs_of(groups, pods, placing.NO_PLACES)
 
 
-def _group_key(pod: cluster_client.Object) -> str:
+def _group_key(pod: Object) -> str:
     return f"{pod['metadata'].get('namespace', '')}/{workloads.group_of(pod)}"
 
 
-def _events(cluster: cluster_client.Cluster, namespace: str | None) -> list[cluster_client.Object]:
+def _events(cluster: Cluster, namespace: str | None) -> list[Object]:
     """Return events of the namespace; none where the user may not read them."""
     scope = cluster if namespace is None else cluster.within(namespace)
     try:
         return scope.list(Kind.EVENT).items
-    except cluster_client.Forbidden:
+    except Forbidden:
         return []
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vscheduler.cli.job import histories, job_figures
+from vscheduler.cli.job.histories import Entry
+from vscheduler.cli.job.job_figures import Job
 from vscheduler.mirror import statuses
 
 
-def tree(job: job_figures.Job, history: Sequence[histories.Entry] | None = None) -> dict[str, Any]:
+def tree(job: Job, history: Sequence[Entry] | None = None) -> dict[str, Any]:
     """Return a job as JSON; with `history`, also its pods."""
     place = job.place
     made: dict[str, Any] = {

@@ -6,10 +6,14 @@ from typing import Any
 import msgspec
 
 from vscheduler.cli import screen
-from vscheduler.cli.job import job_figures, job_tables
+from vscheduler.cli.job import job_tables
+from vscheduler.cli.job.job_figures import Job
 from vscheduler.cli.queue import queue_figures, queue_tables
-from vscheduler.core.model import jobs, resources
+from vscheduler.cli.queue.queue_tables import Style
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import Phase
 from vscheduler.mirror import phrases, workloads
+from vscheduler.mirror.workloads import Workload
 
 Object = Mapping[str, Any]
 
@@ -20,7 +24,7 @@ PODS_MAX = 5
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """A job, and all that is known of why it waits."""
 
-    job: job_figures.Job
+    job: Job
     about_queue: Iterable[str]
     """Sentences about its queue."""
     helps: Sequence[str]
@@ -29,7 +33,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """The same for programs; None if it isn't known."""
 
 
-def lines(explanation: Explained, style: queue_tables.Style) -> list[str]:
+def lines(explanation: Explained, style: Style) -> list[str]:
     """Return an explanation as lines of text."""
     job, helps = explanation.job, explanation.helps
     made = [f"{job.workload} in namespace {job.namespace} {_state(job, style)}"]
@@ -52,18 +56,18 @@ def lines(explanation: Explained, style: queue_tables.Style) -> list[str]:
     return made
 
 
-def _state(job: job_figures.Job, style: queue_tables.Style) -> str:
+def _state(job: Job, style: Style) -> str:
     if job.waits:
         return f"has been waiting for {queue_figures.age(style.now - job.since)}."
-    if job.phase == jobs.Phase.COMPLETED:
+    if job.phase == Phase.COMPLETED:
         return "is finished."
-    if job.phase == jobs.Phase.UNKNOWN:
+    if job.phase == Phase.UNKNOWN:
         return "is incomplete: it runs, with fewer pods than must start together."
     since = f" for {queue_figures.age(style.now - job.admitted)}" if job.admitted else ""
     return f"doesn't wait: it has been running{since}."
 
 
-def _reason(job: job_figures.Job) -> str:
+def _reason(job: Job) -> str:
     """Return the scheduler's sentence, or what to look at where there is none."""
     if job.message:
         return job.message
@@ -79,7 +83,7 @@ def _reason(job: job_figures.Job) -> str:
     )
 
 
-def _own_words(job: job_figures.Job) -> list[str]:
+def _own_words(job: Job) -> list[str]:
     """Return the messages of pods that say something else than their PodGroup."""
     own: dict[str, list[str]] = {}
     for pod in job.pods or ():
@@ -105,12 +109,12 @@ def of_queue(found: Object, scheduler: str = "") -> Iterable[str]:
     ]
     if named:
         yield f"Queue {queue.name} has, of what it deserves: {', '.join(named)}."
-    for each in queue.sentences:
-        if scheduler in {"", each.scheduler}:
-            yield f"{each.scheduler} says: {each.text}."
+    for sentence in queue.sentences:
+        if scheduler in {"", sentence.scheduler}:
+            yield f"{sentence.scheduler} says: {sentence.text}."
 
 
-def without_group(wanted: workloads.Workload, pods: Iterable[Object]) -> list[str]:
+def without_group(wanted: Workload, pods: Iterable[Object]) -> list[str]:
     """Return why pods of a workload are in no PodGroup; empty without such pods."""
     made: dict[str, list[str]] = {}
     for pod in map(screen.plain, pods):
@@ -139,5 +143,7 @@ def _ungrouped(pod: Object) -> str:
     )
 
 
-def _wrapped(sentences: Iterable[str], style: queue_tables.Style) -> list[str]:
-    return [line for each in sentences for line in queue_tables.wrapped(each, style, indent="")]
+def _wrapped(sentences: Iterable[str], style: Style) -> list[str]:
+    return [
+        line for sentence in sentences for line in queue_tables.wrapped(sentence, style, indent="")
+    ]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vscheduler.cli import screen
-from vscheduler.cli.job import job_figures
+from vscheduler.cli.job.job_figures import Job, Pod
 from vscheduler.cli.queue import queue_figures
 from vscheduler.mirror import phrases
 
@@ -17,12 +17,12 @@ WORDS = {"Unschedulable": "waits: ", "Scheduled": "", "Evict": ""}
 """Reasons of events about PodGroups, with what comes before their messages."""
 
 
-def of(job: job_figures.Job, events: Iterable[Object]) -> list[Entry]:
+def of(job: Job, events: Iterable[Object]) -> list[Entry]:
     """Return the history of a job, oldest first; `events` are those of its namespace."""
     found: list[Entry] = [(job.created, f"PodGroup {job.name} created")] if job.created else []
     if job.admitted:
         found.append((job.admitted, "all pods that must start together have nodes"))
-    binds: defaultdict[float, list[job_figures.Pod]] = defaultdict(list)
+    binds: defaultdict[float, list[Pod]] = defaultdict(list)
     for pod in job.pods or ():
         if pod.bound and pod.node:
             binds[pod.bound].append(pod)
@@ -32,11 +32,11 @@ def of(job: job_figures.Job, events: Iterable[Object]) -> list[Entry]:
     for at, pods in binds.items():
         named = [(pod.name, pod.node) for pod in pods[: phrases.BINDS_MAX]]
         found.append((at, phrases.bound(named, len(pods))))
-    found += [entry for each in events if (entry := _entry(job, screen.plain(each)))]
+    found += [entry for event in events if (entry := _entry(job, screen.plain(event)))]
     return sorted(found, key=lambda entry: entry[0])
 
 
-def _entry(job: job_figures.Job, event: Object) -> Entry | None:
+def _entry(job: Job, event: Object) -> Entry | None:
     """Return the entry for an event about the PodGroup; None for other events."""
     about, reason = event.get("involvedObject") or {}, event.get("reason", "")
     if about.get("uid") != job.uid or reason not in WORDS:

@@ -2,8 +2,8 @@
 
 import click
 
-from vscheduler.cli.queue import cluster_client, completion
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue import completion
+from vscheduler.cli.queue.cluster_client import ClusterError, Kind
 from vscheduler.mirror import workloads
 
 
@@ -15,7 +15,7 @@ def jobs(context: click.Context, _parameter: click.Parameter, typed: str) -> lis
             if not context.params.get("all_namespaces"):
                 scope = cluster.within(context.params.get("namespace") or cluster.namespace)
             groups, pods = scope.list(Kind.POD_GROUP).items, scope.list(Kind.POD).items
-    except cluster_client.ClusterError:
+    except ClusterError:
         return []
     found = []
     for group in groups:

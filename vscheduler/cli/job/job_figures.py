@@ -8,10 +8,12 @@ import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.cli.queue import queue_figures
-from vscheduler.core.model import jobs, queues
+from vscheduler.core.model.jobs import Phase
+from vscheduler.core.model.queues import DEFAULT
 from vscheduler.mirror import workloads
 from vscheduler.mirror.translate import group_names
-from vscheduler.simulator import waiting_line
+from vscheduler.mirror.workloads import Workload
+from vscheduler.simulator.waiting_line import Place
 
 Object = Mapping[str, Any]
 
@@ -44,7 +46,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of the PodGroup."""
     uid: str
-    names: tuple[workloads.Workload, ...]
+    names: tuple[Workload, ...]
     """Names of the workload, the best one first."""
     queue: str
     phase: str
@@ -64,7 +66,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: str
     """What annotations of the workload can't be read."""
     scheduler: str
-    place: waiting_line.Place | None
+    place: Place | None
     """None unless the job waits, and where its place isn't known."""
     approximate: bool = False
     """Whether the place leaves out what the user may not read."""
@@ -77,7 +79,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def workload(self) -> workloads.Workload:
+    def workload(self) -> Workload:
         """The best name."""
         return self.names[0]
 
@@ -101,7 +103,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Places in line, by `namespace/name` of the PodGroup."""
 
-    found: Mapping[str, waiting_line.Place]
+    found: Mapping[str, Place]
     approximate: bool
 
 
@@ -123,14 +125,14 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
     metadata, spec = group["metadata"], group.get("spec") or {}
     status = group.get("status") or {}
     conditions = {each.get("type"): each for each in status.get("conditions") or ()}
-    phase = status.get("phase") or jobs.Phase.PENDING
+    phase = status.get("phase") or Phase.PENDING
     said = conditions.get(queue_figures.UNSCHEDULABLE) or {}
-    told = said if said.get("status") == "True" and phase != jobs.Phase.COMPLETED else {}
+    told = said if said.get("status") == "True" and phase != Phase.COMPLETED else {}
     scheduled = conditions.get("Scheduled") or {}
     created = queue_figures.instant(metadata.get("creationTimestamp"))
     changed = queue_figures.instant(scheduled.get("lastTransitionTime"))
     figures = None if pods is None else tuple(map(_pod, sorted(pods, key=_order)))
-    young = phase in {jobs.Phase.PENDING, jobs.Phase.INQUEUE} or bool(told)
+    young = phase in {Phase.PENDING, Phase.INQUEUE} or bool(told)
     waits = young and not _has_nodes(figures, spec.get("minMember", 0))
     schedulers = Counter(each.scheduler for each in figures or ())
     annotated = (metadata.get("annotations") or {}).get(SCHEDULER, "")
@@ -139,7 +141,7 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         names=tuple(workloads.of_group(group, pods or ())),
-        queue=spec.get("queue") or queues.DEFAULT,
+        queue=spec.get("queue") or DEFAULT,
         phase=phase,
         minimum=spec.get("minMember", 0),
         running=_running(status, figures),

@@ -2,25 +2,23 @@
 
 from collections.abc import Sequence
 
-from vscheduler.cli.job import job_figures
+from vscheduler.cli.job.job_figures import Job, Pod
 from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.cli.queue.queue_tables import ABSENT, Row, Style
 from vscheduler.mirror import phrases
 
 
-def listed(shown: Sequence[job_figures.Job], style: Style, *, namespaces: bool) -> list[str]:
+def listed(shown: Sequence[Job], style: Style, *, namespaces: bool) -> list[str]:
     """Return a table with a line per job."""
     return queue_tables.table(rows(shown, style, namespaces=namespaces), style.paint)
 
 
-def rows(
-    shown: Sequence[job_figures.Job], style: Style, *, namespaces: bool
-) -> list[queue_tables.Row]:
+def rows(shown: Sequence[Job], style: Style, *, namespaces: bool) -> list[queue_tables.Row]:
     """Return a row per job."""
-    return [_row(each, style, namespaces=namespaces) for each in shown]
+    return [_row(job, style, namespaces=namespaces) for job in shown]
 
 
-def _row(job: job_figures.Job, style: Style, *, namespaces: bool) -> Row:
+def _row(job: Job, style: Style, *, namespaces: bool) -> Row:
     return {
         **({"NAMESPACE": job.namespace} if namespaces else {}),
         "WORKLOAD": str(job.workload),
@@ -43,13 +41,13 @@ def _row(job: job_figures.Job, style: Style, *, namespaces: bool) -> Row:
     }
 
 
-def counts(job: job_figures.Job) -> str:
+def counts(job: Job) -> str:
     """Return `0/8/8`: pods that run, pods that must start together, all pods."""
     total = ABSENT if job.total is None else str(job.total)
     return f"{job.running}/{job.minimum}/{total}"
 
 
-def _place(job: job_figures.Job, *, in_queue: bool) -> str:
+def _place(job: Job, *, in_queue: bool) -> str:
     """Return `2/5`; `~2/5` where others may be in line, too, that the user can't see."""
     place = job.place
     if place is None or (job.approximate and not in_queue):
@@ -60,7 +58,7 @@ def _place(job: job_figures.Job, *, in_queue: bool) -> str:
     return f"{mark}{place.overall}/{place.of_all}"
 
 
-def block(job: job_figures.Job, history: Sequence[tuple[float, str]], style: Style) -> list[str]:
+def block(job: Job, history: Sequence[tuple[float, str]], style: Style) -> list[str]:
     """Return all details of a job; `history` has times and what happened."""
     about = {
         "Workload": str(job.workload),
@@ -91,7 +89,7 @@ def block(job: job_figures.Job, history: Sequence[tuple[float, str]], style: Sty
     return made
 
 
-def _pod_row(pod: job_figures.Pod, style: Style) -> Row:
+def _pod_row(pod: Pod, style: Style) -> Row:
     return {
         "POD": pod.name,
         "STATUS": pod.phase,
@@ -100,7 +98,7 @@ def _pod_row(pod: job_figures.Pod, style: Style) -> Row:
     }
 
 
-def pods_sentence(job: job_figures.Job) -> str:
+def pods_sentence(job: Job) -> str:
     """Return `0 of 8 run; 8 must start together`."""
     if job.total is None:
         counted = f"{job.running} run"
@@ -112,7 +110,7 @@ def pods_sentence(job: job_figures.Job) -> str:
     return f"{counted}; {job.minimum} must start together" if job.minimum > 1 else counted
 
 
-def place_sentence(job: job_figures.Job) -> str:
+def place_sentence(job: Job) -> str:
     """Return `2 of 5 in queue lab, 3 of 7 overall`; empty where the place isn't known."""
     place = job.place
     if place is None:

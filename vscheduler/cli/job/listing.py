@@ -9,15 +9,13 @@ from collections.abc import Sequence
 import msgspec
 
 from vscheduler.cli import output, screen
-from vscheduler.cli.job import (
-    documents,
-    explained,
-    histories,
-    job_figures,
-    job_tables,
-    placing,
-)
+from vscheduler.cli.job import documents, explained, job_tables
+from vscheduler.cli.job.explained import Explained
+from vscheduler.cli.job.histories import Entry
+from vscheduler.cli.job.job_figures import Job
+from vscheduler.cli.job.placing import Seen
 from vscheduler.cli.queue import queue_tables, queue_watch, served_kinds
+from vscheduler.cli.queue.queue_tables import Style
 from vscheduler.mirror import phrases
 
 PROGRAMS = ("json", "yaml", "name")
@@ -34,11 +32,11 @@ class Listing(msgspec.Struct, kw_only=True):
     said: set[str] = msgspec.field(default_factory=set)
     shown: dict[str, object] | None = None
 
-    def __call__(self, found: Sequence[job_figures.Job], seen: placing.Seen) -> None:
+    def __call__(self, found: Sequence[Job], seen: Seen) -> None:
         """Print the list once."""
         suited = style(wide=self.output == "wide")
         if self.output in PROGRAMS:
-            made = [(each, documents.tree(each)) for each in found]
+            made = [(job, documents.tree(job)) for job in found]
             print_objects(made, self.output, single=False)
         elif found:
             lines = job_tables.listed(found, suited, namespaces=self.namespaces)
@@ -48,11 +46,11 @@ class Listing(msgspec.Struct, kw_only=True):
             screen.say(f"No jobs found{hint}.", err=True)
         self._say_notes(seen)
 
-    def again(self, found: Sequence[job_figures.Job], seen: placing.Seen) -> None:
+    def again(self, found: Sequence[Job], seen: Seen) -> None:
         """Print the jobs that changed since the last call."""
         before = self.shown or {}
-        now = {each.key: documents.tree(each) for each in found}
-        fresh = [each for each in found if before.get(each.key) != now[each.key]]
+        now = {job.key: documents.tree(job) for job in found}
+        fresh = [job for job in found if before.get(job.key) != now[job.key]]
         gone = sorted(before.keys() - now.keys())
         first, self.shown = self.shown is None, dict(now)
         if self.output in PROGRAMS:
@@ -66,14 +64,14 @@ class Listing(msgspec.Struct, kw_only=True):
             screen.say(*(f"{each} is gone" for each in gone))
         self._say_notes(seen)
 
-    def _say_notes(self, seen: placing.Seen) -> None:
-        fresh = [each for each in notes(seen) if each not in self.said]
+    def _say_notes(self, seen: Seen) -> None:
+        fresh = [note for note in notes(seen) if note not in self.said]
         self.said.update(fresh)
         screen.say(*fresh, err=True)
 
 
 def details(
-    told: Sequence[tuple[job_figures.Job, Sequence[histories.Entry]]],
+    told: Sequence[tuple[Job, Sequence[Entry]]],
     how: str,
     *,
     single: bool,
@@ -92,7 +90,7 @@ def details(
         _say_blocks([job_tables.block(each, history, suited) for each, history in told])
 
 
-def explanations(made: Sequence[explained.Explained], how: str, *, single: bool) -> None:
+def explanations(made: Sequence[Explained], how: str, *, single: bool) -> None:
     """Print why jobs wait, and what would start them."""
     if how == "text":
         suited = style(wide=False)
@@ -110,9 +108,7 @@ def _say_blocks(blocks: Sequence[Sequence[str]]) -> None:
     screen.say(*lines, painted=True)
 
 
-def print_objects(
-    made: Sequence[tuple[job_figures.Job, dict[str, object]]], how: str, *, single: bool
-) -> None:
+def print_objects(made: Sequence[tuple[Job, dict[str, object]]], how: str, *, single: bool) -> None:
     """Print jobs for programs: names, a single object as is, or an object with a list."""
     if how == "name":
         screen.say(*(str(each.workload) for each, _ in made))
@@ -122,7 +118,7 @@ def print_objects(
         output.show({"jobs": [tree for _, tree in made]}, how, indent=INDENT)
 
 
-def notes(seen: placing.Seen) -> list[str]:
+def notes(seen: Seen) -> list[str]:
     """Return what is left out because the user may not read it."""
     if not seen.left_out:
         return list(seen.notes)
@@ -131,11 +127,11 @@ def notes(seen: placing.Seen) -> list[str]:
     return [f"{what}; docs/permissions.md tells what it takes"]
 
 
-def style(*, wide: bool) -> queue_tables.Style:
+def style(*, wide: bool) -> Style:
     """Return the style suited to stdout."""
     terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     coloured = terminal and not os.environ.get("NO_COLOR")
-    return queue_tables.Style(
+    return Style(
         now=time.time(),
         width=shutil.get_terminal_size().columns if terminal else None,
         wide=wide,

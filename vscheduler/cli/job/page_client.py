@@ -15,10 +15,14 @@ import msgspec
 import urllib3
 
 from vscheduler.cli import screen
-from vscheduler.cli.job import histories, job_figures
-from vscheduler.cli.queue import cluster_client, kubeconfigs, queue_figures
+from vscheduler.cli.job.histories import Entry
+from vscheduler.cli.job.job_figures import Job, Pod
+from vscheduler.cli.queue import kubeconfigs, queue_figures
+from vscheduler.cli.queue.cluster_client import ClusterError, Unreachable
+from vscheduler.cli.queue.kubeconfigs import KubeconfigError
 from vscheduler.mirror import paths, phrases, workloads
-from vscheduler.simulator import waiting_line
+from vscheduler.mirror.workloads import Workload
+from vscheduler.simulator.waiting_line import Place
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
@@ -52,11 +56,9 @@ def signed_in(
     """
     address = urlsplit(server)
     if address.scheme not in {"http", "https"} or not address.hostname:
-        raise cluster_client.ClusterError(f"--server: {server!r} isn't an address like https://…")
+        raise ClusterError(f"--server: {server!r} isn't an address like https://…")
     if address.scheme == "http" and address.hostname not in LOOPBACK:
-        raise cluster_client.ClusterError(
-            f"--server: {server} would get your token unencrypted; use https"
-        )
+        raise ClusterError(f"--server: {server} would get your token unencrypted; use https")
     with tempfile.TemporaryDirectory(prefix="vscheduler-") as private:
         token, namespace = _token(token_file, kubeconfig, context, Path(private))
         login = Login(server=server, authority=authority, token=token, namespace=namespace)
@@ -71,12 +73,12 @@ def _token(token_file: str, kubeconfig: str, context: str, private: Path) -> tup
             return Path(token_file).read_text().strip(), "default"
         found = kubeconfigs.load(kubeconfig, context, environment=os.environ, private=private)
         token = str(found.user.get("token") or "")
-    except kubeconfigs.KubeconfigError as error:
-        raise cluster_client.ClusterError(str(error)) from error
+    except KubeconfigError as error:
+        raise ClusterError(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise cluster_client.ClusterError(f"--token-file can't be read: {error}") from error
+        raise ClusterError(f"--token-file can't be read: {error}") from error
     if not token:
-        raise cluster_client.ClusterError(
+        raise ClusterError(
             "the kubeconfig's user has no token, which the page asks for; "
             "name a file with one in --token-file"
         )
@@ -87,7 +89,7 @@ def _pool(login: Login) -> urllib3.PoolManager:
     try:
         trusted = ssl.create_default_context(cafile=login.authority or None)
     except OSError as error:
-        raise cluster_client.ClusterError(f"--server-ca can't be used: {error}") from error
+        raise ClusterError(f"--server-ca can't be used: {error}") from error
     return urllib3.PoolManager(retries=False, ssl_context=trusted)
 
 
@@ -109,18 +111,18 @@ class PageClient:
         leads = found["instance"]["leads"]
         return [*([] if leads else [found["instance"]["sentence"]]), *found["visitor"]["notes"]]
 
-    def jobs(self, namespace: str | None) -> list[job_figures.Job]:
+    def jobs(self, namespace: str | None) -> list[Job]:
         """Return all jobs of a namespace, or of all, that the token may see."""
         asked = {"state": "all", **({"namespace": namespace} if namespace is not None else {})}
         return [job_of(each) for each in self._all("jobs", asked)]
 
-    def job(self, job: job_figures.Job) -> tuple[job_figures.Job, list[histories.Entry]]:
+    def job(self, job: Job) -> tuple[Job, list[Entry]]:
         """Return a job with its pods, and what happened to it."""
         found = self._get(_path(job))
         history = [(queue_figures.instant(each["time"]), each["what"]) for each in found["history"]]
         return job_of(found), sorted(history)
 
-    def remedies(self, job: job_figures.Job) -> Document:
+    def remedies(self, job: Job) -> Document:
         """Return what would start a waiting job, as docs/page.md describes it."""
         return self._get(_path(job, "remedies"), seconds=REMEDY_SECONDS)
 
@@ -165,28 +167,26 @@ class PageClient:
             found = json.loads(body)
             if answer.status == 200 and isinstance(found, dict):
                 return dict(screen.plain(found))
-            raise cluster_client.ClusterError(str(found["error"]["message"]))
+            raise ClusterError(str(found["error"]["message"]))
         except urllib3.exceptions.SSLError as error:
-            raise cluster_client.ClusterError(f"{where} can't be trusted: {error}") from error
+            raise ClusterError(f"{where} can't be trusted: {error}") from error
         except urllib3.exceptions.HTTPError as error:
-            raise cluster_client.Unreachable(f"{where} doesn't answer: {error}") from error
+            raise Unreachable(f"{where} doesn't answer: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise cluster_client.ClusterError(
-                f"{where} doesn't answer like the scheduler's page"
-            ) from error
+            raise ClusterError(f"{where} doesn't answer like the scheduler's page") from error
 
 
-def _path(job: job_figures.Job, *more: str) -> str:
+def _path(job: Job, *more: str) -> str:
     names = (quote(each, safe="") for each in (job.namespace, job.name))
     return "/".join(("jobs", *names, *more))
 
 
-def job_of(found: Document) -> job_figures.Job:
+def job_of(found: Document) -> Job:
     """Return a job of the page's JSON."""
     place, pods = found.get("place"), found["pods"]
-    itself = workloads.Workload(workloads.POD_GROUP, found["podGroup"])
+    itself = Workload(workloads.POD_GROUP, found["podGroup"])
     members = found.get("members")
-    return job_figures.Job(
+    return Job(
         namespace=found["namespace"],
         name=found["podGroup"],
         uid="",
@@ -206,7 +206,7 @@ def job_of(found: Document) -> job_figures.Job:
         scheduler="",
         place=None
         if place is None
-        else waiting_line.Place(
+        else Place(
             queue=found["queue"],
             in_queue=place["inQueue"],
             of_queue=place["ofQueue"],
@@ -216,8 +216,8 @@ def job_of(found: Document) -> job_figures.Job:
     )
 
 
-def _pod(found: Document) -> job_figures.Pod:
-    return job_figures.Pod(
+def _pod(found: Document) -> Pod:
+    return Pod(
         name=found["name"],
         uid="",
         phase=found["status"],

@@ -3,18 +3,22 @@
 import time
 from collections.abc import Callable, Sequence
 
-from vscheduler.cli.job import explained, histories, job_figures, page_client, selection
-from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.job import page_client, selection
+from vscheduler.cli.job.explained import Explained
+from vscheduler.cli.job.histories import Entry
+from vscheduler.cli.job.job_figures import Job
+from vscheduler.cli.job.page_client import PageClient
+from vscheduler.cli.queue.cluster_client import ClusterError, Unreachable
 
 POLL_SECONDS = 2.0
 
-Told = list[tuple[job_figures.Job, list[histories.Entry]]]
+Told = list[tuple[Job, list[Entry]]]
 
 
 def watch(
-    page: page_client.PageClient,
+    page: PageClient,
     namespace: str | None,
-    show: Callable[[Sequence[job_figures.Job]], None],
+    show: Callable[[Sequence[Job]], None],
 ) -> None:
     """Show the jobs again and again."""
     while True:
@@ -22,9 +26,7 @@ def watch(
         time.sleep(POLL_SECONDS)
 
 
-def chosen(
-    page: page_client.PageClient, names: Sequence[str], namespace: str | None
-) -> tuple[Told, list[str]]:
+def chosen(page: PageClient, names: Sequence[str], namespace: str | None) -> tuple[Told, list[str]]:
     """Return the named jobs with pods and history, and a sentence for each name without any."""
     every = page.jobs(namespace)
     found, unknown = selection.named(every, names)
@@ -36,7 +38,7 @@ def chosen(
     return [page.job(each) for each in found], missing
 
 
-def explained_by(page: page_client.PageClient, job: job_figures.Job) -> explained.Explained:
+def explained_by(page: PageClient, job: Job) -> Explained:
     """Return why a job waits, and what would start it. Raises cluster_client.Unreachable."""
     helps: Sequence[str] = []
     found = None
@@ -44,9 +46,9 @@ def explained_by(page: page_client.PageClient, job: job_figures.Job) -> explaine
         try:
             found = page.remedies(job)
             helps = page_client.remedy_lines(found)
-        except cluster_client.Unreachable:
+        except Unreachable:
             raise
-        except cluster_client.ClusterError as error:
+        except ClusterError as error:
             helps = [str(error)]
     about = page.about_queue(job.queue)
-    return explained.Explained(job=job, about_queue=about, helps=helps, remedies=found)
+    return Explained(job=job, about_queue=about, helps=helps, remedies=found)

@@ -6,13 +6,15 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.cli.job import job_figures
+from vscheduler.cli.job.job_figures import Places
 from vscheduler.cli.queue import cluster_client
-from vscheduler.cli.queue.cluster_client import Kind
-from vscheduler.core.config import policy as policies
+from vscheduler.cli.queue.cluster_client import Cluster, Forbidden, Kind, Object
+from vscheduler.core.config.policy import Policy
 from vscheduler.mirror import workloads
 from vscheduler.mirror.translate import translation
-from vscheduler.simulator import run, waiting_line
+from vscheduler.simulator import waiting_line
+from vscheduler.simulator.run import Options
+from vscheduler.simulator.waiting_line import Place
 
 SNAPSHOT = (Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, Kind.POD_GROUP, Kind.POD)
 """Kinds that the order of jobs depends on."""
@@ -23,13 +25,13 @@ SURROUNDINGS = (
 )
 """Kinds that decisions depend on, too, but not the order of jobs."""
 
-NO_PLACES = job_figures.Places(found={}, approximate=True)
+NO_PLACES = Places(found={}, approximate=True)
 
 
 class Seen(msgspec.Struct, kw_only=True):
     """What the user may read of a cluster."""
 
-    objects: dict[Kind, Sequence[cluster_client.Object]] = msgspec.field(default_factory=dict)
+    objects: dict[Kind, Sequence[Object]] = msgspec.field(default_factory=dict)
     left_out: dict[Kind, str] = msgspec.field(default_factory=dict)
     """Why a kind is missing, or is known only in one namespace."""
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -38,7 +40,7 @@ class Seen(msgspec.Struct, kw_only=True):
     """What the page says of what it doesn't show."""
 
     @property
-    def manifests(self) -> list[cluster_client.Object]:
+    def manifests(self) -> list[Object]:
         """All objects that the order of jobs depends on."""
         return [each for kind in SNAPSHOT for each in self.objects.get(kind, ())]
 
@@ -49,7 +51,7 @@ class Seen(msgspec.Struct, kw_only=True):
 
 
 def look(
-    cluster: cluster_client.Cluster,
+    cluster: Cluster,
     namespace: str | None,
     node_selector: tuple[tuple[str, str], ...] = (),
 ) -> Seen:
@@ -62,7 +64,7 @@ def look(
     for kind in SNAPSHOT:
         try:
             seen.objects[kind] = cluster.list(kind).items
-        except cluster_client.Forbidden as error:
+        except Forbidden as error:
             seen.left_out[kind] = str(error)
             if kind not in cluster_client.NAMESPACED:
                 continue
@@ -72,17 +74,17 @@ def look(
                 continue
             try:
                 seen.objects[kind] = cluster.within(namespace).list(kind).items
-            except cluster_client.Forbidden:
+            except Forbidden:
                 if kind is Kind.POD_GROUP:
                     raise
     return seen
 
 
-def surroundings(cluster: cluster_client.Cluster) -> list[cluster_client.Object] | None:
+def surroundings(cluster: Cluster) -> list[Object] | None:
     """Return the other objects that decisions depend on; None if the user may not read them all."""
     try:
         return [each for kind in SURROUNDINGS for each in cluster.list(kind).items]
-    except cluster_client.Forbidden:
+    except Forbidden:
         return None
 
 
@@ -100,20 +102,18 @@ def schedulers(seen: Seen) -> tuple[str, ...]:
     return tuple(sorted(named - {""}))
 
 
-def places(seen: Seen, policy: policies.Policy) -> job_figures.Places:
+def places(seen: Seen, policy: Policy) -> Places:
     """Return the places of all waiting jobs; every scheduler has a line of its own."""
-    found: dict[str, waiting_line.Place] = {}
+    found: dict[str, Place] = {}
     for name in schedulers(seen):
         line = waiting_line.places(seen.manifests, policy, options(seen, name))
         found |= {str(key): place for key, place in line.items()}
-    return job_figures.Places(found=found, approximate=not seen.complete)
+    return Places(found=found, approximate=not seen.complete)
 
 
-def options(seen: Seen, scheduler: str) -> run.Options:
+def options(seen: Seen, scheduler: str) -> Options:
     """Return how a scheduler of this name sees the cluster now."""
-    return run.Options(
-        scheduler_names=(scheduler,), node_selector=seen.node_selector, now=time.time()
-    )
+    return Options(scheduler_names=(scheduler,), node_selector=seen.node_selector, now=time.time())
 
 
 def queue_of(seen: Seen, name: str) -> Mapping[str, Any] | None:

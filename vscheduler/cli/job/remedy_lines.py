@@ -6,11 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vscheduler.cli.job import job_figures, placing
-from vscheduler.cli.queue import cluster_client
-from vscheduler.cli.queue.cluster_client import Kind
-from vscheduler.core.config import policy as policies
+from vscheduler.cli.job import placing
+from vscheduler.cli.job.job_figures import Job
+from vscheduler.cli.job.placing import Seen
+from vscheduler.cli.queue.cluster_client import Kind, Object
+from vscheduler.core.config.policy import Policy
 from vscheduler.explain import remedies, wording
+from vscheduler.explain.remedies import Explanation, NotWaitingError
 from vscheduler.mirror import phrases
 from vscheduler.simulator import run
 
@@ -23,11 +25,11 @@ UNKNOWN = "What would help isn't known: pods with resource claims can't be tried
 
 
 def found(
-    job: job_figures.Job,
-    seen: placing.Seen,
-    around: Sequence[cluster_client.Object] | None,
-    policy: policies.Policy,
-) -> remedies.Explanation | None:
+    job: Job,
+    seen: Seen,
+    around: Sequence[Object] | None,
+    policy: Policy,
+) -> Explanation | None:
     """Return the changes that would start a waiting job; None where they can't be known, or if the
     job doesn't wait.
 
@@ -41,11 +43,11 @@ def found(
     gc.freeze()  # a collection would look through the whole cluster
     try:
         return remedies.explain(given, policy, job.key)
-    except remedies.NotWaitingError:
+    except NotWaitingError:
         return None
 
 
-def _has_claims(job: job_figures.Job, seen: placing.Seen) -> bool:
+def _has_claims(job: Job, seen: Seen) -> bool:
     """Whether pods of the job have resource claims, which aren't among the objects."""
     uids = {pod.uid for pod in job.pods or ()}
     return any(
@@ -55,9 +57,7 @@ def _has_claims(job: job_figures.Job, seen: placing.Seen) -> bool:
     )
 
 
-def lines(
-    job: job_figures.Job, explanation: remedies.Explanation | None, *, readable: bool
-) -> list[str]:
+def lines(job: Job, explanation: Explanation | None, *, readable: bool) -> list[str]:
     """Return the changes as lines of text; `readable` says whether the user may read enough.
 
     None for a job with pods of which no scheduler has said anything: what its scheduler would do
@@ -74,6 +74,6 @@ def lines(
     return [UNKNOWN]
 
 
-def tree(explanation: remedies.Explanation | None) -> dict[str, Any] | None:
+def tree(explanation: Explanation | None) -> dict[str, Any] | None:
     """Return the changes as JSON, as `simulate --why` prints them."""
     return None if explanation is None else wording.tree(explanation)

@@ -4,12 +4,13 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from vscheduler.cli.job import job_figures
-from vscheduler.core.model import jobs
+from vscheduler.cli.job.job_figures import Job
+from vscheduler.core.model.jobs import Phase
 from vscheduler.mirror import workloads
+from vscheduler.mirror.workloads import Workload
 
 WAITING = "Waiting"
-STATES = (WAITING, *(str(phase) for phase in jobs.Phase))
+STATES = (WAITING, *(str(phase) for phase in Phase))
 OTHERS_MAX = 3
 """So many other namespaces with a job of that name are named."""
 
@@ -23,21 +24,21 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     states: Sequence[str] = ()
     order: str = "place"
 
-    def of(self, found: Sequence[job_figures.Job]) -> list[job_figures.Job]:
+    def of(self, found: Sequence[Job]) -> list[Job]:
         """Return the jobs to show."""
         chosen = [
-            each
-            for each in found
-            if (not self.queues or each.queue in self.queues)
-            and (not self.states or each.phase in self.states or self._waits(each))
+            job
+            for job in found
+            if (not self.queues or job.queue in self.queues)
+            and (not self.states or job.phase in self.states or self._waits(job))
         ]
         return sorted(chosen, key=lambda each: (*_rank(each, self.order), each.key))
 
-    def _waits(self, job: job_figures.Job) -> bool:
+    def _waits(self, job: Job) -> bool:
         return WAITING in self.states and job.waits
 
 
-def _rank(job: job_figures.Job, order: str) -> tuple[object, ...]:
+def _rank(job: Job, order: str) -> tuple[object, ...]:
     """Return a sort key."""
     match order:
         case "name":
@@ -60,15 +61,13 @@ def _rank(job: job_figures.Job, order: str) -> tuple[object, ...]:
     )
 
 
-def named(
-    every: Sequence[job_figures.Job], names: Sequence[str]
-) -> tuple[list[job_figures.Job], list[str]]:
+def named(every: Sequence[Job], names: Sequence[str]) -> tuple[list[Job], list[str]]:
     """Return the jobs that are meant by names of workloads or PodGroups, and names without any."""
-    found: dict[str, job_figures.Job] = {}
+    found: dict[str, Job] = {}
     unknown = []
     for name in dict.fromkeys(names):
         wanted = workloads.parse(name)
-        meant = {each.key: each for each in every if workloads.matches(wanted, each.names)}
+        meant = {job.key: job for job in every if workloads.matches(wanted, job.names)}
         found.update(meant)
         if not meant:
             unknown.append(name)
@@ -76,22 +75,22 @@ def named(
 
 
 def not_there(
-    name: str, namespace: str | None, everywhere: Collection[job_figures.Job], *, seen: str = ""
+    name: str, namespace: str | None, everywhere: Collection[Job], *, seen: str = ""
 ) -> str:
     """Return that there is no such job in the namespace (None: in any), and what may be meant.
 
     `everywhere` are the jobs of all namespaces; `seen` says of whom.
     """
     wanted = workloads.parse(name)
-    inside = [each for each in everywhere if namespace in {None, each.namespace}]
-    others = {each.namespace for each in everywhere if workloads.matches(wanted, each.names)}
-    near = workloads.similar(wanted, (each for job in inside for each in job.names))
+    inside = [job for job in everywhere if namespace in {None, job.namespace}]
+    others = {job.namespace for job in everywhere if workloads.matches(wanted, job.names)}
+    near = workloads.similar(wanted, (name for job in inside for name in job.names))
     where = f" in namespace {namespace}" if namespace is not None else ""
     before, _, bare = name.partition("/")
-    anything = workloads.Workload("", bare)
+    anything = Workload("", bare)
     hint = ""
     if any(
-        each.namespace == before and workloads.matches(anything, each.names) for each in everywhere
+        job.namespace == before and workloads.matches(anything, job.names) for job in everywhere
     ):
         hint = f"; did you mean `{bare} -n {before}`?"
     elif others:

@@ -23,6 +23,7 @@ import requests
 import urllib3
 
 from vscheduler.cli.queue import kubeconfigs, served_kinds
+from vscheduler.cli.queue.kubeconfigs import KubeconfigError
 
 Kind = served_kinds.Kind
 NAMESPACED = served_kinds.NAMESPACED
@@ -298,7 +299,7 @@ class Cluster:
         """Translate all errors into ClusterError."""
         try:
             yield
-        except kubeconfigs.KubeconfigError as error:
+        except KubeconfigError as error:
             raise ClusterError(str(error)) from error
         except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
             raise _refusal(_status(error), _message(error), kind) from error

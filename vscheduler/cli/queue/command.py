@@ -26,7 +26,20 @@ from vscheduler.cli.queue import (
     queue_tables,
     queue_watch,
 )
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue.cluster_client import ClusterError, Forbidden, Kind, Object, Source
+from vscheduler.cli.queue.queue_figures import Figures
+from vscheduler.cli.queue.queue_tables import Row, Style
+from vscheduler.cli.queue.queue_watch import (
+    Failure,
+    Find,
+    Lines,
+    Log,
+    Objects,
+    Pages,
+    Rows,
+    Show,
+    View,
+)
 from vscheduler.mirror import plain_text
 
 OBJECTS = ("json", "yaml")
@@ -46,11 +59,11 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     context: str
 
     @property
-    def style(self) -> queue_tables.Style:
+    def style(self) -> Style:
         """The style suited to stdout."""
         terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
         coloured = terminal and not os.environ.get("NO_COLOR")
-        return queue_tables.Style(
+        return Style(
             now=time.time(),
             width=shutil.get_terminal_size().columns if terminal else None,
             wide=self.output == "wide",
@@ -61,10 +74,10 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 class Presentation(msgspec.Struct, frozen=True, kw_only=True):
     """How a command presents a cluster."""
 
-    lines: queue_watch.Lines
-    rows: queue_watch.Rows | None
+    lines: Lines
+    rows: Rows | None
     """Rows for commands that print changes line by line; None: print everything again."""
-    order: Callable[[queue_watch.View], list[str]]
+    order: Callable[[View], list[str]]
     """Returns the names of the queues in display order."""
     kinds: Sequence[Kind]
 
@@ -120,8 +133,8 @@ def list_command(*, names: tuple[str, ...], sort_by: str, **flags: object) -> No
     """
     wanted = list(dict.fromkeys(names))
 
-    def ordered(view: queue_watch.View) -> list[queue_figures.Figures]:
-        shown = [each for each in view.figures() if not wanted or each.name in wanted]
+    def ordered(view: View) -> list[Figures]:
+        shown = [figure for figure in view.figures() if not wanted or figure.name in wanted]
         return sorted(shown, key=lambda each: _rank(each, sort_by))
 
     _show(
@@ -165,17 +178,17 @@ def get_command(*, names: tuple[str, ...], **flags: object) -> None:
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     wanted = list(dict.fromkeys(names))
 
-    def chosen(view: queue_watch.View) -> list[queue_figures.Figures]:
-        found = {each.name: each for each in view.figures()}
+    def chosen(view: View) -> list[Figures]:
+        found = {figure.name: figure for figure in view.figures()}
         return [found[name] for name in wanted if name in found]
 
-    def lines(view: queue_watch.View, style: queue_tables.Style) -> list[str]:
+    def lines(view: View, style: Style) -> list[str]:
         if style.wide:
             return queue_tables.listed(chosen(view), style)
         blocks = [queue_tables.block(each, view.waiting(each.name), style) for each in chosen(view)]
         return [line for at, each in enumerate(blocks) for line in ([""] if at else []) + each]
 
-    def rows(view: queue_watch.View, style: queue_tables.Style) -> list[queue_tables.Row]:
+    def rows(view: View, style: Style) -> list[Row]:
         return queue_tables.list_rows(chosen(view), style)
 
     presentation = Presentation(
@@ -200,21 +213,19 @@ def _show(given: Flags, presentation: Presentation, names: Sequence[str] = ()) -
                 _say(missing, view)
                 sys.exit(1 if missing else 0)
             _watch(cluster, given, presentation, names)
-    except cluster_client.ClusterError as error:
+    except ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
     except KeyboardInterrupt:
         sys.exit(cluster_client.INTERRUPTED_STATUS)
 
 
-def look(
-    source: cluster_client.Source, kinds: Sequence[Kind], names: Sequence[str]
-) -> tuple[queue_watch.View, list[str]]:
+def look(source: Source, kinds: Sequence[Kind], names: Sequence[str]) -> tuple[View, list[str]]:
     """Return the cluster as of now, and a sentence for each missing queue.
 
     With `names`, only these queues are requested. PodGroups are requested only if needed for
     waiting jobs or counts. Raises cluster_client.ClusterError.
     """
-    view = queue_watch.View()
+    view = View()
     missing = []
     if names:
         found = {name: source.queue(name) for name in names}
@@ -224,22 +235,22 @@ def look(
     else:
         view.take([(Kind.QUEUE, source.list(Kind.QUEUE))])
     if Kind.POD_GROUP in kinds and (
-        view.queues if names else any(each.counts is None for each in view.figures())
+        view.queues if names else any(figure.counts is None for figure in view.figures())
     ):
-        find: queue_watch.Find
+        find: Find
         try:
             find = source.list(Kind.POD_GROUP)
-        except cluster_client.ClusterError as error:
-            find = queue_watch.Failure(error=error, final=True)
+        except ClusterError as error:
+            find = Failure(error=error, final=True)
         view.take([(Kind.POD_GROUP, find)])
     return view, missing
 
 
-def _missing(source: cluster_client.Source, absent: Sequence[str]) -> list[str]:
+def _missing(source: Source, absent: Sequence[str]) -> list[str]:
     """Return a sentence for each missing queue; suggestions need permission to list queues."""
     try:
         known = [each["metadata"]["name"] for each in source.list(Kind.QUEUE).items]
-    except cluster_client.Forbidden:
+    except Forbidden:
         known = []
     return [_not_there(name, known) for name in absent]
 
@@ -251,9 +262,7 @@ def _not_there(name: str, known: Sequence[str]) -> str:
     return f"there is no queue {name}{hint}"
 
 
-def _print(
-    view: queue_watch.View, given: Flags, presentation: Presentation, names: Sequence[str]
-) -> None:
+def _print(view: View, given: Flags, presentation: Presentation, names: Sequence[str]) -> None:
     """Print queues in the requested format: a single named object as is, several objects in a
     List.
     """
@@ -278,19 +287,17 @@ def _print(
         output.show(each, given.output, indent=queue_watch.INDENT)
 
 
-def _say(missing: Sequence[str], view: queue_watch.View) -> None:
+def _say(missing: Sequence[str], view: View) -> None:
     screen.say(*view.notes, *missing, err=True)
 
 
-def _watch(
-    cluster: cluster_client.Source, given: Flags, presentation: Presentation, names: Sequence[str]
-) -> None:
-    view = queue_watch.View()
+def _watch(cluster: Source, given: Flags, presentation: Presentation, names: Sequence[str]) -> None:
+    view = View()
     changes = queue_watch.news(cluster, _kinds(given, presentation))
     first = view.take(next(changes))
     missing = [_not_there(name, list(view.queues)) for name in names if name not in view.queues]
     if missing:
-        raise cluster_client.ClusterError("; ".join(missing))
+        raise ClusterError("; ".join(missing))
     with _screen(given, presentation, names) as show:
         show(view, first)
         for portion in changes:
@@ -298,24 +305,22 @@ def _watch(
 
 
 @contextmanager
-def _screen(
-    given: Flags, presentation: Presentation, names: Sequence[str]
-) -> Iterator[queue_watch.Show]:
+def _screen(given: Flags, presentation: Presentation, names: Sequence[str]) -> Iterator[Show]:
     style = given.style
     if given.output == NAME:
         yield _names
     elif given.output in OBJECTS:
-        yield queue_watch.Objects(given.output, names)
+        yield Objects(given.output, names)
     elif style.width is not None:
         with queue_watch.terminal(presentation.lines, style) as show:
             yield show
     elif presentation.rows is not None:
-        yield queue_watch.Log(presentation.rows, style)
+        yield Log(presentation.rows, style)
     else:
-        yield queue_watch.Pages(presentation.lines, style)
+        yield Pages(presentation.lines, style)
 
 
-def _names(_view: queue_watch.View, changed: Sequence[cluster_client.Object]) -> None:
+def _names(_view: View, changed: Sequence[Object]) -> None:
     """Print the names of changed queues."""
     screen.say(*(f"{NAME_PREFIX}{each['metadata']['name']}" for each in changed))
 
@@ -325,16 +330,16 @@ def _kinds(given: Flags, presentation: Presentation) -> Sequence[Kind]:
     return (Kind.QUEUE,) if given.output in {*OBJECTS, NAME} else presentation.kinds
 
 
-def _in_tree(view: queue_watch.View) -> list[str]:
+def _in_tree(view: View) -> list[str]:
     grown, problems = queue_tables.grow(view.figures())
     return [*(name for _, name in grown), *problems]
 
 
-def _rank(queue: queue_figures.Figures, sort_by: str) -> tuple[float, str]:
+def _rank(figures: Figures, sort_by: str) -> tuple[float, str]:
     """Return a sort key."""
     match sort_by:
         case "share":
-            return (-(queue.share or 0.0), queue.name)
+            return (-(figures.share or 0.0), figures.name)
         case "weight":
-            return (-queue.weight, queue.name)
-    return (0, queue.name)
+            return (-figures.weight, figures.name)
+    return (0, figures.name)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import click
 
 from vscheduler.cli.queue import cluster_client
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Kind
 
 
 def queues(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
@@ -17,12 +17,12 @@ def queues(context: click.Context, _parameter: click.Parameter, typed: str) -> l
     try:
         with opened(context) as cluster:
             found = [each["metadata"]["name"] for each in cluster.list(Kind.QUEUE).items]
-    except cluster_client.ClusterError:
+    except ClusterError:
         return []
     return matching(found, typed, context)
 
 
-def opened(context: click.Context) -> AbstractContextManager[cluster_client.Cluster]:
+def opened(context: click.Context) -> AbstractContextManager[Cluster]:
     """Return a context that provides the cluster."""
     given = context.params
     return cluster_client.opened(given.get("kubeconfig") or "", given.get("context") or "")

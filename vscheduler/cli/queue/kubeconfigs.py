@@ -112,8 +112,8 @@ def _read(path: Path) -> Tree:
         raise KubeconfigError(f"kubeconfig {path} can't be read: {problem}") from error
     sections = [tree.get(section) or [] for section in SECTIONS] if isinstance(tree, dict) else [0]
     if not all(
-        isinstance(each, list) and all(isinstance(entry, dict) for entry in each)
-        for each in sections
+        isinstance(section, list) and all(isinstance(entry, dict) for entry in section)
+        for section in sections
     ):
         raise KubeconfigError(f"{path} is not a kubeconfig")
     return dict(tree)

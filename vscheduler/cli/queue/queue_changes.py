@@ -9,21 +9,23 @@ import click
 
 from vscheduler.cli import screen
 from vscheduler.cli.queue import cluster_client, completion
-from vscheduler.core.model import queues
+from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Object
+from vscheduler.core.model.queues import DEFAULT, ROOT
 from vscheduler.mirror import plain_text
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode.quantities import QuantityError
 
-PERMANENT = (queues.ROOT, queues.DEFAULT)
+PERMANENT = (ROOT, DEFAULT)
 HELD = ("pending", "inqueue", "running", "unknown")
 
 
 class Target(Protocol):
     """Access to queues: cluster_client.Cluster, or a fake in tests."""
 
-    def queue(self, name: str) -> cluster_client.Object | None:
+    def queue(self, name: str) -> Object | None:
         """Return a queue, or None if no queue has the name."""
 
-    def create_queue(self, name: str, spec: Mapping[str, Any]) -> cluster_client.Object:
+    def create_queue(self, name: str, spec: Mapping[str, Any]) -> Object:
         """Create a queue. Raises cluster_client.Exists."""
 
     def delete_queue(self, name: str) -> None:
@@ -42,7 +44,7 @@ def _amounts(
         try:
             if amount or not removable:
                 quantities.parse(name, amount)
-        except quantities.QuantityError as error:
+        except QuantityError as error:
             raise click.BadParameter(f"{parameter.name}.{name}: {error}") from error
         found[name] = amount
     return found
@@ -105,7 +107,7 @@ def spec(given: Mapping[str, Any]) -> dict[str, Any]:
 def create(target: Target, name: str, wanted: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Create the queue; return what was done, and problems."""
     parent = wanted.get("parent", "")
-    if parent not in {"", queues.ROOT} and target.queue(parent) is None:
+    if parent not in {"", ROOT} and target.queue(parent) is None:
         return [], [f"there is no queue {parent}, which would be the parent of {name}"]
     target.create_queue(name, wanted)
     return [f"queue {name} created"], []
@@ -140,7 +142,7 @@ def delete(target: Target, names: Sequence[str]) -> tuple[list[str], list[str]]:
     return good, problems
 
 
-def _problem(name: str, queue: cluster_client.Object | None) -> str:
+def _problem(name: str, queue: Object | None) -> str:
     """Return why the queue can't be deleted; empty if it can."""
     if queue is None:
         return f"there is no queue {name}"
@@ -160,13 +162,13 @@ def _problem(name: str, queue: cluster_client.Object | None) -> str:
 def run(
     kubeconfig: str,
     context: str,
-    act: Callable[[cluster_client.Cluster], tuple[list[str], list[str]]],
+    act: Callable[[Cluster], tuple[list[str], list[str]]],
 ) -> None:
     """Change queues; exit status 1 if there is any problem."""
     try:
         with cluster_client.tidy_end(), cluster_client.opened(kubeconfig, context) as cluster:
             good, problems = act(cluster)
-    except cluster_client.ClusterError as error:
+    except ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
     screen.say(*good)
     screen.say(*problems, err=True)

@@ -12,9 +12,13 @@ from typing import Any
 import msgspec
 
 from vscheduler.cli import screen
-from vscheduler.core.model import jobs, queues, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import Phase
+from vscheduler.core.model.queues import DEFAULT, QueueState
+from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.mirror import phrases
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode.quantities import QuantityError
 
 MANAGER_MAX = 128
 """Characters of a field manager's name that the API server allows."""
@@ -101,7 +105,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 def count_groups(groups: Iterable[Group]) -> GroupCounts:
     """Count PodGroups by queue and phase."""
-    return Counter((each.queue, each.phase) for each in groups)
+    return Counter((group.queue, group.phase) for group in groups)
 
 
 def figures(queue: Object, counted: GroupCounts | None) -> Figures:
@@ -114,7 +118,7 @@ def figures(queue: Object, counted: GroupCounts | None) -> Figures:
     conditions = sorted(status.get("conditions") or (), key=lambda each: str(each.get("type")))
     return Figures(
         name=metadata["name"],
-        state=status.get("state") or queues.QueueState.OPEN,
+        state=status.get("state") or QueueState.OPEN,
         weight=spec.get("weight", 1),
         priority=spec.get("priority", 0),
         parent=spec.get("parent", ""),
@@ -128,9 +132,9 @@ def figures(queue: Object, counted: GroupCounts | None) -> Figures:
         quota=spec.get("deserved") or {},
         share=status.get("share"),
         sentences=tuple(
-            _sentence(each, metadata)
-            for each in conditions
-            if str(each.get("type")).endswith(FAIR_SHARE)
+            _sentence(condition, metadata)
+            for condition in conditions
+            if str(condition.get("type")).endswith(FAIR_SHARE)
         ),
         counts=_written(status) or _found(metadata["name"], counted),
         schedulers=_parts(status),
@@ -179,7 +183,7 @@ def _parsed(amounts: Quantities) -> dict[str, float]:
     """Return the readable ones of these amounts as numbers."""
     found: dict[str, float] = {}
     for name, text in amounts.items():
-        with suppress(quantities.QuantityError):
+        with suppress(QuantityError):
             found[name] = quantities.parse(name, text)
     return found
 
@@ -190,8 +194,8 @@ def group(found: Object) -> Group:
     metadata, status = found["metadata"], found.get("status") or {}
     return Group(
         key=f"{metadata.get('namespace', '')}/{metadata['name']}",
-        queue=(found.get("spec") or {}).get("queue") or queues.DEFAULT,
-        phase=status.get("phase") or jobs.Phase.PENDING,
+        queue=(found.get("spec") or {}).get("queue") or DEFAULT,
+        phase=status.get("phase") or Phase.PENDING,
         created=instant(metadata.get("creationTimestamp")),
         waits_because=next(
             (
@@ -210,9 +214,9 @@ def waiting(name: str, groups: Iterable[Group]) -> list[Group]:
     A Completed PodGroup waits for nothing, whatever a scheduler has left in its conditions.
     """
     found = [
-        each
-        for each in groups
-        if each.queue == name and each.waits_because and each.phase != jobs.Phase.COMPLETED
+        group
+        for group in groups
+        if group.queue == name and group.waits_because and group.phase != Phase.COMPLETED
     ]
     return sorted(found, key=lambda each: (each.created, each.key))
 
@@ -251,7 +255,7 @@ def amount(resource: str, amounts: Quantities) -> str:
     text = amounts.get(resource, "0")
     try:
         value = quantities.parse(resource, text)
-    except quantities.QuantityError:
+    except QuantityError:
         return str(text)
     return phrases.figure(resource, value)
 
@@ -289,9 +293,7 @@ def instant(text: str | None) -> float:
 
 
 def _ordered(names: set[str]) -> list[str]:
-    return [
-        name for name in resources.ResourceSpace.of(names).names if name in names - {resources.PODS}
-    ]
+    return [name for name in ResourceSpace.of(names).names if name in names - {resources.PODS}]
 
 
 def _written(status: Object) -> Counts | None:
@@ -305,7 +307,7 @@ def _found(name: str, counted: GroupCounts | None) -> Counts | None:
     if counted is None:
         return None
     return Counts(
-        pending=counted.get((name, jobs.Phase.PENDING), 0),
-        inqueue=counted.get((name, jobs.Phase.INQUEUE), 0),
-        running=counted.get((name, jobs.Phase.RUNNING), 0),
+        pending=counted.get((name, Phase.PENDING), 0),
+        inqueue=counted.get((name, Phase.INQUEUE), 0),
+        running=counted.get((name, Phase.RUNNING), 0),
     )

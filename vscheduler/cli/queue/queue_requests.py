@@ -12,6 +12,7 @@ import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.cli.queue import ancestors, cluster_client, completion
+from vscheduler.cli.queue.cluster_client import ClusterError, Object
 from vscheduler.mirror import plain_text
 from vscheduler.mirror.translate import translation
 
@@ -35,10 +36,10 @@ class TimeLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Target(Protocol):
     """Access to queues: cluster_client.Cluster, or a fake in tests."""
 
-    def queue(self, name: str) -> cluster_client.Object | None:
+    def queue(self, name: str) -> Object | None:
         """Return a queue, or None if no queue has the name."""
 
-    def annotate_queue(self, name: str, key: str, value: str) -> cluster_client.Object | None:
+    def annotate_queue(self, name: str, key: str, value: str) -> Object | None:
         """Annotate a queue; return the queue as stored, or None if no queue has the name."""
 
 
@@ -97,7 +98,7 @@ def _run(
             good, problems = request(
                 cluster, list(dict.fromkeys(names)), wanted, TimeLimits(seconds=seconds)
             )
-    except cluster_client.ClusterError as error:
+    except ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
     except KeyboardInterrupt:
         sys.exit(cluster_client.INTERRUPTED_STATUS)
@@ -140,7 +141,7 @@ def request(
     return good, problems
 
 
-def _is_below_closed(target: Target, queue: cluster_client.Object | None) -> bool:
+def _is_below_closed(target: Target, queue: Object | None) -> bool:
     """Whether a queue above this one is closed, so that this one can't stay open."""
     return any(
         ((above or {}).get("status") or {}).get("state") in (CLOSED, CLOSING)
@@ -148,9 +149,7 @@ def _is_below_closed(target: Target, queue: cluster_client.Object | None) -> boo
     )
 
 
-def _problem(
-    name: str, queue: cluster_client.Object | None, waited: float, limits: TimeLimits
-) -> str:
+def _problem(name: str, queue: Object | None, waited: float, limits: TimeLimits) -> str:
     """Return why waiting for the queue is useless; empty while waiting makes sense."""
     if queue is None:
         return f"queue {name} has been deleted"
@@ -167,7 +166,7 @@ def _problem(
     return ""
 
 
-def _done(name: str, queue: cluster_client.Object | None, wanted: str) -> str:
+def _done(name: str, queue: Object | None, wanted: str) -> str:
     """Return a sentence if the queue has the wanted state, else nothing."""
     status = (queue or {}).get("status") or {}
     match status.get("state"), wanted:
@@ -185,7 +184,7 @@ def _done(name: str, queue: cluster_client.Object | None, wanted: str) -> str:
     return ""
 
 
-def _refused(name: str, queue: cluster_client.Object) -> str:
+def _refused(name: str, queue: Object) -> str:
     """Return why the queue can't have the wanted state, in the Queue controller's words."""
     for each in (queue.get("status") or {}).get("conditions") or ():
         if each.get("type") == REFUSAL and each.get("status") == "False":

@@ -8,13 +8,15 @@ import click
 import msgspec
 
 from vscheduler.cli.queue import ancestors, cluster_client, completion, queue_changes
-from vscheduler.core.model import queues
+from vscheduler.cli.queue.cluster_client import Object
+from vscheduler.core.model.queues import ROOT
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode.quantities import QuantityError
 
 NONE = "none"
 DEFAULTS: Mapping[str, Any] = {
     "weight": 1,
-    "parent": queues.ROOT,
+    "parent": ROOT,
     "priority": 0,
     "reclaimable": True,
 }
@@ -28,12 +30,10 @@ amounts = partial(queue_changes.resources, removable=True)
 class Target(Protocol):
     """Access to queues: cluster_client.Cluster, or a fake in tests."""
 
-    def queue(self, name: str) -> cluster_client.Object | None:
+    def queue(self, name: str) -> Object | None:
         """Return a queue, or None if no queue has the name."""
 
-    def patch_queue(
-        self, name: str, patch: Mapping[str, Any], *, dry_run: bool
-    ) -> cluster_client.Object | None:
+    def patch_queue(self, name: str, patch: Mapping[str, Any], *, dry_run: bool) -> Object | None:
         """Change a queue by a merge patch; return the queue as stored, or None if it is gone."""
 
 
@@ -133,7 +133,7 @@ def _equal(resource: str, before: Any, after: str | None) -> bool:
         return before is after
     try:
         return quantities.parse(resource, before) == quantities.parse(resource, after)
-    except quantities.QuantityError:  # stored before there was a rule about it
+    except QuantityError:  # stored before there was a rule about it
         return False
 
 
@@ -150,7 +150,7 @@ def _patch(found: list[Change]) -> dict[str, Any]:
 
 def _misplaced(target: Target, name: str, parent: str) -> str:
     """Return why the queue can't be below this one; empty if it can."""
-    if name == queues.ROOT:
+    if name == ROOT:
         return "root is above all queues and has no parent"
     for above, queue in ancestors.ancestors(target.queue, parent):
         if above == name:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from vscheduler.cli.queue import queue_figures
-from vscheduler.cli.queue.queue_figures import Figures, Group
+from vscheduler.cli.queue.queue_figures import Counts, Figures, Group, Part
 from vscheduler.core.model import queues
+from vscheduler.core.model.queues import Queue, QueueProblem
 from vscheduler.mirror import wording
 
 GAP = "  "
@@ -114,30 +115,30 @@ def list_rows(shown: Sequence[Figures], style: Style) -> list[Row]:
     return rows
 
 
-def _row(queue: Figures, names: Sequence[str], style: Style, *, parents: bool) -> Row:
-    counts = queue.counts
+def _row(figures: Figures, names: Sequence[str], style: Style, *, parents: bool) -> Row:
+    counts = figures.counts
     return {
-        "NAME": queue.name,
-        "STATE": queue.state,
-        "WEIGHT": str(queue.weight),
-        **({"PARENT": _parent(queue)} if parents else {}),
-        **{name.upper(): pair(name, queue) for name in names},
-        "SHARE": share(queue),
+        "NAME": figures.name,
+        "STATE": figures.state,
+        "WEIGHT": str(figures.weight),
+        **({"PARENT": _parent(figures)} if parents else {}),
+        **{name.upper(): pair(name, figures) for name in names},
+        "SHARE": share(figures),
         "PEND": str(counts.pending) if counts else ABSENT,
         "INQ": str(counts.inqueue) if counts else ABSENT,
         "RUN": str(counts.running) if counts else ABSENT,
-        "AGE": _age(queue.created, style.now),
-        **(_more(queue) if style.wide else {}),
+        "AGE": _age(figures.created, style.now),
+        **(_more(figures) if style.wide else {}),
     }
 
 
-def _more(queue: Figures | None) -> Row:
+def _more(figures: Figures | None) -> Row:
     """Return the additional cells of the wide table."""
     return {
-        "REQUEST": assigned(queue.request if queue else {}),
-        "REALCAPABILITY": assigned(queue.real_capability if queue else {}),
-        "GUARANTEE": assigned(queue.guarantee if queue else {}),
-        "CAPABILITY": assigned(queue.capability if queue else {}),
+        "REQUEST": assigned(figures.request if figures else {}),
+        "REALCAPABILITY": assigned(figures.real_capability if figures else {}),
+        "GUARANTEE": assigned(figures.guarantee if figures else {}),
+        "CAPABILITY": assigned(figures.capability if figures else {}),
     }
 
 
@@ -162,31 +163,31 @@ def _stacked(shown: Sequence[Figures], style: Style) -> list[Row]:
     return rows
 
 
-def block(queue: Figures, groups: Sequence[Group] | None, style: Style) -> list[str]:
+def block(figures: Figures, groups: Sequence[Group] | None, style: Style) -> list[str]:
     """Return all details of a queue; `groups` are its waiting PodGroups, None if unreadable."""
     about = {
-        "Name": queue.name,
-        "State": queue.state,
-        "Weight": str(queue.weight),
-        "Priority": str(queue.priority),
-        "Parent": _parent(queue),
-        "Share": share(queue),
-        "PodGroups": ", ".join(_counted(queue.counts)) if queue.counts else ABSENT,
-        "Age": _age(queue.created, style.now),
+        "Name": figures.name,
+        "State": figures.state,
+        "Weight": str(figures.weight),
+        "Priority": str(figures.priority),
+        "Parent": _parent(figures),
+        "Share": share(figures),
+        "PodGroups": ", ".join(_counted(figures.counts)) if figures.counts else ABSENT,
+        "Age": _age(figures.created, style.now),
     }
     longest = max(len(title) for title in about) + 1
     made = [
         f"{f'{title}:':<{longest}}{GAP}{style.paint(title.upper(), cell)}"
         for title, cell in about.items()
     ]
-    made += ["", *table(_figure_rows(queue), style.paint)]
-    for part in queue.schedulers:
-        pairs = [f"{_part_pair(name, part)} {name}" for name in queue_figures.named([queue])]
+    made += ["", *table(_figure_rows(figures), style.paint)]
+    for part in figures.schedulers:
+        pairs = [f"{_part_pair(name, part)} {name}" for name in queue_figures.named([figures])]
         line = f"{part.scheduler} has, of what it gives: {', '.join(pairs)}"
         made += ["", *wrapped(f"{line}; share {queue_figures.share(part)}", style, indent="")]
-    for each in queue.sentences:
-        when = f", {_age(each.written, style.now)} ago" if each.written else ""
-        made += ["", *wrapped(f"{each.scheduler}{when}: {each.text}", style, indent="")]
+    for sentence in figures.sentences:
+        when = f", {_age(sentence.written, style.now)} ago" if sentence.written else ""
+        made += ["", *wrapped(f"{sentence.scheduler}{when}: {sentence.text}", style, indent="")]
     if groups:
         made += ["", "Waiting:"]
         for group in groups[:WAITING_MAX]:
@@ -197,18 +198,18 @@ def block(queue: Figures, groups: Sequence[Group] | None, style: Style) -> list[
     return made
 
 
-def _figure_rows(queue: Figures) -> list[Row]:
-    names = queue_figures.named([queue])
+def _figure_rows(figures: Figures) -> list[Row]:
+    names = queue_figures.named([figures])
     held = {
-        "Allocated": queue.allocated,
-        "Deserved": {} if queue.schedulers else queue.deserved,
-        "Request": queue.request,
+        "Allocated": figures.allocated,
+        "Deserved": {} if figures.schedulers else figures.deserved,
+        "Request": figures.request,
     }
     limits = {
-        "Real capability": queue.real_capability,
-        "Capability": queue.capability,
-        "Guarantee": queue.guarantee,
-        **({"Quota": queue.quota} if queue.quota else {}),
+        "Real capability": figures.real_capability,
+        "Capability": figures.capability,
+        "Guarantee": figures.guarantee,
+        **({"Quota": figures.quota} if figures.quota else {}),
     }
     return [
         {"RESOURCE": title, **{name.upper(): of(name, amounts) for name in names}}
@@ -230,21 +231,19 @@ def tree(shown: Sequence[Figures], style: Style) -> list[str]:
         made += ["", "Without a place in the tree:"]
         rows = [_tree_row(name, by_name[name], names, style) for name in problems]
         made += table(rows, style.paint)
-        sentences = dict.fromkeys(wording.queue_problem(each) for each in problems.values())
-        made += [line for each in sentences for line in wrapped(each, style, indent="")]
+        sentences = dict.fromkeys(wording.queue_problem(problem) for problem in problems.values())
+        made += [line for sentence in sentences for line in wrapped(sentence, style, indent="")]
     return made
 
 
 def grow(
     shown: Sequence[Figures],
-) -> tuple[list[tuple[str, str]], dict[str, queues.QueueProblem]]:
+) -> tuple[list[tuple[str, str]], dict[str, QueueProblem]]:
     """Return the queues in tree order, each with its branch prefix, and the queues without a place
     in the tree, by name.
     """
     known = {
-        each.name: queues.Queue(
-            name=each.name, uid=each.name, created=each.created, parent=each.parent
-        )
+        each.name: Queue(name=each.name, uid=each.name, created=each.created, parent=each.parent)
         for each in shown
     }
     found = queues.tree(known, {})
@@ -261,39 +260,39 @@ def grow(
     return grown, dict(sorted(found.problems.items()))
 
 
-def _tree_row(label: str, queue: Figures | None, names: Sequence[str], style: Style) -> Row:
+def _tree_row(label: str, figures: Figures | None, names: Sequence[str], style: Style) -> Row:
     row = {
         "NAME": label,
-        **{name.upper(): pair(name, queue) if queue else ABSENT for name in names},
-        "SHARE": share(queue) if queue else ABSENT,
+        **{name.upper(): pair(name, figures) if figures else ABSENT for name in names},
+        "SHARE": share(figures) if figures else ABSENT,
     }
     if not style.wide:
         return row
-    state, weight = (queue.state, str(queue.weight)) if queue else (ABSENT, ABSENT)
-    return {**row, "STATE": state, "WEIGHT": weight, **_more(queue)}
+    state, weight = (figures.state, str(figures.weight)) if figures else (ABSENT, ABSENT)
+    return {**row, "STATE": state, "WEIGHT": weight, **_more(figures)}
 
 
-def pair(resource: str, queue: Figures) -> str:
+def pair(resource: str, figures: Figures) -> str:
     """Return `24/25`: allocated/deserved; `24/-` if each scheduler has its own figures."""
-    held = queue_figures.amount(resource, queue.allocated)
-    deserved = queue_figures.amount(resource, {} if queue.schedulers else queue.deserved)
+    held = queue_figures.amount(resource, figures.allocated)
+    deserved = queue_figures.amount(resource, {} if figures.schedulers else figures.deserved)
     return ABSENT if held == deserved == ABSENT else f"{held}/{deserved}"
 
 
-def _part_pair(resource: str, part: queue_figures.Part) -> str:
+def _part_pair(resource: str, part: Part) -> str:
     held = queue_figures.amount(resource, part.allocated)
     return f"{held}/{queue_figures.amount(resource, part.deserved)}"
 
 
-def _pairs(queue: Figures, names: Sequence[str]) -> list[str]:
+def _pairs(figures: Figures, names: Sequence[str]) -> list[str]:
     """Return `24/25 cpu` for each of these resources with any figure."""
-    pairs = {name: pair(name, queue) for name in names}
+    pairs = {name: pair(name, figures) for name in names}
     return [f"{cell} {name}" for name, cell in pairs.items() if cell != ABSENT]
 
 
-def share(queue: Figures) -> str:
+def share(figures: Figures) -> str:
     """Return the queue's share with its resource: `0.96 cpu`; `-` if each scheduler has its own."""
-    return ABSENT if queue.schedulers else queue_figures.share(queue)
+    return ABSENT if figures.schedulers else queue_figures.share(figures)
 
 
 def assigned(amounts: Mapping[str, str]) -> str:
@@ -302,11 +301,11 @@ def assigned(amounts: Mapping[str, str]) -> str:
     return ",".join(f"{name}={queue_figures.amount(name, amounts)}" for name in named) or ABSENT
 
 
-def _parent(queue: Figures) -> str:
-    return ABSENT if queue.name == queues.ROOT else queue.parent or queues.ROOT
+def _parent(figures: Figures) -> str:
+    return ABSENT if figures.name == queues.ROOT else figures.parent or queues.ROOT
 
 
-def _counted(counts: queue_figures.Counts) -> list[str]:
+def _counted(counts: Counts) -> list[str]:
     return [
         f"{counts.pending} pending",
         f"{counts.inqueue} inqueue",

@@ -18,8 +18,20 @@ from msgspec.structs import replace
 from rich import live, text
 
 from vscheduler.cli import output, screen
+from vscheduler.cli.output import Screen
 from vscheduler.cli.queue import cluster_client, queue_figures, queue_tables
-from vscheduler.core.model import queues
+from vscheduler.cli.queue.cluster_client import (
+    Change,
+    ClusterError,
+    Expired,
+    Listing,
+    Object,
+    Source,
+    Unreachable,
+)
+from vscheduler.cli.queue.queue_figures import Figures, Group
+from vscheduler.cli.queue.queue_tables import Columns, Row, Style
+from vscheduler.core.model.queues import QueueState
 
 NEWS_MAX = 1000
 """How many results may wait to be printed; with more, the watching threads wait."""
@@ -45,31 +57,31 @@ INDENT = 4
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A kind can't be listed. With `final`, nobody tries again."""
 
-    error: cluster_client.ClusterError
+    error: ClusterError
     final: bool
 
 
-Find: TypeAlias = cluster_client.Listing | cluster_client.Change | Failure
+Find: TypeAlias = Listing | Change | Failure
 News: TypeAlias = tuple[Kind, Find]
 
 
 class View(msgspec.Struct, kw_only=True):
     """The known state of the cluster."""
 
-    queues: dict[str, cluster_client.Object] = msgspec.field(default_factory=dict)
-    groups: dict[str, queue_figures.Group] | None = None
+    queues: dict[str, Object] = msgspec.field(default_factory=dict)
+    groups: dict[str, Group] | None = None
     """None where PodGroups can't be read, or aren't needed."""
     left_out: str = ""
     """Why needed PodGroups are missing."""
     troubles: dict[Kind, str] = msgspec.field(default_factory=dict)
     """Why updates of a kind are interrupted."""
 
-    def figures(self) -> list[queue_figures.Figures]:
+    def figures(self) -> list[Figures]:
         """Return all queues by name."""
         counted = None if self.groups is None else queue_figures.count_groups(self.groups.values())
         return [queue_figures.figures(self.queues[name], counted) for name in sorted(self.queues)]
 
-    def waiting(self, name: str) -> list[queue_figures.Group] | None:
+    def waiting(self, name: str) -> list[Group] | None:
         """Return the waiting PodGroups of a queue; None where PodGroups can't be read."""
         if self.groups is None:
             return None
@@ -81,7 +93,7 @@ class View(msgspec.Struct, kw_only=True):
         lost = dict.fromkeys(f"{trouble}; trying again" for trouble in self.troubles.values())
         return [self.left_out, *lost] if self.left_out else [*lost]
 
-    def take(self, news: Sequence[News]) -> list[cluster_client.Object]:
+    def take(self, news: Sequence[News]) -> list[Object]:
         """Apply results; return the new and changed queues.
 
         Raises the ClusterError of a failure that leaves nothing to show.
@@ -91,10 +103,10 @@ class View(msgspec.Struct, kw_only=True):
             match find:
                 case Failure():
                     self._fail(kind, find)
-                case cluster_client.Listing():
+                case Listing():
                     self.troubles.pop(kind, None)
                     self._replace(kind, find.items)
-                case cluster_client.Change():
+                case Change():
                     self._change(kind, find)
         return [each for name, each in sorted(self.queues.items()) if each != before.get(name)]
 
@@ -102,19 +114,19 @@ class View(msgspec.Struct, kw_only=True):
         if not failure.final:
             self.troubles[kind] = str(failure.error)
             return
-        if kind is Kind.QUEUE or isinstance(failure.error, cluster_client.Unreachable):
+        if kind is Kind.QUEUE or isinstance(failure.error, Unreachable):
             raise failure.error
         self.groups = None
         self.troubles.pop(kind, None)
         self.left_out = f"PodGroups are left out: {failure.error}"
 
-    def _replace(self, kind: Kind, items: Sequence[cluster_client.Object]) -> None:
+    def _replace(self, kind: Kind, items: Sequence[Object]) -> None:
         if kind is Kind.QUEUE:
             self.queues = {each["metadata"]["name"]: each for each in items}
         else:
             self.groups = {each.key: each for each in map(queue_figures.group, items)}
 
-    def _change(self, kind: Kind, change: cluster_client.Change) -> None:
+    def _change(self, kind: Kind, change: Change) -> None:
         if kind is Kind.QUEUE:
             name = change.item["metadata"]["name"]
             self.queues.pop(name, None)
@@ -127,7 +139,7 @@ class View(msgspec.Struct, kw_only=True):
                 self.groups[found.key] = found
 
 
-def follow(source: cluster_client.Source, kind: Kind, tell: Callable[[Find], None]) -> None:
+def follow(source: Source, kind: Kind, tell: Callable[[Find], None]) -> None:
     """List and watch a kind until pointless: the first list fails, or a later list fails for a
     lasting reason.
     """
@@ -139,17 +151,17 @@ def follow(source: cluster_client.Source, kind: Kind, tell: Callable[[Find], Non
             tell(listing)
             for change in source.watch(kind, listing.version):
                 tell(change)
-        except cluster_client.Expired:
+        except Expired:
             pass
-        except cluster_client.ClusterError as error:
-            lasting = not isinstance(error, cluster_client.Unreachable)
+        except ClusterError as error:
+            lasting = not isinstance(error, Unreachable)
             tell(Failure(error=error, final=lasting or not listed))
             if lasting or not listed:
                 return
             time.sleep(RETRY_SECONDS)
 
 
-def news(source: cluster_client.Source, kinds: Sequence[Kind]) -> Iterator[list[News]]:
+def news(source: Source, kinds: Sequence[Kind]) -> Iterator[list[News]]:
     """Iterate over batches of results; the first batch is complete, later batches may be empty."""
     found: queue.Queue[News] = queue.Queue(NEWS_MAX)
 
@@ -184,9 +196,9 @@ def _next_batch(found: "queue.Queue[News]") -> list[News]:
     return batch
 
 
-Lines: TypeAlias = Callable[[View, queue_tables.Style], list[str]]
-Rows: TypeAlias = Callable[[View, queue_tables.Style], list[queue_tables.Row]]
-Show: TypeAlias = Callable[[View, Sequence[cluster_client.Object]], None]
+Lines: TypeAlias = Callable[[View, Style], list[str]]
+Rows: TypeAlias = Callable[[View, Style], list[Row]]
+Show: TypeAlias = Callable[[View, Sequence[Object]], None]
 """Receives the view, and the queues that changed."""
 
 
@@ -196,7 +208,7 @@ def paint(title: str, cell: str) -> str:
     """
     if not title:
         return click.style(cell, bold=True)
-    if title == "STATE" and cell not in {"", queues.QueueState.OPEN}:
+    if title == "STATE" and cell not in {"", QueueState.OPEN}:
         return click.style(cell, fg="yellow")
     if (
         title == "SHARE"
@@ -208,12 +220,12 @@ def paint(title: str, cell: str) -> str:
 
 
 @contextmanager
-def terminal(lines: Lines, style: queue_tables.Style) -> Iterator[Show]:
+def terminal(lines: Lines, style: Style) -> Iterator[Show]:
     """Provide a display that is updated in place."""
-    wide = output.Screen(sys.stdout)
+    wide = Screen(sys.stdout)
     with live.Live(console=wide, refresh_per_second=REFRESHES_PER_SECOND) as shown:
 
-        def show(view: View, _: Sequence[cluster_client.Object]) -> None:
+        def show(view: View, _: Sequence[Object]) -> None:
             made = lines(view, replace(style, now=time.time(), width=wide.width))
             made = screen.cleaned(made, painted=True)
             made += ["", *screen.cleaned(view.notes)] if view.notes else []
@@ -238,31 +250,31 @@ class _Notes:
 class Log:
     """Output for files: a line for each changed queue, below fitting titles."""
 
-    def __init__(self, rows: Rows, style: queue_tables.Style) -> None:
+    def __init__(self, rows: Rows, style: Style) -> None:
         self._rows = rows
         self._style = style
-        self._columns: queue_tables.Columns | None = None
-        self._shown: dict[str, queue_tables.Row] = {}
+        self._columns: Columns | None = None
+        self._shown: dict[str, Row] = {}
         self._print_notes = _Notes()
 
-    def __call__(self, view: View, _: Sequence[cluster_client.Object]) -> None:
+    def __call__(self, view: View, _: Sequence[Object]) -> None:
         """Print changed queues."""
         self._print_notes(view)
         made = self._rows(view, replace(self._style, now=time.time()))
-        lasting: dict[str, queue_tables.Row] = {row["NAME"]: {**row, AGE: ""} for row in made}
-        gone: list[queue_tables.Row] = [
+        lasting: dict[str, Row] = {row["NAME"]: {**row, AGE: ""} for row in made}
+        gone: list[Row] = [
             {**row, "STATE": "Deleted"} for name, row in self._shown.items() if name not in lasting
         ]
         news = [row for row in made if lasting[row["NAME"]] != self._shown.get(row["NAME"])]
         self._shown = lasting
         self._print(gone)
         if made and (self._columns is None or self._columns.widths.keys() != made[0].keys()):
-            self._columns = queue_tables.Columns.of(made)
+            self._columns = Columns.of(made)
             screen.say(self._columns.heading(self._style.paint), painted=True)
             news = made
         self._print(news)
 
-    def _print(self, rows: Sequence[queue_tables.Row]) -> None:
+    def _print(self, rows: Sequence[Row]) -> None:
         for row in rows:
             assert self._columns is not None  # the first call printed all rows
             screen.say(*self._columns.lines(row, self._style.paint), painted=True)
@@ -271,13 +283,13 @@ class Log:
 class Pages:
     """Output for files where a change isn't a single line: everything is printed again."""
 
-    def __init__(self, lines: Lines, style: queue_tables.Style) -> None:
+    def __init__(self, lines: Lines, style: Style) -> None:
         self._lines = lines
         self._style = style
         self._shown: list[str] = []
         self._print_notes = _Notes()
 
-    def __call__(self, view: View, _: Sequence[cluster_client.Object]) -> None:
+    def __call__(self, view: View, _: Sequence[Object]) -> None:
         """Print everything if anything except ages changed."""
         self._print_notes(view)
         made = self._lines(view, replace(self._style, now=0.0))
@@ -296,7 +308,7 @@ class Objects:
         self._names = names
         self._print_notes = _Notes()
 
-    def __call__(self, view: View, changed: Sequence[cluster_client.Object]) -> None:
+    def __call__(self, view: View, changed: Sequence[Object]) -> None:
         """Print changed objects."""
         self._print_notes(view)
         for each in changed:

@@ -7,6 +7,7 @@ from typing import Any
 import pykube
 
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Collection
 
 
 class Kind(StrEnum):
@@ -30,7 +31,7 @@ class Kind(StrEnum):
     VOLUME_ATTACHMENT = "VolumeAttachment"
 
 
-COLLECTIONS: Mapping[Kind, paths.Collection] = {
+COLLECTIONS: Mapping[Kind, Collection] = {
     Kind.QUEUE: paths.QUEUES,
     Kind.POD_GROUP: paths.POD_GROUPS,
     Kind.POD: paths.PODS,
@@ -51,7 +52,7 @@ COLLECTIONS: Mapping[Kind, paths.Collection] = {
 NAMESPACED = frozenset(kind for kind, each in COLLECTIONS.items() if each.namespaced)
 
 
-def _served(collection: paths.Collection) -> Any:
+def _served(collection: Collection) -> Any:
     """Return the class with which pykube reads a collection."""
     base = pykube.objects.NamespacedAPIObject if collection.namespaced else pykube.objects.APIObject
     words = {"version": collection.api_version, "endpoint": collection.plural}

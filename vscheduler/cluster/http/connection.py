@@ -16,7 +16,12 @@ import msgspec
 import yarl
 from kubernetes.aio import client
 
-from vscheduler.cluster.http import credentials, http_pool, responses, send_guard, sessions
+from vscheduler.cluster.http import credentials, responses, sessions
+from vscheduler.cluster.http.credentials import Credentials
+from vscheduler.cluster.http.http_pool import Address, Answer, HttpPool
+from vscheduler.cluster.http.responses import TooLargeError
+from vscheduler.cluster.http.send_guard import Body, NotSentError
+from vscheduler.cluster.http.sessions import Authorizing, Sessions
 
 CALL_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -159,9 +164,7 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> ApiErr
 class Connection:
     """Keep-alive connections to one API server."""
 
-    def __init__(
-        self, known: credentials.Credentials, *middlewares: aiohttp.ClientMiddlewareType
-    ) -> None:
+    def __init__(self, known: Credentials, *middlewares: aiohttp.ClientMiddlewareType) -> None:
         configuration = known.configuration
         self._credentials = known
         self._loop = asyncio.get_running_loop()
@@ -169,8 +172,8 @@ class Connection:
         self._host: str = configuration.host.rstrip("/")
         self._proxy: str | None = configuration.proxy or sessions.proxy_of(self._host)
         self._server_name: str | None = configuration.tls_server_name
-        signing = sessions.Authorizing(known, self._loop, self._server_name)
-        self._sessions = sessions.Sessions(
+        signing = Authorizing(known, self._loop, self._server_name)
+        self._sessions = Sessions(
             partial(sessions.made, known.held.context, signing, *middlewares, most=CONNECTIONS_MAX)
         )
         self._write_pool = None if middlewares or self._proxy else self._open_write_pool()
@@ -184,7 +187,7 @@ class Connection:
 
         Raises CredentialsError. The middlewares wrap every request.
         """
-        return cls(await credentials.Credentials.read(access), *middlewares)
+        return cls(await Credentials.read(access), *middlewares)
 
     @property
     def host(self) -> str:
@@ -256,9 +259,9 @@ class Connection:
         body: bytes | None,
         may_send: Callable[[], bool] | None,
         most_bytes: int,
-    ) -> http_pool.Answer:
+    ) -> Answer:
         """Send a request with aiohttp, which repeats idempotent requests on a broken connection."""
-        data = body if body is None or may_send is None else send_guard.Body(body, may_send)
+        data = body if body is None or may_send is None else Body(body, may_send)
         try:
             async with self._sessions.current.request(
                 method,
@@ -269,25 +272,25 @@ class Connection:
                 allow_redirects=False,
                 proxy=self._proxy,
             ) as response:
-                return http_pool.Answer(
+                return Answer(
                     status=response.status,
                     body=await responses.body(response, most_bytes),
                     retry_after=response.headers.get("Retry-After"),
                 )
         except (aiohttp.ClientError, OSError) as lost:
-            if isinstance(data, send_guard.Body) and data.withheld:
-                raise send_guard.NotSentError from lost
+            if isinstance(data, Body) and data.withheld:
+                raise NotSentError from lost
             raise
 
     async def _write(
         self,
-        pool: http_pool.HttpPool,
+        pool: HttpPool,
         method: str,
         path: str,
         headers: dict[str, str],
         body: bytes,
         may_send: Callable[[], bool] | None,
-    ) -> http_pool.Answer:
+    ) -> Answer:
         """Send a request over the pool for writes.
 
         After a 401, try once more if newer credentials exist.
@@ -307,12 +310,12 @@ class Connection:
         if self._sessions.doubt() and self._write_pool is not None:
             self._write_pool.drop_idle()
 
-    def _open_write_pool(self) -> http_pool.HttpPool | None:
+    def _open_write_pool(self) -> HttpPool | None:
         context = self._credentials.held.context
-        address = http_pool.Address.of(self._host, context, self._server_name)
+        address = Address.of(self._host, context, self._server_name)
         if address is None:
             return None
-        return http_pool.HttpPool(
+        return HttpPool(
             address,
             most=CONNECTIONS_MAX,
             connect_seconds=CONNECT_TIMEOUT_SECONDS,
@@ -366,7 +369,7 @@ class Connection:
         """
         return sessions.made(
             self._credentials.held.context,
-            sessions.Authorizing(self._credentials, self._loop, self._server_name),
+            Authorizing(self._credentials, self._loop, self._server_name),
             sessions.refuse_nonsense,
             *middlewares,
             most=CONNECTIONS_MAX,
@@ -379,6 +382,6 @@ class Connection:
 
 def unavailable(error: Exception) -> Unavailable:
     """Return the Unavailable error for a request that got no usable answer."""
-    reason = responses.TOO_LARGE if isinstance(error, responses.TooLargeError) else ""
+    reason = responses.TOO_LARGE if isinstance(error, TooLargeError) else ""
     said = f"no answer: {type(error).__name__}: {error}".rstrip(": ")
     return Unavailable(said[: responses.MESSAGE_MAX], reason=reason)

@@ -109,7 +109,7 @@ class Credentials:
             try:
                 return cls(access, await _read(access))
             except CredentialsError as error:
-                there = any(each.is_file() for each in _first_files(access))
+                there = any(file.is_file() for file in _first_files(access))
                 if not there or time.monotonic() >= deadline:
                     raise
                 if not warned:
@@ -329,9 +329,9 @@ def _forget_lost_files() -> None:
 def _digest(files: Iterable[Path]) -> bytes:
     """Return a digest of the files' contents. An unreadable file counts as empty."""
     whole = hashlib.sha256()
-    for each in files:
+    for file in files:
         try:
-            text = each.read_bytes()
+            text = file.read_bytes()
         except OSError:
             text = b""
         whole.update(hashlib.sha256(text).digest())

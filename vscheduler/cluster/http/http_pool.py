@@ -16,7 +16,9 @@ import httptools
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.cluster.http import responses, send_guard
+from vscheduler.cluster.http import responses
+from vscheduler.cluster.http.responses import TooLargeError
+from vscheduler.cluster.http.send_guard import NotSentError
 
 UNACKNOWLEDGED_SECONDS = 4.0
 """How long the kernel keeps sending bytes that the other side doesn't acknowledge.
@@ -106,7 +108,7 @@ class HttpPool:
             reusable = True
             try:
                 if may_send is not None and not may_send():
-                    raise send_guard.NotSentError
+                    raise NotSentError
                 reusable = False
                 answer = await connection.send(request)
                 reusable = answer.reusable
@@ -268,7 +270,7 @@ class PooledConnection(asyncio.Protocol):
             self._fail(ConnectionBrokenError(f"not an answer: {error}"))
         if self._over_limits():
             self.drop()
-            self._fail(responses.TooLargeError("an answer beyond its bounds"))
+            self._fail(TooLargeError("an answer beyond its bounds"))
 
     def on_message_begin(self) -> None:
         """httptools: an answer begins. A second answer to the same request ends the connection."""

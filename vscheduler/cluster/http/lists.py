@@ -8,7 +8,8 @@ from typing import Annotated
 import msgspec
 
 from vscheduler.cluster.http import connection, responses
-from vscheduler.mirror import paths
+from vscheduler.cluster.http.connection import ApiError, Connection, Unavailable
+from vscheduler.mirror.paths import Path
 
 PAGE_SIZE = 500
 """Objects on a page."""
@@ -32,7 +33,7 @@ METADATA = "PartialObjectMetadata"
 """The kind of objects of which only the metadata is listed."""
 
 
-class UnexpectedError(connection.Unavailable):
+class UnexpectedError(Unavailable):
     """The response is not the requested object or list."""
 
 
@@ -54,7 +55,7 @@ class Page(msgspec.Struct):
 _decode = msgspec.json.Decoder(Page).decode
 
 
-def first_size(path: paths.Path, page_size: int = PAGE_SIZE) -> int:
+def first_size(path: Path, page_size: int = PAGE_SIZE) -> int:
     """Return the page size to begin a list with: 0, in one piece, for custom resources.
 
     An API server answers a list in one piece from its cache, and often reads pages from etcd. For
@@ -74,8 +75,8 @@ def most_bytes(size: int) -> int:
 
 
 async def page(
-    link: connection.Connection,
-    path: paths.Path,
+    link: Connection,
+    path: Path,
     size: int,
     token: str,
     most: int | None = None,
@@ -111,18 +112,16 @@ class EarlyPages:
     requests the page itself.
     """
 
-    def __init__(self, link: connection.Connection, wanted: Iterable[paths.Path] = ()) -> None:
+    def __init__(self, connection: Connection, wanted: Iterable[Path] = ()) -> None:
         """Request the first pages of these collections."""
-        self._link = link
+        self._link = connection
         self._bytes = 0
         self._closed = False
-        self._pages: Mapping[paths.Path, dict[str, asyncio.Task[Page]]] = {
-            path: {} for path in wanted
-        }
+        self._pages: Mapping[Path, dict[str, asyncio.Task[Page]]] = {path: {} for path in wanted}
         for path in self._pages:
             self._request(path, "")
 
-    async def take(self, path: paths.Path, size: int, token: str, most: int | None = None) -> Page:
+    async def take(self, path: Path, size: int, token: str, most: int | None = None) -> Page:
         """Return the early page if there is one, else request the page.
 
         Raises connection.ApiError, as `page` does.
@@ -130,7 +129,7 @@ class EarlyPages:
         early = self._pages.get(path, {}).pop(token, None)
         if early is not None and size == first_size(path):
             try:
-                with suppress(connection.ApiError):
+                with suppress(ApiError):
                     return await early
             finally:
                 early.cancel()
@@ -150,13 +149,13 @@ class EarlyPages:
         for task in under_way:
             task.cancel()
 
-    def _request(self, path: paths.Path, token: str) -> None:
+    def _request(self, path: Path, token: str) -> None:
         task = asyncio.create_task(self._fetch(path, token), name=f"list {path} early")
         # Also retrieves the error of a page that nobody takes.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._pages[path][token] = task
 
-    async def _fetch(self, path: paths.Path, token: str) -> Page:
+    async def _fetch(self, path: Path, token: str) -> Page:
         """Request a page, and then the next page, unless the early pages are too large."""
         found, size = await page(self._link, path, first_size(path), token)
         self._bytes += size

@@ -8,7 +8,10 @@ import msgspec
 
 from vscheduler.cluster import cooperative
 from vscheduler.cluster.http import connection, lists, responses
+from vscheduler.cluster.http.connection import Conflict, Connection, Gone, NotFound, Unavailable
+from vscheduler.cluster.http.lists import UnexpectedError
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 
 MANAGER_MAX = 128
 """Maximum length of a field manager's name."""
@@ -78,31 +81,31 @@ def field_manager(scheduler: str) -> dict[str, str]:
     return {"fieldManager": scheduler[:MANAGER_MAX]}
 
 
-async def get(link: connection.Connection, path: paths.Path) -> Object:
+async def get(connection: Connection, path: Path) -> Object:
     """Return the object at this path. Raises connection.ApiError, for example NotFound.
 
     Raises lists.UnexpectedError when the response is a different object or, for a collection, not a
     list.
     """
-    return _checked(await link.call("GET", path), path)
+    return _checked(await connection.call("GET", path), path)
 
 
 async def create(
-    link: connection.Connection, collection: paths.Path, body: Object, *, may_send: MaySend = None
+    connection: Connection, collection: Path, body: Object, *, may_send: MaySend = None
 ) -> Object:
     """Create an object in a collection and return the stored object.
 
     Raises connection.ApiError: Conflict with reason AlreadyExists when the name is taken. Like
     every write in this module, raises send_guard.NotSentError when `may_send` returns False.
     """
-    answer = await link.call("POST", collection, msgspec.json.encode(body), may_send=may_send)
+    answer = await connection.call("POST", collection, msgspec.json.encode(body), may_send=may_send)
     name = body.get("metadata", {}).get("name", "")
     return _checked(answer, collection, name) if name else _decoded(answer)
 
 
 async def patch(
-    link: connection.Connection,
-    path: paths.Path,
+    link: Connection,
+    path: Path,
     body: Object,
     content_type: str = connection.MERGE_PATCH,
     params: Mapping[str, str] | None = None,
@@ -125,8 +128,8 @@ async def patch(
 
 
 async def delete(
-    link: connection.Connection,
-    path: paths.Path,
+    connection: Connection,
+    path: Path,
     *,
     uid: str,
     resource_version: str | None,
@@ -145,12 +148,12 @@ async def delete(
         "preconditions": preconditions,
         "propagationPolicy": "Background",
     }
-    await link.call("DELETE", path, msgspec.json.encode(options), may_send=may_send)
+    await connection.call("DELETE", path, msgspec.json.encode(options), may_send=may_send)
 
 
 async def list_all(
-    link: connection.Connection,
-    path: paths.Path,
+    connection: Connection,
+    path: Path,
     params: Mapping[str, str],
     *,
     metadata_only: bool = False,
@@ -164,23 +167,23 @@ async def list_all(
     connection.ApiError.
     """
     at, size = path.with_query(params), lists.first_size(path)
-    return await _list(link, at, size, read or whole, metadata_only=metadata_only)
+    return await _list(connection, at, size, read or whole, metadata_only=metadata_only)
 
 
 async def list_versions(
-    link: connection.Connection, path: paths.Path, params: Mapping[str, str]
+    connection: Connection, path: Path, params: Mapping[str, str]
 ) -> list[Version]:
     """Return the newest version of all objects of a collection; otherwise as `list_all`.
 
     The list is requested in one piece, which the API server answers from its cache, in half of the
     time that pages take.
     """
-    return await _list(link, path.with_query(params), 0, _version, metadata_only=True)
+    return await _list(connection, path.with_query(params), 0, _version, metadata_only=True)
 
 
 async def _list(
-    link: connection.Connection,
-    path: paths.Path,
+    connection: Connection,
+    path: Path,
     size: int,
     read: Callable[[msgspec.Raw], Found],
     *,
@@ -191,13 +194,13 @@ async def _list(
     token, expired = "", False
     while True:
         try:
-            page, _ = await lists.page(link, path, size, token, metadata_only=metadata_only)
-        except connection.Gone:
+            page, _ = await lists.page(connection, path, size, token, metadata_only=metadata_only)
+        except Gone:
             if expired:
                 raise
             found, token, size, expired = [], "", 0, True
             continue
-        except connection.Unavailable as error:
+        except Unavailable as error:
             if error.reason != responses.TOO_LARGE or size == 1:
                 raise
             size = lists.smaller(size)
@@ -207,13 +210,13 @@ async def _list(
                 found += map(read, some)
                 await asyncio.sleep(0)
         except responses.GARBAGE as error:
-            raise lists.UnexpectedError(f"not a list of objects: {error}") from error
+            raise UnexpectedError(f"not a list of objects: {error}") from error
         token = page.metadata.continue_
         if not token:
             return found
 
 
-async def ensure_queue(link: connection.Connection, name: str, *, may_send: MaySend = None) -> bool:
+async def ensure_queue(connection: Connection, name: str, *, may_send: MaySend = None) -> bool:
     """Create the default Queue, used by jobs without a queue; return False when the Queue exists.
 
     Volcano: the scheduler's cache creates the default queue at start-up, with weight 1.
@@ -225,19 +228,19 @@ async def ensure_queue(link: connection.Connection, name: str, *, may_send: MayS
         "spec": {"weight": 1, "reclaimable": True},
     }
     try:
-        await get(link, paths.QUEUES.at(name))
-    except connection.NotFound:
+        await get(connection, paths.QUEUES.at(name))
+    except NotFound:
         pass
     else:
         return False
     try:
-        await create(link, paths.QUEUES.everywhere, body, may_send=may_send)
-    except connection.Conflict:  # another instance created the Queue first
+        await create(connection, paths.QUEUES.everywhere, body, may_send=may_send)
+    except Conflict:  # another instance created the Queue first
         return False
     return True
 
 
-def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
+def _checked(answer: bytes, path: Path, name: str = "") -> Object:
     """Decode a response and check that kind and name match the path or the new object."""
     name = name or path.name
     stored = _decoded(answer)
@@ -249,12 +252,10 @@ def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
     try:
         found = msgspec.convert(stored, _Whole)
     except msgspec.ValidationError as error:
-        raise lists.UnexpectedError(f"not a {path.kind}: {error}") from error
+        raise UnexpectedError(f"not a {path.kind}: {error}") from error
     there = (found.apiVersion, found.kind, found.metadata.name)
     if there != (path.api_version, path.kind, name):
-        raise lists.UnexpectedError(
-            f"not {path.kind} {name!r}, but {found.kind} {found.metadata.name!r}"
-        )
+        raise UnexpectedError(f"not {path.kind} {name!r}, but {found.kind} {found.metadata.name!r}")
     return stored
 
 
@@ -274,13 +275,13 @@ def _check_list(listed: Object, kind: str) -> None:
     try:
         found = msgspec.convert(listed, _List)
     except msgspec.ValidationError as error:
-        raise lists.UnexpectedError(f"not a {kind}: {error}") from error
+        raise UnexpectedError(f"not a {kind}: {error}") from error
     if found.kind != kind:
-        raise lists.UnexpectedError(f"not a {kind}, but a {found.kind}")
+        raise UnexpectedError(f"not a {kind}, but a {found.kind}")
 
 
 def _decoded(body: bytes) -> Object:
     try:
         return msgspec.json.decode(body, type=Object)
     except responses.GARBAGE as error:  # for example a proxy's error page
-        raise lists.UnexpectedError(f"not an object: {error}") from error
+        raise UnexpectedError(f"not an object: {error}") from error

@@ -10,7 +10,8 @@ from importlib import metadata
 
 import aiohttp
 
-from vscheduler.cluster.http import credentials, responses
+from vscheduler.cluster.http import responses
+from vscheduler.cluster.http.credentials import Credentials, Held
 
 READ_BUFFER_BYTES = 2**18
 KEEP_ALIVE_SECONDS = 75.0
@@ -58,7 +59,7 @@ class Authorizing:
 
     def __init__(
         self,
-        known: credentials.Credentials,
+        known: Credentials,
         loop: asyncio.AbstractEventLoop,
         server_name: str | None,
     ) -> None:
@@ -79,7 +80,7 @@ class Authorizing:
             response = await send(request)
         return response
 
-    def _sign(self, request: aiohttp.ClientRequest) -> credentials.Held:
+    def _sign(self, request: aiohttp.ClientRequest) -> Held:
         held = self._known.held
         request.headers.update(held.headers)
         if request.is_ssl():
@@ -87,7 +88,7 @@ class Authorizing:
             request._ssl = held.context  # noqa: SLF001 - a session's context cannot be changed
         return held
 
-    async def _renew(self, refused: credentials.Held) -> bool:
+    async def _renew(self, refused: Held) -> bool:
         if asyncio.get_running_loop() is self._loop:
             return await self._known.renew(refused)
         asked = asyncio.run_coroutine_threadsafe(self._known.renew(refused), self._loop)

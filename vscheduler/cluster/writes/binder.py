@@ -11,10 +11,23 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.cluster.http import connection, send_guard
-from vscheduler.cluster.writes import retries, write_queue
-from vscheduler.core.model import decisions
-from vscheduler.mirror import paths, statuses
+from vscheduler.cluster.http.connection import (
+    ApiError,
+    Conflict,
+    Connection,
+    Gone,
+    Invalid,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
+from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.writes import retries
+from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
+from vscheduler.core.model.decisions import Bind
+from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
+from vscheduler.mirror.statuses import ObjectReference
 
 HOLDER = "vscheduler.io/lease-holder"
 """Annotation of a Binding, copied onto the pod by the API server: the identity of the leader that
@@ -53,14 +66,14 @@ class BindResult(StrEnum):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one bind."""
 
-    bind: decisions.Bind
+    bind: Bind
     verdict: BindResult
     message: str = ""
     """The API server's message, if the bind was refused."""
 
 
 Report = Callable[[Outcome], None]
-Still = Callable[[decisions.Bind], bool]
+Still = Callable[[Bind], bool]
 """Whether a bind is still correct, according to the latest watch events."""
 
 
@@ -79,33 +92,31 @@ class Binder:
 
     def __init__(
         self,
-        link: connection.Connection,
-        queue: write_queue.WriteQueue,
+        connection: Connection,
+        queue: WriteQueue,
         may_commit: Callable[[], bool],
         *,
         stamp: Stamp | None = None,
     ) -> None:
-        self._link = link
+        self._link = connection
         self._queue = queue
         self._may_commit = may_commit
         self._stamp = stamp
 
-    def bind(self, binds: Iterable[decisions.Bind], report: Report, still: Still) -> None:
+    def bind(self, binds: Iterable[Bind], report: Report, still: Still) -> None:
         """Queue binds, in the given order.
 
         Each outcome is reported as soon as it is known. `still` and `may_commit` are asked right
         before each call, and again when the request is written to the connection.
         """
         for bind in binds:
-            self._queue.put(
-                write_queue.WritePriority.BIND, partial(self._bind, bind, report, still)
-            )
+            self._queue.put(WritePriority.BIND, partial(self._bind, bind, report, still))
 
     async def wait_for_room(self, most: int) -> None:
         """Wait until at most this many binds are waiting."""
-        await self._queue.wait_for_room(write_queue.WritePriority.BIND, most)
+        await self._queue.wait_for_room(WritePriority.BIND, most)
 
-    async def _bind(self, bind: decisions.Bind, report: Report, still: Still) -> None:
+    async def _bind(self, bind: Bind, report: Report, still: Still) -> None:
         outcome = Outcome(
             bind=bind, verdict=BindResult.UNKNOWN, message="the scheduler failed at it"
         )
@@ -113,7 +124,7 @@ class Binder:
             outcome = await self._outcome(bind, still)
         report(outcome)
 
-    async def _outcome(self, bind: decisions.Bind, still: Still) -> Outcome:
+    async def _outcome(self, bind: Bind, still: Still) -> Outcome:
         overtaken = False
 
         def may_send() -> bool:
@@ -124,27 +135,27 @@ class Binder:
         body = binding_body(bind, self._stamp.holder if self._stamp else "")
         try:
             await retries.post(self._link, binding_path(bind), body, may_send)
-        except send_guard.NotSentError:
+        except NotSentError:
             verdict = BindResult.OVERTAKEN if overtaken else BindResult.WITHHELD
             return Outcome(bind=bind, verdict=verdict)
-        except connection.Unavailable as error:
+        except Unavailable as error:
             return await self._look_after(bind, str(error))
-        except connection.ApiError as error:
+        except ApiError as error:
             verdict = _verdict(error)
             if verdict is BindResult.FENCED and self._stamp is not None:
                 self._stamp.doubt(str(error))
             return Outcome(bind=bind, verdict=verdict, message=str(error))
         return Outcome(bind=bind, verdict=BindResult.BOUND)
 
-    async def _look_after(self, bind: decisions.Bind, message: str) -> Outcome:
+    async def _look_after(self, bind: Bind, message: str) -> Outcome:
         """Find out the result of a bind without a clear answer by reading the pod."""
         task = bind.task
         path = paths.PODS.at(task.name, task.namespace)
         try:
             pod = await retries.get(self._link, path)
-        except connection.NotFound as error:
+        except NotFound as error:
             return Outcome(bind=bind, verdict=BindResult.MISSING, message=str(error))
-        except connection.ApiError:
+        except ApiError:
             return Outcome(bind=bind, verdict=BindResult.UNKNOWN, message=message)
         verdict = BindResult.FAILED
         if pod["metadata"]["uid"] != task.uid:
@@ -154,19 +165,17 @@ class Binder:
         return Outcome(bind=bind, verdict=verdict, message=message)
 
 
-def _subject(bind: decisions.Bind) -> statuses.ObjectReference:
+def _subject(bind: Bind) -> ObjectReference:
     task = bind.task
-    return statuses.ObjectReference(
-        kind="Pod", namespace=task.namespace, name=task.name, uid=task.uid
-    )
+    return ObjectReference(kind="Pod", namespace=task.namespace, name=task.name, uid=task.uid)
 
 
-def binding_path(bind: decisions.Bind) -> paths.Path:
+def binding_path(bind: Bind) -> Path:
     """Where the binding of a pod is made."""
     return paths.PODS.part(bind.task.name, bind.task.namespace, "binding")
 
 
-def binding_body(bind: decisions.Bind, holder: str = "") -> bytes:
+def binding_body(bind: Bind, holder: str = "") -> bytes:
     """Return the core/v1 Binding, annotated with the leader's identity if one is given."""
     task = bind.task
     metadata: dict[str, object] = {"name": task.name, "namespace": task.namespace, "uid": task.uid}
@@ -182,15 +191,15 @@ def binding_body(bind: decisions.Bind, holder: str = "") -> bytes:
     )
 
 
-def _verdict(error: connection.ApiError) -> BindResult:
+def _verdict(error: ApiError) -> BindResult:
     match error:
-        case connection.Conflict() | connection.Gone():
+        case Conflict() | Gone():
             return BindResult.CONFLICT
-        case connection.NotFound():
+        case NotFound():
             return BindResult.MISSING
-        case connection.Throttled():
+        case Throttled():
             return BindResult.THROTTLED
-        case connection.Invalid() if error.status == 422 and FENCED in str(error):
+        case Invalid() if error.status == 422 and FENCED in str(error):
             return BindResult.FENCED
         case _:
             return BindResult.REFUSED

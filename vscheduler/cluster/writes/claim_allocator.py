@@ -14,30 +14,37 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.cluster.http import connection, send_guard
-from vscheduler.cluster.writes import claim_binder, extended_claims, retries, write_queue
-from vscheduler.core.model import device_decisions
-from vscheduler.mirror import device_requests, paths
+from vscheduler.cluster.http.connection import ApiError, Conflict, Connection, NotFound, Unavailable
+from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.writes import claim_binder, retries
+from vscheduler.cluster.writes.claim_binder import ClaimResult
+from vscheduler.cluster.writes.extended_claims import ExtendedClaims
+from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
+from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
+from vscheduler.mirror.device_requests import Body, Change, Target
+from vscheduler.mirror.paths import Path
 
-Result = claim_binder.ClaimResult
+Result = ClaimResult
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One change to send."""
 
-    change: device_requests.Change
-    target: device_requests.Target
+    change: Change
+    target: Target
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one change."""
 
     write: Write
-    verdict: claim_binder.ClaimResult
+    verdict: ClaimResult
     message: str = ""
     """The API server's message, if the change was refused."""
-    stored: events.Upsert | events.DecodeFailed | None = None
+    stored: Upsert | DecodeFailed | None = None
     """The claim as it is stored by now, if the API server has shown it."""
 
 
@@ -49,14 +56,14 @@ class ClaimAllocator:
 
     def __init__(
         self,
-        link: connection.Connection,
-        queue: write_queue.WriteQueue,
+        connection: Connection,
+        queue: WriteQueue,
         may_commit: Callable[[], bool],
     ) -> None:
-        self._link = link
+        self._link = connection
         self._queue = queue
         self._may_commit = may_commit
-        self._extended = extended_claims.ExtendedClaims(link, may_commit)
+        self._extended = ExtendedClaims(connection, may_commit)
 
     def send(self, write: Write, report: Report) -> None:
         """Queue a change behind the waiting binds.
@@ -64,7 +71,7 @@ class ClaimAllocator:
         `may_commit` is asked right before each call, and again when the request is written to the
         connection. `report` is called once.
         """
-        self._queue.put(write_queue.WritePriority.CLAIM, partial(self._send, write, report))
+        self._queue.put(WritePriority.CLAIM, partial(self._send, write, report))
 
     async def _send(self, write: Write, report: Report) -> None:
         outcome = Outcome(write=write, verdict=Result.UNKNOWN, message="the scheduler failed at it")
@@ -73,24 +80,24 @@ class ClaimAllocator:
         report(outcome)
 
     async def _outcome(self, write: Write) -> Outcome:
-        protected: events.Upsert | None = None
+        protected: Upsert | None = None
         target, change = write.target, write.change
         try:
-            if isinstance(change, device_decisions.ClaimAllocation) and change.mappings:
+            if isinstance(change, ClaimAllocation) and change.mappings:
                 target = await self._extended.prepare(change, target)
             target, protected = await self._protect(replace(write, target=target))
             body = device_requests.status_patch(target, write.change)
             stored = await self._patch(device_requests.path(target.value, status=True), body)
-        except send_guard.NotSentError:
+        except NotSentError:
             return Outcome(write=write, verdict=Result.WITHHELD, stored=protected)
-        except connection.Unavailable as error:
+        except Unavailable as error:
             return await self._look_after(write, target, str(error))
-        except connection.ApiError as error:
+        except ApiError as error:
             verdict = claim_binder.verdict_of(error)
             return Outcome(write=write, verdict=verdict, message=str(error), stored=protected)
         return Outcome(write=write, verdict=Result.WRITTEN, stored=stored)
 
-    async def _protect(self, write: Write) -> tuple[device_requests.Target, events.Upsert | None]:
+    async def _protect(self, write: Write) -> tuple[Target, Upsert | None]:
         """Add the finalizer if need be, and return the claim with its version after that, and the
         answer.
         """
@@ -99,36 +106,32 @@ class ClaimAllocator:
         if body is None:
             return target, None
         stored = await self._patch(device_requests.path(target.value), body)
-        if not isinstance(stored, events.Upsert):
-            raise connection.Conflict("the claim in the answer can't be read")
+        if not isinstance(stored, Upsert):
+            raise Conflict("the claim in the answer can't be read")
         return replace(target, version=stored.object.metadata.resource_version), stored
 
-    async def _patch(
-        self, path: paths.Path, body: device_requests.Body
-    ) -> events.Upsert | events.DecodeFailed | None:
+    async def _patch(self, path: Path, body: Body) -> Upsert | DecodeFailed | None:
         encoded = msgspec.json.encode(body)
         answer = await retries.merge(self._link, path, encoded, self._may_commit)
         try:
-            return events.decode(events.Kind.RESOURCE_CLAIM, answer)
+            return events.decode(Kind.RESOURCE_CLAIM, answer)
         except msgspec.DecodeError:
             return None
 
-    async def _look_after(
-        self, write: Write, target: device_requests.Target, message: str
-    ) -> Outcome:
+    async def _look_after(self, write: Write, target: Target, message: str) -> Outcome:
         """Find out the result of a change without a clear answer by reading the claim. One that was
         perhaps made has no UID yet.
         """
         claim = target.value
         try:
             found = await retries.get(self._link, device_requests.path(claim))
-        except connection.NotFound as error:
+        except NotFound as error:
             return Outcome(write=write, verdict=Result.MISSING, message=str(error))
-        except connection.ApiError:
+        except ApiError:
             return Outcome(write=write, verdict=Result.UNKNOWN, message=message)
         if claim.uid and found["metadata"]["uid"] != claim.uid:
             return Outcome(write=write, verdict=Result.MISSING, message=message)
-        stored = events.convert(events.Kind.RESOURCE_CLAIM, found)
+        stored = events.convert(Kind.RESOURCE_CLAIM, found)
         wanted = device_requests.status_patch(target, write.change)["status"]
         shown = _in_short(found.get("status") or {}) == _in_short(
             {**(found.get("status") or {}), **wanted}
@@ -141,5 +144,5 @@ def _in_short(status: dict[str, Any]) -> tuple[set[tuple[str, str, str]], set[st
     """Return the devices of a claim and the pods that it is reserved for."""
     allocation = status.get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
-    devices = {(each["driver"], each["pool"], each["device"]) for each in results}
+    devices = {(result["driver"], result["pool"], result["device"]) for result in results}
     return devices, {each["uid"] for each in status.get("reservedFor") or ()}

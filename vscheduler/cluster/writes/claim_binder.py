@@ -12,10 +12,22 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.cluster.http import connection, send_guard
-from vscheduler.cluster.writes import retries, write_queue
+from vscheduler.cluster.http.connection import (
+    ApiError,
+    Conflict,
+    Connection,
+    Gone,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
+from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.writes import retries
+from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.mirror import claim_requests
+from vscheduler.mirror.claim_requests import Body, Change, Target, Wanted
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import DecodeFailed, Upsert
 
 
 class ClaimResult(StrEnum):
@@ -41,11 +53,11 @@ class ClaimResult(StrEnum):
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One change to send."""
 
-    change: claim_requests.Change
-    target: claim_requests.Target
-    wanted: claim_requests.Wanted
+    change: Change
+    target: Target
+    wanted: Wanted
     """The object once the change is written."""
-    patch: claim_requests.Body
+    patch: Body
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +67,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     verdict: ClaimResult
     message: str = ""
     """The API server's message, if the change was refused."""
-    stored: events.Upsert | events.DecodeFailed | None = None
+    stored: Upsert | DecodeFailed | None = None
     """The object as it is stored by now, if the API server has shown it."""
 
 
@@ -67,15 +79,15 @@ class ClaimBinder:
 
     def __init__(
         self,
-        link: connection.Connection,
-        queue: write_queue.WriteQueue,
+        connection: Connection,
+        queue: WriteQueue,
         may_commit: Callable[[], bool],
         *,
         schedulers: Sequence[str],
     ) -> None:
         self.schedulers = schedulers
         """Names of the schedulers on whose behalf requests are written and withdrawn."""
-        self._link = link
+        self._link = connection
         self._queue = queue
         self._may_commit = may_commit
 
@@ -85,7 +97,7 @@ class ClaimBinder:
         `may_commit` is asked right before the call, and again when the request is written to the
         connection. `report` is called once.
         """
-        self._queue.put(write_queue.WritePriority.CLAIM, partial(self._send, write, report))
+        self._queue.put(WritePriority.CLAIM, partial(self._send, write, report))
 
     async def _send(self, write: Write, report: Report) -> None:
         outcome = Outcome(
@@ -100,11 +112,11 @@ class ClaimBinder:
         path = claim_requests.path(write.target)
         try:
             answer = await retries.merge(self._link, path, body, self._may_commit)
-        except send_guard.NotSentError:
+        except NotSentError:
             return Outcome(write=write, verdict=ClaimResult.WITHHELD)
-        except connection.Unavailable as error:
+        except Unavailable as error:
             return await self._look_after(write, str(error))
-        except connection.ApiError as error:
+        except ApiError as error:
             return Outcome(write=write, verdict=verdict_of(error), message=str(error))
         return Outcome(
             write=write, verdict=ClaimResult.WRITTEN, stored=_decoded(write.target, answer)
@@ -115,9 +127,9 @@ class ClaimBinder:
         target = write.target
         try:
             found = await retries.get(self._link, claim_requests.path(target))
-        except connection.NotFound as error:
+        except NotFound as error:
             return Outcome(write=write, verdict=ClaimResult.MISSING, message=str(error))
-        except connection.ApiError:
+        except ApiError:
             return Outcome(write=write, verdict=ClaimResult.UNKNOWN, message=message)
         metadata = found["metadata"]
         if metadata["uid"] != target.uid:
@@ -130,9 +142,7 @@ class ClaimBinder:
         return Outcome(write=write, verdict=ClaimResult.FAILED, message=message, stored=stored)
 
 
-def _decoded(
-    target: claim_requests.Target, answer: bytes
-) -> events.Upsert | events.DecodeFailed | None:
+def _decoded(target: Target, answer: bytes) -> Upsert | DecodeFailed | None:
     """Return the object of an answer, or None if the answer can't be read."""
     try:
         return events.decode(target.kind, answer)
@@ -140,14 +150,14 @@ def _decoded(
         return None
 
 
-def verdict_of(error: connection.ApiError) -> ClaimResult:
+def verdict_of(error: ApiError) -> ClaimResult:
     """Return the result of a write that the API server answered with this error."""
     match error:
-        case connection.Conflict() | connection.Gone():
+        case Conflict() | Gone():
             return ClaimResult.CONFLICT
-        case connection.NotFound():
+        case NotFound():
             return ClaimResult.MISSING
-        case connection.Throttled():
+        case Throttled():
             return ClaimResult.THROTTLED
         case _:
             return ClaimResult.REFUSED

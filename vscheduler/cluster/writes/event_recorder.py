@@ -11,9 +11,12 @@ from typing import Protocol
 
 import msgspec
 
-from vscheduler.cluster.http import connection, send_guard
-from vscheduler.cluster.writes import retries, write_queue
+from vscheduler.cluster.http.connection import ApiError, Connection
+from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.writes.retries import WriteErrors
+from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.statuses import EventNotice
 from vscheduler.mirror.translate import group_names
 
 NAME_MAX = 230
@@ -40,7 +43,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class Recorder(Protocol):
     """Records events."""
 
-    def notify(self, notice: statuses.EventNotice) -> None:
+    def notify(self, notice: EventNotice) -> None:
         """Record an event, with the lowest priority of all writes."""
 
 
@@ -49,17 +52,17 @@ class EventRecorder:
 
     def __init__(
         self,
-        link: connection.Connection,
-        queue: write_queue.WriteQueue,
+        connection: Connection,
+        queue: WriteQueue,
         identity: Identity,
         *,
         observe: Callable[[str, str], None],
     ) -> None:
-        self._link = link
+        self._link = connection
         self._queue = queue
         self._identity = identity
         self._observe = observe
-        self._errors = retries.WriteErrors(observe)
+        self._errors = WriteErrors(observe)
         self._events = 0
         self._started = f"{time.time_ns():x}"
 
@@ -67,20 +70,18 @@ class EventRecorder:
         """Return a recorder whose events are sent only while `may_send` returns True."""
         return _Permitted(self, may_send)
 
-    def notify(self, notice: statuses.EventNotice, may_send: Callable[[], bool]) -> None:
+    def notify(self, notice: EventNotice, may_send: Callable[[], bool]) -> None:
         """Record an event. When too many wait, the event is dropped.
 
         `may_send` is asked right before the call, and again when the request is written to the
         connection.
         """
         record = partial(self._record, notice, time.time(), may_send)
-        taken = self._queue.put(write_queue.WritePriority.EVENT, record)
+        taken = self._queue.put(WritePriority.EVENT, record)
         if not taken:
             self._observe("event", "dropped")
 
-    async def _record(
-        self, notice: statuses.EventNotice, when: float, may_send: Callable[[], bool]
-    ) -> None:
+    async def _record(self, notice: EventNotice, when: float, may_send: Callable[[], bool]) -> None:
         if not may_send():
             self._observe("event", "withheld")
             return
@@ -90,9 +91,9 @@ class EventRecorder:
         path = paths.EVENTS.within(_namespace(notice))
         try:
             await self._link.call("POST", path, body, may_send=may_send)
-        except send_guard.NotSentError:
+        except NotSentError:
             self._observe("event", "withheld")
-        except connection.ApiError as error:
+        except ApiError as error:
             self._errors.failed("event", error, f"{notice.namespace}/{notice.name}")
         else:
             self._observe("event", "written")
@@ -104,11 +105,11 @@ class _Permitted(msgspec.Struct, frozen=True):
     recorder: EventRecorder
     may_send: Callable[[], bool]
 
-    def notify(self, notice: statuses.EventNotice) -> None:
+    def notify(self, notice: EventNotice) -> None:
         self.recorder.notify(notice, self.may_send)
 
 
-def event_body(notice: statuses.EventNotice, name: str, when: float, identity: Identity) -> bytes:
+def event_body(notice: EventNotice, name: str, when: float, identity: Identity) -> bytes:
     """Return an events.k8s.io/v1 Event; `when` is in seconds since the epoch."""
     return msgspec.json.encode(
         {
@@ -133,7 +134,7 @@ def event_body(notice: statuses.EventNotice, name: str, when: float, identity: I
     )
 
 
-def _namespace(notice: statuses.EventNotice) -> str:
+def _namespace(notice: EventNotice) -> str:
     """Return the namespace of the event.
 
     The API server requires `default` for cluster-scoped objects.
@@ -141,7 +142,7 @@ def _namespace(notice: statuses.EventNotice) -> str:
     return notice.namespace or "default"
 
 
-def _action(notice: statuses.EventNotice) -> str:
+def _action(notice: EventNotice) -> str:
     by_reason = {
         statuses.EVICT: "Evicting",
         statuses.GROUP_REFUSED: "Grouping",

@@ -13,10 +13,24 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.cluster.http import connection, send_guard
-from vscheduler.cluster.writes import retries, write_queue
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.cluster.http.connection import (
+    ApiError,
+    Conflict,
+    Connection,
+    Gone,
+    NotFound,
+    Protected,
+    Throttled,
+    Unavailable,
+)
+from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.writes import retries
+from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
+from vscheduler.core.model.decisions import CycleResult, Evict, Pipeline
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.snapshot import Budget
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 
 
 class EvictionResult(StrEnum):
@@ -48,9 +62,9 @@ FREED = frozenset({EvictionResult.EVICTED, EvictionResult.GONE})
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Evictions that make sense only together."""
 
-    evicts: tuple[decisions.Evict, ...]
+    evicts: tuple[Evict, ...]
     """In sending order. All have the same action and beneficiary."""
-    nominations: tuple[decisions.Pipeline, ...] = ()
+    nominations: tuple[Pipeline, ...] = ()
     """The waiting pods that need the freed resources."""
 
     @property
@@ -59,7 +73,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.evicts[0].action
 
     @property
-    def beneficiary(self) -> jobs.JobId | None:
+    def beneficiary(self) -> JobId | None:
         """The job that gets the freed resources, if any."""
         return self.evicts[0].beneficiary
 
@@ -67,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one eviction."""
 
-    evict: decisions.Evict
+    evict: Evict
     verdict: EvictionResult
     message: str = ""
     """The API server's message, if the eviction was refused."""
@@ -88,45 +102,45 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return next(stopped, None)
 
     @property
-    def evicted(self) -> tuple[decisions.Evict, ...]:
+    def evicted(self) -> tuple[Evict, ...]:
         """The evictions that were really carried out."""
         return tuple(step.evict for step in self.steps if step.verdict is EvictionResult.EVICTED)
 
 
 Report = Callable[[Outcome], None]
-OnEvicted = Callable[[decisions.Evict], None]
+OnEvicted = Callable[[Evict], None]
 
 
-def plans(result: decisions.CycleResult, budgets: Sequence[snapshot.Budget]) -> list[Plan]:
+def plans(result: CycleResult, budgets: Sequence[Budget]) -> list[Plan]:
     """Group a cycle's evictions into plans by beneficiary and action.
 
     Pods under a budget come first in a plan. Without a beneficiary, a gang evicted as a whole is
     one plan, and any other pod is a plan of its own.
     """
     kept = result.carried.nominations
-    nominations: defaultdict[jobs.JobId, list[decisions.Pipeline]] = defaultdict(list)
+    nominations: defaultdict[JobId, list[Pipeline]] = defaultdict(list)
     for pipeline in result.pipelined:
         if pipeline.task.uid in kept:
             nominations[pipeline.task.job].append(pipeline)
-    parts: defaultdict[Hashable, list[decisions.Evict]] = defaultdict(list)
+    parts: defaultdict[Hashable, list[Evict]] = defaultdict(list)
     for evict in result.evicts:
         parts[_plan_of(evict)].append(evict)
     return [
         Plan(
             evicts=tuple(sorted(evicts, key=lambda evict: not _is_covered(evict, budgets))),
-            nominations=tuple(nominations.get(evicts[0].beneficiary or jobs.JobId(""), ())),
+            nominations=tuple(nominations.get(evicts[0].beneficiary or JobId(""), ())),
         )
         for evicts in parts.values()
     ]
 
 
-def _plan_of(evict: decisions.Evict) -> Hashable:
+def _plan_of(evict: Evict) -> Hashable:
     if evict.beneficiary is not None:
         return (evict.action, evict.beneficiary)
     return (evict.action, None, evict.task.job if evict.whole else evict.task.uid)
 
 
-def _is_covered(evict: decisions.Evict, budgets: Iterable[snapshot.Budget]) -> bool:
+def _is_covered(evict: Evict, budgets: Iterable[Budget]) -> bool:
     return any(budget.covers(evict.task) for budget in budgets)
 
 
@@ -135,11 +149,11 @@ class Evictor:
 
     def __init__(
         self,
-        link: connection.Connection,
-        queue: write_queue.WriteQueue,
+        connection: Connection,
+        queue: WriteQueue,
         may_commit: Callable[[], bool],
     ) -> None:
-        self._link = link
+        self._link = connection
         self._queue = queue
         self._may_commit = may_commit
 
@@ -150,9 +164,7 @@ class Evictor:
         asked right before each call, and again when the request is written to the connection.
         Evictions have no other fencing: docs/fencing.md.
         """
-        self._queue.put(
-            write_queue.WritePriority.EVICTION, partial(self._carry_out, plan, on_evicted, report)
-        )
+        self._queue.put(WritePriority.EVICTION, partial(self._carry_out, plan, on_evicted, report))
 
     async def _carry_out(self, plan: Plan, on_evicted: OnEvicted, report: Report) -> None:
         steps = await self._evict_in_turn(plan, None)
@@ -183,32 +195,32 @@ class Evictor:
                 on_evicted(evict)
         return steps
 
-    async def _evict(self, evict: decisions.Evict, *, rehearsal: bool) -> Step:
+    async def _evict(self, evict: Evict, *, rehearsal: bool) -> Step:
         body = eviction_body(evict, rehearsal=rehearsal)
         try:
             await retries.post(self._link, eviction_path(evict), body, self._may_commit)
-        except send_guard.NotSentError:
+        except NotSentError:
             return Step(evict=evict, verdict=EvictionResult.WITHHELD)
-        except connection.Unavailable as error:
+        except Unavailable as error:
             if rehearsal:
                 return Step(evict=evict, verdict=EvictionResult.FAILED, message=str(error))
             return await self._look_after(evict, str(error))
-        except connection.Conflict as error:  # a newer pod of this name, or a concurrent change
+        except Conflict as error:  # a newer pod of this name, or a concurrent change
             return await self._look_after(evict, str(error))
-        except connection.ApiError as error:
+        except ApiError as error:
             return Step(evict=evict, verdict=_verdict(error), message=str(error))
         return Step(evict=evict, verdict=EvictionResult.EVICTED)
 
-    async def _look_after(self, evict: decisions.Evict, message: str) -> Step:
+    async def _look_after(self, evict: Evict, message: str) -> Step:
         """Find out the result of an eviction without a clear answer by reading the pod."""
         task = evict.task
         path = paths.PODS.at(task.name, task.namespace)
         verdict = EvictionResult.FAILED
         try:
             pod = await retries.get(self._link, path)
-        except connection.NotFound:
+        except NotFound:
             verdict = EvictionResult.GONE
-        except connection.ApiError:
+        except ApiError:
             verdict = EvictionResult.UNKNOWN
         else:
             metadata = pod["metadata"]
@@ -219,12 +231,12 @@ class Evictor:
         return Step(evict=evict, verdict=verdict, message=message)
 
 
-def eviction_path(evict: decisions.Evict) -> paths.Path:
+def eviction_path(evict: Evict) -> Path:
     """Return the path of a pod's eviction subresource."""
     return paths.PODS.part(evict.task.name, evict.task.namespace, "eviction")
 
 
-def eviction_body(evict: decisions.Evict, *, rehearsal: bool) -> bytes:
+def eviction_body(evict: Evict, *, rehearsal: bool) -> bytes:
     """Return the policy/v1 Eviction.
 
     A rehearsal is a dry run: admission and budgets are checked, nothing changes. The pod's own
@@ -252,13 +264,13 @@ def _unsent(step: Step) -> Step:
     return Step(evict=step.evict, verdict=EvictionResult.SPARED) if step.verdict in FREED else step
 
 
-def _verdict(error: connection.ApiError) -> EvictionResult:
+def _verdict(error: ApiError) -> EvictionResult:
     match error:
-        case connection.NotFound() | connection.Gone():
+        case NotFound() | Gone():
             return EvictionResult.GONE
-        case connection.Protected():
+        case Protected():
             return EvictionResult.PROTECTED
-        case connection.Throttled():
+        case Throttled():
             return EvictionResult.THROTTLED
         case _:
             return EvictionResult.REFUSED

@@ -10,24 +10,25 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.cluster.http import connection
+from vscheduler.cluster.http.connection import Conflict, Connection
 from vscheduler.cluster.writes import retries
-from vscheduler.core.model import device_decisions
+from vscheduler.core.model.device_decisions import ClaimAllocation
 from vscheduler.mirror import device_requests, extended_claims
-from vscheduler.mirror.decode import events, wire_devices
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind, Upsert
+from vscheduler.mirror.decode.wire_devices import ResourceClaim
+from vscheduler.mirror.device_requests import Target
 from vscheduler.mirror.translate import devices
 
 
 class ExtendedClaims:
     """Sends these two writes."""
 
-    def __init__(self, link: connection.Connection, may_commit: Callable[[], bool]) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, may_commit: Callable[[], bool]) -> None:
+        self._link = connection
         self._may_commit = may_commit
 
-    async def prepare(
-        self, change: device_decisions.ClaimAllocation, target: device_requests.Target
-    ) -> device_requests.Target:
+    async def prepare(self, change: ClaimAllocation, target: Target) -> Target:
         """Make the claim unless it is there, announce it in its pod, and return it as stored.
 
         Raises connection.ApiError: Conflict if a claim of this name is there that isn't the pod's
@@ -40,21 +41,19 @@ class ExtendedClaims:
         await retries.merge(self._link, path, msgspec.json.encode(body), self._may_commit)
         return target
 
-    async def _made(
-        self, change: device_decisions.ClaimAllocation, target: device_requests.Target
-    ) -> device_requests.Target:
+    async def _made(self, change: ClaimAllocation, target: Target) -> Target:
         body = msgspec.json.encode(extended_claims.creation(change))
         path = extended_claims.collection(change)
         try:
             answer = await retries.post(self._link, path, body, self._may_commit)
-            stored = events.decode(events.Kind.RESOURCE_CLAIM, answer)
-        except connection.Conflict:
+            stored = events.decode(Kind.RESOURCE_CLAIM, answer)
+        except Conflict:
             found = await retries.get(self._link, device_requests.path(target.value))
-            stored = events.convert(events.Kind.RESOURCE_CLAIM, found)
-        known = stored.object if isinstance(stored, events.Upsert) else None
-        assert isinstance(known, wire_devices.ResourceClaim | None)
+            stored = events.convert(Kind.RESOURCE_CLAIM, found)
+        known = stored.object if isinstance(stored, Upsert) else None
+        assert isinstance(known, ResourceClaim | None)
         if known is None or not extended_claims.is_made_for(known, change):
-            raise connection.Conflict("another claim has the name")
+            raise Conflict("another claim has the name")
         made = devices.resource_claim(known)
         return replace(
             target,

@@ -7,10 +7,21 @@ from functools import partial
 import msgspec
 import structlog
 
-from vscheduler.cluster.http import connection, objects, send_guard
-from vscheduler.cluster.writes import retries, write_queue
-from vscheduler.core.model import decisions, queues
+from vscheduler.cluster.http import connection, objects
+from vscheduler.cluster.http.connection import (
+    ApiError,
+    Connection,
+    Forbidden,
+    NotFound,
+    Unavailable,
+)
+from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.writes.retries import WriteErrors
+from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
+from vscheduler.core.model.decisions import CycleResult, Exclusion, QueueFigures
+from vscheduler.core.model.queues import OURS, Queue, Usage
 from vscheduler.mirror import paths, queue_status
+from vscheduler.mirror.queue_status import Body
 from vscheduler.mirror.translate import usage_annotation
 
 log = structlog.get_logger(__name__)
@@ -31,17 +42,17 @@ class _Reported(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a queue's status: the figures of a cycle."""
 
     uid: str
-    figures: decisions.QueueFigures
-    excluded: tuple[decisions.Exclusion, ...]
+    figures: QueueFigures
+    excluded: tuple[Exclusion, ...]
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True):
     """The last status written to a queue."""
 
     uid: str
-    whole: queue_status.Body
+    whole: Body
     """The complete status. For a status written by an earlier process: the stored status."""
-    status: queue_status.Body | None
+    status: Body | None
     """The part that was written and accepted; None before the first write."""
 
 
@@ -55,40 +66,40 @@ class QueueStatusWriter:
 
     def __init__(
         self,
-        link: connection.Connection,
-        queue: write_queue.WriteQueue,
+        connection: Connection,
+        queue: WriteQueue,
         scheduler: str,
         *,
         may_commit: Callable[[], bool],
         observe: Callable[[str, str], None],
     ) -> None:
-        self._link = link
+        self._link = connection
         self._scheduler = scheduler
         self._query = {**objects.field_manager(scheduler), "force": "true"}
         self._may_commit = may_commit
         self._observe = observe
-        self._coalescing = write_queue.CoalescingQueue(
-            queue, write_queue.WritePriority.STATUS, spacing_seconds=STATUS_SPACING_SECONDS
+        self._coalescing = CoalescingQueue(
+            queue, WritePriority.STATUS, spacing_seconds=STATUS_SPACING_SECONDS
         )
         self._reported: dict[str, _Reported] = {}
         self._sent: dict[str, _Sent] = {}
         self._narrow_until = 0.0
         self._narrowed = False
         """Whether the missing CRD fields were logged."""
-        self._errors = retries.WriteErrors(observe)
+        self._errors = WriteErrors(observe)
 
-    def report(self, result: decisions.CycleResult, known: Mapping[str, queues.Queue]) -> None:
+    def report(self, result: CycleResult, queues: Mapping[str, Queue]) -> None:
         """Offer the changed figures of all queues in a snapshot; `known` maps names to queues."""
         for figures in result.queues:
             name = figures.name
-            queue = known.get(name)
+            queue = queues.get(name)
             if queue is None:
                 continue
             reported = _Reported(uid=queue.uid, figures=figures, excluded=result.excluded)
             if self._reported.get(name) != reported:
                 self._reported[name] = reported
                 self._coalescing.offer(name, partial(self._write, name))
-        for name in self._reported.keys() - known.keys():
+        for name in self._reported.keys() - queues.keys():
             self._forget(name)
             self._coalescing.withdraw(name)
 
@@ -102,19 +113,19 @@ class QueueStatusWriter:
         if reported is None:
             return
         if not self._may_commit():
-            raise send_guard.NotSentError
+            raise NotSentError
         try:
             sent = await self._sent_to(name, reported.uid)
             if sent is not None:
                 await self._apply(reported, sent)
-        except connection.NotFound:
+        except NotFound:
             self._observe("queue", "notfound")
             self._forget(name)
-        except connection.ApiError as error:
+        except ApiError as error:
             again, write = self._errors.failed("queue", error, name), partial(self._write, name)
             if again and queue_status.UNDECLARED not in str(error):
                 self._coalescing.offer_again(name, write)
-            elif isinstance(error, connection.Forbidden):
+            elif isinstance(error, Forbidden):
                 self._coalescing.offer_after_refusal(name, write)
 
     async def _sent_to(self, name: str, uid: str) -> _Sent | None:
@@ -143,9 +154,7 @@ class QueueStatusWriter:
         status = await self._send(name, whole, sent.status)
         self._sent[name] = _Sent(uid=reported.uid, whole=whole, status=status)
 
-    async def _send(
-        self, name: str, whole: queue_status.Body, before: queue_status.Body | None
-    ) -> queue_status.Body:
+    async def _send(self, name: str, whole: Body, before: Body | None) -> Body:
         """Write the complete status, or the fields declared in the CRD.
 
         Return the written status.
@@ -153,7 +162,7 @@ class QueueStatusWriter:
         if time.monotonic() >= self._narrow_until:
             try:
                 await self._put(name, whole)
-            except connection.Unavailable as error:
+            except Unavailable as error:
                 if queue_status.UNDECLARED not in str(error):
                     raise
                 self._narrow(whole)
@@ -165,7 +174,7 @@ class QueueStatusWriter:
             await self._put(name, status)
         return status
 
-    async def _put(self, name: str, status: queue_status.Body) -> None:
+    async def _put(self, name: str, status: Body) -> None:
         path = paths.QUEUES.status(name)
         body = queue_status.applied(name, status)
         await objects.patch(
@@ -178,7 +187,7 @@ class QueueStatusWriter:
         )
         self._observe("queue", "written")
 
-    def _narrow(self, whole: queue_status.Body) -> None:
+    def _narrow(self, whole: Body) -> None:
         """Leave out the fields missing in the CRD for a while, and log them once."""
         self._narrow_until = time.monotonic() + queue_status.NARROW_SECONDS
         if not self._narrowed:
@@ -201,7 +210,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     """The usage record of a queue, with the queue's UID."""
 
     uid: str
-    usage: queues.Usage
+    usage: Usage
 
 
 class UsageWriter:
@@ -214,22 +223,22 @@ class UsageWriter:
 
     def __init__(
         self,
-        link: connection.Connection,
-        queue: write_queue.WriteQueue,
+        connection: Connection,
+        queue: WriteQueue,
         scheduler: str,
         *,
         may_commit: Callable[[], bool],
         observe: Callable[[str, str], None],
     ) -> None:
-        self._link = link
+        self._link = connection
         self._queue = queue
         self._annotation = usage_annotation.annotation(scheduler)
         self._query = objects.field_manager(scheduler)
         self._may_commit = may_commit
         self._observe = observe
-        self._errors = retries.WriteErrors(observe)
-        self._coalescing = write_queue.CoalescingQueue(
-            queue, write_queue.WritePriority.STATUS, spacing_seconds=USAGE_SPACING_SECONDS
+        self._errors = WriteErrors(observe)
+        self._coalescing = CoalescingQueue(
+            queue, WritePriority.STATUS, spacing_seconds=USAGE_SPACING_SECONDS
         )
         self._wanted: dict[str, _Kept] = {}
         """Records to be written, by queue."""
@@ -238,16 +247,14 @@ class UsageWriter:
         self._under_way: set[str] = set()
         self._closing = False
 
-    def report(
-        self, figures: Sequence[decisions.QueueFigures], known: Mapping[str, queues.Queue]
-    ) -> None:
+    def report(self, figures: Sequence[QueueFigures], queues: Mapping[str, Queue]) -> None:
         """Offer the records of a cycle; `known` maps names to the snapshot's queues."""
         if self._closing:
             return
         found = {
-            each.name: _Kept(uid=known[each.name].uid, usage=each.usage)
-            for each in figures
-            if each.usage is not None
+            figure.name: _Kept(uid=queues[figure.name].uid, usage=figure.usage)
+            for figure in figures
+            if figure.usage is not None
         }
         before, self._wanted = self._wanted, found
         for name in before.keys() - found.keys():
@@ -257,7 +264,7 @@ class UsageWriter:
             if kept == before.get(name):
                 continue
             written = self._written.get(name)
-            stored = known[name].past_usage.get(queues.OURS)
+            stored = queues[name].past_usage.get(OURS)
             if stored is not None and (written is None or written.uid != kept.uid):
                 self._written[name] = _Kept(uid=kept.uid, usage=stored)
             if self._due(name) is not None:
@@ -272,7 +279,7 @@ class UsageWriter:
         self._may_commit = may_commit
         for name in self._wanted:
             if self._due(name) is not None:
-                self._queue.put(write_queue.WritePriority.STATUS, partial(self._write, name))
+                self._queue.put(WritePriority.STATUS, partial(self._write, name))
 
     def stop(self) -> None:
         """Drop all waiting writes, at the end of the term."""
@@ -294,7 +301,7 @@ class UsageWriter:
         try:
             while (kept := self._due(name)) is not None:
                 if not self._may_commit():
-                    raise send_guard.NotSentError
+                    raise NotSentError
                 if not await self._send(name, kept) or not self._closing:
                     return
         finally:
@@ -319,12 +326,12 @@ class UsageWriter:
                 params=self._query,
                 may_send=self._may_commit,
             )
-        except connection.ApiError as error:
+        except ApiError as error:
             if UID_DIFFERS in str(error):  # recreated: the watch will report the new queue
                 self._observe("usage", "conflict")
             elif self._errors.failed("usage", error, name):
                 self._coalescing.offer_again(name, partial(self._write, name))
-            elif isinstance(error, connection.Forbidden):
+            elif isinstance(error, Forbidden):
                 self._coalescing.offer_after_refusal(name, partial(self._write, name))
             return False
         self._written[name] = kept

@@ -5,9 +5,19 @@ from collections.abc import Callable
 
 import structlog
 
-from vscheduler import backoff
-from vscheduler.cluster.http import connection, objects, send_guard
-from vscheduler.mirror import paths
+from vscheduler.backoff import Growth
+from vscheduler.cluster.http import connection, objects
+from vscheduler.cluster.http.connection import (
+    ApiError,
+    Conflict,
+    Connection,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
+from vscheduler.cluster.http.objects import Object
+from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.mirror.paths import Path
 
 log = structlog.get_logger(__name__)
 
@@ -16,13 +26,11 @@ ATTEMPTS = 4
 
 PAUSE_MAX_SECONDS = 5.0
 
-LOOKS = backoff.Growth(first_seconds=1.0, longest_seconds=PAUSE_MAX_SECONDS)
+LOOKS = Growth(first_seconds=1.0, longest_seconds=PAUSE_MAX_SECONDS)
 """Pauses between attempts to read an object."""
 
 
-async def post(
-    link: connection.Connection, path: str, body: bytes, may_commit: Callable[[], bool]
-) -> bytes:
+async def post(link: Connection, path: str, body: bytes, may_commit: Callable[[], bool]) -> bytes:
     """Send a POST, and send again while the API server is too busy (429), up to ATTEMPTS times.
     Return the body of the answer.
 
@@ -32,15 +40,13 @@ async def post(
     return await _send(link, ("POST", path, connection.JSON), body, may_commit)
 
 
-async def merge(
-    link: connection.Connection, path: str, body: bytes, may_commit: Callable[[], bool]
-) -> bytes:
+async def merge(link: Connection, path: str, body: bytes, may_commit: Callable[[], bool]) -> bytes:
     """Send a merge patch like `post`, and return the body of the answer."""
     return await _send(link, ("PATCH", path, connection.MERGE_PATCH), body, may_commit)
 
 
 async def _send(
-    link: connection.Connection,
+    connection: Connection,
     call: tuple[str, str, str],
     body: bytes,
     may_commit: Callable[[], bool],
@@ -48,19 +54,19 @@ async def _send(
     method, path, content_type = call
     for left in reversed(range(ATTEMPTS)):
         if not may_commit():
-            raise send_guard.NotSentError
+            raise NotSentError
         try:
-            return await link.call(
+            return await connection.call(
                 method, path, body, content_type=content_type, may_send=may_commit
             )
-        except connection.Throttled as error:
+        except Throttled as error:
             if not left:
                 raise
             await asyncio.sleep(min(error.retry_after_seconds, PAUSE_MAX_SECONDS))
     raise AssertionError("the last attempt returns or raises")
 
 
-async def get(link: connection.Connection, path: paths.Path) -> objects.Object:
+async def get(connection: Connection, path: Path) -> Object:
     """Read an object, with retries while the API server does not answer.
 
     Raises connection.ApiError: Unavailable or Throttled after the last attempt.
@@ -68,8 +74,8 @@ async def get(link: connection.Connection, path: paths.Path) -> objects.Object:
     attempt = 0
     while True:
         try:
-            return await objects.get(link, path)
-        except (connection.Unavailable, connection.Throttled):
+            return await objects.get(connection, path)
+        except (Unavailable, Throttled):
             attempt += 1
             if attempt == ATTEMPTS:
                 raise
@@ -86,7 +92,7 @@ class WriteErrors:
         self._observe = observe
         self._logged: set[tuple[str, str]] = set()
 
-    def failed(self, written: str, error: connection.ApiError, about: str) -> bool:
+    def failed(self, written: str, error: ApiError, about: str) -> bool:
         """Count a failed write, log the first of each kind, and return whether a retry makes sense.
 
         `written` is the kind of write, `about` the object's key. A deleted object, or a namespace
@@ -94,10 +100,8 @@ class WriteErrors:
         """
         kind = type(error).__name__
         self._observe(written, kind.lower())
-        again = isinstance(
-            error, connection.Conflict | connection.Throttled | connection.Unavailable
-        )
-        if not again and not isinstance(error, connection.NotFound):
+        again = isinstance(error, Conflict | Throttled | Unavailable)
+        if not again and not isinstance(error, NotFound):
             if (written, kind) not in self._logged:
                 log.warning("write.failed", write=written, object=about, message=str(error))
             self._logged.add((written, kind))

@@ -14,10 +14,16 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.cluster.http import connection, responses, send_guard
-from vscheduler.cluster.writes import event_recorder, retries, write_queue
-from vscheduler.core.model import decisions, jobs
+from vscheduler.cluster.http import connection, responses
+from vscheduler.cluster.http.connection import ApiError, Conflict, Connection, Forbidden
+from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.writes.event_recorder import Recorder
+from vscheduler.cluster.writes.retries import WriteErrors
+from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
+from vscheduler.core.model.decisions import Bind, CycleResult, Evict, GroupStatus, Pipeline
+from vscheduler.core.model.jobs import GroupState, InvalidPod, Job, JobId, Task, TaskId
 from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.statuses import Body, ReasonAndMessage
 from vscheduler.mirror.translate import group_names
 
 GROUP_SPACING_SECONDS = 1.0
@@ -33,19 +39,19 @@ class StoredGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     uid: str
     resource_version: str
-    state: jobs.GroupState
+    state: GroupState
 
 
 class Groups(Protocol):
     """Gives access to the newest PodGroups and their pods."""
 
-    def stored_group(self, job: jobs.JobId) -> StoredGroup | None:
+    def stored_group(self, job: JobId) -> StoredGroup | None:
         """Return the PodGroup with this id, or None when the PodGroup was deleted."""
 
-    def has_reason(self, task: jobs.TaskId) -> bool:
+    def has_reason(self, task: TaskId) -> bool:
         """Whether the pod's condition, as last seen, gives a reason for waiting."""
 
-    def waiting_version(self, task: jobs.TaskId) -> str | None:
+    def waiting_version(self, task: TaskId) -> str | None:
         """Return the resourceVersion of a pod that has no node, as last seen; None of others."""
 
 
@@ -54,7 +60,7 @@ class _Sent(msgspec.Struct, frozen=True, kw_only=True):
 
     uid: str
     version: int
-    state: jobs.GroupState
+    state: GroupState
 
 
 class StatusWriter:
@@ -62,37 +68,37 @@ class StatusWriter:
 
     def __init__(
         self,
-        link: connection.Connection,
-        queue: write_queue.WriteQueue,
+        connection: Connection,
+        queue: WriteQueue,
         groups: Groups,
-        recorder: event_recorder.Recorder,
+        recorder: Recorder,
         *,
         may_commit: Callable[[], bool],
         observe: Callable[[str, str], None],
     ) -> None:
-        self._link = link
+        self._link = connection
         self._queue = queue
         self._groups = groups
         self._recorder = recorder
         self._may_commit = may_commit
         self._observe = observe
-        self._group_writes = write_queue.CoalescingQueue(
-            queue, write_queue.WritePriority.STATUS, spacing_seconds=GROUP_SPACING_SECONDS
+        self._group_writes = CoalescingQueue(
+            queue, WritePriority.STATUS, spacing_seconds=GROUP_SPACING_SECONDS
         )
-        self._pod_writes = write_queue.CoalescingQueue(
-            queue, write_queue.WritePriority.CONDITION, spacing_seconds=POD_SPACING_SECONDS
+        self._pod_writes = CoalescingQueue(
+            queue, WritePriority.CONDITION, spacing_seconds=POD_SPACING_SECONDS
         )
-        self._offered: dict[jobs.JobId, tuple[decisions.GroupStatus, jobs.GroupState]] = {}
-        self._sent: dict[jobs.JobId, _Sent] = {}
-        self._pod_reasons: dict[jobs.TaskId, statuses.ReasonAndMessage] = {}
-        self._nominated: dict[jobs.TaskId, decisions.Pipeline] = {}
+        self._offered: dict[JobId, tuple[GroupStatus, GroupState]] = {}
+        self._sent: dict[JobId, _Sent] = {}
+        self._pod_reasons: dict[TaskId, ReasonAndMessage] = {}
+        self._nominated: dict[TaskId, Pipeline] = {}
         """The status.nominatedNodeName set by this process on pods still waiting."""
-        self._errors = retries.WriteErrors(observe)
+        self._errors = WriteErrors(observe)
 
     def report(
         self,
-        result: decisions.CycleResult,
-        taken: Mapping[jobs.JobId, jobs.Job],
+        result: CycleResult,
+        taken: Mapping[JobId, Job],
         transition: str,
     ) -> None:
         """Offer a cycle's results for the jobs of its snapshot.
@@ -124,24 +130,24 @@ class StatusWriter:
         self._group_writes.stop()
         self._pod_writes.stop()
 
-    def bound(self, bind: decisions.Bind) -> None:
+    def bound(self, bind: Bind) -> None:
         """Record that a pod was bound."""
         self._pod_reasons.pop(bind.task.uid, None)
         self._pod_writes.withdraw(bind.task.uid)
         self._recorder.notify(statuses.bound_notice(bind))
 
-    def evicted(self, evict: decisions.Evict, gang: jobs.Job) -> None:
+    def evicted(self, evict: Evict, gang: Job) -> None:
         """Record that a pod was evicted.
 
         The condition is written before the kubelet stops the pod.
         """
         write = partial(self._write_disruption, evict, gang)
-        self._queue.put(write_queue.WritePriority.EVICTION, write)
+        self._queue.put(WritePriority.EVICTION, write)
         self._recorder.notify(statuses.evicted_notice(evict, gang))
 
-    def lost(self, evicts: Sequence[decisions.Evict]) -> None:
+    def lost(self, evicts: Sequence[Evict]) -> None:
         """Record on PodGroups that some of their pods were evicted."""
-        by_job: defaultdict[jobs.JobId, list[decisions.Evict]] = defaultdict(list)
+        by_job: defaultdict[JobId, list[Evict]] = defaultdict(list)
         for evict in evicts:
             by_job[evict.task.job].append(evict)
         for job, theirs in by_job.items():
@@ -149,7 +155,7 @@ class StatusWriter:
             if known is not None:
                 self._recorder.notify(statuses.lost_notice(known.uid, theirs))
 
-    def nominate(self, nominations: Iterable[decisions.Pipeline]) -> None:
+    def nominate(self, nominations: Iterable[Pipeline]) -> None:
         """Write the nominated node onto waiting pods, for users and autoscalers."""
         for nomination in nominations:
             before = self._nominated.get(nomination.task.uid)
@@ -158,7 +164,7 @@ class StatusWriter:
                 self._offer_node(nomination.task, nomination.node)
             self._nominated[nomination.task.uid] = nomination
 
-    def _renominate(self, result: decisions.CycleResult) -> None:
+    def _renominate(self, result: CycleResult) -> None:
         """Clear nominations that ended. A bind clears the nomination of its pod by itself."""
         kept = result.carried.nominations
         started = {bind.task.uid for bind in result.binds} if self._nominated else set()
@@ -169,10 +175,10 @@ class StatusWriter:
             if uid not in started:
                 self._offer_node(nomination.task, None)
 
-    def _offer_node(self, task: jobs.Task, node: str | None) -> None:
+    def _offer_node(self, task: Task, node: str | None) -> None:
         self._pod_writes.offer(("node", task.uid), partial(self._write_node, task, node))
 
-    async def _write_node(self, task: jobs.Task, node: str | None) -> None:
+    async def _write_node(self, task: Task, node: str | None) -> None:
         if self._groups.waiting_version(task.uid) is None:
             return  # bound or gone meanwhile
         patch = statuses.nominated_patch(node)
@@ -180,7 +186,7 @@ class StatusWriter:
             again = partial(self._write_node, task, node)
             self._pod_writes.offer_again(("node", task.uid), again)
 
-    async def _write_disruption(self, evict: decisions.Evict, gang: jobs.Job) -> None:
+    async def _write_disruption(self, evict: Evict, gang: Job) -> None:
         # Written after the eviction, because the Eviction API overwrites an earlier condition.
         patch = statuses.evicted_patch(evict, gang, now=time.time())
         if await self._write_pod(evict.task, patch, "victim"):
@@ -188,7 +194,7 @@ class StatusWriter:
                 ("victim", evict.task.uid), partial(self._write_disruption, evict, gang)
             )
 
-    async def _write_pod(self, task: jobs.Task, status: statuses.Body, written: str) -> bool:
+    async def _write_pod(self, task: Task, status: Body, written: str) -> bool:
         """Patch a pod's status. Return True when the patch failed and a retry makes sense.
 
         A deleted or recreated pod is skipped.
@@ -198,13 +204,13 @@ class StatusWriter:
         body = {"metadata": {"uid": task.uid}, "status": status}
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
-        except connection.ApiError as error:
+        except ApiError as error:
             again = self._errors.failed(written, error, f"{task.namespace}/{task.name}")
-            return again and not isinstance(error, connection.Conflict)
+            return again and not isinstance(error, Conflict)
         self._observe(written, "written")
         return False
 
-    def _forget(self, result: decisions.CycleResult) -> None:
+    def _forget(self, result: CycleResult) -> None:
         """Drop the memory of deleted jobs and pods, only when the memory has grown enough."""
         if len(self._offered) > 2 * len(result.groups) + 100:
             current = {status.job for status in result.groups}
@@ -217,7 +223,7 @@ class StatusWriter:
                 uid: kept for uid, kept in self._pod_reasons.items() if uid in there
             }
 
-    async def _write_group(self, status: decisions.GroupStatus, transition: str, pods: int) -> None:
+    async def _write_group(self, status: GroupStatus, transition: str, pods: int) -> None:
         """Bring a PodGroup's status up to date, starting from its newest version."""
         known = self._groups.stored_group(status.job)
         if known is None or known.uid != status.uid:
@@ -239,11 +245,11 @@ class StatusWriter:
         path = paths.POD_GROUPS.at(name, namespace)
         try:
             answer = await self._patch(path, body, connection.MERGE_PATCH)
-        except connection.ApiError as error:
+        except ApiError as error:
             again = partial(self._write_group, status, transition, pods)
             if self._errors.failed("podgroup", error, status.job):
                 self._group_writes.offer_again(status.job, again)
-            elif isinstance(error, connection.Forbidden):
+            elif isinstance(error, Forbidden):
                 self._group_writes.offer_after_refusal(status.job, again)
             return
         version = _number(responses.version_of(answer))
@@ -253,7 +259,7 @@ class StatusWriter:
         if notice is not None:
             self._recorder.notify(notice)
 
-    def _offer_reasons(self, status: decisions.GroupStatus) -> None:
+    def _offer_reasons(self, status: GroupStatus) -> None:
         outdated = tuple(task for task in status.withheld if self._was_told(task.uid))
         if outdated:
             status = replace(status, unplaced=outdated)
@@ -262,7 +268,7 @@ class StatusWriter:
             if self._pod_reasons.get(pod.uid) != words or self._pod_writes.is_busy(pod.uid):
                 self._pod_writes.offer(pod.uid, partial(self._write_reason, pod, words))
 
-    def _was_told(self, pod: jobs.TaskId) -> bool:
+    def _was_told(self, pod: TaskId) -> bool:
         """Whether the pod's condition gives a reason, which must not stay when it is outdated."""
         return (
             pod in self._pod_reasons
@@ -270,9 +276,7 @@ class StatusWriter:
             or self._groups.has_reason(pod)
         )
 
-    async def _write_reason(
-        self, pod: jobs.Task | jobs.InvalidPod, words: statuses.ReasonAndMessage
-    ) -> None:
+    async def _write_reason(self, pod: Task | InvalidPod, words: ReasonAndMessage) -> None:
         """Write the reason for waiting to a pod's condition.
 
         The resourceVersion is a precondition: the bind of the pod may overtake this write, and what
@@ -290,10 +294,10 @@ class StatusWriter:
         }
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
-        except connection.ApiError as error:
+        except ApiError as error:
             retry = self._errors.failed("pod", error, f"{pod.namespace}/{pod.name}")
             again = partial(self._write_reason, pod, words)
-            if isinstance(error, connection.Forbidden):
+            if isinstance(error, Forbidden):
                 self._pod_writes.offer_after_refusal(pod.uid, again)
             elif retry:
                 # The write may be executed, so what the pod says is unknown meanwhile. After a
@@ -308,7 +312,7 @@ class StatusWriter:
 
     def _check_permit(self) -> None:
         if not self._may_commit():
-            raise send_guard.NotSentError
+            raise NotSentError
 
     async def _patch(self, path: str, body: object, content_type: str) -> bytes:
         return await self._link.call(
@@ -320,26 +324,26 @@ class StatusWriter:
         )
 
 
-def _is_just_made(job: jobs.Job) -> bool:
+def _is_just_made(job: Job) -> bool:
     """Whether the group was made for pods that haven't joined it yet: it lacks none of them."""
     empty = job.state.blank and not (job.tasks or job.rejections)
     return empty and group_names.is_automatic(job.name)
 
 
-def _without_volumes(result: decisions.CycleResult) -> Iterator[decisions.Pipeline]:
+def _without_volumes(result: CycleResult) -> Iterator[Pipeline]:
     """Iterate over the pods that wait on their nodes for volumes."""
     held = {task.uid for status in result.groups for task in status.without_volumes}
     return (each for each in result.pipelined if each.task.uid in held)
 
 
-def _waiting(status: decisions.GroupStatus) -> int:
+def _waiting(status: GroupStatus) -> int:
     """Count the pods of a group that may have been told why they wait."""
     waiting = len(status.unplaced) + len(status.withheld) + len(status.without_volumes)
     waiting += len(status.without_devices)
     return waiting + len(status.rejections) + len(status.refused_binds)
 
 
-def _uids(status: decisions.GroupStatus) -> Iterator[jobs.TaskId]:
+def _uids(status: GroupStatus) -> Iterator[TaskId]:
     """Iterate over the UIDs of these pods."""
     on_nodes = (*status.without_volumes, *status.without_devices)
     for task in (*status.unplaced, *status.withheld, *on_nodes):

@@ -15,10 +15,11 @@ from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 
-from vscheduler import backoff, containment
-from vscheduler.cluster import cooperative
-from vscheduler.cluster.http import send_guard
-from vscheduler.cluster.writes import concurrency_limit
+from vscheduler.backoff import Growth
+from vscheduler.cluster.cooperative import CooperativeYield
+from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.writes.concurrency_limit import ConcurrencyLimit
+from vscheduler.containment import Failures
 
 Call = Callable[[], Awaitable[None]]
 """A call to make. The call handles its own errors; an unexpected exception is logged and ends only
@@ -71,15 +72,13 @@ REFUSED_SECONDS = 30.0
 class WriteQueue:
     """Waiting calls, and the workers that make the calls. All run in one event loop."""
 
-    def __init__(
-        self, *, workers: int, waiting_max: int, failures: containment.Failures | None = None
-    ) -> None:
-        self.failures = failures or containment.Failures()
+    def __init__(self, *, workers: int, waiting_max: int, failures: Failures | None = None) -> None:
+        self.failures = failures or Failures()
         """Receives unexpected exceptions of calls."""
         self._workers = workers
         self._waiting_max = waiting_max
         self._waiting: tuple[deque[Call], ...] = tuple(deque() for _ in WritePriority)
-        self._limit = concurrency_limit.ConcurrencyLimit(workers)
+        self._limit = ConcurrencyLimit(workers)
         self._idle: deque[asyncio.Future[None]] = deque()
         """A future for each worker without work, or beyond the concurrency limit."""
         self._call_taken = asyncio.Event()
@@ -91,7 +90,7 @@ class WriteQueue:
         self._all_under_way = 0
         self.steps = 0
         """Number of calls that ended, with any result, plus the finished parts of long calls."""
-        self._yielder = cooperative.CooperativeYield()
+        self._yielder = CooperativeYield()
         self._bind_put_at = float("-inf")
 
     @property
@@ -162,7 +161,7 @@ class WriteQueue:
                 # A call that is no longer permitted needs no retry.
                 with (
                     self.failures.contained("call", NAMES[priority]),
-                    suppress(send_guard.NotSentError),
+                    suppress(NotSentError),
                 ):
                     await call()
             finally:
@@ -219,7 +218,7 @@ class CoalescingQueue:
     ) -> None:
         self._write_queue = queue
         self._priority = priority
-        self._spacing = backoff.Growth(
+        self._spacing = Growth(
             first_seconds=spacing_seconds, longest_seconds=PAUSES_MAX * spacing_seconds
         )
         self._waiting: dict[Hashable, Call] = {}
@@ -316,7 +315,7 @@ class CoalescingQueue:
             with piece:
                 try:
                     await write()
-                except send_guard.NotSentError:
+                except NotSentError:
                     withheld = True
         finally:
             if (piece.failed or withheld) and not self._stopped:

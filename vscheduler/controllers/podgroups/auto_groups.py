@@ -11,8 +11,11 @@ from typing import Any
 import msgspec
 
 from vscheduler.controllers.podgroups import group_terms
-from vscheduler.core.model import pod_texts, resources
+from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
+from vscheduler.core.model import pod_texts
+from vscheduler.core.model.resources import ResourceMap
 from vscheduler.mirror.decode import events, fields
+from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.translate import group_names, pods, translation
 
 Body = dict[str, Any]
@@ -75,7 +78,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     priority_class: str
-    request: resources.ResourceMap
+    request: ResourceMap
     """Includes `pods: 1`."""
     owner: OwnerRef | None
     """The pod's controller."""
@@ -154,7 +157,7 @@ def wanted(
 
 def problems(
     member: Member, owner: Owner | None, *, inherit_owner_annotations: bool
-) -> tuple[group_terms.Problem, ...]:
+) -> tuple[Problem, ...]:
     """Return the defects of annotations that `wanted` reads, for the log, once per PodGroup."""
     terms = _terms(member, owner if inherit_owner_annotations else None)
     terms.min_resources(member.request, _min_member(terms, member, owner))
@@ -165,11 +168,15 @@ def problems(
 
 def unreadable(body: Mapping[str, Any]) -> str:
     """Return the message about annotations that can't be read; empty if all can be read."""
-    found = (each for each in _stored_conditions(body) if each.get("type") == group_names.CONDITION)
+    found = (
+        condition
+        for condition in _stored_conditions(body)
+        if condition.get("type") == group_names.CONDITION
+    )
     return str(next(found, {}).get("message", ""))
 
 
-def _conditions(problems: Iterable[group_terms.Problem]) -> list[Body]:
+def _conditions(problems: Iterable[Problem]) -> list[Body]:
     message = "; ".join(map(str, problems))
     condition = {"type": group_names.CONDITION, "status": "False", "reason": group_names.UNREADABLE}
     return [{**condition, "message": message[:MESSAGE_MAX]}] if message else []
@@ -192,7 +199,9 @@ def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
     patch = _followed(stored, wanted)
     if unreadable(stored) != unreadable(wanted):
         others = [
-            each for each in _stored_conditions(stored) if each.get("type") != group_names.CONDITION
+            condition
+            for condition in _stored_conditions(stored)
+            if condition.get("type") != group_names.CONDITION
         ]
         patch["status"] = {"conditions": [*others, *_stored_conditions(wanted)]}
     if not patch:
@@ -273,20 +282,20 @@ def owner(body: Mapping[str, Any]) -> Owner:
     )
 
 
-def _terms(member: Member, owner: Owner | None) -> group_terms.Terms:
+def _terms(member: Member, owner: Owner | None) -> Terms:
     """Return the terms in the pod's annotations, and in the owner's if `owner` is given."""
     namespace = member.namespace
-    pod = group_terms.Source(
+    pod = Source(
         object=f"Pod {events.key_of(namespace, member.name)}", annotations=member.annotations
     )
     if owner is None:
-        return group_terms.Terms(pod, None)
+        return Terms(pod, None)
     place = f"{owner.ref.kind} {events.key_of(namespace, owner.ref.name)}"
-    source = group_terms.Source(object=place, annotations=owner.annotations)
-    return group_terms.Terms(pod, source)
+    source = Source(object=place, annotations=owner.annotations)
+    return Terms(pod, source)
 
 
-def _min_member(terms: group_terms.Terms, member: Member, owner: Owner | None) -> int:
+def _min_member(terms: Terms, member: Member, owner: Owner | None) -> int:
     """Return the minimum, limited to the number of expected pods: a bare pod is alone in its
     group.
     """
@@ -344,7 +353,7 @@ def _same(left: object, right: object) -> bool:
 def _plain(listed: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         return fields.totals(listed, "")
-    except (fields.FieldError, TypeError):
+    except (FieldError, TypeError):
         return listed
 
 

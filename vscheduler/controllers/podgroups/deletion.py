@@ -33,6 +33,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from vscheduler.controllers.podgroups import auto_groups
+from vscheduler.controllers.podgroups.auto_groups import Body, Owner, OwnerRef
 from vscheduler.mirror import statuses
 from vscheduler.mirror.translate import group_names, translation
 from vscheduler.mirror.translate import pods as mirrored
@@ -221,13 +222,13 @@ def is_marked(group: Mapping[str, Any]) -> bool:
     return LEAVING in group["metadata"].get("annotations", {})
 
 
-def owner_ref(group: Mapping[str, Any]) -> auto_groups.OwnerRef | None:
+def owner_ref(group: Mapping[str, Any]) -> OwnerRef | None:
     """Return the reference to the owner that the group's name tells; None if the reference was
     removed.
     """
     for each in group["metadata"].get("ownerReferences", ()):
         if group_names.belongs(str(group["metadata"]["name"]), each["uid"]):
-            return auto_groups.OwnerRef(
+            return OwnerRef(
                 api_version=each["apiVersion"],
                 kind=each["kind"],
                 name=each["name"],
@@ -236,7 +237,7 @@ def owner_ref(group: Mapping[str, Any]) -> auto_groups.OwnerRef | None:
     return None
 
 
-def owner_state(uid: str, owner: auto_groups.Owner | None) -> OwnerState:
+def owner_state(uid: str, owner: Owner | None) -> OwnerState:
     """Return the state of the owner with this UID; `owner` is the object found under its name, if
     any.
 
@@ -252,7 +253,7 @@ def pod(body: Mapping[str, Any]) -> Pod:
     metadata = body["metadata"]
     annotations = metadata.get("annotations", {})
     references = metadata.get("ownerReferences", ())
-    controllers = [each for each in references if each.get("controller")]
+    controllers = [reference for reference in references if reference.get("controller")]
     owner = (controllers or [metadata])[0]
     return Pod(
         group=next(filter(None, map(annotations.get, mirrored.GROUPS)), ""),
@@ -267,22 +268,22 @@ def pod(body: Mapping[str, Any]) -> Pod:
     )
 
 
-def marking(step: Mark, now: float) -> auto_groups.Body:
+def marking(step: Mark, now: float) -> Body:
     """Return the merge patch that sets the mark; `now` is in seconds since the epoch."""
     return _patch(step, statuses.timestamp(now))
 
 
-def unmarking(step: Unmark) -> auto_groups.Body:
+def unmarking(step: Unmark) -> Body:
     """Return the merge patch that removes the mark."""
     return _patch(step, None)
 
 
-def preconditions(step: Delete) -> auto_groups.Body:
+def preconditions(step: Delete) -> Body:
     """Return the preconditions of a DELETE request."""
     return {"uid": step.uid, "resourceVersion": step.resource_version}
 
 
-def _patch(step: Mark | Unmark, mark: str | None) -> auto_groups.Body:
+def _patch(step: Mark | Unmark, mark: str | None) -> Body:
     return {
         "metadata": {
             "uid": step.uid,

@@ -6,10 +6,13 @@ from typing import TypeVar
 
 import structlog
 
-from vscheduler import containment
-from vscheduler.controllers import ports
+from vscheduler.containment import Failures
 from vscheduler.controllers.podgroups import auto_groups, deletion, owners
+from vscheduler.controllers.podgroups.auto_groups import Owner, OwnerRef
+from vscheduler.controllers.podgroups.deletion import OwnerState, Pod
+from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import UnusableNameError
 
 log = structlog.get_logger(__name__)
 
@@ -22,10 +25,10 @@ WIDTH = 32
 """How many calls about the pods or groups of a work item run concurrently."""
 
 EXPECTED = (
-    ports.Trouble.CONFLICT,
-    ports.Trouble.EXISTS,
-    ports.Trouble.MISSING,
-    ports.Trouble.WITHHELD,
+    Trouble.CONFLICT,
+    Trouble.EXISTS,
+    Trouble.MISSING,
+    Trouble.WITHHELD,
 )
 """Refusals that aren't worth a log line: concurrent writers, and the end of our leadership."""
 
@@ -34,18 +37,18 @@ class Notes:
     """Counts calls, and logs each kind of trouble once until a call of the same action succeeds."""
 
     def __init__(
-        self, observe: Callable[[str, str], None], failures: containment.Failures | None = None
+        self, observe: Callable[[str, str], None], failures: Failures | None = None
     ) -> None:
-        self.failures = failures or containment.Failures()
+        self.failures = failures or Failures()
         self._observe = observe
-        self._logged: set[tuple[str, ports.Trouble]] = set()
+        self._logged: set[tuple[str, Trouble]] = set()
 
     def done(self, action: str) -> None:
         """Record a successful call."""
         self._observe(action, "done")
         self._logged = {each for each in self._logged if each[0] != action}
 
-    def refused(self, action: str, key: str, error: ports.RefusedError) -> None:
+    def refused(self, action: str, key: str, error: RefusedError) -> None:
         """Record a failed call."""
         self._observe(action, error.trouble)
         kind = (action, error.trouble)
@@ -63,23 +66,21 @@ class Notes:
 class Reader:
     """Reads single objects; a missing object is a value, not an error."""
 
-    def __init__(self, api: ports.Api, notes: Notes) -> None:
+    def __init__(self, api: Api, notes: Notes) -> None:
         self._api = api
         self._notes = notes
 
-    async def group(self, namespace: str, name: str) -> ports.Object | None:
+    async def group(self, namespace: str, name: str) -> Object | None:
         """Return the PodGroup as stored at present, or None. Raises RefusedError."""
         try:
             return await self._api.get(paths.POD_GROUPS.at(name, namespace))
-        except ports.RefusedError as error:
-            if error.trouble is ports.Trouble.MISSING:
+        except RefusedError as error:
+            if error.trouble is Trouble.MISSING:
                 return None
             self._notes.refused("read", f"{namespace}/{name}", error)
             raise
 
-    async def owner(
-        self, ref: auto_groups.OwnerRef, namespace: str
-    ) -> tuple[deletion.OwnerState, auto_groups.Owner | None]:
+    async def owner(self, ref: OwnerRef, namespace: str) -> tuple[OwnerState, Owner | None]:
         """Return the state of an owner, and the owner itself if the owner exists and its kind is
         known.
 
@@ -87,28 +88,28 @@ class Reader:
         """
         try:
             path = owners.path_of(ref, namespace)
-        except paths.UnusableNameError:
-            return deletion.OwnerState.GONE, None
+        except UnusableNameError:
+            return OwnerState.GONE, None
         if path is None:
-            return deletion.OwnerState.UNKNOWN, None
+            return OwnerState.UNKNOWN, None
         try:
             found = auto_groups.owner(await self._api.get(path))
-        except ports.RefusedError as error:
-            if error.trouble is ports.Trouble.MISSING:
-                return deletion.OwnerState.GONE, None
+        except RefusedError as error:
+            if error.trouble is Trouble.MISSING:
+                return OwnerState.GONE, None
             self._notes.refused("read", f"{ref.kind} {namespace}/{ref.name}", error)
-            if error.trouble is ports.Trouble.FORBIDDEN:
-                return deletion.OwnerState.UNKNOWN, None
+            if error.trouble is Trouble.FORBIDDEN:
+                return OwnerState.UNKNOWN, None
             raise
         state = deletion.owner_state(ref.uid, found)
-        return state, None if state is deletion.OwnerState.GONE else found
+        return state, None if state is OwnerState.GONE else found
 
-    async def pods(self, namespace: str) -> list[deletion.Pod]:
+    async def pods(self, namespace: str) -> list[Pod]:
         """Return the unfinished pods of a namespace. Raises RefusedError."""
         path, query = paths.PODS.within(namespace), {"fieldSelector": UNFINISHED}
         try:
             found = await self._api.list(path, query, metadata_only=True)
-        except ports.RefusedError as error:
+        except RefusedError as error:
             self._notes.refused("read", f"pods of {namespace}", error)
             raise
         return [deletion.pod(body) for body in found]

@@ -10,8 +10,11 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import jobs, pod_texts, resources
+from vscheduler.core.model import pod_texts
+from vscheduler.core.model.jobs import PREEMPTABLE
+from vscheduler.core.model.resources import ResourceMap
 from vscheduler.mirror.decode import fields, quantities
+from vscheduler.mirror.decode.fields import FieldError
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 """On pods, owners and namespaces: the Queue of automatic groups."""
@@ -30,7 +33,7 @@ MODES = ("hard", "soft")
 BUDGETS = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable")
 """Annotations that exclude each other."""
 
-LABELS = (jobs.PREEMPTABLE, "volcano.sh/cooldown-time")
+LABELS = (PREEMPTABLE, "volcano.sh/cooldown-time")
 """Labels of pods that are copied to their groups."""
 
 INT_MAX = 2**31 - 1
@@ -94,7 +97,7 @@ class Terms:
             break
         return 1
 
-    def min_resources(self, request: resources.ResourceMap, minimum: int) -> dict[str, str]:
+    def min_resources(self, request: ResourceMap, minimum: int) -> dict[str, str]:
         """Return MIN_RESOURCES of the owner, else of the pod, else the request of `minimum`
         pods.
         """
@@ -104,7 +107,7 @@ class Terms:
                 continue
             try:
                 return quantities.format_amounts(_amounts(text))
-            except fields.FieldError as error:
+            except FieldError as error:
                 wrong = ": ".join(filter(None, (error.field, error.message)))
                 self._report(source, MIN_RESOURCES, f"{wrong}; the sum of requests is used")
                 break

@@ -12,8 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.controllers.podgroups import auto_groups, deletion
+from vscheduler.controllers.podgroups.auto_groups import OwnerRef
+from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.mirror import paths
-from vscheduler.mirror.decode import wire
+from vscheduler.mirror.decode.wire import Metadata, Struct
+from vscheduler.mirror.paths import Collection, Path
 from vscheduler.mirror.translate import owner_references
 
 
@@ -31,13 +34,13 @@ API_VERSIONS: Mapping[Kind, str] = {
     Kind.JOB: "batch/v1",
 }
 
-COLLECTIONS: Mapping[tuple[str, str], paths.Collection] = {
+COLLECTIONS: Mapping[tuple[str, str], Collection] = {
     (each.api_version, each.kind): each
     for each in (paths.PODS, paths.REPLICA_SETS, paths.STATEFUL_SETS, paths.JOBS)
 }
 """Collections of readable owners, by apiVersion and kind."""
 
-WATCHED: Mapping[Kind, paths.Path] = {
+WATCHED: Mapping[Kind, Path] = {
     kind: COLLECTIONS[API_VERSIONS[kind], kind].everywhere for kind in Kind
 }
 """The watched collections, over all namespaces."""
@@ -74,18 +77,18 @@ class Removed(msgspec.Struct, frozen=True):
 Event: TypeAlias = Listed | Changed | Removed
 
 
-class _Spec(wire.Struct, frozen=True):
+class _Spec(Struct, frozen=True):
     replicas: int | None = None
     parallelism: int | None = None
     completions: int | None = None
 
 
-class _Status(wire.Struct, frozen=True):
+class _Status(Struct, frozen=True):
     succeeded: int | None = None
 
 
-class _Object(wire.Struct, frozen=True):
-    metadata: wire.Metadata = wire.Metadata()
+class _Object(Struct, frozen=True):
+    metadata: Metadata = Metadata()
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
@@ -176,19 +179,19 @@ class Owners:
                 return known[uid].owner
         return None
 
-    def state(self, ref: owner_references.Owner) -> deletion.OwnerState:
+    def state(self, ref: owner_references.Owner) -> OwnerState:
         """Return the owner's state as the watches show; UNKNOWN for kinds without a watch."""
         try:
             kind = Kind(ref.kind)
         except ValueError:
-            return deletion.OwnerState.UNKNOWN
+            return OwnerState.UNKNOWN
         if API_VERSIONS[kind] != ref.api_version or kind not in self._known:
-            return deletion.OwnerState.UNKNOWN
+            return OwnerState.UNKNOWN
         seen = self._known[kind].get(ref.uid)
         return deletion.owner_state(ref.uid, None if seen is None else seen.owner)
 
 
-def path_of(ref: auto_groups.OwnerRef, namespace: str) -> paths.Path | None:
+def path_of(ref: OwnerRef, namespace: str) -> Path | None:
     """Return the path of an owner; None for unknown kinds.
 
     Raises paths.UnusableNameError if no object can have the name.

@@ -17,20 +17,25 @@ from functools import partial
 
 import msgspec
 
-from vscheduler import backoff, containment
-from vscheduler.controllers import ports
-from vscheduler.controllers.podgroups import (
-    deletion,
-    group_reading,
-    owners,
-    podgroup_creation,
-    podgroup_gc,
-    podgroup_lister,
+from vscheduler.backoff import Backoff
+from vscheduler.containment import Contained, Failures
+from vscheduler.controllers.podgroups import podgroup_creation
+from vscheduler.controllers.podgroups.deletion import Mark
+from vscheduler.controllers.podgroups.group_reading import Notes
+from vscheduler.controllers.podgroups.owners import Seen
+from vscheduler.controllers.podgroups.podgroup_creation import (
+    OwnedPods,
+    PodGroupCreator,
+    RefusalEvents,
 )
-from vscheduler.core.model import jobs
-from vscheduler.mirror import statuses
+from vscheduler.controllers.podgroups.podgroup_gc import PodGroupGC, UnusedPodGroup
+from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister
+from vscheduler.controllers.ports import Api, RefusedError
+from vscheduler.core.model.jobs import JobId
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.translate import group_names, pods
+from vscheduler.mirror.statuses import EventNotice, ObjectReference
+from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate.pods import Pod
 
 Work = Callable[[], Awaitable[None]]
 
@@ -77,9 +82,9 @@ class Outlets(msgspec.Struct, frozen=True, kw_only=True):
 
     observe: Callable[[str, str], None]
     """Called with each API call and its outcome."""
-    notify: Callable[[statuses.EventNotice], None]
+    notify: Callable[[EventNotice], None]
     """Called with events for users about their pods."""
-    failures: containment.Failures = msgspec.field(default_factory=containment.Failures)
+    failures: Failures = msgspec.field(default_factory=Failures)
     """Work that fails unexpectedly."""
 
 
@@ -98,24 +103,24 @@ class PodGroupController:
 
     def __init__(
         self,
-        lister: podgroup_lister.PodGroupLister,
-        api: ports.Api,
-        pauses: backoff.Backoff[str],
+        lister: PodGroupLister,
+        api: Api,
+        pauses: Backoff[str],
         options: Options,
         *,
         outlets: Outlets,
         pace: Pace,
     ) -> None:
         self._failures = outlets.failures
-        notes = group_reading.Notes(outlets.observe, self._failures)
+        notes = Notes(outlets.observe, self._failures)
         self._lister = lister
-        self._creator = podgroup_creation.PodGroupCreator(
+        self._creator = PodGroupCreator(
             api,
             notes,
-            podgroup_creation.RefusalEvents(outlets.notify),
+            RefusalEvents(outlets.notify),
             inherit_owner_annotations=options.inherit_owner_annotations,
         )
-        self._gc = podgroup_gc.PodGroupGC(
+        self._gc = PodGroupGC(
             api, notes, schedulers=options.schedulers, grace_seconds=options.grace_seconds
         )
         self._pauses = pauses
@@ -129,8 +134,8 @@ class PodGroupController:
         """Keys of groups and namespaces with work waiting or in progress."""
         self._sent: dict[str, float] = {}
         """When a pod was put into its group, by UID, until the watches show the pod there."""
-        self._follow: dict[jobs.JobId, Follow] = {}
-        self._unused: dict[jobs.JobId, tuple[str, float]] = {}
+        self._follow: dict[JobId, Follow] = {}
+        self._unused: dict[JobId, tuple[str, float]] = {}
         """Groups that seem unused: their UID, and since when."""
         self._scanned = False
         """Whether nothing changed since the last scan of all groups."""
@@ -141,13 +146,13 @@ class PodGroupController:
         """Notice a change of the Mirror."""
         self._changed.set()
 
-    def follow(self, changed: Iterable[owners.Seen]) -> None:
+    def follow(self, changed: Iterable[Seen]) -> None:
         """Update the groups of these owners to their current number of pods."""
         until = time.monotonic() + self._pace.follow_seconds
         for seen in changed:
             ref = seen.owner.ref
             for name in (group_names.short(ref.name, ref.uid), group_names.of_volcano(ref.uid)):
-                key = jobs.JobId(events.key_of(seen.namespace, name))
+                key = JobId(events.key_of(seen.namespace, name))
                 self._follow.setdefault(key, Follow(ref.uid, until, patient=False))
         self._changed.set()
 
@@ -214,9 +219,9 @@ class PodGroupController:
                 self._busy.discard(key)
                 self._changed.set()
 
-    def _contained(self, key: str, pod: pods.Pod) -> containment.Contained:
+    def _contained(self, key: str, pod: Pod) -> Contained:
         """Return a context for work on a group; the pod gets an event if the work fails."""
-        subject = statuses.ObjectReference(
+        subject = ObjectReference(
             kind="Pod",
             namespace=pod.namespace,
             name=pod.key.removeprefix(f"{pod.namespace}/"),
@@ -233,7 +238,7 @@ class PodGroupController:
 
     def _admit(self, now: float) -> None:
         """Create groups for pods without a group."""
-        waiting: defaultdict[jobs.JobId, list[pods.Pod]] = defaultdict(list)
+        waiting: defaultdict[JobId, list[Pod]] = defaultdict(list)
         sent: dict[str, float] = {}
         pausing, pace = self._pauses.pausing, self._pace
         for key, pod in self._lister.ungrouped():
@@ -254,10 +259,10 @@ class PodGroupController:
             if piece.failed:
                 self._pauses.failed(key, now)
 
-    async def _attach(self, key: jobs.JobId, owned: podgroup_creation.OwnedPods) -> None:
+    async def _attach(self, key: JobId, owned: OwnedPods) -> None:
         resolved: list[str] = []
         subject = podgroup_creation.subject_of(owned.representative)
-        with self._failures.contained("podgroup", key, subject), suppress(ports.RefusedError):
+        with self._failures.contained("podgroup", key, subject), suppress(RefusedError):
             resolved = await self._creator.attach(owned)
         now = time.monotonic()
         self._sent.update(dict.fromkeys(resolved, now))
@@ -279,7 +284,7 @@ class PodGroupController:
             if piece.failed:
                 self._follow.pop(key, None)
 
-    def _follow_owner(self, key: jobs.JobId, follow: Follow, now: float) -> None:
+    def _follow_owner(self, key: JobId, follow: Follow, now: float) -> None:
         there = self._lister.has(key)
         owned = self._lister.owned_pods(key) if there else None
         if owned is None:
@@ -291,17 +296,17 @@ class PodGroupController:
         if owner and self._lister.differs(key, self._creator.wanted(owned, owner)):
             self._start(key, partial(self._amend, key, owned, owner.ref.uid))
 
-    async def _amend(self, key: jobs.JobId, owned: podgroup_creation.OwnedPods, owner: str) -> None:
+    async def _amend(self, key: JobId, owned: OwnedPods, owner: str) -> None:
         try:
             await self._creator.amend(owned)
-        except ports.RefusedError:
+        except RefusedError:
             now = time.monotonic()
             self._pauses.failed(key, now)
             self._follow[key] = Follow(owner, now + self._pace.follow_seconds, patient=False)
 
     def _find_unused(self, now: float) -> None:
         """Start to judge groups that are marked, or unused for the grace period."""
-        unused: dict[jobs.JobId, tuple[str, float]] = {}
+        unused: dict[JobId, tuple[str, float]] = {}
         due: defaultdict[str, dict[str, float]] = defaultdict(dict)
         for key, uid, marked in self._lister.unused():
             before, since = self._unused.get(key, ("", now))
@@ -320,7 +325,7 @@ class PodGroupController:
     async def _judge_unused(self, namespace: str, names: dict[str, float]) -> None:
         try:
             cases = await self._gc.look(namespace, names)
-        except ports.RefusedError:
+        except RefusedError:
             for name in names:
                 self._pauses.failed(f"part {events.key_of(namespace, name)}", time.monotonic())
             return
@@ -331,14 +336,14 @@ class PodGroupController:
                 self._busy.add(f"part {case.key}")
                 self._gc_work.put_nowait((f"part {case.key}", partial(self._write, case)))
 
-    async def _write(self, case: podgroup_gc.UnusedPodGroup) -> None:
+    async def _write(self, case: UnusedPodGroup) -> None:
         await self._gc.write(case)
         self._judged(case)
 
-    def _judged(self, case: podgroup_gc.UnusedPodGroup) -> None:
+    def _judged(self, case: UnusedPodGroup) -> None:
         """Pause a judged group; a group marked just now is judged again without a pause."""
         key = f"part {case.key}"
-        if not isinstance(case.verdict, deletion.Mark):
+        if not isinstance(case.verdict, Mark):
             self._pauses.failed(key, time.monotonic())
         if case.verdict is None:  # deleted: the watch will show the deletion in a moment
             self._pauses.succeeded(key)

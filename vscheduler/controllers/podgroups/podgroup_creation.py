@@ -11,14 +11,19 @@ import structlog
 
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import auto_groups, deletion, group_reading
+from vscheduler.controllers.podgroups.auto_groups import Body, Member, Owner, OwnerRef
+from vscheduler.controllers.podgroups.deletion import Create, Join, OwnerState, Unmark, Wait
+from vscheduler.controllers.podgroups.group_reading import Notes, Reader
+from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.statuses import EventNotice, ObjectReference
 
 log = structlog.get_logger(__name__)
 
 ATTEMPTS = 5
 """How often a concurrently changed group is read again before a pause."""
 
-GONE = (ports.Trouble.MISSING, ports.Trouble.CONFLICT)
+GONE = (Trouble.MISSING, Trouble.CONFLICT)
 """Errors of a patch when the pod is gone, or replaced by a pod of equal name."""
 
 ENDING = "is being terminated"
@@ -41,8 +46,8 @@ class OwnedPods(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the group."""
     scheduler: str
     default_queue: str
-    members: tuple[auto_groups.Member, ...]
-    joining: tuple[auto_groups.Member, ...] = ()
+    members: tuple[Member, ...]
+    joining: tuple[Member, ...] = ()
     """Pods that don't name the group yet."""
     named: tuple[str, ...] = ()
     """UIDs of pods that name the group while the group is missing."""
@@ -55,13 +60,13 @@ class OwnedPods(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def without(self) -> list[auto_groups.Member]:
+    def without(self) -> list[Member]:
         """Pods whose group doesn't exist."""
         named = set(self.named)
         return [*self.joining, *(member for member in self.members if member.uid in named)]
 
     @property
-    def representative(self) -> auto_groups.Member:
+    def representative(self) -> Member:
         """The pod that the group is built from."""
         return auto_groups.representative(self.members)
 
@@ -72,11 +77,11 @@ class RefusalEvents:
     A pod gets an event once per distinct refusal.
     """
 
-    def __init__(self, notify: Callable[[statuses.EventNotice], None]) -> None:
+    def __init__(self, notify: Callable[[EventNotice], None]) -> None:
         self._notify = notify
         self._reported: dict[str, str] = {}
 
-    def refused(self, members: Iterable[auto_groups.Member], error: ports.RefusedError) -> None:
+    def refused(self, members: Iterable[Member], error: RefusedError) -> None:
         """Record a refusal of the pods' PodGroup, or of the patch that puts the pods into the
         group.
         """
@@ -90,14 +95,14 @@ class RefusalEvents:
                 self._reported[member.uid] = message
                 self._notify(statuses.refused_notice(subject_of(member), message))
 
-    def unreadable(self, member: auto_groups.Member, message: str) -> None:
+    def unreadable(self, member: Member, message: str) -> None:
         """Record that annotations of the pod or its controller can't be read; an empty message
         means that all can.
         """
         if message:
             self._notify(unreadable_notice(member, message))
 
-    def forget(self, member: auto_groups.Member) -> None:
+    def forget(self, member: Member) -> None:
         """Record that the pod is in its PodGroup, or gone."""
         self._reported.pop(member.uid, None)
 
@@ -107,8 +112,8 @@ class PodGroupCreator:
 
     def __init__(
         self,
-        api: ports.Api,
-        notes: group_reading.Notes,
+        api: Api,
+        notes: Notes,
         notices: RefusalEvents,
         *,
         inherit_owner_annotations: bool,
@@ -116,7 +121,7 @@ class PodGroupCreator:
         self._api = api
         self._notes = notes
         self._notices = notices
-        self._reader = group_reading.Reader(api, notes)
+        self._reader = Reader(api, notes)
         self._inherit = inherit_owner_annotations
 
     async def attach(self, owned: OwnedPods) -> list[str]:
@@ -126,12 +131,12 @@ class PodGroupCreator:
         can't be created.
         """
         state, owner = await self._owner(owned)
-        if state is deletion.OwnerState.GONE:
+        if state is OwnerState.GONE:
             return []  # pods are deleted with their owner; orphaned pods are handled again later
         group = await self._reader.group(owned.namespace, owned.name) if owned.seen else None
         try:
             group, is_new = await self._prepare(owned, owner, group)
-        except ports.RefusedError as error:
+        except RefusedError as error:
             self._notices.refused(owned.without, error)
             raise
         if group is None:
@@ -140,7 +145,7 @@ class PodGroupCreator:
             await self._amend(owned, owner, group)
         resolved = list(owned.named)
 
-        async def join(member: auto_groups.Member) -> None:
+        async def join(member: Member) -> None:
             key = f"{member.namespace}/{member.name}"
             with self._notes.failures.contained("join", key, subject_of(member)):
                 if await self._join(member, owned.name):
@@ -154,7 +159,7 @@ class PodGroupCreator:
         _, owner = await self._owner(owned)
         await self._amend(owned, owner, await self._reader.group(owned.namespace, owned.name))
 
-    def wanted(self, owned: OwnedPods, owner: auto_groups.Owner | None) -> auto_groups.Body:
+    def wanted(self, owned: OwnedPods, owner: Owner | None) -> Body:
         """Return the manifest of the group."""
         return auto_groups.wanted(
             owned.representative,
@@ -165,45 +170,41 @@ class PodGroupCreator:
             inherit_owner_annotations=self._inherit,
         )
 
-    async def _owner(
-        self, owned: OwnedPods
-    ) -> tuple[deletion.OwnerState, auto_groups.Owner | None]:
+    async def _owner(self, owned: OwnedPods) -> tuple[OwnerState, Owner | None]:
         ref = owned.representative.owner
         if ref is None:
-            return deletion.OwnerState.ALIVE, None
+            return OwnerState.ALIVE, None
         return await self._reader.owner(ref, owned.namespace)
 
     async def _prepare(
-        self, owned: OwnedPods, owner: auto_groups.Owner | None, group: ports.Object | None
-    ) -> tuple[ports.Object | None, bool]:
+        self, owned: OwnedPods, owner: Owner | None, group: Object | None
+    ) -> tuple[Object | None, bool]:
         """Return the group once pods may join, and whether the group is new; None: not yet."""
         for _ in range(ATTEMPTS):
             match deletion.join(group, time.monotonic()):
-                case deletion.Join():
+                case Join():
                     return group, False
-                case deletion.Wait():
+                case Wait():
                     return None, False
-                case deletion.Unmark() as step:
+                case Unmark() as step:
                     group = await self._unmark(owned, step)
-                case deletion.Create():
+                case Create():
                     made = await self._create(owned, owner)
                     if made is not None:
                         return made, True
                     group = await self._reader.group(owned.namespace, owned.name)
         return None, False
 
-    async def _create(
-        self, owned: OwnedPods, owner: auto_groups.Owner | None
-    ) -> ports.Object | None:
+    async def _create(self, owned: OwnedPods, owner: Owner | None) -> Object | None:
         """Create the group and return it; None if somebody else was faster."""
         member = owned.representative
         try:
             made = await self._api.create(
                 paths.POD_GROUPS.within(owned.namespace), self.wanted(owned, owner)
             )
-        except ports.RefusedError as error:
+        except RefusedError as error:
             self._notes.refused("create", owned.key, error)
-            if error.trouble is ports.Trouble.EXISTS:
+            if error.trouble is Trouble.EXISTS:
                 return None
             raise
         self._notes.done("create")
@@ -221,14 +222,14 @@ class PodGroupCreator:
         )
         return made
 
-    async def _unmark(self, owned: OwnedPods, step: deletion.Unmark) -> ports.Object | None:
+    async def _unmark(self, owned: OwnedPods, step: Unmark) -> Object | None:
         """Remove the mark of a group; return the group, as stored at present after a concurrent
         change.
         """
         path = paths.POD_GROUPS.at(owned.name, owned.namespace)
         try:
             group = await self._api.patch(path, deletion.unmarking(step))
-        except ports.RefusedError as error:
+        except RefusedError as error:
             if error.trouble not in GONE:
                 self._notes.refused("unmark", owned.key, error)
                 raise
@@ -236,9 +237,7 @@ class PodGroupCreator:
         self._notes.done("unmark")
         return group
 
-    async def _amend(
-        self, owned: OwnedPods, owner: auto_groups.Owner | None, group: ports.Object | None
-    ) -> None:
+    async def _amend(self, owned: OwnedPods, owner: Owner | None, group: Object | None) -> None:
         """Update the group, with retries, for schedulers may write to the group at the same
         time.
         """
@@ -249,9 +248,9 @@ class PodGroupCreator:
                 return
             try:
                 await self._api.patch(path, patch)
-            except ports.RefusedError as error:
+            except RefusedError as error:
                 self._notes.refused("amend", owned.key, error)
-                if error.trouble is not ports.Trouble.CONFLICT:
+                if error.trouble is not Trouble.CONFLICT:
                     raise
             else:
                 self._notes.done("amend")
@@ -262,12 +261,12 @@ class PodGroupCreator:
                 return
             group = await self._reader.group(owned.namespace, owned.name)
 
-    async def _join(self, member: auto_groups.Member, group: str) -> bool:
+    async def _join(self, member: Member, group: str) -> bool:
         """Put a pod into its group; return whether the pod is resolved."""
         path = paths.PODS.at(member.name, member.namespace)
         try:
             await self._api.patch(path, auto_groups.attachment(member, group))
-        except ports.RefusedError as error:
+        except RefusedError as error:
             key = f"{member.namespace}/{member.name}"
             if error.trouble not in GONE:
                 self._notes.refused("attach", key, error)
@@ -279,22 +278,18 @@ class PodGroupCreator:
         return True
 
 
-def subject_of(member: auto_groups.Member) -> statuses.ObjectReference:
+def subject_of(member: Member) -> ObjectReference:
     """Return a reference to the pod, for events."""
-    return statuses.ObjectReference(
-        kind="Pod", namespace=member.namespace, name=member.name, uid=member.uid
-    )
+    return ObjectReference(kind="Pod", namespace=member.namespace, name=member.name, uid=member.uid)
 
 
-def unreadable_notice(member: auto_groups.Member, message: str) -> statuses.EventNotice:
+def unreadable_notice(member: Member, message: str) -> EventNotice:
     """Return the event of the pod's controller, or of a bare pod, with annotations that can't be
     read; the message names the values used instead.
     """
-    owner = member.owner or auto_groups.OwnerRef(
-        api_version="v1", kind="Pod", name=member.name, uid=member.uid
-    )
+    owner = member.owner or OwnerRef(api_version="v1", kind="Pod", name=member.name, uid=member.uid)
     level, reason, text = ("Warning", UNREADABLE, message)
-    return statuses.EventNotice(
+    return EventNotice(
         kind=owner.kind,
         namespace=member.namespace,
         name=owner.name,

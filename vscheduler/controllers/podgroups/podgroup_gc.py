@@ -11,8 +11,19 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import structlog
 
-from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import deletion, group_reading
+from vscheduler.controllers.podgroups.deletion import (
+    Delete,
+    Keep,
+    Mark,
+    OwnerState,
+    Pod,
+    Step,
+    Unmark,
+    Wait,
+)
+from vscheduler.controllers.podgroups.group_reading import Notes, Reader
+from vscheduler.controllers.ports import Api, Object, Preconditions, RefusedError, Trouble
 from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
@@ -29,11 +40,11 @@ class UnusedPodGroup(msgspec.Struct):
     namespace: str
     name: str
     unused_since: float
-    group: ports.Object | None = None
-    owner: deletion.OwnerState = deletion.OwnerState.UNKNOWN
-    refused: deletion.Delete | None = None
+    group: Object | None = None
+    owner: OwnerState = OwnerState.UNKNOWN
+    refused: Delete | None = None
     """A delete that was refused because the version had changed."""
-    verdict: deletion.Step | None = None
+    verdict: Step | None = None
     """The step left to do; None when the group is gone."""
 
     @property
@@ -44,7 +55,7 @@ class UnusedPodGroup(msgspec.Struct):
     @property
     def unchanged(self) -> bool:
         """Whether nothing has to be written."""
-        return self.verdict is None or isinstance(self.verdict, deletion.Keep | deletion.Wait)
+        return self.verdict is None or isinstance(self.verdict, Keep | Wait)
 
 
 class PodGroupGC:
@@ -52,15 +63,15 @@ class PodGroupGC:
 
     def __init__(
         self,
-        api: ports.Api,
-        notes: group_reading.Notes,
+        api: Api,
+        notes: Notes,
         *,
         schedulers: Sequence[str],
         grace_seconds: float,
     ) -> None:
         self._api = api
         self._notes = notes
-        self._reader = group_reading.Reader(api, notes)
+        self._reader = Reader(api, notes)
         self._schedulers = tuple(schedulers)
         self._grace_seconds = grace_seconds
 
@@ -86,44 +97,44 @@ class PodGroupGC:
                 return
             try:
                 await self._judge_anew(case.namespace, [case])
-            except ports.RefusedError as error:
-                case.verdict = deletion.Keep(why=str(error))
-        case.verdict = deletion.Keep(why="it keeps changing")
+            except RefusedError as error:
+                case.verdict = Keep(why=str(error))
+        case.verdict = Keep(why="it keeps changing")
 
     async def _judge_anew(self, namespace: str, cases: Sequence[UnusedPodGroup]) -> None:
         """Read groups, owners and pods again, in the required order, and judge."""
-        unread: dict[str, deletion.Step] = {}
+        unread: dict[str, Step] = {}
 
         async def read(case: UnusedPodGroup) -> None:
             try:
                 case.group = await self._reader.group(namespace, case.name)
                 if case.group is not None:
                     case.owner = await self._owner_state(namespace, case.group)
-            except ports.RefusedError as error:
-                unread[case.name] = deletion.Keep(why=str(error))
+            except RefusedError as error:
+                unread[case.name] = Keep(why=str(error))
             except Exception as error:  # noqa: BLE001 - a failure affects a single group
                 self._notes.failures.failed("part", case.key, error)
-                unread[case.name] = deletion.Keep(why=FAILED)
+                unread[case.name] = Keep(why=FAILED)
 
         await group_reading.each(read, cases)
-        pods: defaultdict[str, list[deletion.Pod]] = defaultdict(list)
+        pods: defaultdict[str, list[Pod]] = defaultdict(list)
         for pod in await self._reader.pods(namespace):
             for name in pod.groups:
                 pods[name].append(pod)
         for case in cases:
-            verdict: deletion.Step | None = unread.get(case.name, deletion.Keep(why=FAILED))
+            verdict: Step | None = unread.get(case.name, Keep(why=FAILED))
             with self._notes.failures.contained("part", case.key):
                 verdict = unread.get(case.name) or self._judge(case, pods[case.name])
             case.verdict = verdict
 
-    async def _owner_state(self, namespace: str, group: ports.Object) -> deletion.OwnerState:
+    async def _owner_state(self, namespace: str, group: Object) -> OwnerState:
         ref = deletion.owner_ref(group)
         if ref is None:
-            return deletion.OwnerState.GONE
+            return OwnerState.GONE
         state, _ = await self._reader.owner(ref, namespace)
         return state
 
-    def _judge(self, case: UnusedPodGroup, pods: Sequence[deletion.Pod]) -> deletion.Step | None:
+    def _judge(self, case: UnusedPodGroup, pods: Sequence[Pod]) -> Step | None:
         group = case.group
         if group is None:
             return None
@@ -139,7 +150,7 @@ class PodGroupGC:
             log.info(
                 "podgroup.kept",
                 podgroup=case.key,
-                why=step.why if isinstance(step, deletion.Keep) else type(step).__name__.lower(),
+                why=step.why if isinstance(step, Keep) else type(step).__name__.lower(),
                 judged_uid=case.refused.uid,
                 judged_resource_version=case.refused.resource_version,
                 uid=found.uid,
@@ -155,19 +166,19 @@ class PodGroupGC:
         action = type(step).__name__.lower()
         try:
             match step:
-                case deletion.Mark():
+                case Mark():
                     await self._api.patch(path, deletion.marking(step, time.time()))
-                case deletion.Unmark():
+                case Unmark():
                     await self._api.patch(path, deletion.unmarking(step))
-                case deletion.Delete():
+                case Delete():
                     await self._api.delete(
                         path,
-                        ports.Preconditions(uid=step.uid, resource_version=step.resource_version),
+                        Preconditions(uid=step.uid, resource_version=step.resource_version),
                     )
-        except ports.RefusedError as error:
+        except RefusedError as error:
             return self._take(case, action, error)
         self._notes.done(action)
-        if isinstance(step, deletion.Delete):
+        if isinstance(step, Delete):
             case.verdict = None
             log.info(
                 "podgroup.deleted",
@@ -178,7 +189,7 @@ class PodGroupGC:
             )
         return False
 
-    def _take(self, case: UnusedPodGroup, action: str, error: ports.RefusedError) -> bool:
+    def _take(self, case: UnusedPodGroup, action: str, error: RefusedError) -> bool:
         """Record a failed write; return whether to judge the group again at once.
 
         Without an answer the outcome is unknown: the group is judged again later, in the next
@@ -186,12 +197,12 @@ class PodGroupGC:
         """
         self._notes.refused(action, case.key, error)
         match error.trouble:
-            case ports.Trouble.MISSING:
+            case Trouble.MISSING:
                 case.verdict = None
                 return False
-            case ports.Trouble.CONFLICT:
-                if isinstance(case.verdict, deletion.Delete):
+            case Trouble.CONFLICT:
+                if isinstance(case.verdict, Delete):
                     case.refused = case.verdict
                 return True
-        case.verdict = deletion.Keep(why=str(error))
+        case.verdict = Keep(why=str(error))
         return False

@@ -6,12 +6,22 @@ where to look, not which step to take.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from vscheduler.controllers.podgroups import auto_groups, deletion, owners, podgroup_creation
-from vscheduler.controllers.queues import queue_cache, queue_objects
-from vscheduler.core.model import jobs, pod_texts
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events, wire
-from vscheduler.mirror.translate import group_names, owner_references, pods, translation
+from vscheduler.controllers.podgroups import auto_groups, deletion
+from vscheduler.controllers.podgroups.auto_groups import Body, Member, OwnerRef
+from vscheduler.controllers.podgroups.deletion import OwnerState
+from vscheduler.controllers.podgroups.owners import Owners, Seen
+from vscheduler.controllers.podgroups.podgroup_creation import OwnedPods
+from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues.queue_cache import Unusable
+from vscheduler.core.model import pod_texts
+from vscheduler.core.model.jobs import WAITING, JobId
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind, Upsert
+from vscheduler.mirror.decode.wire import PodGroup
+from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.translate import group_names, owner_references, translation
+from vscheduler.mirror.translate.owner_references import OwnerTemplate
+from vscheduler.mirror.translate.pods import Pod
 
 STARTED = frozenset({queue_objects.PHASES["Running"], queue_objects.PHASES["Unknown"]})
 RUNNING, PENDING = (queue_objects.PHASES[phase] for phase in ("Running", "Pending"))
@@ -21,14 +31,12 @@ COMPLETED = queue_objects.PHASES["Completed"]
 class PodGroupLister:
     """Answers questions about groups from the Mirror and from known owners."""
 
-    def __init__(
-        self, mirror: state.Mirror, known: owners.Owners, schedulers: Sequence[str]
-    ) -> None:
+    def __init__(self, mirror: Mirror, known: Owners, schedulers: Sequence[str]) -> None:
         self._mirror = mirror
         self._owners = known
         self._schedulers = frozenset(schedulers)
 
-    def ungrouped(self) -> Iterator[tuple[jobs.JobId, pods.Pod]]:
+    def ungrouped(self) -> Iterator[tuple[JobId, Pod]]:
         """Iterate over live pods without a PodGroup, with the key of the group that each pod should
         have.
 
@@ -38,9 +46,7 @@ class PodGroupLister:
             if pod.lives and pod.origin is not None and _belongs_to_group(pod):
                 yield self._automatic_group(pod, pod.origin), pod
 
-    def owned_pods(
-        self, key: jobs.JobId, waiting: Iterable[pods.Pod] = ()
-    ) -> podgroup_creation.OwnedPods | None:
+    def owned_pods(self, key: JobId, waiting: Iterable[Pod] = ()) -> OwnedPods | None:
         """Return the pods of a group, including pods that wait for the group; None without any
         pods.
 
@@ -63,7 +69,7 @@ class PodGroupLister:
         origin = every[0].origin
         assert origin is not None, "pods without an origin are filtered out"
         there = self._mirror.groups.get(key)
-        return podgroup_creation.OwnedPods(
+        return OwnedPods(
             namespace=namespace,
             name=name,
             scheduler=origin.scheduler,
@@ -76,21 +82,21 @@ class PodGroupLister:
             seen=there is not None,
         )
 
-    def has(self, key: jobs.JobId) -> bool:
+    def has(self, key: JobId) -> bool:
         """Whether the group exists and was created by us."""
         group = self._mirror.groups.get(key)
         return group is not None and self._is_ours(group)
 
-    def differs(self, key: jobs.JobId, wanted: auto_groups.Body) -> bool:
+    def differs(self, key: JobId, wanted: Body) -> bool:
         """Whether the group differs from the wanted manifest in what follows its owner."""
-        event = events.convert(events.Kind.POD_GROUP, wanted)
-        assert isinstance(event, events.Upsert), "what we write can be read"
-        assert isinstance(event.object, wire.PodGroup)
+        event = events.convert(Kind.POD_GROUP, wanted)
+        assert isinstance(event, Upsert), "what we write can be read"
+        assert isinstance(event.object, PodGroup)
         ours = translation.pod_group(event.object, "")
         theirs = self._mirror.groups[key]
         return _followed(ours) != _followed(theirs)
 
-    def owners(self) -> tuple[owners.Seen, ...]:
+    def owners(self) -> tuple[Seen, ...]:
         """Return all known owners."""
         return self._owners.all()
 
@@ -98,7 +104,7 @@ class PodGroupLister:
         """Return the owner as last seen."""
         return self._owners.get(uid)
 
-    def unused(self) -> Iterator[tuple[jobs.JobId, str, bool]]:
+    def unused(self) -> Iterator[tuple[JobId, str, bool]]:
         """Iterate over groups of ours that seem unused, or that are used but marked: key, UID,
         marked.
 
@@ -109,15 +115,13 @@ class PodGroupLister:
                 continue
             marked = deletion.LEAVING in group.job.annotations
             owner = self._owner_state(group)
-            used = owner is deletion.OwnerState.ALIVE or any(
-                pod.lives for pod in self._mirror.members(key)
-            )
-            if not used and owner is deletion.OwnerState.UNKNOWN:
+            used = owner is OwnerState.ALIVE or any(pod.lives for pod in self._mirror.members(key))
+            if not used and owner is OwnerState.UNKNOWN:
                 continue
             if marked or not used:
                 yield key, group.job.uid, marked
 
-    def _automatic_group(self, pod: pods.Pod, origin: owner_references.OwnerTemplate) -> jobs.JobId:
+    def _automatic_group(self, pod: Pod, origin: OwnerTemplate) -> JobId:
         """Return the key of the automatic group that a pod belongs to.
 
         The pods of an owner share one group. If an earlier release has named it, they keep it: a
@@ -130,8 +134,8 @@ class PodGroupLister:
         )
         fresh = group_names.automatic(name, uid, origin.scheduler)
         keys = [
-            jobs.JobId(events.key_of(pod.namespace, each))
-            for each in dict.fromkeys((fresh, group_names.of_volcano(uid)))
+            JobId(events.key_of(pod.namespace, fromkey))
+            for fromkey in dict.fromkeys((fresh, group_names.of_volcano(uid)))
         ]
         if pod.group is not None and pod.group in keys:
             return pod.group
@@ -144,13 +148,13 @@ class PodGroupLister:
         label = group.job.labels.get(auto_groups.MANAGED_BY)
         return named and label == auto_groups.MANAGER and group.scheduler in self._schedulers
 
-    def _owner_state(self, group: translation.Group) -> deletion.OwnerState:
+    def _owner_state(self, group: translation.Group) -> OwnerState:
         owner = group.owner
         if owner is None:
-            return deletion.OwnerState.GONE
+            return OwnerState.GONE
         if (owner.api_version, owner.kind) == ("v1", "Pod"):
-            there = self._mirror.reference(events.Kind.POD, owner.uid) is not None
-            return deletion.OwnerState.ALIVE if there else deletion.OwnerState.GONE
+            there = self._mirror.reference(Kind.POD, owner.uid) is not None
+            return OwnerState.ALIVE if there else OwnerState.GONE
         return self._owners.state(owner)
 
 
@@ -162,18 +166,18 @@ class StatusEvidence:
     node, so a forged status has no effect. The Mirror knows the pods of all schedulers.
     """
 
-    def __init__(self, mirror: state.Mirror) -> None:
+    def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
 
-    def group(self, key: str) -> queue_objects.Group | queue_cache.Unusable | None:
+    def group(self, key: str) -> queue_objects.Group | Unusable | None:
         """Return the PodGroup with this key (`namespace/name`), or None."""
-        job_id = jobs.JobId(key)
-        reference = self._mirror.reference(events.Kind.POD_GROUP, job_id)
+        job_id = JobId(key)
+        reference = self._mirror.reference(Kind.POD_GROUP, job_id)
         if reference is None:
             return None
         group = self._mirror.groups.get(job_id)
         if group is None:
-            return queue_cache.Unusable(uid=reference.uid)
+            return Unusable(uid=reference.uid)
         return queue_objects.Group(
             uid=reference.uid,
             version=reference.resource_version,
@@ -196,17 +200,21 @@ class StatusEvidence:
         return group.counter
 
     def _placed(self, group: queue_objects.Group) -> bool:
-        members = self._mirror.members(jobs.JobId(group.key))
+        members = self._mirror.members(JobId(group.key))
         return any(pod.node is not None for pod in members)
 
     def _holds_resources(self, group: queue_objects.Group) -> bool:
-        return any(pod.holds_resources for pod in self._mirror.members(jobs.JobId(group.key)))
+        return any(pod.holds_resources for pod in self._mirror.members(JobId(group.key)))
 
 
 def _followed(group: translation.Group) -> tuple[object, ...]:
     """Return what follows the owner."""
     job = group.job
-    said = [each.message for each in job.state.conditions if each.type == group_names.CONDITION]
+    said = [
+        condition.message
+        for condition in job.state.conditions
+        if condition.type == group_names.CONDITION
+    ]
     texts = [
         {name: text for name, text in found.items() if name.startswith(pod_texts.OWN)}
         for found in (job.annotations, job.labels)
@@ -214,20 +222,20 @@ def _followed(group: translation.Group) -> tuple[object, ...]:
     return job.min_member, job.min_resources, job.queue, group.priority_class, texts, said
 
 
-def _belongs_to_group(pod: pods.Pod) -> bool:
+def _belongs_to_group(pod: Pod) -> bool:
     """Whether the pod belongs to a group: usable, or unusable and waiting, to be told by its
     group.
     """
-    return pod.task is not None or pod.status in jobs.WAITING
+    return pod.task is not None or pod.status in WAITING
 
 
-def _member(pod: pods.Pod) -> auto_groups.Member:
+def _member(pod: Pod) -> Member:
     """Return a pod as auto_groups.Member. An unusable pod counts as the oldest, so usable ones
     represent the group.
     """
     origin, task = pod.origin, pod.task
     assert origin is not None
-    return auto_groups.Member(
+    return Member(
         namespace=pod.namespace,
         name=pod.key.partition("/")[2],
         uid=pod.uid,
@@ -240,7 +248,5 @@ def _member(pod: pods.Pod) -> auto_groups.Member:
     )
 
 
-def _reference(owner: owner_references.Owner) -> auto_groups.OwnerRef:
-    return auto_groups.OwnerRef(
-        api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid
-    )
+def _reference(owner: owner_references.Owner) -> OwnerRef:
+    return OwnerRef(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid)

@@ -10,13 +10,15 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from vscheduler.controllers import ports
+from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues.queue_objects import Group, Kind, Queue
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Collection
 
-Item: TypeAlias = queue_objects.Queue | queue_objects.Group
+Item: TypeAlias = Queue | Group
 
-Witness = Callable[[queue_objects.Group], str]
+Witness = Callable[[Group], str]
 """Returns the status field that counts a group, after a check against other knowledge."""
 
 
@@ -26,15 +28,15 @@ class Unusable(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
 
 
-KINDS: Mapping[queue_objects.Kind, paths.Collection] = {
-    queue_objects.Kind.QUEUE: paths.QUEUES,
-    queue_objects.Kind.POD_GROUP: paths.POD_GROUPS,
+KINDS: Mapping[Kind, Collection] = {
+    Kind.QUEUE: paths.QUEUES,
+    Kind.POD_GROUP: paths.POD_GROUPS,
 }
 
-Kinds = frozenset[queue_objects.Kind]
+Kinds = frozenset[Kind]
 
 
-def as_written(group: queue_objects.Group) -> str:
+def as_written(group: Group) -> str:
     """Return the status field that counts a group, trusting the group's status."""
     return group.counter
 
@@ -42,10 +44,10 @@ def as_written(group: queue_objects.Group) -> str:
 class Groups(Protocol):
     """PodGroups as others know them."""
 
-    def group(self, key: str) -> queue_objects.Group | Unusable | None:
+    def group(self, key: str) -> Group | Unusable | None:
         """Return the PodGroup with this key (`namespace/name`) in the Mirror, or None."""
 
-    def counter(self, group: queue_objects.Group) -> str:
+    def counter(self, group: Group) -> str:
         """Return the status field that counts a group, after a check against other knowledge."""
 
 
@@ -56,7 +58,7 @@ class AsWritten:
         """Return None."""
         del key
 
-    def counter(self, group: queue_objects.Group) -> str:
+    def counter(self, group: Group) -> str:
         """Return the field named by the group's status."""
         return as_written(group)
 
@@ -70,7 +72,7 @@ class Tally:
     def __init__(self, default_queue: str, witness: Witness) -> None:
         self._default = default_queue
         self._witness = witness
-        self._groups: dict[str, queue_objects.Group] = {}
+        self._groups: dict[str, Group] = {}
         self._uids: dict[str, set[str]] = {}
         """UIDs by `namespace/name`: events of a group may arrive after events of its successor."""
         self._doubtful: dict[str, None] = {}
@@ -90,13 +92,13 @@ class Tally:
             del self._doubtful[uid]
         return MappingProxyType(self._counts)
 
-    def add(self, group: queue_objects.Group) -> None:
+    def add(self, group: Group) -> None:
         """Add a group that isn't known yet."""
         self._groups[group.uid] = group
         self._uids.setdefault(group.key, set()).add(group.uid)
         self._doubtful[group.uid] = None
 
-    def drop(self, group: queue_objects.Group) -> None:
+    def drop(self, group: Group) -> None:
         """Remove a known group."""
         self._uncount(group.uid)
         self._doubtful.pop(group.uid, None)
@@ -139,7 +141,7 @@ class QueueCache:
 
     def __init__(self, default_queue: str, witness: Witness = as_written) -> None:
         self._items: dict[str, Item] = {}
-        self._queues: dict[str, queue_objects.Queue] = {}
+        self._queues: dict[str, Queue] = {}
         self._tally = Tally(default_queue, witness)
         self._shown: dict[str, str] = {}
         """UIDs of the PodGroups that the Mirror has shown, by `namespace/name`."""
@@ -149,9 +151,9 @@ class QueueCache:
         """Whether a list was applied. Before, an unknown object may exist all the same."""
 
     @property
-    def queues(self) -> Mapping[str, queue_objects.Queue]:
+    def queues(self) -> Mapping[str, Queue]:
         """Queues by name. Of two queues with equal names, the version written last counts."""
-        found: dict[str, queue_objects.Queue] = {}
+        found: dict[str, Queue] = {}
         for queue in self._queues.values():
             other = found.get(queue.name)
             if other is None or queue_objects.newer(queue.version, than=other.version):
@@ -166,7 +168,7 @@ class QueueCache:
         """
         return self._tally.counts
 
-    def show(self, key: str, shown: queue_objects.Group | Unusable | None) -> None:
+    def show(self, key: str, shown: Group | Unusable | None) -> None:
         """Apply what the Mirror shows under a key (`namespace/name`), and count its pods anew.
 
         A PodGroup that the Mirror shows no longer is gone. One that it has never shown may exist:
@@ -177,7 +179,7 @@ class QueueCache:
             self.forget(before)
         if shown is not None:
             self._shown[key] = shown.uid
-        if isinstance(shown, queue_objects.Group):
+        if isinstance(shown, Group):
             known = self._items.get(shown.uid)
             if known is None or known.version != shown.version:
                 self.see(shown)
@@ -228,14 +230,14 @@ class QueueCache:
 
     def _add(self, item: Item) -> None:
         self._items[item.uid] = item
-        if isinstance(item, queue_objects.Queue):
+        if isinstance(item, Queue):
             self._queues[item.uid] = item
         else:
             self._tally.add(item)
 
     def _drop(self, item: Item) -> None:
         del self._items[item.uid]
-        if isinstance(item, queue_objects.Queue):
+        if isinstance(item, Queue):
             del self._queues[item.uid]
         else:
             self._tally.drop(item)
@@ -277,7 +279,7 @@ class ServedKinds:
     The answers are as of the last `ask`; at first, all kinds count as served.
     """
 
-    def __init__(self, api: ports.Api) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
         self._missed: Kinds = frozenset()
         """Kinds not served at the last `ask`: a starting server doesn't offer all kinds at once."""
@@ -294,14 +296,14 @@ class ServedKinds:
     @property
     def goes(self) -> bool:
         """Whether all Queues are going away."""
-        return queue_objects.Kind.QUEUE in self.leaving | self._missed
+        return Kind.QUEUE in self.leaving | self._missed
 
     async def ask(self) -> None:
         """Ask the API server. Raises ports.RefusedError."""
         try:
             answer = await self._api.get(paths.version(paths.VOLCANO))
-        except ports.RefusedError as error:
-            if error.trouble is not ports.Trouble.MISSING:
+        except RefusedError as error:
+            if error.trouble is not Trouble.MISSING:
                 raise
             answer = {}
         offered = {
@@ -316,7 +318,7 @@ class ServedKinds:
             kind for kind in KINDS if kind in offered and "create" not in offered[kind]
         )
 
-    async def list(self, kind: queue_objects.Kind) -> list[ports.Object]:
+    async def list(self, kind: Kind) -> list[Object]:
         """Return all objects of a kind; none for a kind that isn't served. Raises
         ports.RefusedError.
         """

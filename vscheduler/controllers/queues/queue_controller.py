@@ -14,18 +14,40 @@ from typing import Any
 import msgspec
 import structlog
 
-from vscheduler import backoff, containment
+from vscheduler.backoff import Backoff, Growth
+from vscheduler.containment import Failures
 from vscheduler.controllers import ports
-from vscheduler.controllers.queues import queue_cache, queue_objects, queue_reconcile, queue_writer
+from vscheduler.controllers.ports import Api, Object, Preconditions, RefusedError, Trouble
+from vscheduler.controllers.queues import queue_objects, queue_reconcile
+from vscheduler.controllers.queues.queue_cache import (
+    AsWritten,
+    Groups,
+    MovedGroups,
+    QueueCache,
+    ServedKinds,
+)
+from vscheduler.controllers.queues.queue_objects import (
+    Action,
+    Command,
+    Event,
+    Gone,
+    Group,
+    Kind,
+    Queue,
+    Seen,
+)
+from vscheduler.controllers.queues.queue_reconcile import Mark, Release, Step, Tell
+from vscheduler.controllers.queues.queue_writer import QueueWriter
 from vscheduler.core.model import queues as model
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import UnusableNameError
 
 log = structlog.get_logger(__name__)
 
 LOGGED_MAX = 1000
 """How many logged refusals are remembered."""
 
-PASSING = frozenset({ports.Trouble.CONFLICT, ports.Trouble.MISSING, ports.Trouble.WITHHELD})
+PASSING = frozenset({Trouble.CONFLICT, Trouble.MISSING, Trouble.WITHHELD})
 """Refusals that aren't logged: an update of the object is on its way, or our leadership ends."""
 
 KINDS = "kinds"
@@ -34,7 +56,7 @@ KINDS = "kinds"
 LISTS = "lists"
 """Backoff key of the live lists. Objects have their UIDs as keys, missing queues their names."""
 
-Steps = list[tuple[queue_objects.Queue, queue_reconcile.Step]]
+Steps = list[tuple[Queue, Step]]
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,17 +85,17 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     absent_max_seconds: float = 5.0
     """The longest pause while an object or API is missing: a CRD may be installed any moment."""
 
-    def growth(self, trouble: ports.Trouble) -> backoff.Growth:
+    def growth(self, trouble: Trouble) -> Growth:
         """Return the growth of pauses after this kind of trouble."""
         first, longest = self.retry_seconds, self.retry_max_seconds
-        if trouble is ports.Trouble.CONFLICT:
+        if trouble is Trouble.CONFLICT:
             longest = first
-        elif trouble is ports.Trouble.MISSING:
+        elif trouble is Trouble.MISSING:
             longest = self.absent_max_seconds
         elif trouble in ports.LASTING:
             first = longest
         # Keys need no bound: at the end of a look, keys without a failure are forgotten.
-        return backoff.Growth(first_seconds=first, longest_seconds=longest, most=sys.maxsize)
+        return Growth(first_seconds=first, longest_seconds=longest, most=sys.maxsize)
 
 
 class QueueController:
@@ -81,51 +103,51 @@ class QueueController:
 
     def __init__(
         self,
-        api: ports.Api,
+        api: Api,
         *,
         default_queue: str,
         observe: Callable[[str, str], None],
         pace: Pace,
-        groups: queue_cache.Groups | None = None,
-        failures: containment.Failures | None = None,
+        groups: Groups | None = None,
+        failures: Failures | None = None,
     ) -> None:
         """Call `moved` when an answer of `groups` may change."""
-        self._failures = failures or containment.Failures()
+        self._failures = failures or Failures()
         self._api = api
         self._default = default_queue
         self._observe = observe
         self._pace = pace
-        self._writer = queue_writer.QueueWriter(api, observe)
-        groups = groups or queue_cache.AsWritten()
-        self._cache = queue_cache.QueueCache(default_queue, groups.counter)
-        self._moved = queue_cache.MovedGroups(self._cache, groups)
-        self._served = queue_cache.ServedKinds(api)
+        self._writer = QueueWriter(api, observe)
+        groups = groups or AsWritten()
+        self._cache = QueueCache(default_queue, groups.counter)
+        self._moved = MovedGroups(self._cache, groups)
+        self._served = ServedKinds(api)
         self._missed = False
         """Whether a kind was reported missing since the last question."""
         self._ask_at = 0.0
-        self._commands: dict[str, queue_objects.Command] = {}
+        self._commands: dict[str, Command] = {}
         self._changed = asyncio.Event()
         self._audited_at = float("-inf")
         self._audit_at = 0.0
         """All times of this class are on the clock of time.monotonic."""
         self._due = float("inf")
         """When to look again without any change."""
-        self._backoff = backoff.Backoff[str](pace.growth(ports.Trouble.UNANSWERED))
+        self._backoff = Backoff[str](pace.growth(Trouble.UNANSWERED))
         self._looked_at = 0.0
         """Start of the last look. A pause that was over by then is over for the whole look."""
         self._written_at: dict[str, float] = {}
         self._logged: set[str] = set()
 
-    def feed(self, event: queue_objects.Event) -> None:
+    def feed(self, event: Event) -> None:
         """Apply an event of Kopf's."""
         match event:
-            case queue_objects.Seen(item=queue_objects.Command() as command):
+            case Seen(item=Command() as command):
                 self._commands[command.uid] = command
-            case queue_objects.Seen(item=queue_objects.Queue() | queue_objects.Group() as item):
+            case Seen(item=Queue() | Group() as item):
                 self._cache.see(item)
                 if event.listed and self._cache.complete:
                     self._audit_at = time.monotonic() + self._pace.settle_seconds
-            case queue_objects.Gone():
+            case Gone():
                 self._commands.pop(event.uid, None)
                 self._cache.forget(event.uid)
         self._changed.set()
@@ -193,7 +215,7 @@ class QueueController:
         """Whether the pause of a key was over when the look began."""
         return self._backoff.until(key) <= self._looked_at
 
-    def _failed(self, key: str, trouble: ports.Trouble) -> None:
+    def _failed(self, key: str, trouble: Trouble) -> None:
         """Pause a key after a failure."""
         self._backoff.failed(key, time.monotonic(), self._pace.growth(trouble))
         if key == LISTS:
@@ -222,10 +244,8 @@ class QueueController:
 
     async def _release_all(self) -> None:
         """Release all queues: their kind is being removed, and nothing waits for their contents."""
-        held = [each for each in self._cache.queues.values() if queue_reconcile.is_held(each)]
-        steps: Steps = [
-            (each, queue_reconcile.Release()) for each in held if self._may_try(each.uid)
-        ]
+        held = [queue for queue in self._cache.queues.values() if queue_reconcile.is_held(queue)]
+        steps: Steps = [(each, Release()) for each in held if self._may_try(each.uid)]
         await asyncio.gather(
             *(self._try(queue.uid, self._apply_step, queue, step) for queue, step in steps)
         )
@@ -233,15 +253,14 @@ class QueueController:
     async def _reconcile(self) -> None:
         """Take the next step for each queue that needs a step."""
         steps = self._steps()
-        if any(isinstance(step, queue_reconcile.Release) for _, step in steps):
+        if any(isinstance(step, Release) for _, step in steps):
             listed = self._may_try(LISTS) and await self._try(LISTS, self._audit)
             steps = [
-                each
-                for each in self._steps()
-                if listed
-                or not isinstance(each[1], queue_reconcile.Release)  # release only after live lists
+                step
+                for step in self._steps()
+                if listed or not isinstance(step[1], Release)  # release only after live lists
             ]
-        self._writer.forget_but({each.uid for each in self._cache.queues.values()})
+        self._writer.forget_but({queue.uid for queue in self._cache.queues.values()})
         await asyncio.gather(
             *(self._try(queue.uid, self._apply_step, queue, step) for queue, step in steps)
         )
@@ -259,10 +278,8 @@ class QueueController:
             with self._failures.contained("queue", name, queue.reference) as piece:
                 step = queue_reconcile.next_step(queue, plan, sent, now)
             if piece.failed:
-                self._failed(queue.uid, ports.Trouble.UNANSWERED)
-            if isinstance(step, queue_reconcile.Tell) and queue_reconcile.only_counts(
-                step.status, sent
-            ):
+                self._failed(queue.uid, Trouble.UNANSWERED)
+            if isinstance(step, Tell) and queue_reconcile.only_counts(step.status, sent):
                 until = self._written_at.get(queue.uid, 0.0) + self._pace.counts_seconds
                 if time.monotonic() < until:
                     self._due = min(self._due, until)
@@ -271,18 +288,18 @@ class QueueController:
                 steps.append((queue, step))
         return steps
 
-    async def _apply_step(self, queue: queue_objects.Queue, step: queue_reconcile.Step) -> None:
+    async def _apply_step(self, queue: Queue, step: Step) -> None:
         """Take a step, and update the cache with the stored result."""
-        stored: ports.Object | None
+        stored: Object | None
         match step:
-            case queue_reconcile.Mark():
+            case Mark():
                 stored = await self._writer.mark(queue, step.patch)
-            case queue_reconcile.Tell():
+            case Tell():
                 self._written_at[queue.uid] = time.monotonic()
                 stored = await self._writer.tell(queue, step.status)
                 if step.status["state"] != queue.state:
                     log.info("queue.state", queue=queue.name, state=step.status["state"])
-            case queue_reconcile.Release():
+            case Release():
                 stored = await self._writer.mark(queue, queue_reconcile.release(queue))
                 log.info("queue.released", queue=queue.name, uid=queue.uid)
         if stored is not None:
@@ -298,8 +315,8 @@ class QueueController:
         self._audited_at = time.monotonic()
         self._audit_at = float("inf")  # unless something asks for the next one meanwhile
         self._cache.begin()
-        listed = await self._served.list(queue_objects.Kind.QUEUE)
-        groups = await self._served.list(queue_objects.Kind.POD_GROUP)
+        listed = await self._served.list(Kind.QUEUE)
+        groups = await self._served.list(Kind.POD_GROUP)
         self._cache.replace([*map(queue_objects.queue, listed), *map(queue_objects.group, groups)])
         left = self._cache.queues.values()
         held = any(each.deleting for each in left)
@@ -319,7 +336,7 @@ class QueueController:
         """Volcano: the scheduler's cache creates both at startup; pods of root aren't
         reclaimable.
         """
-        body: ports.Object = {
+        body: Object = {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
             "kind": "Queue",
             "metadata": {"name": name},
@@ -327,15 +344,15 @@ class QueueController:
         }
         try:
             stored = await self._api.create(paths.QUEUES.everywhere, body)
-        except ports.RefusedError as error:
-            if error.trouble is not ports.Trouble.EXISTS:
+        except RefusedError as error:
+            if error.trouble is not Trouble.EXISTS:
                 raise
             stored = await self._api.get(paths.QUEUES.at(name))
         else:
             log.info("queue.created", queue=name)
         self._cache.see(queue_objects.queue(stored))
 
-    async def _execute(self, command: queue_objects.Command) -> None:
+    async def _execute(self, command: Command) -> None:
         """Record a Command's wish on its Queue, then delete the Command; repetition is harmless."""
         queue = await self._live(command.queue)
         why = ""
@@ -343,15 +360,15 @@ class QueueController:
             why = "there is no such queue"
         elif command.queue_uid not in {"", queue.uid}:
             why = "it is meant for an earlier queue of this name"
-        elif (queue.name, command.action) == (model.ROOT, queue_objects.Action.CLOSE):
+        elif (queue.name, command.action) == (model.ROOT, Action.CLOSE):
             why = "root can't be closed"
         else:
             stored = await self._writer.mark(queue, queue_reconcile.wanted(queue, command.action))
             self._cache.see(queue_objects.queue(stored))
         try:
-            await self._api.delete(command.path, ports.Preconditions(uid=command.uid))
-        except ports.RefusedError as error:
-            if error.trouble not in {ports.Trouble.MISSING, ports.Trouble.CONFLICT}:
+            await self._api.delete(command.path, Preconditions(uid=command.uid))
+        except RefusedError as error:
+            if error.trouble not in {Trouble.MISSING, Trouble.CONFLICT}:
                 raise
         self._commands.pop(command.uid, None)
         self._observe("command", "refused" if why else "done")
@@ -361,14 +378,14 @@ class QueueController:
         else:
             log.info("command.done", **described)
 
-    async def _live(self, name: str) -> queue_objects.Queue | None:
+    async def _live(self, name: str) -> Queue | None:
         """Return the stored Queue of this name: the cache may lag behind a Command."""
         try:
             return queue_objects.queue(await self._api.get(paths.QUEUES.at(name)))
-        except paths.UnusableNameError:
+        except UnusableNameError:
             return None
-        except ports.RefusedError as error:
-            if error.trouble is not ports.Trouble.MISSING:
+        except RefusedError as error:
+            if error.trouble is not Trouble.MISSING:
                 raise
             return None
 
@@ -376,25 +393,25 @@ class QueueController:
         """Make calls about a key; return whether they succeeded."""
         try:
             await make(*about)
-        except ports.RefusedError as error:
+        except RefusedError as error:
             self._observe("queue", str(error.trouble))
             self._failed(key, error.trouble)
-            if key != LISTS and error.trouble is ports.Trouble.MISSING:
+            if key != LISTS and error.trouble is Trouble.MISSING:
                 self._audit_at = min(self._audit_at, time.monotonic() + self._pace.settle_seconds)
             if key == LISTS or error.trouble not in PASSING:
                 self._log_refusal(error)
             return False
         except Exception as error:  # noqa: BLE001 - a failure affects a single queue
             self._failures.failed("queue", key, error)
-            self._failed(key, ports.Trouble.UNANSWERED)
+            self._failed(key, Trouble.UNANSWERED)
             return False
         return True
 
-    def _log_refusal(self, error: ports.RefusedError) -> None:
+    def _log_refusal(self, error: RefusedError) -> None:
         """Log a refusal, and lasting ones only once."""
         message = str(error)
         if message not in self._logged:
             log.warning("queue.not_kept", message=message)
-        goes_on = error.trouble in {*ports.LASTING, ports.Trouble.MISSING}
+        goes_on = error.trouble in {*ports.LASTING, Trouble.MISSING}
         if goes_on and len(self._logged) < LOGGED_MAX:
             self._logged.add(message)

@@ -11,9 +11,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from vscheduler.core.model import resources
-from vscheduler.mirror import paths, statuses
+from vscheduler.core.model.resources import ResourceMap
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode import fields
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.paths import Path
+from vscheduler.mirror.statuses import ObjectReference
 from vscheduler.mirror.translate import translation
 
 WANTED_STATE = "vscheduler.io/wanted-state"
@@ -63,8 +66,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     """metadata.resourceVersion."""
     parent: str = ""
-    deserved: resources.ResourceMap = msgspec.field(default_factory=dict)
-    guarantee: resources.ResourceMap = msgspec.field(default_factory=dict)
+    deserved: ResourceMap = msgspec.field(default_factory=dict)
+    guarantee: ResourceMap = msgspec.field(default_factory=dict)
     wanted: str = ""
     """The annotation `vscheduler.io/wanted-state`, unchecked."""
     closed_by_parent: bool = False
@@ -79,9 +82,9 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.status.get("state", ""))
 
     @property
-    def reference(self) -> statuses.ObjectReference:
+    def reference(self) -> ObjectReference:
         """The Queue in events."""
-        return statuses.ObjectReference(kind="Queue", namespace="", name=self.name, uid=self.uid)
+        return ObjectReference(kind="Queue", namespace="", name=self.name, uid=self.uid)
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +114,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if the Command names no UID."""
 
     @property
-    def path(self) -> paths.Path:
+    def path(self) -> Path:
         """The path of the Command."""
         return paths.COMMANDS.at(self.name, self.namespace)
 
@@ -240,8 +243,8 @@ def _text(body: Object, name: str) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _amounts(quantities: Object) -> resources.ResourceMap:
+def _amounts(quantities: Object) -> ResourceMap:
     try:
         return fields.totals(quantities, "")
-    except fields.FieldError:
+    except FieldError:
         return {}

@@ -13,14 +13,16 @@ from typing import Any, TypeAlias
 import msgspec
 
 from vscheduler.controllers.queues import queue_objects
-from vscheduler.core.model import queues, resources
+from vscheduler.controllers.queues.queue_objects import Action
+from vscheduler.core.model import queues
+from vscheduler.core.model.queues import QueueState
+from vscheduler.core.model.resources import ResourceMap
 from vscheduler.mirror import queue_status, wording
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.translate import translation
 
 OPEN, CLOSED, CLOSING = (
-    str(state)
-    for state in (queues.QueueState.OPEN, queues.QueueState.CLOSED, queues.QueueState.CLOSING)
+    str(state) for state in (QueueState.OPEN, QueueState.CLOSED, QueueState.CLOSING)
 )
 NAMED = 3
 """How many child queues a message names; a longer list is cut, with the total number."""
@@ -152,9 +154,9 @@ def release(queue: queue_objects.Queue) -> Body:
     return _patch(queue, {"finalizers": _finalizers(queue, held=False)})
 
 
-def wanted(queue: queue_objects.Queue, action: queue_objects.Action) -> Body:
+def wanted(queue: queue_objects.Queue, action: Action) -> Body:
     """Return the patch that records the wish of a Command on exactly the known Queue, by UID."""
-    state = CLOSED if action is queue_objects.Action.CLOSE else OPEN
+    state = CLOSED if action is Action.CLOSE else OPEN
     annotations = {queue_objects.WANTED_STATE: state}
     return {"metadata": {"uid": queue.uid, "annotations": annotations}}
 
@@ -181,15 +183,15 @@ def tree_of(known: Iterable[queue_objects.Queue]) -> Tree:
     defect is reported on the queue itself, and all remaining queues work.
     """
     nodes = {
-        each.name: queues.Queue(
-            name=each.name,
-            uid=each.uid,
+        queue.name: queues.Queue(
+            name=queue.name,
+            uid=queue.uid,
             created=0,
-            parent=each.parent,
-            deserved=each.deserved,
-            guarantee=each.guarantee,
+            parent=queue.parent,
+            deserved=queue.deserved,
+            guarantee=queue.guarantee,
         )
-        for each in known
+        for queue in known
     }
     tree = queues.tree(nodes, occupied={})
     found: dict[str, Body] = {}
@@ -275,7 +277,7 @@ def _overcommitted(parent: queues.Queue, kids: Sequence[queues.Queue]) -> Body |
     return None
 
 
-def _sum(several: Iterable[resources.ResourceMap]) -> Mapping[str, int]:
+def _sum(several: Iterable[ResourceMap]) -> Mapping[str, int]:
     total: Counter[str] = Counter()
     for each in several:
         total.update(each)
@@ -313,7 +315,7 @@ def _mark(queue: queue_objects.Queue, *, marked: bool, held: bool) -> Mark | Non
 
 
 def _finalizers(queue: queue_objects.Queue, *, held: bool) -> list[str]:
-    foreign = [each for each in queue.finalizers if each != queue_objects.IN_USE]
+    foreign = [finalizer for finalizer in queue.finalizers if finalizer != queue_objects.IN_USE]
     return [*foreign, queue_objects.IN_USE] if held else foreign
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import structlog
 
 from vscheduler.controllers import ports
-from vscheduler.controllers.queues import queue_objects, queue_reconcile
+from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
+from vscheduler.controllers.queues.queue_objects import Queue
+from vscheduler.controllers.queues.queue_reconcile import Body
 from vscheduler.mirror import paths, queue_status
 
 log = structlog.get_logger(__name__)
@@ -26,16 +28,16 @@ NOTHING = {"cpu": "0", "memory": "0"}
 class QueueWriter:
     """Writes to Queues, and remembers the writes."""
 
-    def __init__(self, api: ports.Api, observe: Callable[[str, str], None]) -> None:
+    def __init__(self, api: Api, observe: Callable[[str, str], None]) -> None:
         self._api = api
         self._observe = observe
-        self._sent: dict[str, queue_reconcile.Body] = {}
-        self._sent_narrowed: dict[str, queue_reconcile.Body] = {}
+        self._sent: dict[str, Body] = {}
+        self._sent_narrowed: dict[str, Body] = {}
         """The part of the sent status that the CRD has fields for."""
         self._narrow_until = 0.0
         self._narrowed = False
 
-    def sent(self, queue: queue_objects.Queue) -> Mapping[str, Any]:
+    def sent(self, queue: Queue) -> Mapping[str, Any]:
         """Return the status last sent to the Queue; after a restart, the stored status."""
         return self._sent.get(queue.uid, queue.status)
 
@@ -45,15 +47,13 @@ class QueueWriter:
             del self._sent[uid]
             self._sent_narrowed.pop(uid, None)
 
-    async def mark(self, queue: queue_objects.Queue, patch: queue_reconcile.Body) -> ports.Object:
+    async def mark(self, queue: Queue, patch: Body) -> Object:
         """Change a Queue's metadata; return the Queue as stored. Raises ports.RefusedError."""
         stored = await self._api.patch(paths.QUEUES.at(queue.name), patch)
         self._observe("queue", "marked")
         return stored
 
-    async def tell(
-        self, queue: queue_objects.Queue, status: queue_reconcile.Body
-    ) -> ports.Object | None:
+    async def tell(self, queue: Queue, status: Body) -> Object | None:
         """Write a Queue's status, without fields that the CRD lacks; return the Queue as stored.
 
         Return None when the remaining fields are stored already. Raises ports.RefusedError; what
@@ -66,7 +66,7 @@ class QueueWriter:
         if time.monotonic() >= self._narrow_until or narrowed == status:
             try:
                 stored = await self._apply(queue, status)
-            except ports.RefusedError as error:
+            except RefusedError as error:
                 if queue_status.UNDECLARED not in str(error):
                     raise
                 self._narrow()
@@ -79,21 +79,17 @@ class QueueWriter:
         self._sent[queue.uid], self._sent_narrowed[queue.uid] = status, narrowed
         return stored
 
-    async def _apply(
-        self, queue: queue_objects.Queue, status: queue_reconcile.Body
-    ) -> ports.Object:
+    async def _apply(self, queue: Queue, status: Body) -> Object:
         try:
             stored = await self._put_status(queue, status)
-        except ports.RefusedError as error:
-            if error.trouble is not ports.Trouble.INVALID or REQUIRED not in str(error):
+        except RefusedError as error:
+            if error.trouble is not Trouble.INVALID or REQUIRED not in str(error):
                 raise
             stored = await self._put_status(queue, {"allocated": NOTHING, **status})
         self._observe("queue", "written")
         return stored
 
-    async def _put_status(
-        self, queue: queue_objects.Queue, status: queue_reconcile.Body
-    ) -> ports.Object:
+    async def _put_status(self, queue: Queue, status: Body) -> Object:
         body = queue_status.applied(queue.name, status)
         body["metadata"]["uid"] = queue.uid
         path = paths.QUEUES.status(queue.name)
@@ -113,9 +109,7 @@ class QueueWriter:
             )
 
 
-def _log_conditions(
-    queue: queue_objects.Queue, status: Mapping[str, Any], before: Mapping[str, Any]
-) -> None:
+def _log_conditions(queue: Queue, status: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Log new conditions that the Queue's CRD has no field for."""
     known, reported = _texts(before), _texts(status)
     for kind, (reason, message) in reported.items():
@@ -128,4 +122,6 @@ def _log_conditions(
 def _texts(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return reason and message of each condition, by type."""
     conditions = status.get("conditions", ())
-    return {each["type"]: (each["reason"], each["message"]) for each in conditions}
+    return {
+        condition["type"]: (condition["reason"], condition["message"]) for condition in conditions
+    }

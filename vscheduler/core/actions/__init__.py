@@ -6,10 +6,10 @@ from vscheduler.core.actions.enqueue import Enqueue
 from vscheduler.core.actions.preempt import Preempt
 from vscheduler.core.actions.reclaim import Reclaim
 from vscheduler.core.actions.shuffle import Shuffle
-from vscheduler.core.api import contracts
-from vscheduler.core.session import session
+from vscheduler.core.api.contracts import Action
+from vscheduler.core.session.session import Session
 
-ACTIONS: tuple[type[contracts.Action[session.Session]], ...] = (
+ACTIONS: tuple[type[Action[Session]], ...] = (
     Allocate,
     Backfill,
     Enqueue,

@@ -9,13 +9,20 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, queues
+from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.model.jobs import PLACED, READY, JobId, Phase, Task, TaskStatus
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import best_effort, parked_jobs, unschedulable_classes
+from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.placement.gang_search import attempt
+from vscheduler.core.placement.unschedulable_classes import Group, UnschedulableClasses
 from vscheduler.core.preemption import held_nodes, nominations
-from vscheduler.core.session import job_likeness, job_state, ordering, reasons, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.session import job_likeness, job_state, ordering, reasons
+from vscheduler.core.session.job_state import JobState, Key, SubGroups
+from vscheduler.core.session.ordering import Line, SortKey
+from vscheduler.core.session.reasons import JobTurn
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 SEARCH_STEPS = "allocate.gangSearchSteps"
 
@@ -38,25 +45,25 @@ class Placed(Enum):
     """The queue may not take the task, or a task of the same role found no node before."""
 
 
-Lines: TypeAlias = dict[str, ordering.Line[reasons.JobTurn]]
+Lines: TypeAlias = dict[str, Line[JobTurn]]
 """By queue, the jobs with tasks to place."""
 
 
-class Allocate(contracts.Action[working.Session]):
+class Allocate(Action[Session]):
     """Place pending tasks on nodes with enough free resources, now or after pending releases."""
 
     name = "allocate"
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        SEARCH_STEPS: contracts.Argument(int, default=1000, minimum=0),
-        "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        SEARCH_STEPS: Argument(int, default=1000, minimum=0),
+        "predicateErrorCacheEnable": Argument(bool, default=True),
     }
 
-    def prepare(self, session: working.Session) -> None:
+    def prepare(self, session: Session) -> None:
         """Allow searches for whole gangs, also by other actions."""
         if session.policy.rules.searches_gangs:
             session.gang_searches.allow(int(self.number(SEARCH_STEPS)))
 
-    def execute(self, session: working.Session) -> None:
+    def execute(self, session: Session) -> None:
         """Give turns to queues, one job a turn; an overused queue gets no more turns.
 
         Jobs with nominations go first. Jobs without any suitable node are reported after all turns,
@@ -70,7 +77,7 @@ class Allocate(contracts.Action[working.Session]):
             _start_nominated(session, state)
         session.work_budget.grant(2)
         parked_jobs.wake(session)
-        classes = unschedulable_classes.UnschedulableClasses(session)
+        classes = UnschedulableClasses(session)
         lines, unschedulable = _line_up(session, classes)
         later: Lines = {}
         spent = _take_turns(session, (lines, later), classes, unschedulable)
@@ -82,7 +89,7 @@ class Allocate(contracts.Action[working.Session]):
         unschedulable_classes.report(session, unschedulable)
         parked_jobs.report(session)
 
-    def conclude(self, session: working.Session) -> None:
+    def conclude(self, session: Session) -> None:
         """Lend what no queue can use within its share, not even by evictions.
 
         This comes after all actions, so that nothing is lent that a job within its share waits for.
@@ -103,7 +110,7 @@ class Allocate(contracts.Action[working.Session]):
             _lend(session, asking)
             session.lending = False
 
-    def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
+    def _waiting(self, session: Session) -> Collection[JobId]:
         """Return the jobs that wait on reserved resources, and may start on these at once.
 
         All jobs with pipelined tasks count, since preempt and reclaim also place tasks on idle
@@ -115,10 +122,10 @@ class Allocate(contracts.Action[working.Session]):
 
 
 def _take_turns(
-    session: working.Session,
+    session: Session,
     line_up: tuple[Lines, Lines | None],
-    classes: unschedulable_classes.UnschedulableClasses,
-    unschedulable: list[unschedulable_classes.Group],
+    classes: UnschedulableClasses,
+    unschedulable: list[Group],
 ) -> bool:
     """Give turns while the budget lasts, and return whether the budget is used up.
 
@@ -145,7 +152,7 @@ def _take_turns(
             for turn in line.rest():
                 reasons.note_share(session, queue, turn)
                 session.over_share[turn.state.job.id] = turn.state
-            lines[queue.name] = ordering.Line()
+            lines[queue.name] = Line()
             continue
         turn = line.leave()
         session.work_budget.charge(turn.state.job.namespace)
@@ -162,15 +169,15 @@ def _take_turns(
     return spent
 
 
-def _asks_for_more(session: working.Session, state: job_state.JobState) -> bool:
+def _asks_for_more(session: Session, state: JobState) -> bool:
     """Whether an admitted job has pods left to place, and doesn't wait for its minimum on nodes."""
-    left = state.counts[jobs.TaskStatus.PENDING] > state.pending_best_effort
+    left = state.counts[TaskStatus.PENDING] > state.pending_best_effort
     waits = state.waiting_tasks and not state.has_minimum
-    admitted = state.phase is not jobs.Phase.PENDING
+    admitted = state.phase is not Phase.PENDING
     return left and admitted and not waits and reasons.invalid(session, state) is None
 
 
-def _lend(session: working.Session, states: Sequence[job_state.JobState]) -> None:
+def _lend(session: Session, states: Sequence[JobState]) -> None:
     """Give turns to jobs that their queues' shares don't cover, while anything is free.
 
     The job comes first whose queue ends with the smallest part of its share, then the oldest. This
@@ -180,14 +187,14 @@ def _lend(session: working.Session, states: Sequence[job_state.JobState]) -> Non
     is_spent, lent = session.work_budget.part(4), False
     session.work_budget.lift()
     in_vain: set[Hashable] = set()
-    classes = unschedulable_classes.UnschedulableClasses(session)
+    classes = UnschedulableClasses(session)
     classes.grouped(states)
     lines: Lines = {}
     for state in states:
         tasks = functools.partial(ordering.pending, session.dispatch, state)
         key = ordering.job_key(session.dispatch, state)
-        lines.setdefault(state.job.queue, ordering.Line()).join(key, reasons.JobTurn(state, tasks))
-    waiting: ordering.Line[queues.Queue] = ordering.Line()
+        lines.setdefault(state.job.queue, Line()).join(key, JobTurn(state, tasks))
+    waiting: Line[Queue] = Line()
     for name, line in lines.items():
         waiting.join(_lending_key(session, line.first), session.queues[name])
     while waiting and not (lent and is_spent()):
@@ -211,7 +218,7 @@ def _lend(session: working.Session, states: Sequence[job_state.JobState]) -> Non
             waiting.join(_lending_key(session, line.first), queue)
 
 
-def _lending_key(session: working.Session, turn: reasons.JobTurn) -> ordering.SortKey:
+def _lending_key(session: Session, turn: JobTurn) -> SortKey:
     """Return the place of a queue whose first job has this turn."""
     state = turn.state
     queue = session.queues[state.job.queue]
@@ -221,52 +228,48 @@ def _lending_key(session: working.Session, turn: reasons.JobTurn) -> ordering.So
     return (-queue.priority, share, state.job.created, state.job.id)
 
 
-def _lend_to(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn) -> bool:
+def _lend_to(session: Session, queue: Queue, turn: JobTurn) -> bool:
     """Give the job one turn, and return whether pods start; if not, it waits for its old reason."""
     state = turn.state
     reason = session.reasons.by_job.get(state.job.id)
     session.reasons.forget(state.job.id)
     starts = _place(session, queue, turn)
-    if reason is not None and state.counts[jobs.TaskStatus.PENDING]:
+    if reason is not None and state.counts[TaskStatus.PENDING]:
         session.reasons.forget(state.job.id)
         session.reasons.note(state.job.id, reason)
     return starts
 
 
-def _without_room(
-    session: working.Session, lines: Lines, classes: unschedulable_classes.UnschedulableClasses
-) -> list[unschedulable_classes.Group]:
+def _without_room(session: Session, lines: Lines, classes: UnschedulableClasses) -> list[Group]:
     """Remove the jobs for which no node has enough free resources any more, and return them."""
-    dropped: ordering.Line[reasons.JobTurn] = ordering.Line()
+    dropped: Line[JobTurn] = Line()
     for line in lines.values():
         line.part(functools.partial(_lacks_room, session, classes), dropped)
     return classes.grouped(turn.state for turn in dropped.rest())
 
 
 def _lacks_room(
-    session: working.Session,
-    classes: unschedulable_classes.UnschedulableClasses,
-    turn: reasons.JobTurn,
+    session: Session,
+    classes: UnschedulableClasses,
+    turn: JobTurn,
 ) -> bool:
     return classes.lacks_room(turn.state) and not held_nodes.may_take(session, turn.state)
 
 
-def _defer(
-    session: working.Session, line: ordering.Line[reasons.JobTurn], later: Lines, queue: str
-) -> None:
+def _defer(session: Session, line: Line[JobTurn], later: Lines, queue: str) -> None:
     """Move jobs of namespaces that have used their part to `later`.
 
     Nothing moves while the first job's namespace has not used its part.
     """
 
-    def comes_last(turn: reasons.JobTurn) -> bool:
+    def comes_last(turn: JobTurn) -> bool:
         return session.work_budget.has_had_its_part(turn.state.job.namespace)
 
     if line and comes_last(line.first):
-        line.part(comes_last, later.setdefault(queue, ordering.Line()))
+        line.part(comes_last, later.setdefault(queue, Line()))
 
 
-def _start_nominated(session: working.Session, state: job_state.JobState) -> None:
+def _start_nominated(session: Session, state: JobState) -> None:
     """Start a job on its nominated nodes, let the job wait on, or cancel the nominations.
 
     The job has its turn before all jobs without nominations, and regardless of the queue's share:
@@ -274,13 +277,13 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
     """
     queue = session.queues[state.job.queue]
     session.reasons.forget(state.job.id)  # an earlier action may have noted a wait
-    waiting = state.tasks(jobs.TaskStatus.PIPELINED)
+    waiting = state.tasks(TaskStatus.PIPELINED)
     tasks = ordering.tasks(session.dispatch, state, waiting)
     with session.statement() as trial:
         for task in tasks:
             trial.withdraw(task)
         withdrawn = trial.checkpoint()  # where to return to if the nominations are cancelled
-        turn = reasons.JobTurn(state, (task for task in tasks if not task.best_effort))
+        turn = JobTurn(state, (task for task in tasks if not task.best_effort))
         _fill_all(session, trial, queue, turn)
         best_effort_placement = _best_effort(session, trial, queue, turn)
         if _move_to_free(best_effort_placement, queue, turn, withdrawn):
@@ -298,21 +301,19 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
 
 
 def _fill_all(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    turn: reasons.JobTurn,
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    turn: JobTurn,
 ) -> None:
     """Place as many of the tasks as possible."""
     while turn.tasks:
         before = len(turn.tasks)
-        _fill(session, trial, queue, turn)
+        _fill(session, statement, queue, turn)
         assert len(turn.tasks) < before
 
 
-def _line_up(
-    session: working.Session, classes: unschedulable_classes.UnschedulableClasses
-) -> tuple[Lines, list[unschedulable_classes.Group]]:
+def _line_up(session: Session, classes: UnschedulableClasses) -> tuple[Lines, list[Group]]:
     """Return the jobs with tasks to place by queue, and the jobs without a suitable node."""
     lines: Lines = {}
     admission = session.policy.runs("enqueue")
@@ -325,23 +326,23 @@ def _line_up(
         job = state.job
         if job.id in apart:
             continue
-        if state.counts[jobs.TaskStatus.PENDING] > state.pending_best_effort:
-            line = lines.setdefault(job.queue, ordering.Line())
+        if state.counts[TaskStatus.PENDING] > state.pending_best_effort:
+            line = lines.setdefault(job.queue, Line())
             key = ordering.job_key(session.dispatch, state)
             tasks = functools.partial(ordering.pending, session.dispatch, state)
-            line.join(key, reasons.JobTurn(state, tasks))
-        elif state.counts[jobs.TaskStatus.GATED] and not state.has_minimum:
+            line.join(key, JobTurn(state, tasks))
+        elif state.counts[TaskStatus.GATED] and not state.has_minimum:
             reasons.note_incomplete(session, state)
     return lines, without
 
 
-def _is_due(session: working.Session, state: job_state.JobState, *, admission: bool) -> bool:
+def _is_due(session: Session, state: JobState, *, admission: bool) -> bool:
     """Whether the job gets a turn. With admission, the PodGroup must be admitted first."""
-    if state.phase is jobs.Phase.PENDING:
+    if state.phase is Phase.PENDING:
         if admission:
             return False
-        state.phase = jobs.Phase.INQUEUE
-    if not state.counts[jobs.TaskStatus.PENDING] and state.has_minimum:
+        state.phase = Phase.INQUEUE
+    if not state.counts[TaskStatus.PENDING] and state.has_minimum:
         return False
     if (
         state.waiting_tasks
@@ -359,7 +360,7 @@ def _is_due(session: working.Session, state: job_state.JobState, *, admission: b
     return True
 
 
-def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn) -> bool:
+def _place(session: Session, queue: Queue, turn: JobTurn) -> bool:
     """Give the job one turn: place the minimum as a block, or one more pod.
 
     Return whether pods are bound, or wait for claims and don't keep other pods of the job waiting.
@@ -382,7 +383,7 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
             if search is attempt.Outcome.PLACED:
                 turn.begin_anew(ordering.pending(session.dispatch, state))
                 outcome = best_effort_placement.conclude()
-        if turn.tasks and job_state.rests(session.dispatch, state, jobs.PLACED):
+        if turn.tasks and job_state.rests(session.dispatch, state, PLACED):
             fill(idlers=False)  # more large tasks may fit
             outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.NEITHER and held_nodes.take(session, trial, turn, fill):
@@ -396,9 +397,9 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
 
 
 def _move_to_free(
-    placed: best_effort.BestEffortPlacement,
-    queue: queues.Queue,
-    turn: reasons.JobTurn,
+    placed: BestEffortPlacement,
+    queue: Queue,
+    turn: JobTurn,
     since: int = 0,
 ) -> bool:
     """Move a job that would wait for terminating pods to free nodes, if a search finds some.
@@ -416,25 +417,25 @@ def _move_to_free(
 
 
 def _begin(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    turn: reasons.JobTurn,
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    turn: JobTurn,
 ) -> attempt.Outcome:
     """Go on with a search that the last cycle has left, or else place tasks one by one."""
-    search = attempt.resume(session, trial, queue, turn.state)
+    search = attempt.resume(session, statement, queue, turn.state)
     if search is attempt.Outcome.PLACED:
         turn.begin_anew(ordering.pending(session.dispatch, turn.state))
     elif search is attempt.Outcome.FAILED:
-        _fill(session, trial, queue, turn)
+        _fill(session, statement, queue, turn)
     return search
 
 
 def _fill(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    turn: reasons.JobTurn,
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    turn: JobTurn,
     *,
     idlers: bool = True,
 ) -> None:
@@ -446,44 +447,44 @@ def _fill(
     while turn.tasks:
         key = None if state.sub_groups is None else state.sub_groups.of(turn.tasks[0])
         if state.sub_groups is None or key is None:
-            placed = _place_next(session, trial, queue, turn)
+            placed = _place_next(session, statement, queue, turn)
         else:
-            placed = _fill_sub_group(session, trial, queue, turn, (state.sub_groups, key))
+            placed = _fill_sub_group(session, statement, queue, turn, (state.sub_groups, key))
         if placed is Placed.NOWHERE and not state.may_become_ready(turn.failed_roles):
             return
         ready = placed is Placed.YES and session.dispatch.all_agree("job_ready", state)
-        if ready and (idlers or not job_state.rests(session.dispatch, state, jobs.READY)):
+        if ready and (idlers or not job_state.rests(session.dispatch, state, READY)):
             return
 
 
 def _fill_sub_group(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    turn: reasons.JobTurn,
-    sub_group: tuple[job_state.SubGroups, job_state.Key],
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    turn: JobTurn,
+    sub_group: tuple[SubGroups, Key],
 ) -> Placed:
     """Place the next tasks of this sub-group until the sub-group is whole; otherwise place none.
 
     Volcano: allocateResourcesForTasks, which discards a sub-job that isn't ready.
     """
     groups, key = sub_group
-    before = trial.checkpoint()
+    before = statement.checkpoint()
     while turn.tasks and groups.of(turn.tasks[0]) == key:
-        placed = _place_next(session, trial, queue, turn)
-        whole = groups.is_whole(key, jobs.PLACED)
-        if whole and _best_effort(session, trial, queue, turn).sub_group(key, before):
+        placed = _place_next(session, statement, queue, turn)
+        whole = groups.is_whole(key, PLACED)
+        if whole and _best_effort(session, statement, queue, turn).sub_group(key, before):
             return placed
-    trial.rollback(before)
+    statement.rollback(before)
     turn.failed_roles.clear()  # their resources are free again
     return Placed.NOWHERE
 
 
 def _place_next(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    turn: reasons.JobTurn,
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    turn: JobTurn,
 ) -> Placed:
     """Place the next task."""
     task = turn.tasks.popleft()
@@ -499,19 +500,19 @@ def _place_next(
         turn.failed_roles.add(task.role)
         reasons.note_no_room(session, turn, task)
         return Placed.NOWHERE
-    (trial.allocate if choice.idle else trial.pipeline)(task, choice.row)
+    (statement.allocate if choice.idle else statement.pipeline)(task, choice.row)
     return Placed.YES
 
 
 def _best_effort(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    turn: reasons.JobTurn,
-) -> best_effort.BestEffortPlacement:
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    turn: JobTurn,
+) -> BestEffortPlacement:
     """Return the BestEffortPlacement, which places best-effort members of the job."""
 
-    def place(task: jobs.Task) -> bool:
+    def place(task: Task) -> bool:
         session.spend("tasks", TASK_COST)
         if not session.dispatch.all_agree("allocatable", queue, task):
             reasons.note_share(session, queue, turn, task)
@@ -520,9 +521,7 @@ def _best_effort(
         if choice is None or (session.lending and not choice.idle):
             reasons.note_no_room(session, turn, task)
             return False
-        (trial.allocate if choice.idle else trial.pipeline)(task, choice.row)
+        (statement.allocate if choice.idle else statement.pipeline)(task, choice.row)
         return True
 
-    return best_effort.BestEffortPlacement(
-        session=session, trial=trial, state=turn.state, place=place
-    )
+    return BestEffortPlacement(session=session, trial=statement, state=turn.state, place=place)

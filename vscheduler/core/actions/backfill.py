@@ -9,25 +9,30 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, queues
+from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.model.decisions import Reason, ReasonCode
+from vscheduler.core.model.jobs import READY, Phase, Task, TaskStatus
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import best_effort
-from vscheduler.core.session import job_state, ordering, reasons, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.placement.best_effort import BestEffortPlacement
+from vscheduler.core.session import job_state, ordering, reasons
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 TASK_COST = 50
 """Approximate microseconds for one task placed or refused."""
 
 
-class Backfill(contracts.Action[working.Session]):
+class Backfill(Action[Session]):
     """Bind best-effort pods of jobs that are ready, or become ready by these pods."""
 
     name = "backfill"
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "predicateErrorCacheEnable": Argument(bool, default=True),
     }
 
-    def execute(self, session: working.Session) -> None:
+    def execute(self, session: Session) -> None:
         """Go through queues and jobs in the order at the beginning of the action."""
         for state in _line_up(session):
             if session.work_budget.exhausted:
@@ -35,7 +40,7 @@ class Backfill(contracts.Action[working.Session]):
             else:
                 self._place(session, state)
 
-    def _place(self, session: working.Session, state: job_state.JobState) -> None:
+    def _place(self, session: Session, state: JobState) -> None:
         """Place the best-effort pods that the job needs, then the rest.
 
         The pods are bound if the job is ready; otherwise nothing is kept.
@@ -43,8 +48,8 @@ class Backfill(contracts.Action[working.Session]):
         queue = session.queues[state.job.queue]
         with session.statement() as trial:
             place = functools.partial(self._try, session, trial, queue)
-            best_effort_placement = best_effort.BestEffortPlacement(
-                session=session, trial=trial, state=state, place=place, statuses=jobs.READY
+            best_effort_placement = BestEffortPlacement(
+                session=session, trial=trial, state=state, place=place, statuses=READY
             )
             best_effort_placement.exchange()
             if best_effort_placement.needed():
@@ -56,10 +61,10 @@ class Backfill(contracts.Action[working.Session]):
 
     def _try(
         self,
-        session: working.Session,
-        trial: statement.Statement,
-        queue: queues.Queue,
-        task: jobs.Task,
+        session: Session,
+        statement: Statement,
+        queue: Queue,
+        task: Task,
     ) -> bool:
         """Place the task where it can start now; a pipelined task gives up its previous node.
 
@@ -67,34 +72,32 @@ class Backfill(contracts.Action[working.Session]):
         """
         session.spend("tasks", TASK_COST)
         state = session.job_state_of(task)
-        before = trial.checkpoint()
-        if state.status(task) is jobs.TaskStatus.PIPELINED:
-            trial.withdraw(task)
+        before = statement.checkpoint()
+        if state.status(task) is TaskStatus.PIPELINED:
+            statement.withdraw(task)
         allowed = session.dispatch.all_agree("allocatable", queue, task)
         choice = session.placement.choose(task) if allowed else None
         if choice is not None and choice.idle:
-            trial.allocate(task, choice.row)
+            statement.allocate(task, choice.row)
             return True
-        trial.rollback(before)
-        if state.status(task) is jobs.TaskStatus.PENDING:
+        statement.rollback(before)
+        if state.status(task) is TaskStatus.PENDING:
             reason = no_room(session, task) if allowed else _no_share(session, queue, task)
             session.reasons.note(state.job.id, reason)
         return False
 
-    def _give_up(
-        self, session: working.Session, trial: statement.Statement, state: job_state.JobState
-    ) -> None:
+    def _give_up(self, session: Session, statement: Statement, state: JobState) -> None:
         """Leave the statement uncommitted, as the job isn't ready."""
 
 
-def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
+def _line_up(session: Session) -> Iterator[JobState]:
     """Iterate over the admitted and valid jobs with best-effort pods to place, in order."""
-    lines: defaultdict[str, list[job_state.JobState]] = defaultdict(list)
+    lines: defaultdict[str, list[JobState]] = defaultdict(list)
     for state in session.waiting_jobs():
         job = state.job
         if not (state.pending_best_effort or state.waiting_tasks) or not any(_waiting(state)):
             continue
-        if state.phase is jobs.Phase.PENDING:
+        if state.phase is Phase.PENDING:
             continue
         reason = reasons.invalid(session, state)
         if reason is not None:
@@ -109,44 +112,42 @@ def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
         yield from sorted(lines[queue.name], key=lambda state: ordering.job_key(dispatch, state))
 
 
-def _waiting(state: job_state.JobState) -> Iterator[jobs.Task]:
+def _waiting(state: JobState) -> Iterator[Task]:
     """Iterate over the best-effort pods that are pending or pipelined."""
-    pending, pipelined = jobs.TaskStatus.PENDING, jobs.TaskStatus.PIPELINED
+    pending, pipelined = TaskStatus.PENDING, TaskStatus.PIPELINED
     for status, count in ((pending, state.pending_best_effort), (pipelined, state.waiting_tasks)):
         if count:
             yield from (task for task in state.tasks(status) if task.best_effort)
 
 
-def _skip(session: working.Session, state: job_state.JobState) -> None:
+def _skip(session: Session, state: JobState) -> None:
     """Report nothing about the job in this cycle, unless a reason was recorded before."""
     if state.job.id not in session.reasons.by_job:
         session.reasons.skip(state.job.id)
 
 
-def no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:
+def no_room(session: Session, task: Task) -> Reason:
     """Return why no node takes the task now."""
     session.spend("explanations", TASK_COST)
     refusals, holes = session.placement.explain(task)
     if session.layout.size and not refusals:
-        return _reason(session, task, decisions.ReasonCode.WAITS_FOR_RELEASE)
-    code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
+        return _reason(session, task, ReasonCode.WAITS_FOR_RELEASE)
+    code = ReasonCode.NO_ROOM if session.layout.size else ReasonCode.NO_NODES
     failed = reasons.failed_filter(refusals)
     if failed:
-        code = decisions.ReasonCode.PLUGIN_FAILED
+        code = ReasonCode.PLUGIN_FAILED
     numbers = {"nodes": session.layout.size, "refusals": refusals, "holes": holes}
     return _reason(session, task, code, subject=failed, **numbers)
 
 
-def _no_share(session: working.Session, queue: queues.Queue, task: jobs.Task) -> decisions.Reason:
+def _no_share(session: Session, queue: Queue, task: Task) -> Reason:
     """Return why the queue may not take the task: the queue is closed, or pod slots are used up."""
     if not queue.open:
-        return _reason(session, task, decisions.ReasonCode.QUEUE_CLOSED)
-    code = decisions.ReasonCode.QUEUE_OVER_SHARE
+        return _reason(session, task, ReasonCode.QUEUE_CLOSED)
+    code = ReasonCode.QUEUE_OVER_SHARE
     return _reason(session, task, code, shortages=reasons.shortages(session, queue, task))
 
 
-def _reason(
-    session: working.Session, task: jobs.Task, code: decisions.ReasonCode, **numbers: object
-) -> decisions.Reason:
+def _reason(session: Session, task: Task, code: ReasonCode, **numbers: object) -> Reason:
     state = session.job_state_of(task)
     return reasons.of(state, code, request=task.pod_class.request, role=task.role, **numbers)

@@ -12,13 +12,20 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import Action, Argument
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import decisions, durations, jobs, queues
+from vscheduler.core.model import durations
+from vscheduler.core.model.decisions import AdmissionFailure, Reason, ReasonCode
+from vscheduler.core.model.jobs import HOLDING, YOUNG, Phase
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import feasibility
-from vscheduler.core.preemption import relief
-from vscheduler.core.session import carried, job_state, ordering, reasons
-from vscheduler.core.session import session as working
+from vscheduler.core.placement.feasibility import Feasibility
+from vscheduler.core.preemption.relief import Relief
+from vscheduler.core.session import ordering, reasons
+from vscheduler.core.session.carried import Obstacle
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.ordering import Line
+from vscheduler.core.session.session import Session
 
 TURN_COST = 20
 """Approximate microseconds for considering one group."""
@@ -33,27 +40,27 @@ TIMEOUT = "enqueue.timeout"
 
 
 MOMENTARY = (
-    decisions.ReasonCode.CLUSTER_FULL,
-    decisions.ReasonCode.QUEUE_FULL,
+    ReasonCode.CLUSTER_FULL,
+    ReasonCode.QUEUE_FULL,
 )
 """Refusals of groups that might be admitted when others have ended, or with more nodes."""
 
 
-Lines: TypeAlias = dict[str, ordering.Line[job_state.JobState]]
+Lines: TypeAlias = dict[str, Line[JobState]]
 """By queue, the groups that wait for admission."""
 
 
-class Enqueue(contracts.Action[working.Session]):
+class Enqueue(Action[Session]):
     """Make Pending groups Inqueue, or report why not."""
 
     name = "enqueue"
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        TIMEOUT: contracts.Argument(str, "10m", parse=durations.positive),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        TIMEOUT: Argument(str, "10m", parse=durations.positive),
     }
-    feasibility_check: ClassVar[type[feasibility.Feasibility]] = feasibility.Feasibility
+    feasibility_check: ClassVar[type[Feasibility]] = Feasibility
     """Finds gangs that couldn't start even on empty nodes."""
 
-    def prepare(self, session: working.Session) -> None:
+    def prepare(self, session: Session) -> None:
         """Restore the phases decided in earlier cycles, which the API server may not show yet.
 
         Groups that have been Inqueue for too long, that may not use their queue, or that ask for
@@ -66,20 +73,20 @@ class Enqueue(contracts.Action[working.Session]):
         """By queue, the most that a group can be promised; None if that isn't known."""
         self._review_running(session)
         for state in session.waiting_jobs():
-            if state.phase not in jobs.YOUNG:
+            if state.phase not in YOUNG:
                 continue
             if session.bars and reasons.barred(session, state) is not None:
-                state.phase = jobs.Phase.PENDING
+                state.phase = Phase.PENDING
                 continue
             uid = state.job.uid
-            if state.phase is jobs.Phase.PENDING and uid in session.admissions.admitted:
-                state.phase = jobs.Phase.INQUEUE
-            elif state.phase is jobs.Phase.INQUEUE and uid in session.admissions.expired:
-                state.phase = jobs.Phase.PENDING
-            if state.phase is jobs.Phase.INQUEUE:
+            if state.phase is Phase.PENDING and uid in session.admissions.admitted:
+                state.phase = Phase.INQUEUE
+            elif state.phase is Phase.INQUEUE and uid in session.admissions.expired:
+                state.phase = Phase.PENDING
+            if state.phase is Phase.INQUEUE:
                 self._review(session, state, timeout)
 
-    def execute(self, session: working.Session) -> None:
+    def execute(self, session: Session) -> None:
         """Give turns to queues, one group a turn. Groups with an expired admission come last.
 
         Groups that can't start on empty nodes are reported at the end. Any earlier admission of
@@ -87,14 +94,14 @@ class Enqueue(contracts.Action[working.Session]):
         node is ready, groups stay admitted, since no group could use the resources.
         """
         self._feasible = self.feasibility_check(session)
-        self._relief = relief.Relief(session)
-        self._unschedulable: list[tuple[job_state.JobState, carried.Obstacle]] = []
-        pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
+        self._relief = Relief(session)
+        self._unschedulable: list[tuple[JobState, Obstacle]] = []
+        pending: tuple[list[JobState], list[JobState]] = ([], [])
         nodes_ready = bool(np.logical_or.reduce(session.layout.ready))
-        young = [state for state in session.waiting_jobs() if state.phase in jobs.YOUNG]
+        young = [state for state in session.waiting_jobs() if state.phase in YOUNG]
         budget = session.work_budget
         for state in budget.in_turn(young):
-            waits = state.phase is jobs.Phase.PENDING
+            waits = state.phase is Phase.PENDING
             if state.job.id in session.snapshot.carried.attempted:
                 if waits:
                     session.reasons.skip(state.job.id)
@@ -103,7 +110,7 @@ class Enqueue(contracts.Action[working.Session]):
                 obstacle = self._feasible.obstacle(state)
                 if obstacle is not None:
                     self._unschedulable.append((state, obstacle))
-                    state.phase = jobs.Phase.PENDING
+                    state.phase = Phase.PENDING
                     continue
             if waits:
                 pending[state.job.uid in session.admissions.expired].append(state)
@@ -113,7 +120,7 @@ class Enqueue(contracts.Action[working.Session]):
         session.work_budget.grant(4)
         self._report_unschedulable(session)
 
-    def _report_unschedulable(self, session: working.Session) -> None:
+    def _report_unschedulable(self, session: Session) -> None:
         """Report groups that can't start on empty nodes, with at most a quarter of the budget.
 
         The rest of the budget is for jobs that may start. If the quarter doesn't suffice, the cycle
@@ -134,10 +141,10 @@ class Enqueue(contracts.Action[working.Session]):
 
     def _reason_for(
         self,
-        session: working.Session,
-        state: job_state.JobState,
-        obstacle: carried.Obstacle,
-    ) -> decisions.Reason:
+        session: Session,
+        state: JobState,
+        obstacle: Obstacle,
+    ) -> Reason:
         """Return why the group can't start.
 
         What bars the queue comes first. What is lacking at the moment comes last: without it, the
@@ -151,10 +158,10 @@ class Enqueue(contracts.Action[working.Session]):
             return self._feasible.reason(state, obstacle)
         return self._refused(session, state, refusal)
 
-    def _take_turns(self, session: working.Session, pending: list[job_state.JobState]) -> None:
+    def _take_turns(self, session: Session, pending: list[JobState]) -> None:
         lines: Lines = {}
         for state in pending:
-            line = lines.setdefault(state.job.queue, ordering.Line())
+            line = lines.setdefault(state.job.queue, Line())
             since = session.admissions.expired.get(state.job.uid, 0.0)
             line.join((since, *ordering.job_key(session.dispatch, state)), state)
         later: Lines = {}
@@ -163,17 +170,17 @@ class Enqueue(contracts.Action[working.Session]):
         for line in (*lines.values(), *later.values()):
             session.reasons.skip(*(state.job.id for state in line.rest()))
 
-    def _decide_in_turn(self, session: working.Session, lines: Lines, later: Lines | None) -> None:
+    def _decide_in_turn(self, session: Session, lines: Lines, later: Lines | None) -> None:
         """Consider one group a turn while the budget lasts.
 
         In a hurry, groups of namespaces that have used their part of the budget are moved to
         `later`.
         """
 
-        def comes_last(state: job_state.JobState) -> bool:
+        def comes_last(state: JobState) -> bool:
             return session.work_budget.has_had_its_part(state.job.namespace)
 
-        waiting: ordering.Line[queues.Queue] = ordering.Line()
+        waiting: Line[Queue] = Line()
         for name in lines:
             queue = session.queues[name]
             waiting.join(ordering.queue_key(session.dispatch, queue), queue)
@@ -182,7 +189,7 @@ class Enqueue(contracts.Action[working.Session]):
             queue = waiting.leave()
             line = lines[queue.name]
             if later is not None and comes_last(line.first):
-                line.part(comes_last, later.setdefault(queue.name, ordering.Line()))
+                line.part(comes_last, later.setdefault(queue.name, Line()))
             if line:
                 state = line.leave()
                 session.work_budget.charge(state.job.namespace)
@@ -191,7 +198,7 @@ class Enqueue(contracts.Action[working.Session]):
             if line:
                 waiting.join(ordering.queue_key(session.dispatch, queue), queue)
 
-    def _decide(self, session: working.Session, state: job_state.JobState) -> None:
+    def _decide(self, session: Session, state: JobState) -> None:
         barred_by = reasons.barred(session, state)
         if barred_by is not None:
             session.reasons.note(state.job.id, barred_by)
@@ -202,17 +209,17 @@ class Enqueue(contracts.Action[working.Session]):
         else:
             session.reasons.note(state.job.id, self._refused(session, state, refusal))
 
-    def _admit(self, session: working.Session, state: job_state.JobState) -> None:
+    def _admit(self, session: Session, state: JobState) -> None:
         session.dispatch.every("job_enqueued", state)
         self._relief.admitted(state)
-        state.phase = jobs.Phase.INQUEUE
+        state.phase = Phase.INQUEUE
         uid, now = state.job.uid, session.snapshot.now
-        again = state.job.state.phase is jobs.Phase.INQUEUE  # excessive, and admitted all the same
+        again = state.job.state.phase is Phase.INQUEUE  # excessive, and admitted all the same
         if not again or uid in session.admissions.expired:
             session.admissions.admit(uid, now)
         self._wake_at_timeout(session, state, session.admissions.since(uid, now))
 
-    def _review(self, session: working.Session, state: job_state.JobState, timeout: float) -> None:
+    def _review(self, session: Session, state: JobState, timeout: float) -> None:
         """Revoke the admission of a group that didn't start in time, or can't have been admitted.
 
         A group with nominations keeps its admission. A group without minResources was promised
@@ -231,20 +238,20 @@ class Enqueue(contracts.Action[working.Session]):
             session.wake(due)
             session.parking.expires(state.job.id, due)
             return
-        state.phase = jobs.Phase.PENDING
+        state.phase = Phase.PENDING
 
-    def _review_running(self, session: working.Session) -> None:
+    def _review_running(self, session: Session) -> None:
         """Promise nothing more to running groups that ask for more than they can ever have.
 
         Nor to groups without a pod that holds anything, which is enough for a minMember of 0.
         """
         for job in session.demands.bounded:
-            if job.phase is jobs.Phase.RUNNING and inqueue_resources.lacks(job):
+            if job.phase is Phase.RUNNING and inqueue_resources.lacks(job):
                 state = session.job_states[job.id]
-                holding = any(state.counts[status] for status in jobs.HOLDING)
+                holding = any(state.counts[status] for status in HOLDING)
                 state.owed = holding and not self._is_excessive(session, state)
 
-    def _is_excessive(self, session: working.Session, state: job_state.JobState) -> bool:
+    def _is_excessive(self, session: Session, state: JobState) -> bool:
         """Whether the group requires more than its queue can ever have in this cluster.
 
         Admission hasn't promised that much, whatever the group's status says, or nodes have left
@@ -259,22 +266,18 @@ class Enqueue(contracts.Action[working.Session]):
             for resource, amount in inqueue_resources.required(state).items()
         )
 
-    def _wake_at_timeout(
-        self, session: working.Session, state: job_state.JobState, since: float
-    ) -> None:
+    def _wake_at_timeout(self, session: Session, state: JobState, since: float) -> None:
         """Ask for a cycle at the timeout of the group, admitted at this time."""
         if state.job.min_resources is not None:
             session.wake(since + self.seconds(TIMEOUT))
 
-    def _refusal(
-        self, session: working.Session, state: job_state.JobState
-    ) -> decisions.AdmissionFailure | None:
+    def _refusal(self, session: Session, state: JobState) -> AdmissionFailure | None:
         """Return why the group isn't admitted; None to admit the group. What could be released for
         the group is no reason.
         """
-        found: list[decisions.AdmissionFailure] = []
+        found: list[AdmissionFailure] = []
 
-        def note(failure: decisions.AdmissionFailure) -> bool:
+        def note(failure: AdmissionFailure) -> bool:
             if not self._relief.covers(state, failure):
                 found.append(failure)
             return True
@@ -286,10 +289,10 @@ class Enqueue(contracts.Action[working.Session]):
 
     def _refused(
         self,
-        session: working.Session,
-        state: job_state.JobState,
-        refusal: decisions.AdmissionFailure,
-    ) -> decisions.Reason:
+        session: Session,
+        state: JobState,
+        refusal: AdmissionFailure,
+    ) -> Reason:
         """Return the refusal as a reason.
 
         For a group that requests more than all nodes have, report only the excess.
@@ -297,16 +300,16 @@ class Enqueue(contracts.Action[working.Session]):
         if is_cluster_full(refusal):
             beyond = feasibility.beyond(session, state)
             if beyond:
-                return reasons.of(state, decisions.ReasonCode.NEVER_FITS, shortages=beyond)
+                return reasons.of(state, ReasonCode.NEVER_FITS, shortages=beyond)
         reason = reason_of(state, refusal)
         if self._relief.is_waived(state, refusal):
             return replace(reason, never_preempts=True)
         return reason
 
 
-def reason_of(state: job_state.JobState, refusal: decisions.AdmissionFailure) -> decisions.Reason:
+def reason_of(state: JobState, refusal: AdmissionFailure) -> Reason:
     """Return a plugin's refusal as the reason of the group."""
-    return decisions.Reason(
+    return Reason(
         code=refusal.code,
         queue=state.job.queue,
         tasks=len(state.job.tasks),
@@ -318,7 +321,7 @@ def reason_of(state: job_state.JobState, refusal: decisions.AdmissionFailure) ->
     )
 
 
-def _most_to_promise(session: working.Session, queue: queues.Queue) -> Mapping[str, float] | None:
+def _most_to_promise(session: Session, queue: Queue) -> Mapping[str, float] | None:
     """Return the capacity of all ready nodes within the queue's capability; None without nodes."""
     ready = session.layout.ready
     if not ready.any():
@@ -331,6 +334,6 @@ def _most_to_promise(session: working.Session, queue: queues.Queue) -> Mapping[s
     return dict(zip(session.space.names, most, strict=True))
 
 
-def is_cluster_full(refusal: decisions.AdmissionFailure) -> bool:
+def is_cluster_full(refusal: AdmissionFailure) -> bool:
     """Whether more nodes would help."""
-    return refusal.code is decisions.ReasonCode.CLUSTER_FULL
+    return refusal.code is ReasonCode.CLUSTER_FULL

@@ -6,31 +6,35 @@ Volcano: actions/preempt.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, queues
+from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.model.jobs import EVICTABLE, Job
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.preemption import planner as eviction
-from vscheduler.core.preemption import preemptors, victims
-from vscheduler.core.session import ordering
-from vscheduler.core.session import session as working
+from vscheduler.core.preemption import preemptors
+from vscheduler.core.preemption.planner import Planner
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.preemption.victims import Scope, WholeGangs
+from vscheduler.core.session.ordering import Line
+from vscheduler.core.session.session import Session
 
 
-class Preempt(contracts.Action[working.Session]):
+class Preempt(Action[Session]):
     """Evict pods of the queue's other jobs first, then less important pods of the starving job."""
 
     name = "preempt"
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
-        "enableTopologyAwarePreemption": contracts.Argument(bool, default=False),
-        "topologyAwarePreemptWorkerNum": contracts.Argument(int, 16, minimum=1),
-        "minCandidateNodesPercentage": contracts.Argument(int, 10, minimum=0),
-        "minCandidateNodesAbsolute": contracts.Argument(int, 1, minimum=0),
-        "maxCandidateNodesAbsolute": contracts.Argument(int, 100, minimum=0),
-        **eviction.arguments("preempt", victims.WholeGangs.ALWAYS),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "predicateErrorCacheEnable": Argument(bool, default=True),
+        "enableTopologyAwarePreemption": Argument(bool, default=False),
+        "topologyAwarePreemptWorkerNum": Argument(int, 16, minimum=1),
+        "minCandidateNodesPercentage": Argument(int, 10, minimum=0),
+        "minCandidateNodesAbsolute": Argument(int, 1, minimum=0),
+        "maxCandidateNodesAbsolute": Argument(int, 100, minimum=0),
+        **eviction.arguments("preempt", WholeGangs.ALWAYS),
     }
 
-    def execute(self, session: working.Session) -> None:
+    def execute(self, session: Session) -> None:
         """Serve queue after queue: preempt between jobs, then within each starving job."""
-        planner = eviction.Planner(session, self, "preemptable")
+        planner = Planner(session, self, "preemptable")
         if planner.is_in_vain():
             return
         session.wake_jobs(list(session.parking.groups))
@@ -42,10 +46,10 @@ class Preempt(contracts.Action[working.Session]):
 
 
 def _in_queue(
-    session: working.Session,
-    planner: eviction.Planner,
-    queue: queues.Queue,
-    lines: Mapping[str, ordering.Line[preemptors.Preemptor]],
+    session: Session,
+    planner: Planner,
+    queue: Queue,
+    lines: Mapping[str, Line[Preemptor]],
 ) -> None:
     """Serve the starving jobs of the queue in order."""
     line = lines[queue.name]
@@ -54,16 +58,16 @@ def _in_queue(
 
 
 def _preempt_for(
-    session: working.Session,
-    planner: eviction.Planner,
-    queue: queues.Queue,
-    preemptor: preemptors.Preemptor,
+    session: Session,
+    planner: Planner,
+    queue: Queue,
+    preemptor: Preemptor,
 ) -> None:
     """Make room for the job's minimum, then for one more pod at a time."""
     job = preemptor.state.job
     session.work_budget.charge(job.namespace)
     candidates = [of_other_jobs(job)]
-    if any(preemptor.state.counts[status] for status in jobs.EVICTABLE):
+    if any(preemptor.state.counts[status] for status in EVICTABLE):
         candidates.append(of_same_job(job))
     for candidate in candidates:
         while preemptor.tasks and planner.plan(queue, preemptor, candidate):
@@ -72,11 +76,11 @@ def _preempt_for(
     session.eviction_history.fail(Preempt.name, job.id)
 
 
-def of_other_jobs(job: jobs.Job) -> victims.Scope:
+def of_other_jobs(job: Job) -> Scope:
     """Return a filter that passes pods of the queue's jobs except this job."""
-    return victims.Scope(queues=frozenset((job.queue,)), without=job.id)
+    return Scope(queues=frozenset((job.queue,)), without=job.id)
 
 
-def of_same_job(job: jobs.Job) -> victims.Scope:
+def of_same_job(job: Job) -> Scope:
     """Return a filter that passes pods of this job."""
-    return victims.Scope(queues=frozenset((job.queue,)), only=job.id)
+    return Scope(queues=frozenset((job.queue,)), only=job.id)

@@ -6,38 +6,43 @@ Volcano: actions/reclaim.
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import durations, queues
-from vscheduler.core.preemption import parked_claims, preemptors, victims
+from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.model import durations
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.preemption import planner as eviction
-from vscheduler.core.session import ordering
-from vscheduler.core.session import session as working
+from vscheduler.core.preemption import preemptors
+from vscheduler.core.preemption.parked_claims import ParkedClaims
+from vscheduler.core.preemption.planner import Planner
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.preemption.victims import Scope, WholeGangs
+from vscheduler.core.session.ordering import Line
+from vscheduler.core.session.session import Session
 
 
-class Reclaim(contracts.Action[working.Session]):
+class Reclaim(Action[Session]):
     """Evict pods of other queues so that a starving job can start with the whole minimum."""
 
     name = "reclaim"
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
-        **eviction.arguments("reclaim", victims.WholeGangs.PROPORTIONATE),
-        eviction.KEEP: contracts.Argument(str, "60s", parse=durations.seconds),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "predicateErrorCacheEnable": Argument(bool, default=True),
+        **eviction.arguments("reclaim", WholeGangs.PROPORTIONATE),
+        eviction.KEEP: Argument(str, "60s", parse=durations.seconds),
     }
 
-    def execute(self, session: working.Session) -> None:
+    def execute(self, session: Session) -> None:
         """Serve queue after queue; an overused queue gets nothing.
 
         Nor does a queue while no other queue holds anything to reclaim.
         """
-        planner = eviction.Planner(session, self, "reclaimable")
+        planner = Planner(session, self, "reclaimable")
         if planner.is_in_vain():
             return
         served = _served(session)
         waiting, lines = preemptors.line_up(session, self.name, served)
         # They join with the first turn of their queue: those of overused queues stay parked.
-        parked = parked_claims.ParkedClaims(session, self.name, served)
+        parked = ParkedClaims(session, self.name, served)
         for name in parked.names - lines.keys():
-            lines[name] = ordering.Line()
+            lines[name] = Line()
             queue = session.queues[name]
             waiting.join(preemptors.queue_place(session, queue, lines[name]), queue)
         while waiting and not session.work_budget.exhausted:
@@ -62,7 +67,7 @@ class Reclaim(contracts.Action[working.Session]):
         planner.note_if_in_vain()
 
 
-def _served(session: working.Session) -> Collection[str]:
+def _served(session: Session) -> Collection[str]:
     """Return the queues for which another queue holds anything to reclaim."""
     holding = {
         name
@@ -73,10 +78,10 @@ def _served(session: working.Session) -> Collection[str]:
 
 
 def _skip_similar(
-    session: working.Session,
-    planner: eviction.Planner,
-    line: ordering.Line[preemptors.Preemptor],
-    parked: parked_claims.ParkedClaims,
+    session: Session,
+    planner: Planner,
+    line: Line[Preemptor],
+    parked: ParkedClaims,
 ) -> None:
     """Skip jobs similar to a job without victims."""
     while line and not session.work_budget.exhausted and planner.is_futile(line.first):
@@ -84,8 +89,8 @@ def _skip_similar(
         parked.fail(line.leave())
 
 
-def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Scope:
+def of_other_queues(session: Session, queue: Queue) -> Scope:
     """Return a filter that passes pods of all other queues with spec.reclaimable."""
     others = session.queues.values()
     names = (each.name for each in others if each.reclaimable and each.name != queue.name)
-    return victims.Scope(queues=frozenset(names))
+    return Scope(queues=frozenset(names))

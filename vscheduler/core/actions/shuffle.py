@@ -6,26 +6,28 @@ Volcano: actions/shuffle.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.api.contracts import Action
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import JobId, Task, TaskStatus
 from vscheduler.core.preemption import standing_plans, victims
-from vscheduler.core.session import job_state
-from vscheduler.core.session import session as working
+from vscheduler.core.preemption.victims import VictimGroup
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
 
 
-class Shuffle(contracts.Action[working.Session]):
+class Shuffle(Action[Session]):
     """Evict running pods selected by plugins, if the pods may be evicted."""
 
     name = "shuffle"
 
-    def execute(self, session: working.Session) -> None:
+    def execute(self, session: Session) -> None:
         """Evict job by job.
 
         PodDisruptionBudgets are respected, and no gang keeps only a part of its minimum. A pod is
         left alone if a pod placed in this cycle has required affinity to it and no other pod
         matches.
         """
-        victims: defaultdict[jobs.JobId, list[jobs.Task]] = defaultdict(list)
+        victims: defaultdict[JobId, list[Task]] = defaultdict(list)
         for task in session.dispatch.shuffle_victims(self._candidates(session)):
             victims[task.job].append(task)
         with session.statement() as trial:
@@ -41,13 +43,13 @@ class Shuffle(contracts.Action[working.Session]):
                 session.eviction_history.shuffle(session.snapshot.now)
             trial.commit()
 
-    def _candidates(self, session: working.Session) -> list[jobs.Task]:
+    def _candidates(self, session: Session) -> list[Task]:
         """Return the running pods that plugins may select, by job and UID."""
         return [task for task in running(session) if task.preemptable]
 
     def _units(
-        self, session: working.Session, state: job_state.JobState, named: Sequence[jobs.Task]
-    ) -> Iterator[victims.VictimGroup]:
+        self, session: Session, state: JobState, named: Sequence[Task]
+    ) -> Iterator[VictimGroup]:
         """Yield the groups to evict: the whole gang if all pods were selected, else surplus pods.
 
         Each group is evicted before the next is computed.
@@ -63,7 +65,7 @@ class Shuffle(contracts.Action[working.Session]):
             if unit is not None and session.cluster.budgets.spare(unit.tasks):
                 yield unit
 
-    def _must_stay(self, session: working.Session, state: job_state.JobState) -> bool:
+    def _must_stay(self, session: Session, state: JobState) -> bool:
         """Whether to undo the last eviction from the gang. Never the case by default, since
         `_units` keeps each gang at its minimum.
         """
@@ -71,19 +73,19 @@ class Shuffle(contracts.Action[working.Session]):
         return False
 
 
-def running(session: working.Session) -> Iterator[jobs.Task]:
+def running(session: Session) -> Iterator[Task]:
     """Yield the running pods on nodes of the snapshot, by job and UID, except pods that the API
     server has refused to evict.
     """
     refused = session.snapshot.carried.eviction_refused_pods
     for state in session.job_states.values():
-        if state.counts[jobs.TaskStatus.RUNNING]:
-            for task in state.tasks(jobs.TaskStatus.RUNNING):
+        if state.counts[TaskStatus.RUNNING]:
+            for task in state.tasks(TaskStatus.RUNNING):
                 if task.node in session.layout.rows and task.uid not in refused:
                     yield task
 
 
-def _evict(session: working.Session, task: jobs.Task, *, whole: bool) -> decisions.Evict:
+def _evict(session: Session, task: Task, *, whole: bool) -> Evict:
     node = session.job_state_of(task).node(task)
     assert node is not None, f"{task.key} runs nowhere"
-    return decisions.Evict(task=task, node=node, action=Shuffle.name, beneficiary=None, whole=whole)
+    return Evict(task=task, node=node, action=Shuffle.name, beneficiary=None, whole=whole)

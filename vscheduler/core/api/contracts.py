@@ -32,17 +32,28 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import node_views, views
-from vscheduler.core.fair_share import demands, fair_shares, node_pools
-from vscheduler.core.model import (
-    decisions,
-    durations,
-    jobs,
-    nodes,
-    queues,
-    resources,
-    snapshot,
+from vscheduler.core.api import node_views
+from vscheduler.core.api.node_views import Devices, Volumes
+from vscheduler.core.api.views import JobState, NominatedPods, PodAffinityCounts
+from vscheduler.core.fair_share.demands import QueueDemands
+from vscheduler.core.fair_share.fair_shares import QueueLimits
+from vscheduler.core.fair_share.node_pools import NodePools
+from vscheduler.core.model import durations
+from vscheduler.core.model.decisions import (
+    AdmissionFailure,
+    Bind,
+    Entitlement,
+    Evict,
+    QueueLimit,
+    Reason,
+    ShareAfter,
+    Shortage,
 )
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.queues import Queue, Usage
+from vscheduler.core.model.resources import ResourceSpace, Vector
+from vscheduler.core.model.snapshot import Snapshot
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Working = TypeVar("Working")
@@ -75,83 +86,83 @@ FilterResult = node_views.FilterResult
 class Session(Protocol):
     """The part of the running cycle that plugins may read; actions receive the class itself."""
 
-    snapshot: snapshot.Snapshot
-    space: resources.ResourceSpace
-    queues: Mapping[str, queues.Queue]
+    snapshot: Snapshot
+    space: ResourceSpace
+    queues: Mapping[str, Queue]
     lending: bool
     """Whether action allocate lends at this moment: `overused`, `allocatable` and `queue_limits`
     answer by what a queue may borrow beyond its share."""
 
     @property
-    def affinity_counts(self) -> views.PodAffinityCounts:
+    def affinity_counts(self) -> PodAffinityCounts:
         """Pod counts for pod affinity and spread, including the changes of this cycle."""
 
     @property
-    def nominated(self) -> views.NominatedPods:
+    def nominated(self) -> NominatedPods:
         """Pods of other schedulers that wait on nominated nodes, with their requests."""
 
     @property
-    def volumes(self) -> node_views.Volumes:
+    def volumes(self) -> Volumes:
         """Which nodes the volumes of pods allow."""
 
     @property
-    def devices(self) -> node_views.Devices:
+    def devices(self) -> Devices:
         """Which nodes have devices for the claims of pods."""
 
     @property
-    def job_states(self) -> Mapping[jobs.JobId, views.JobState]:
+    def job_states(self) -> Mapping[JobId, JobState]:
         """The state of each job in this cycle; every job has its queue in `queues`."""
 
     @property
-    def promised_jobs(self) -> Sequence[views.JobState]:
+    def promised_jobs(self) -> Sequence[JobState]:
         """The jobs with minResources of which they may not hold all, by ID."""
 
     @property
-    def demands(self) -> demands.QueueDemands:
+    def demands(self) -> QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
 
     @property
-    def binds(self) -> Sequence[decisions.Bind]:
+    def binds(self) -> Sequence[Bind]:
         """The pods bound so far; pods whose nodes are merely reserved don't count."""
 
     @property
-    def evicts(self) -> Mapping[jobs.TaskId, decisions.Evict]:
+    def evicts(self) -> Mapping[TaskId, Evict]:
         """The pods evicted so far."""
 
-    def request(self, task: jobs.Task) -> resources.Vector:
+    def request(self, task: Task) -> Vector:
         """Return the resource request of the task, (R,), `pods` included; read-only."""
 
-    def counted(self, task: jobs.Task) -> resources.Vector:
+    def counted(self, task: Task) -> Vector:
         """Return what of the task counts for its queue, (R,): the request, and the devices of its
         claims by class; read-only.
         """
 
-    def has_nomination(self, task: jobs.Task) -> bool:
+    def has_nomination(self, task: Task) -> bool:
         """Whether a node was nominated in an earlier cycle, or a reservation served the task."""
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
 
-    def reachable(self, task: jobs.Task) -> nodes.Mask:
+    def reachable(self, task: Task) -> Mask:
         """Return the nodes the task could use after evictions; not available in `open`."""
 
     @property
-    def free(self) -> resources.Vector:
+    def free(self) -> Vector:
         """What nodes have free after pending releases, (N, R)."""
 
     @property
-    def queue_limits(self) -> fair_shares.QueueLimits:
+    def queue_limits(self) -> QueueLimits:
         """Capabilities, guarantees and weights of all queues."""
 
     @property
-    def total(self) -> resources.Vector:
+    def total(self) -> Vector:
         """The resources that shares are computed from, (R,); available from `start` on."""
 
     @property
-    def pools(self) -> node_pools.NodePools:
+    def pools(self) -> NodePools:
         """The nodes, by the queues and pods that could use them; available from `start` on."""
 
-    def pools_before(self, seconds: float) -> node_pools.NodePools | None:
+    def pools_before(self, seconds: float) -> NodePools | None:
         """Return `pools` without node losses of the last `seconds`; None without such losses."""
 
     def wake(self, at: float) -> None:
@@ -246,154 +257,150 @@ class Hooks(Protocol):
     def start(self) -> None:
         """[-; all] All plugins are open: compute what depends on them, such as shares of total."""
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask | None:
         """[-; all masks] Which nodes (N,) of a layout could pods of this class use if all were
         empty? This is the part of `filter_nodes` that shares are computed from. None: all nodes.
         """
 
-    def queue_nodes(self, queue: queues.Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    def queue_nodes(self, queue: Queue, layout: NodeLayout) -> Mask | None:
         """[-; all masks] Like `class_nodes`, for pods of this queue and of any class."""
 
-    def queue_key(self, queue: queues.Queue) -> Key | None:
+    def queue_key(self, queue: Queue) -> Key | None:
         """[QueueOrder; first difference, then age and name] The sort key, again after each turn."""
 
-    def queue_path(self, queue: queues.Queue) -> Sequence[Hashable]:
+    def queue_path(self, queue: Queue) -> Sequence[Hashable]:
         """[-; first answer] The path of a queue in a tree of queues; see docs/plugins.md."""
 
-    def job_key(self, state: views.JobState) -> Key | None:
+    def job_key(self, state: JobState) -> Key | None:
         """[JobOrder; first difference, then creation time, then id] The job's sort key, computed
         again each time the job returns to the queue's line.
         """
 
-    def task_key(self, task: jobs.Task) -> Key | None:
+    def task_key(self, task: Task) -> Key | None:
         """[TaskOrder; first difference, then index, creation time, UID] The sort key of a task."""
 
-    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: JobState) -> Reason | None:
         """[JobValid; first reason] Why can't this job be scheduled as it is? None: it can."""
 
-    def job_ready(self, state: views.JobState) -> bool | None:
+    def job_ready(self, state: JobState) -> bool | None:
         """[JobReady; all] May the tasks allocated so far be bound?"""
 
-    def start_timeout(self, state: views.JobState) -> float | None:
+    def start_timeout(self, state: JobState) -> float | None:
         """[-; first] After how many seconds is a gang evicted if only a part of its pods could be
         bound? Without any answer, the pods stay.
         """
 
-    def recovery_timeout(self, state: views.JobState) -> float | None:
+    def recovery_timeout(self, state: JobState) -> float | None:
         """[-; first] After how many seconds is a gang evicted that had its minimum and has lost
         pods, which nobody replaces? Without any answer, the other pods stay.
         """
 
-    def job_pipelined(self, state: views.JobState) -> bool | None:
+    def job_pipelined(self, state: JobState) -> bool | None:
         """[JobPipelined; a vote] May the job reserve resources being released until the job can
         start? A reject loses, a tier with a permit decides.
         """
 
-    def job_starving(self, state: views.JobState) -> bool | None:
+    def job_starving(self, state: JobState) -> bool | None:
         """[JobStarving; all of the first tier with an answer] May pods be evicted for this job? If
         no plugin has an answer, no job starves.
         """
 
-    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool | None:
+    def job_enqueueable(self, state: JobState) -> AdmissionFailure | bool | None:
         """[JobEnqueueable; a vote] May a Pending group be admitted? An AdmissionFailure is a no."""
 
-    def job_enqueued(self, state: views.JobState) -> None:
+    def job_enqueued(self, state: JobState) -> None:
         """[JobEnqueued; all] The group was admitted: count the resources promised to the group."""
 
-    def overused(self, queue: queues.Queue) -> bool | None:
+    def overused(self, queue: Queue) -> bool | None:
         """[Overused; any] Has the queue reached its share? If so, it gets no turn this cycle."""
 
-    def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool | None:
+    def allocatable(self, queue: Queue, task: Task) -> bool | None:
         """[Allocatable; all] May this task be allocated to the queue?"""
 
-    def queue_outlook(self, queue: queues.Queue) -> Hashable:
+    def queue_outlook(self, queue: Queue) -> Hashable:
         """[-; all] A value that changes when answers to `overused`, `allocatable` or `shortages`
         may have changed, now or since the last cycle. None: they never do.
         """
 
-    def share_with(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> float | None:
+    def share_with(self, queue: Queue, tasks: Sequence[Task]) -> float | None:
         """[-; first] With these tasks, how many times its share would the queue have of the
         resources that they request? Asked to lend to the smallest such queue first.
         """
 
-    def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
+    def queue_limits(self, queue: Queue, task: Task) -> Sequence[QueueLimit]:
         """[-; all] The limits behind `allocatable` and `filter_nodes`, of all resources."""
 
-    def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool | None:
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool | None:
         """[Preemptive; all] Does the queue's share cover these tasks, too, so that pods may go?"""
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task] | None:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """[Preemptable; see VictimRole] Which pods of the claimant's own queue may be evicted for
         the claimant? The result is in order of eviction, each victim assumed gone for the next.
         """
 
-    def reclaimable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task] | None:
+    def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """[Reclaimable; see VictimRole] Like `preemptable`, for pods of other queues."""
 
     def share_after(
-        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
-    ) -> decisions.ShareAfter | None:
+        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+    ) -> ShareAfter | None:
         """[-; first] With what shares would the queue of these victims and the claimant's queue
         end, after all claims of the job, (R,)? None: shares don't matter.
         """
 
-    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> Key | None:
+    def victim_queue_key(self, claimant: Queue, queue: Queue) -> Key | None:
         """[VictimQueueOrder; first difference, then the reverse of queue_key] The sort key of a
         queue that may lose pods to the claimant.
         """
 
-    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task] | None:
+    def shuffle_victims(self, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """[VictimTasks; the first tier with any] Which pods should be evicted to be rescheduled?"""
 
-    def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
+    def shortages(self, queue: Queue, task: Task) -> Sequence[Shortage]:
         """[-; all] The figures behind `overused`, or behind a refusal of `allocatable`."""
 
-    def filter_nodes(self, task: jobs.Task, nodes: NodeView) -> Sequence[FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """[Predicate; all masks] Which nodes may the task use, free amounts aside? The answer must
         be equal for all tasks of one class and queue with one `PodAffinityState.key`.
         """
 
-    def outlook(self, task: jobs.Task) -> Hashable:
+    def outlook(self, task: Task) -> Hashable:
         """[-; all] A value that changes when answers for this task may have changed on untouched
         rows, such as a count of pods in a zone. None: answers never do.
         """
 
-    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
+    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
         """[-; all] For each row, a value that changes when the answer may have changed with an
         equal view, for example with the pods on the node. None: never, for any rows. A plugin with
         answers about nodes but without this hook is asked again after each placement.
         """
 
-    def score_nodes(self, task: jobs.Task, nodes: NodeView) -> NDArray[np.float64]:
+    def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64]:
         """[NodeOrder; sum] The weighted score of each node, (n,); equal for all tasks of one class
         and queue with one `PodAffinityState.key`.
         """
 
     def score_node_set(
-        self, task: jobs.Task, nodes: NodeView, feasible: NDArray[np.bool_]
+        self, task: Task, nodes: NodeView, feasible: NDArray[np.bool_]
     ) -> NDArray[np.float64] | None:
         """[BatchNodeOrder; sum] Scores that depend on the set of feasible nodes (N,), such as
         scores scaled to the maximum. Always asked for all rows. None: all scores are equal.
         """
 
-    def on_allocate(self, task: jobs.Task) -> None:
+    def on_allocate(self, task: Task) -> None:
         """[AllocateFunc; all] The task was placed, to start now or later. Undone by on_deallocate.
         For a running task: an eviction was cancelled.
         """
 
-    def on_deallocate(self, task: jobs.Task) -> None:
+    def on_deallocate(self, task: Task) -> None:
         """[DeallocateFunc; all] The task lost its place. For a running task: the task is being
         evicted, and its resources become available to waiting pods.
         """
 
-    def entitlements(self) -> Mapping[str, decisions.Entitlement]:
+    def entitlements(self) -> Mapping[str, Entitlement]:
         """[-; last plugin with an answer] The share of each queue, for display."""
 
-    def usages(self) -> Mapping[str, queues.Usage]:
+    def usages(self) -> Mapping[str, Usage]:
         """[-; last plugin with an answer] The usage of each queue over time, for the next cycle's
         `snapshot.carried` and for restarts. Return the previous object if only time has passed.
         """

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions
+from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.model.decisions import AdmissionFailure, Reason, ShareAfter
 
 
 class Combine(StrEnum):
@@ -88,9 +88,9 @@ ANSWER_TYPES: Mapping[str, tuple[type, ...]] = {
         (bool, np.bool_, NoneType),
     ),
     **dict.fromkeys(("preemptable", "reclaimable", "shuffle_victims"), (tuple, list, NoneType)),
-    "share_after": (decisions.ShareAfter, NoneType),
-    "job_enqueueable": (bool, np.bool_, decisions.AdmissionFailure, NoneType),
-    "job_valid": (decisions.Reason, NoneType),
+    "share_after": (ShareAfter, NoneType),
+    "job_enqueueable": (bool, np.bool_, AdmissionFailure, NoneType),
+    "job_valid": (Reason, NoneType),
     "shortages": (tuple, list),
     "queue_limits": (tuple, list, NoneType),
     "share_with": (float, np.floating, int, NoneType),
@@ -103,9 +103,7 @@ ANYTHING = (object,)
 """What any other hook may answer."""
 
 
-def verdicts(
-    answer: Sequence[contracts.FilterResult] | None, view: contracts.NodeView
-) -> list[contracts.FilterResult]:
+def verdicts(answer: Sequence[FilterResult] | None, view: NodeView) -> list[FilterResult]:
     """Validate an answer to filter_nodes: masks must have the size of the view."""
     found = list(answer or ())
     for result in found:
@@ -125,7 +123,7 @@ def one_each(
     return answer
 
 
-def scores(answer: object, view: contracts.NodeView) -> NDArray[np.float64] | None:
+def scores(answer: object, view: NodeView) -> NDArray[np.float64] | None:
     """Validate an answer to score_nodes or score_node_set: one finite number for each row."""
     if answer is None:
         return None

@@ -8,7 +8,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import constraints, jobs, nodes, refusals, resources
+from vscheduler.core.model.constraints import HostPort
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.refusals import Refusal
+from vscheduler.core.model.resources import ResourceSpace, Vector
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -22,17 +26,17 @@ class NodeView:
     arrays of shape (n, R), in the columns of the session's ResourceSpace; arrays are read-only.
     """
 
-    layout: nodes.NodeLayout
+    layout: NodeLayout
     rows: NDArray[np.int64] | None
     """The rows of the layout; None means all."""
-    allocatable: resources.Vector
-    used: resources.Vector
+    allocatable: Vector
+    used: Vector
     """Requests of pods on the nodes, including pods being deleted."""
-    future_used: resources.Vector
+    future_used: Vector
     """The requests after pending releases, with pipelined and reserved pods added."""
-    ports: Mapping[str, tuple[constraints.HostPort, ...]]
+    ports: Mapping[str, tuple[HostPort, ...]]
     """By node name, host ports of pods that stay, including pods placed in this cycle."""
-    leaving_ports: Mapping[str, tuple[constraints.HostPort, ...]]
+    leaving_ports: Mapping[str, tuple[HostPort, ...]]
     """By node name, host ports of pods being deleted, including pods evicted in this cycle."""
     _sizes: dict[int, NDArray[np.float64]] = field(
         default_factory=dict, init=False, compare=False, repr=False
@@ -60,11 +64,11 @@ class NodeView:
 class FilterResult(msgspec.Struct, frozen=True):
     """The answer of one filter: the rows that pass, and why all other rows refuse the pod."""
 
-    refusal: refusals.Refusal | str
+    refusal: Refusal | str
     """A code with data, or a plugin's own text, shown unchanged: `node(s) were spot nodes`."""
-    passes: nodes.Mask
+    passes: Mask
     """The mask of rows that pass, (n,)."""
-    later: nodes.Mask | None = None
+    later: Mask | None = None
     """The mask after pods being deleted are gone, if different."""
     curable: bool = False
     """Whether evictions could change the answer: host ports, affinity between pods."""
@@ -88,30 +92,30 @@ class Volumes(Protocol):
         """Have attach limits count in searches for gangs; called by a plugin that looks at them."""
 
     def usable(
-        self, pod_class: jobs.PodClass, layout: nodes.NodeLayout, *, binding: bool, zones: bool
-    ) -> nodes.Mask | None:
+        self, pod_class: PodClass, layout: NodeLayout, *, binding: bool, zones: bool
+    ) -> Mask | None:
         """Return the nodes (N,) of a layout that bound claims allow, other pods aside; None: all.
 
         `binding` and `zones` tell which filters count.
         """
 
-    def binding(self, pod_class: jobs.PodClass, view: NodeView) -> Iterator[FilterResult]:
+    def binding(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answers of VolumeBinding for these nodes."""
 
-    def zones(self, pod_class: jobs.PodClass, view: NodeView) -> Iterator[FilterResult]:
+    def zones(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answers of VolumeZone for these nodes."""
 
-    def restrictions(self, pod_class: jobs.PodClass, view: NodeView) -> Iterator[FilterResult]:
+    def restrictions(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answers of VolumeRestrictions for these nodes."""
 
-    def limits(self, pod_class: jobs.PodClass, view: NodeView) -> Iterator[FilterResult]:
+    def limits(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answer of NodeVolumeLimits for these nodes, unless all pass."""
 
-    def outlook(self, pod_class: jobs.PodClass) -> Hashable:
+    def outlook(self, pod_class: PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""
 
     def row_outlook(
-        self, pod_class: jobs.PodClass, rows: NDArray[np.int64]
+        self, pod_class: PodClass, rows: NDArray[np.int64]
     ) -> Sequence[Hashable] | None:
         """Return what the answers for each node depend on; None if nothing changes them."""
 
@@ -122,23 +126,23 @@ class Devices(Protocol):
     Only for pod classes with resource claims.
     """
 
-    def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
+    def supply(self, space: ResourceSpace) -> Vector | None:
         """Return how many devices of each class nodes have, without those of other schedulers'
         pods, (N, R); None where no resource stands for devices, or no plugin has any allocated.
         """
 
-    def usable(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    def usable(self, pod_class: PodClass, layout: NodeLayout) -> Mask | None:
         """Return the nodes (N,) that allocated claims allow, and that have enough devices for the
         others, in use or not; None: all.
         """
 
-    def filter(self, pod_class: jobs.PodClass, view: NodeView) -> Iterator[FilterResult]:
+    def filter(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answers of DynamicResources for these nodes."""
 
-    def outlook(self, pod_class: jobs.PodClass) -> Hashable:
+    def outlook(self, pod_class: PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""
 
     def row_outlook(
-        self, pod_class: jobs.PodClass, rows: NDArray[np.int64]
+        self, pod_class: PodClass, rows: NDArray[np.int64]
     ) -> Sequence[Hashable] | None:
         """Return what the answers for each node depend on; None if nothing changes them."""

@@ -12,12 +12,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import constraints, jobs, nodes, pod_affinity, resources
+from vscheduler.core.model.constraints import HostPort, Spread
+from vscheduler.core.model.jobs import SubGroup, Task, TaskStatus, WorkingJob
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.model.pod_affinity import AffinityTermOfPods, PodPresence, PodSets
+from vscheduler.core.model.resources import Vector
 
-Item: TypeAlias = pod_affinity.PodSets | pod_affinity.AffinityTermOfPods
+Item: TypeAlias = PodSets | AffinityTermOfPods
 """The subject of a count of pods: pods selected by a term, or pods that carry a term."""
 
-Ports: TypeAlias = Mapping[str, tuple[constraints.HostPort, ...]]
+Ports: TypeAlias = Mapping[str, tuple[HostPort, ...]]
 """By node name; only nodes with host ports in use."""
 
 
@@ -25,12 +29,12 @@ class SubGroups(Protocol):
     """The sub-groups of a job (spec.subGroupPolicy), with pod counts by status."""
 
     def lacking(
-        self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
-    ) -> tuple[jobs.SubGroup, int] | None:
+        self, statuses: frozenset[TaskStatus], *, idlers: bool = True
+    ) -> tuple[SubGroup, int] | None:
         """Return the first policy with too few whole sub-groups, and the number of whole ones."""
 
 
-class JobState(jobs.WorkingJob, Protocol):
+class JobState(WorkingJob, Protocol):
     """A Job, and the changes that this cycle has made to its tasks; read-only."""
 
     @property
@@ -71,21 +75,21 @@ class JobState(jobs.WorkingJob, Protocol):
     def sub_groups(self) -> SubGroups | None:
         """None if the job has no sub-group policies."""
 
-    def status(self, task: jobs.Task) -> jobs.TaskStatus:
+    def status(self, task: Task) -> TaskStatus:
         """Return the task's current status."""
 
-    def tasks(self, status: jobs.TaskStatus) -> Iterator[jobs.Task]:
+    def tasks(self, status: TaskStatus) -> Iterator[Task]:
         """Iterate over the tasks with this current status, by UID."""
 
-    def reaches(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> bool:
+    def reaches(self, statuses: frozenset[TaskStatus], *, idlers: bool = True) -> bool:
         """Whether tasks in these statuses, READY or PLACED, reach all minimums: of the job, the
         roles and the sub-groups. With `idlers`, waiting best-effort pods count.
         """
 
-    def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
+    def role_tasks(self, role: str, statuses: frozenset[TaskStatus]) -> int:
         """Count the tasks of a role in these statuses."""
 
-    def spares(self, task: jobs.Task) -> bool:
+    def spares(self, task: Task) -> bool:
         """Whether all minimums hold without this task: of the job, the role and the sub-group."""
 
 
@@ -120,10 +124,10 @@ class DomainCounts(Protocol):
     def by_label(self, key: str) -> TopologyDomains:
         """Return the counts by domain of this topology key."""
 
-    def among(self, key: str, scope: Hashable, eligible: nodes.Mask) -> TopologyDomains:
+    def among(self, key: str, scope: Hashable, eligible: Mask) -> TopologyDomains:
         """Return the counts by domain on eligible nodes only; scope identifies the set of nodes."""
 
-    def move(self, row: int, presence: pod_affinity.PodPresence, step: int) -> None:
+    def move(self, row: int, presence: PodPresence, step: int) -> None:
         """Count a pod with this presence (step 1), or remove the pod (step -1). Not for plugins."""
 
 
@@ -138,7 +142,7 @@ class TopologyCount(msgspec.Struct, frozen=True):
 class SpreadCount(msgspec.Struct, frozen=True):
     """A topology spread constraint of the task, with the pods to be counted."""
 
-    spread: constraints.Spread
+    spread: Spread
     pods: DomainCounts
     counts_itself: bool
 
@@ -181,7 +185,7 @@ class PodAffinityCounts(Protocol):
     def nobody(self) -> bool:
         """Whether no pod has affinity or spread constraints."""
 
-    def state_of(self, task: jobs.Task) -> PodAffinityState | None:
+    def state_of(self, task: Task) -> PodAffinityState | None:
         """Return the state for the task; None if no affinity or spread term concerns the task."""
 
 
@@ -190,10 +194,10 @@ class NominatedReservations(msgspec.Struct, frozen=True, eq=False):
 
     number: int
     """Differs whenever any of the other fields differs."""
-    amounts: resources.Vector
+    amounts: Vector
     """The requests of nominated pods by node, (N, R)."""
     ports: Ports
-    apart: nodes.Mask
+    apart: Mask
     """Nodes (N,) left by anti-affinity with nominated pods."""
 
 
@@ -205,5 +209,5 @@ class NominatedPods(Protocol):
     def __bool__(self) -> bool:
         """Whether any pod has a nominated node."""
 
-    def of(self, task: jobs.Task) -> NominatedReservations | None:
+    def of(self, task: Task) -> NominatedReservations | None:
         """Return what is reserved from this task; None if nothing is."""

@@ -3,34 +3,58 @@
 Actions, plugins and rules of this package replace the defaults when a configuration is read.
 """
 
-from vscheduler.core.compat import actions, capacity, cycle_rules, plugins
-from vscheduler.core.config import policy
+from vscheduler.core.compat.actions import (
+    VolcanoAllocate,
+    VolcanoBackfill,
+    VolcanoEnqueue,
+    VolcanoPreempt,
+    VolcanoReclaim,
+    VolcanoShuffle,
+)
+from vscheduler.core.compat.capacity import VolcanoCapacity
+from vscheduler.core.compat.cycle_rules import VolcanoCycleRules
+from vscheduler.core.compat.plugins import (
+    VolcanoDrf,
+    VolcanoGang,
+    VolcanoNodegroup,
+    VolcanoNodeOrder,
+    VolcanoOvercommit,
+    VolcanoPdb,
+    VolcanoPredicates,
+    VolcanoPriority,
+    VolcanoProportion,
+    VolcanoResourceQuota,
+    VolcanoResourceStrategyFit,
+    VolcanoSla,
+    VolcanoTdm,
+)
+from vscheduler.core.config.policy import Compatibility
 
-VOLCANO = policy.Compatibility(
+VOLCANO = Compatibility(
     plugins=(
-        plugins.VolcanoPriority,
-        plugins.VolcanoGang,
-        plugins.VolcanoDrf,
-        plugins.VolcanoPredicates,
-        plugins.VolcanoProportion,
-        capacity.VolcanoCapacity,
-        plugins.VolcanoNodegroup,
-        plugins.VolcanoNodeOrder,
-        plugins.VolcanoOvercommit,
-        plugins.VolcanoSla,
-        plugins.VolcanoResourceQuota,
-        plugins.VolcanoPdb,
-        plugins.VolcanoResourceStrategyFit,
-        plugins.VolcanoTdm,
+        VolcanoPriority,
+        VolcanoGang,
+        VolcanoDrf,
+        VolcanoPredicates,
+        VolcanoProportion,
+        VolcanoCapacity,
+        VolcanoNodegroup,
+        VolcanoNodeOrder,
+        VolcanoOvercommit,
+        VolcanoSla,
+        VolcanoResourceQuota,
+        VolcanoPdb,
+        VolcanoResourceStrategyFit,
+        VolcanoTdm,
     ),
     actions=(
-        actions.VolcanoAllocate,
-        actions.VolcanoBackfill,
-        actions.VolcanoEnqueue,
-        actions.VolcanoPreempt,
-        actions.VolcanoReclaim,
-        actions.VolcanoShuffle,
+        VolcanoAllocate,
+        VolcanoBackfill,
+        VolcanoEnqueue,
+        VolcanoPreempt,
+        VolcanoReclaim,
+        VolcanoShuffle,
     ),
-    rules=cycle_rules.VolcanoCycleRules(),
+    rules=VolcanoCycleRules(),
 )
 """What `compatibility: volcano` puts in place of the default plugins, actions and rules."""

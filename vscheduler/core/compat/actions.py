@@ -3,21 +3,36 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import ClassVar
 
-from vscheduler.core.actions import allocate, backfill, enqueue, preempt, reclaim, shuffle
+from vscheduler.core.actions import backfill, enqueue, preempt, reclaim, shuffle
+from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.actions.backfill import Backfill
+from vscheduler.core.actions.enqueue import Enqueue
+from vscheduler.core.actions.preempt import Preempt
+from vscheduler.core.actions.reclaim import Reclaim
+from vscheduler.core.actions.shuffle import Shuffle
 from vscheduler.core.compat import node_by_node
-from vscheduler.core.model import decisions, jobs, queues
-from vscheduler.core.placement import feasibility
-from vscheduler.core.preemption import preemptors, victims
-from vscheduler.core.session import carried, job_state, ordering, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.compat.node_by_node import NodeByNodeSearch
+from vscheduler.core.model.decisions import AdmissionFailure, Reason
+from vscheduler.core.model.jobs import JobId, Task, TaskStatus
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.placement.feasibility import Feasibility
+from vscheduler.core.preemption import preemptors
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.preemption.victims import Candidate, VictimGroup
+from vscheduler.core.session import ordering
+from vscheduler.core.session.carried import Obstacle
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.ordering import Line
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
-EvictFor = Callable[[node_by_node.NodeByNodeSearch], bool]
+EvictFor = Callable[[NodeByNodeSearch], bool]
 
 
-class VolcanoAllocate(allocate.Allocate):
+class VolcanoAllocate(Allocate):
     """Starts only jobs with nominated pods before all other jobs."""
 
-    def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
+    def _waiting(self, session: Session) -> Collection[JobId]:
         """Return the jobs with nominated pods.
 
         A job that preempt or reclaim gave idle resources waits for the next cycle.
@@ -29,15 +44,15 @@ class VolcanoAllocate(allocate.Allocate):
         }
 
 
-class VolcanoBackfill(backfill.Backfill):
+class VolcanoBackfill(Backfill):
     """Doesn't ask queues, and keeps pod slots for jobs that aren't ready."""
 
     def _try(
         self,
-        session: working.Session,
-        trial: statement.Statement,
-        queue: queues.Queue,
-        task: jobs.Task,
+        session: Session,
+        statement: Statement,
+        queue: Queue,
+        task: Task,
     ) -> bool:
         """Place the task where it can start now, regardless of the queue's limits. A pipelined task
         gives up its node first, even if no other node is found.
@@ -45,51 +60,45 @@ class VolcanoBackfill(backfill.Backfill):
         del queue
         session.spend("tasks", backfill.TASK_COST)
         state = session.job_state_of(task)
-        if state.status(task) is jobs.TaskStatus.PIPELINED:
-            trial.withdraw(task)
+        if state.status(task) is TaskStatus.PIPELINED:
+            statement.withdraw(task)
         choice = session.placement.choose(task)
         if choice is not None and choice.idle:
-            trial.allocate(task, choice.row)
+            statement.allocate(task, choice.row)
             return True
         session.reasons.note(state.job.id, backfill.no_room(session, task))
         return False
 
-    def _give_up(
-        self, session: working.Session, trial: statement.Statement, state: job_state.JobState
-    ) -> None:
+    def _give_up(self, session: Session, statement: Statement, state: JobState) -> None:
         """Keep the pod slots of the job for the rest of the cycle."""
         if not session.dispatch.all_agree("job_ready", state):
-            trial.hold()
+            statement.hold()
 
 
-class NoFeasibility(feasibility.Feasibility):
+class NoFeasibility(Feasibility):
     """Lets every gang try, whether or not empty nodes could hold the gang."""
 
-    def obstacle(self, state: job_state.JobState) -> carried.Obstacle | None:
+    def obstacle(self, state: JobState) -> Obstacle | None:
         """Return None: nothing is proved."""
         del state
         return None
 
 
-class VolcanoEnqueue(enqueue.Enqueue):
+class VolcanoEnqueue(Enqueue):
     """Admits PodGroups without a timeout, and never admits a group into a full cluster."""
 
-    feasibility_check: ClassVar[type[feasibility.Feasibility]] = NoFeasibility
+    feasibility_check: ClassVar[type[Feasibility]] = NoFeasibility
 
-    def _review(self, session: working.Session, state: job_state.JobState, timeout: float) -> None:
+    def _review(self, session: Session, state: JobState, timeout: float) -> None:
         """Do nothing: a group that is Inqueue stays Inqueue."""
 
-    def _review_running(self, session: working.Session) -> None:
+    def _review_running(self, session: Session) -> None:
         """Do nothing: a running group is promised its minResources, whatever there is."""
 
-    def _wake_at_timeout(
-        self, session: working.Session, state: job_state.JobState, since: float
-    ) -> None:
+    def _wake_at_timeout(self, session: Session, state: JobState, since: float) -> None:
         """Do nothing: no timeout exists."""
 
-    def _refusal(
-        self, session: working.Session, state: job_state.JobState
-    ) -> decisions.AdmissionFailure | None:
+    def _refusal(self, session: Session, state: JobState) -> AdmissionFailure | None:
         """Return why the group isn't admitted. A group without minResources is admitted without
         asking any plugin, even into a closed queue.
         """
@@ -104,19 +113,19 @@ class VolcanoEnqueue(enqueue.Enqueue):
 
     def _refused(
         self,
-        session: working.Session,
-        state: job_state.JobState,
-        refusal: decisions.AdmissionFailure,
-    ) -> decisions.Reason:
+        session: Session,
+        state: JobState,
+        refusal: AdmissionFailure,
+    ) -> Reason:
         """Return the refusal as a reason, without comparing the group with all nodes together."""
         del session
         return enqueue.reason_of(state, refusal)
 
 
-class VolcanoPreempt(preempt.Preempt):
+class VolcanoPreempt(Preempt):
     """Evicts for one task at a time: once for each job, then inside jobs."""
 
-    def execute(self, session: working.Session) -> None:
+    def execute(self, session: Session) -> None:
         """Serve queue after queue."""
         waiting, lines = preemptors.line_up(session, self.name)
         dry_run = bool(self.argument("enableTopologyAwarePreemption"))
@@ -125,9 +134,7 @@ class VolcanoPreempt(preempt.Preempt):
             _preempt_in_queue(session, lines[waiting.leave().name], evict_for)
 
 
-def _preempt_in_queue(
-    session: working.Session, line: ordering.Line[preemptors.Preemptor], evict_for: EvictFor
-) -> None:
+def _preempt_in_queue(session: Session, line: Line[Preemptor], evict_for: EvictFor) -> None:
     """Give each starving job one attempt at pods of other jobs, then at its own pods.
 
     Volcano asks JobPipelined only after the attempt: a pod may replace another pod of a job that
@@ -138,7 +145,7 @@ def _preempt_in_queue(
         preemptor = line.leave()
         state = preemptor.state
         starving.append(state)
-        session.eviction_history.fail(preempt.Preempt.name, state.job.id)
+        session.eviction_history.fail(Preempt.name, state.job.id)
         others = preempt.of_other_jobs(state.job)
         with session.statement() as trial:
             while preemptor.tasks and session.dispatch.first_tier("job_starving", state):
@@ -147,7 +154,7 @@ def _preempt_in_queue(
     for state in starving:
         own = preempt.of_same_job(state.job)
         left = sorted(
-            state.tasks(jobs.TaskStatus.PENDING),
+            state.tasks(TaskStatus.PENDING),
             key=lambda task: ordering.task_key(session.dispatch, task),
         )
         for task in left:
@@ -158,35 +165,35 @@ def _preempt_in_queue(
 
 
 def _preempt(
-    session: working.Session,
-    trial: statement.Statement,
-    task: jobs.Task,
-    candidate: victims.Candidate,
+    session: Session,
+    statement: Statement,
+    task: Task,
+    candidate: Candidate,
     evict_for: EvictFor,
 ) -> bool:
     """Evict for one task. A best-effort pod replaces best-effort pods only."""
     if task.never_preempts:
         return False
 
-    def allowed(state: job_state.JobState, victim: jobs.Task) -> bool:
+    def allowed(state: JobState, victim: Task) -> bool:
         return candidate(state, victim) and (victim.best_effort or not task.best_effort)
 
     return evict_for(
-        node_by_node.NodeByNodeSearch(
+        NodeByNodeSearch(
             session=session,
-            trial=trial,
+            trial=statement,
             task=task,
-            action=preempt.Preempt.name,
+            action=Preempt.name,
             hook="preemptable",
             candidate=allowed,
         )
     )
 
 
-class VolcanoReclaim(reclaim.Reclaim):
+class VolcanoReclaim(Reclaim):
     """Evicts running pods, for one task at a time."""
 
-    def execute(self, session: working.Session) -> None:
+    def execute(self, session: Session) -> None:
         """Serve the jobs of each queue in sequence.
 
         Whether the queue is overused is asked once, before the first job.
@@ -206,21 +213,21 @@ class VolcanoReclaim(reclaim.Reclaim):
                     node_by_node.conclude(session, trial, preemptor.state)
 
 
-def _running(candidate: victims.Candidate) -> victims.Candidate:
+def _running(candidate: Candidate) -> Candidate:
     """Return a filter that passes the running pods among those passed by `candidate`."""
 
-    def running(state: job_state.JobState, task: jobs.Task) -> bool:
-        return task.status is jobs.TaskStatus.RUNNING and candidate(state, task)
+    def running(state: JobState, task: Task) -> bool:
+        return task.status is TaskStatus.RUNNING and candidate(state, task)
 
     return running
 
 
 def _reclaim(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    preemptor: preemptors.Preemptor,
-    candidate: victims.Candidate,
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    preemptor: Preemptor,
+    candidate: Candidate,
 ) -> None:
     """Evict for the job's tasks, one after the other, for as long as the job starves."""
     while preemptor.tasks and session.dispatch.first_tier("job_starving", preemptor.state):
@@ -228,32 +235,32 @@ def _reclaim(
         if task.never_preempts or not session.dispatch.all_agree("preemptive", queue, (task,)):
             continue
         node_by_node.reclaim(
-            node_by_node.NodeByNodeSearch(
+            NodeByNodeSearch(
                 session=session,
-                trial=trial,
+                trial=statement,
                 task=task,
-                action=reclaim.Reclaim.name,
+                action=Reclaim.name,
                 hook="reclaimable",
                 candidate=candidate,
             )
         )
 
 
-class VolcanoShuffle(shuffle.Shuffle):
+class VolcanoShuffle(Shuffle):
     """Evicts every pod selected by plugins, one by one, regardless of budgets and minimums."""
 
-    def _candidates(self, session: working.Session) -> list[jobs.Task]:
+    def _candidates(self, session: Session) -> list[Task]:
         """Return the running pods, including pods with `preemptable: "false"`."""
         return list(shuffle.running(session))
 
     def _units(
-        self, session: working.Session, state: job_state.JobState, named: Sequence[jobs.Task]
-    ) -> Iterator[victims.VictimGroup]:
+        self, session: Session, state: JobState, named: Sequence[Task]
+    ) -> Iterator[VictimGroup]:
         """Yield each selected pod alone."""
         del session
         for task in named:
-            yield victims.VictimGroup(state=state, tasks=(task,), whole=False)
+            yield VictimGroup(state=state, tasks=(task,), whole=False)
 
-    def _must_stay(self, session: working.Session, state: job_state.JobState) -> bool:
+    def _must_stay(self, session: Session, state: JobState) -> bool:
         """Whether the gang was bound in this cycle, and lacks its minimum after the eviction."""
         return node_by_node.is_torn(session, state)

@@ -5,13 +5,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from vscheduler.core.api import contracts, views
+from vscheduler.core.api.contracts import Key
+from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import inqueue_resources, queue_usage
-from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.core.plugins import capacity
+from vscheduler.core.fair_share.queue_usage import (
+    ExceededLimit,
+    QueueSpec,
+    QueueUsage,
+    QueueUsageTree,
+    Request,
+    Rows,
+)
+from vscheduler.core.model import queues, resources
+from vscheduler.core.model.decisions import Reason, ReasonCode
+from vscheduler.core.model.jobs import Task, WorkingJob
+from vscheduler.core.model.queues import Queue, Tree
+from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.plugins.capacity import Capacity, Reclaimer
 
 
-class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
+class VolcanoQueueUsageTree(QueueUsageTree):
     """Limits each queue by itself: several siblings together may use up another one's guarantee.
 
     A guarantee counts in full, even above the capability or the size of the cluster. Pods under
@@ -20,9 +33,7 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
 
     bounds_trees: ClassVar[bool] = False
 
-    def take(
-        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, sign: int = 1
-    ) -> None:
+    def take(self, usage: QueueUsage, request: Request, sign: int = 1) -> None:
         """Add a request to the queue's usage. Shares of inner queues stay what they were when the
         cycle began.
         """
@@ -32,31 +43,29 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
         for each, share in zip(inner, shares, strict=True):
             each.share = share
 
-    def _inner_queues(self, tree: queues.Tree | None) -> Mapping[str, object]:
+    def _inner_queues(self, tree: Tree | None) -> Mapping[str, object]:
         """Return no queues: promises to jobs of inner queues count, too."""
         del tree
         return {}
 
-    def _encroached(
-        self, usage: queue_usage.QueueUsage, request: queue_usage.Request
-    ) -> Iterator[queue_usage.ExceededLimit]:
+    def _encroached(self, usage: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
         """Yield nothing: guarantees of siblings count in the limit of each queue only."""
         del usage, request
         return iter(())
 
-    def _spec(self, name: str) -> queue_usage.QueueSpec:
+    def _spec(self, name: str) -> QueueSpec:
         """Return the amounts in the Queue object. Without a tree, the queue root limits nothing."""
         return queue_usage.spec_of(
             self._session.space, self._session.queues.get(name), clipped=False
         )
 
-    def _count_other_schedulers(self, specs: Mapping[str, queue_usage.QueueSpec]) -> None:
+    def _count_other_schedulers(self, specs: Mapping[str, QueueSpec]) -> None:
         """Do nothing: pods under other schedulers don't count."""
 
-    def _cut_guarantees(self, specs: Mapping[str, queue_usage.QueueSpec]) -> None:
+    def _cut_guarantees(self, specs: Mapping[str, QueueSpec]) -> None:
         """Do nothing: guarantees count in full."""
 
-    def _unlimited(self) -> queue_usage.Rows:
+    def _unlimited(self) -> Rows:
         """Return infinite amounts of cpu, memory, pod slots and resources of nodes, 0 of others."""
         total = self._session.total
         known = (total > 0) | (np.arange(total.size) < len(resources.FIRST))
@@ -64,9 +73,9 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
 
     def _fill(
         self,
-        usage: queue_usage.QueueUsage,
-        spec: queue_usage.QueueSpec,
-        real: queue_usage.Rows,
+        usage: QueueUsage,
+        spec: QueueSpec,
+        real: Rows,
     ) -> None:
         """Set the limits of one queue. Pod slots are without limit, and a deserved cpu or memory of
         0 is as good as none.
@@ -77,57 +86,53 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
         always = {columns[resources.CPU], columns[resources.MEMORY]}
         usage.named -= {column for column in always if not usage.deserved[column]}
 
-    def _held_for(
-        self, usage: queue_usage.QueueUsage, state: jobs.WorkingJob
-    ) -> resources.ResourceMap:
+    def _held_for(self, usage: QueueUsage, state: WorkingJob) -> ResourceMap:
         """Return the whole promise, resources of finished pods included."""
         del usage
         return inqueue_resources.unallocated(state)
 
 
-class VolcanoReclaimer(capacity.Reclaimer):
+class VolcanoReclaimer(Reclaimer):
     """Counts a victim for the queues that were asked whether they lend, and for no others."""
 
     def take(
         self,
-        request: queue_usage.Request,
-        usage: queue_usage.QueueUsage,
-        asked: Sequence[queue_usage.QueueUsage],
+        request: Request,
+        usage: QueueUsage,
+        asked: Sequence[QueueUsage],
     ) -> None:
         """Count a pod as gone."""
         del usage
         self._deduct(request, asked)
 
 
-class VolcanoCapacity(capacity.Capacity):
+class VolcanoCapacity(Capacity):
     """Stops altogether where a queue, or a job, is in the wrong place of the tree."""
 
-    usage_type: ClassVar[type[queue_usage.QueueUsageTree]] = VolcanoQueueUsageTree
-    reclaimer_type: ClassVar[type[capacity.Reclaimer]] = VolcanoReclaimer
+    usage_type: ClassVar[type[QueueUsageTree]] = VolcanoQueueUsageTree
+    reclaimer_type: ClassVar[type[Reclaimer]] = VolcanoReclaimer
 
-    def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
+    def queue_key(self, queue: Queue) -> Key | None:
         """Return the default key; None once the plugin has stopped."""
         return None if self._stopped else super().queue_key(queue)
 
-    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
+    def victim_queue_key(self, claimant: Queue, queue: Queue) -> Key | None:
         """Return the default key; None once the plugin has stopped."""
         return None if self._stopped else super().victim_queue_key(claimant, queue)
 
-    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: JobState) -> Reason | None:
         """Abstain: where a job is in the wrong queue, nothing is placed anyway."""
         del state
         return None
 
-    def job_enqueued(self, state: views.JobState) -> None:
+    def job_enqueued(self, state: JobState) -> None:
         """Promise the whole minResources to the queue."""
         usage = self._usage_tree.usages[state.job.queue]
         self._usage_tree.add_inqueue(usage, inqueue_resources.minimum(state))
 
-    def reclaimable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the default victims; none once the plugin has stopped."""
-        return () if self._stopped else super().reclaimable(claimant, candidates)
+        return () if self._stopped else super().reclaimable(preemptor, candidates)
 
     def _read_tree(self) -> None:
         """Find the place of every queue, and stop where one is wrong (Volcano: readyToSchedule,
@@ -147,23 +152,23 @@ class VolcanoCapacity(capacity.Capacity):
             found.setdefault(state.job.queue, state.job.id)
         return found
 
-    def _barred(self, queue: queues.Queue) -> decisions.ReasonCode | None:
+    def _barred(self, queue: Queue) -> ReasonCode | None:
         """Return why nothing of the queue may be placed or admitted; once the plugin has stopped,
         nothing of any queue may.
         """
-        stopped = decisions.ReasonCode.SET_ASIDE if self._stopped else None
+        stopped = ReasonCode.SET_ASIDE if self._stopped else None
         return super()._barred(queue) or stopped
 
-    def _asked(self, state: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: JobState) -> ResourceMap:
         """Return the whole minResources, whatever of these the group has already."""
         return state.job.min_resources or {}
 
-    def _is_full(self, usage: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
+    def _is_full(self, usage: QueueUsage, asked: ResourceMap) -> bool:
         """Return True: a cluster that is too small is a queue that is full."""
         del usage, asked
         return True
 
-    def _deserves(self, usage: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
+    def _deserves(self, usage: QueueUsage, wanted: Mapping[int, int]) -> bool:
         """Whether the queue deserves this much more of any one resource but pod slots (Volcano:
         PreemptiveFn).
         """
@@ -173,9 +178,7 @@ class VolcanoCapacity(capacity.Capacity):
             if column != self._pods
         )
 
-    def _strangers(
-        self, reclaimer: capacity.Reclaimer, usage: queue_usage.QueueUsage
-    ) -> list[queue_usage.QueueUsage]:
+    def _strangers(self, reclaimer: Reclaimer, usage: QueueUsage) -> list[QueueUsage]:
         """Return the ancestors that must lend, too. The claimant shares an ancestor only where that
         is as far above both queues.
         """
@@ -188,9 +191,9 @@ class VolcanoCapacity(capacity.Capacity):
 
     def _spares(
         self,
-        usage: queue_usage.QueueUsage,
-        request: queue_usage.Request,
-        reclaimer: capacity.Reclaimer,
+        usage: QueueUsage,
+        request: Request,
+        reclaimer: Reclaimer,
     ) -> bool:
         """Whether the queue, without the pod, still has its guarantee of every resource. A queue
         that lacks any guaranteed resource gives nothing back. Queues above don't count.
@@ -204,9 +207,9 @@ class VolcanoCapacity(capacity.Capacity):
 
     def _borrows(
         self,
-        usage: queue_usage.QueueUsage,
-        request: queue_usage.Request,
-        reclaimer: capacity.Reclaimer,
+        usage: QueueUsage,
+        request: Request,
+        reclaimer: Reclaimer,
     ) -> bool:
         """Whether the queue has more than it deserves of any resource that the pod holds but pod
         slots, whether the claimant needs that resource or not.
@@ -220,6 +223,6 @@ class VolcanoCapacity(capacity.Capacity):
             if column in usage.named and column != self._pods
         )
 
-    def _owns(self, usage: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
+    def _owns(self, usage: QueueUsage, request: Request) -> bool:
         """Whether the queue deserves anything of what is asked for."""
         return any(usage.deserved[column] for column, _ in request)

@@ -8,11 +8,17 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.placement import best_effort, nominated_pods
-from vscheduler.core.preemption import standing_plans, victims
-from vscheduler.core.session import dispatch, job_state, ordering, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import READY, Task, TaskStatus
+from vscheduler.core.placement import nominated_pods
+from vscheduler.core.placement.best_effort import BestEffortPlacement
+from vscheduler.core.preemption import standing_plans
+from vscheduler.core.preemption.victims import Candidate
+from vscheduler.core.session import dispatch, ordering
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.ordering import SortKey
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 TASK_COST = 100
 """Approximate microseconds for one task that looks for victims, without the search on nodes."""
@@ -21,19 +27,19 @@ TASK_COST = 100
 class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
     """The search for victims on behalf of one task."""
 
-    session: working.Session
-    trial: statement.Statement
-    task: jobs.Task
+    session: Session
+    trial: Statement
+    task: Task
     action: str
     hook: str
-    candidate: victims.Candidate
+    candidate: Candidate
 
     @property
-    def state(self) -> job_state.JobState:
+    def state(self) -> JobState:
         """The state of the task's job."""
         return self.session.job_state_of(self.task)
 
-    def candidates(self, row: int) -> list[jobs.Task]:
+    def candidates(self, row: int) -> list[Task]:
         """Return the candidates for eviction on this node."""
         session = self.session
         return [
@@ -44,7 +50,7 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
             and self.candidate(session.job_state_of(task), task)
         ]
 
-    def victims(self, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
+    def victims(self, candidates: Sequence[Task]) -> list[Task]:
         """Return the candidates that plugins permit to evict, in order of eviction.
 
         Plugins see the candidates in this order, too. In Volcano only capacity's candidates are
@@ -53,7 +59,7 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
         ordered = in_order(self.session, self.state, candidates)
         return self._spared(self._permitted(ordered))
 
-    def _permitted(self, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
+    def _permitted(self, candidates: Sequence[Task]) -> list[Task]:
         """Return the victims of the first tier with any victims (Volcano: session_plugins
         Preemptable, Reclaimable).
 
@@ -61,7 +67,7 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
         answer, in any tier.
         """
         asked = self.session.dispatch
-        found: list[jobs.Task] = []
+        found: list[Task] = []
         for answers in asked.victim_answers(self.hook, self.task, candidates):
             for answer in answers:
                 if not answer:
@@ -72,12 +78,12 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
                 return [] if asked.evictions_off else found
         return []
 
-    def _spared(self, victims: list[jobs.Task]) -> list[jobs.Task]:
+    def _spared(self, victims: list[Task]) -> list[Task]:
         """Return the victims without pods that a gang bound in this cycle needs, and without the
         last pods that satisfy the affinity of a pod placed in this cycle.
         """
         session, trial = self.session, self.trial
-        allocated = jobs.TaskStatus.ALLOCATED
+        allocated = TaskStatus.ALLOCATED
         young = any(session.job_state_of(task).counts[allocated] for task in victims)
         if not young and not standing_plans.may_break(session, self.state, victims):
             return victims
@@ -92,11 +98,11 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
         trial.rollback(start)
         return victims
 
-    def evict(self, victim: jobs.Task) -> None:
+    def evict(self, victim: Task) -> None:
         """Evict the victim in the statement."""
         assert victim.node is not None
         self.trial.evict(
-            decisions.Evict(
+            Evict(
                 task=victim,
                 node=victim.node,
                 action=self.action,
@@ -105,49 +111,44 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def is_torn(session: working.Session, state: job_state.JobState) -> bool:
+def is_torn(session: Session, state: JobState) -> bool:
     """Whether the gang was bound in this cycle and now has less than its minimum.
 
     Volcano evicts pods of such a gang if the tier asked doesn't protect gangs.
     """
     return (
         session.dispatch.asks("job_ready")
-        and not state.reaches(jobs.READY, idlers=False)
+        and not state.reaches(READY, idlers=False)
         and any(
-            task.uid not in session.decided.pipelined
-            for task in state.tasks(jobs.TaskStatus.ALLOCATED)
+            task.uid not in session.decided.pipelined for task in state.tasks(TaskStatus.ALLOCATED)
         )
     )
 
 
-def conclude(
-    session: working.Session, trial: statement.Statement, state: job_state.JobState
-) -> None:
+def conclude(session: Session, statement: Statement, state: JobState) -> None:
     """Commit the evictions if the job can start afterwards.
 
     The whole minimum must be placed, including best-effort members, which Volcano doesn't require.
     """
 
-    def place(task: jobs.Task) -> bool:
+    def place(task: Task) -> bool:
         choice = session.placement.choose(task)
         if choice is not None:
-            trial.pipeline(task, choice.row)
+            statement.pipeline(task, choice.row)
         return choice is not None
 
-    best_effort_placement = best_effort.BestEffortPlacement(
-        session=session, trial=trial, state=state, place=place
+    best_effort_placement = BestEffortPlacement(
+        session=session, trial=statement, state=state, place=place
     )
     if session.dispatch.vote("job_pipelined", state) and best_effort_placement.needed():
-        trial.commit()
+        statement.commit()
 
 
-def in_order(
-    session: working.Session, state: job_state.JobState, victims: Sequence[jobs.Task]
-) -> list[jobs.Task]:
+def in_order(session: Session, state: JobState, victims: Sequence[Task]) -> list[Task]:
     """Sort the victims, first to evict first (Volcano: BuildVictimsPriorityQueue)."""
     claimant = session.queues[state.job.queue]
 
-    def key(task: jobs.Task) -> ordering.SortKey:
+    def key(task: Task) -> SortKey:
         owner = session.job_state_of(task)
         queue = session.queues[owner.job.queue]
         return ordering.victim_key(session.dispatch, claimant, (queue, owner), task)
@@ -209,7 +210,7 @@ def preempt_dry_run(search: NodeByNodeSearch) -> bool:
     """
     session, task, trial = search.session, search.task, search.trial
     session.spend("claims", TASK_COST)
-    found: list[tuple[tuple[float, ...], int, list[jobs.Task]]] = []
+    found: list[tuple[tuple[float, ...], int, list[Task]]] = []
     for row in np.flatnonzero(session.placement.reachable(task)).tolist():
         victims = _spared(search, row)
         if victims:
@@ -223,7 +224,7 @@ def preempt_dry_run(search: NodeByNodeSearch) -> bool:
     return True
 
 
-def _spared(search: NodeByNodeSearch, row: int) -> list[jobs.Task]:
+def _spared(search: NodeByNodeSearch, row: int) -> list[Task]:
     """Return the victims without whom the task can't start on this node, most important first."""
     trial = search.trial
     start = trial.checkpoint()
@@ -245,7 +246,7 @@ def _spared(search: NodeByNodeSearch, row: int) -> list[jobs.Task]:
     return needed[::-1]
 
 
-def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
+def _weight(victims: Sequence[Task]) -> tuple[float, ...]:
     """Return the sort key of victims; the smallest is the best node.
 
     Compared in order: highest priority, sum of priorities, number of pods, latest start.
@@ -261,7 +262,7 @@ def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
     return (priorities[0], shifted, len(victims), -min(starts))
 
 
-def _fits(search: NodeByNodeSearch, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
+def _fits(search: NodeByNodeSearch, row: int, victims: Sequence[Task] = ()) -> bool:
     """Whether the task's request fits after these evictions (Volcano: ValidateVictims)."""
     session = search.session
     free = nominated_pods.room(session, search.task)[row]

@@ -10,60 +10,63 @@ from typing import ClassVar
 
 import numpy as np
 
-from vscheduler.core.api import contracts, views
+from vscheduler.core.api.contracts import FilterResult, Key, NodeView, Session
+from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import fair_shares, inqueue_resources, share_arithmetic
-from vscheduler.core.model import decisions, jobs, nodes, queues, resources
-from vscheduler.core.plugins import (
-    drf,
-    gang,
-    nodegroup,
-    nodeorder,
-    overcommit,
-    pdb,
-    predicates,
-    priority,
-    proportion,
-    resource_strategy_fit,
-    resourcequota,
-    sla,
-    tdm,
-)
+from vscheduler.core.fair_share.share_arithmetic import QueueAttributes
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import Reason, ShareAfter, Shortage
+from vscheduler.core.model.jobs import PLACED, Job, Phase, Task, TaskId
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import ResourceMap, Vector
+from vscheduler.core.plugins.drf import Drf
+from vscheduler.core.plugins.gang import Gang
+from vscheduler.core.plugins.nodegroup import Nodegroup
+from vscheduler.core.plugins.nodeorder import NodeOrder
+from vscheduler.core.plugins.overcommit import Overcommit, Pool
+from vscheduler.core.plugins.pdb import Pdb
+from vscheduler.core.plugins.predicates import Predicates
+from vscheduler.core.plugins.priority import Priority
+from vscheduler.core.plugins.proportion import Proportion
+from vscheduler.core.plugins.resource_strategy_fit import ResourceStrategyFit
+from vscheduler.core.plugins.resourcequota import ResourceQuota
+from vscheduler.core.plugins.sla import Sla
+from vscheduler.core.plugins.tdm import Tdm, Window
 
 
-class VolcanoPriority(priority.Priority):
+class VolcanoPriority(Priority):
     """Refuses preemption between jobs of equal priority, where the default plugin abstains.
 
     Priorities of pods don't count for jobs.
     """
 
-    def _rank(self, job: jobs.Job) -> int:
+    def _rank(self, job: Job) -> int:
         """Return the priority of the PodGroup's PriorityClass (Volcano: setPriorityClass)."""
         return job.class_priority
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods of jobs of a lower priority and, in the claimant's own job, pods of a lower
         priority.
 
         Volcano: priority preemptableFn.
         """
-        return self._below(claimant, candidates)
+        return self._below(preemptor, candidates)
 
 
-class VolcanoGang(gang.Gang):
+class VolcanoGang(Gang):
     """Considers the minimum of a job only, and ignores pods beyond the minimum."""
 
-    def start_timeout(self, state: views.JobState) -> None:
+    def start_timeout(self, state: JobState) -> None:
         """Abstain: a gang bound in part stays."""
 
-    def recovery_timeout(self, state: views.JobState) -> None:
+    def recovery_timeout(self, state: JobState) -> None:
         """Abstain: a gang that has lost pods stays."""
 
-    def _bad_setting(self, job: jobs.Job) -> None:
+    def _bad_setting(self, job: Job) -> None:
         """Abstain: nothing reads the annotation."""
 
-    def job_starving(self, state: views.JobState) -> bool:
+    def job_starving(self, state: JobState) -> bool:
         """Whether tasks are missing for the minimum of the job, or of a role.
 
         Volcano: gang jobStarvingFn, IsStarving.
@@ -71,103 +74,97 @@ class VolcanoGang(gang.Gang):
         if state.ready_tasks + state.waiting_tasks < state.job.min_member:
             return True
         missing = state.job.min_task_member.items()
-        return any(state.role_tasks(role, jobs.PLACED) < least for role, least in missing)
+        return any(state.role_tasks(role, PLACED) < least for role, least in missing)
 
-    def job_key(self, state: views.JobState) -> contracts.Key:
+    def job_key(self, state: JobState) -> Key:
         """Order jobs without their minimum first, all alike."""
         return 1 if state.has_minimum else 0
 
 
-class VolcanoPredicates(predicates.Predicates):
+class VolcanoPredicates(Predicates):
     """With `enablePreemptable: false`, assumes that evictions never resolve required anti-affinity.
 
     In that case Volcano's dry run of preemption doesn't call SimulateRemoveTask, which takes pods
     from a node.
     """
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Compute what follows from the nodes' specs."""
         super().open(session)
         self._foresees = "enablePreemptable" in self.flags
 
 
-class VolcanoNodeOrder(nodeorder.NodeOrder):
+class VolcanoNodeOrder(NodeOrder):
     """Ignores placed pods with required affinity to the task."""
 
     required_affinity_weight: ClassVar[int] = 0
 
 
-class VolcanoNodegroup(nodegroup.Nodegroup):
+class VolcanoNodegroup(Nodegroup):
     """Applies every limit of a node group to every pod; evictions never help."""
 
-    def filter_nodes(
-        self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Return the default answers, none of them curable by evictions."""
         return _final(super().filter_nodes(task, nodes))
 
-    def _counts(self, request: resources.ResourceMap, resource: str) -> bool:
+    def _counts(self, request: ResourceMap, resource: str) -> bool:
         """Return True: a limit counts even for pods that don't request the resource."""
         del request, resource
         return True
 
 
-class VolcanoResourceStrategyFit(resource_strategy_fit.ResourceStrategyFit):
+class VolcanoResourceStrategyFit(ResourceStrategyFit):
     """Ignores pending releases and evictions in the argument `proportional`."""
 
-    def filter_nodes(
-        self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> list[contracts.FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> list[FilterResult]:
         """Return the default answers for the nodes' present state."""
         return _final(super().filter_nodes(task, nodes))
 
 
-def _final(results: Sequence[contracts.FilterResult]) -> list[contracts.FilterResult]:
+def _final(results: Sequence[FilterResult]) -> list[FilterResult]:
     """Return the results without changes that evictions or pending releases would bring."""
-    return [contracts.FilterResult(each.refusal, each.passes) for each in results]
+    return [FilterResult(result.refusal, result.passes) for result in results]
 
 
-class VolcanoOvercommit(overcommit.Overcommit):
+class VolcanoOvercommit(Overcommit):
     """Counts promises in full, on all ready nodes."""
 
-    def _asked(self, state: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: JobState) -> ResourceMap:
         """Return the whole minResources, including the part that the group already has."""
         return state.job.min_resources or {}
 
-    def _inqueue_of(self, state: views.JobState) -> resources.ResourceMap:
+    def _inqueue_of(self, state: JobState) -> ResourceMap:
         """Return the whole minResources."""
         return inqueue_resources.minimum(state)
 
-    def _counted_nodes(self, layout: nodes.NodeLayout) -> nodes.Mask:
+    def _counted_nodes(self, layout: NodeLayout) -> Mask:
         """Return the ready nodes, (N,), including cordoned nodes."""
         return layout.ready
 
-    def _held(
-        self, state: views.JobState, left: dict[str, dict[str, int]]
-    ) -> resources.ResourceMap:
+    def _held(self, state: JobState, left: dict[str, dict[str, int]]) -> ResourceMap:
         """Return the resources held for a group: the whole minResources of an Inqueue group, else
         the outstanding part.
 
         The queue's limits aren't considered.
         """
         del left
-        if state.phase is jobs.Phase.INQUEUE:
+        if state.phase is Phase.INQUEUE:
             return inqueue_resources.minimum(state)
         return inqueue_resources.unallocated(state)
 
-    def _pool(self, state: views.JobState) -> overcommit.Pool:
+    def _pool(self, state: JobState) -> Pool:
         """Return all counted nodes: any group may be promised any node."""
         del state
         return self._open
 
 
-class VolcanoResourceQuota(resourcequota.ResourceQuota):
+class VolcanoResourceQuota(ResourceQuota):
     """Counts existing pods twice, and forgets promises of earlier cycles."""
 
-    def _count_inqueue(self, session: contracts.Session) -> None:
+    def _count_inqueue(self, session: Session) -> None:
         """Do nothing: promises of earlier cycles are forgotten."""
 
-    def _asked(self, state: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: JobState) -> ResourceMap:
         """Return the whole minResources, including pods that the quota already counts."""
         return state.job.min_resources or {}
 
@@ -177,23 +174,23 @@ class VolcanoResourceQuota(resourcequota.ResourceQuota):
         return True
 
 
-class VolcanoSla(sla.Sla):
+class VolcanoSla(Sla):
     """Ignores an invalid waiting time."""
 
-    def _problem(self, job: jobs.Job) -> str:
+    def _problem(self, job: Job) -> str:
         """Return an empty text: nothing is reported."""
         del job
         return ""
 
 
-class VolcanoPdb(pdb.Pdb):
+class VolcanoPdb(Pdb):
     """Counts budgets anew in each call, and takes part in shuffle.
 
     Pods without labels are never victims. A budget with an empty selector covers no pod. Protected
     pods use up a budget, too, and evictions of earlier calls don't.
     """
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Find the budgets that cover any pod."""
         super().open(session)
         self._covering = [
@@ -202,19 +199,17 @@ class VolcanoPdb(pdb.Pdb):
             if budget.selector is not None and budget.selector.requirements
         ]
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the pods that may be evicted one after another within their budgets.
 
         Volcano: pdb pdbFilterFn.
         """
-        del claimant
+        del preemptor
         return self.shuffle_victims(candidates)
 
     reclaimable = preemptable
 
-    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+    def shuffle_victims(self, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return all pods that budgets allow to evict: shuffle treats these as pods to be
         evicted.
         """
@@ -229,7 +224,7 @@ class VolcanoPdb(pdb.Pdb):
         return victims
 
 
-class VolcanoProportion(proportion.Proportion):
+class VolcanoProportion(Proportion):
     """Divides what all ready nodes have, by weight alone, between queues with jobs."""
 
     def start(self) -> None:
@@ -264,14 +259,12 @@ class VolcanoProportion(proportion.Proportion):
             # A nomination gives no claim to more than the share.
             attributes.nominated_limit = attributes.limit
 
-    def reclaimable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods of queues that have more than they deserve of any resource, whether the
         claimant needs that resource or not (Volcano: proportion ReclaimableFn).
         """
-        del claimant
-        left: dict[share_arithmetic.QueueAttributes, list[int]] = {}
+        del preemptor
+        left: dict[QueueAttributes, list[int]] = {}
         victims = []
         for task in candidates:
             attributes = self._attributes_of(task.job)
@@ -283,50 +276,48 @@ class VolcanoProportion(proportion.Proportion):
         return victims
 
     def share_after(
-        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
-    ) -> decisions.ShareAfter | None:
+        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+    ) -> ShareAfter | None:
         """Abstain: no shares are compared for a whole plan."""
-        del claimant, claimed, victims
+        del preemptor, claimed, victims
         return None
 
-    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> None:
+    def victim_queue_key(self, claimant: Queue, queue: Queue) -> None:
         """Abstain: no queue loses pods before another."""
 
-    def job_enqueued(self, state: views.JobState) -> None:
+    def job_enqueued(self, state: JobState) -> None:
         """Promise the whole minResources to the queue."""
         self._add_inqueue(self._attributes_of(state.job.id), inqueue_resources.minimum(state))
 
-    def _inqueue_of(self, state: views.JobState) -> resources.ResourceMap:
+    def _inqueue_of(self, state: JobState) -> ResourceMap:
         """Return the promise of an earlier cycle, resources of finished pods included."""
         return inqueue_resources.unallocated(state)
 
-    def _asked(self, state: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
+    def _asked(self, state: JobState, queue: Queue) -> ResourceMap:
         """Return the whole minResources but pod slots, whatever of these the group has already."""
         del queue
         least = state.job.min_resources or {}
         return {name: amount for name, amount in least.items() if name != resources.PODS}
 
-    def _is_full(
-        self, attributes: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
-    ) -> bool:
+    def _is_full(self, attributes: QueueAttributes, shortages: Sequence[Shortage]) -> bool:
         """Return True: a cluster that is too small is a queue that is full."""
         del attributes, shortages
         return True
 
 
-class VolcanoDrf(drf.Drf):
+class VolcanoDrf(Drf):
     """Merges queues of the same path into one branch, and judges each victim alone."""
 
     flat_tree: ClassVar[bool] = True
 
     def share_after(
-        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
-    ) -> decisions.ShareAfter | None:
+        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+    ) -> ShareAfter | None:
         """Abstain: no shares are compared for a whole plan."""
-        del claimant, claimed, victims
+        del preemptor, claimed, victims
         return None
 
-    def _richer(self, mine: str, candidates: Sequence[jobs.Task]) -> Collection[str]:
+    def _richer(self, mine: str, candidates: Sequence[Task]) -> Collection[str]:
         """Return none: only shares without the pod are compared, and queues that are one branch
         have no two to compare.
         """
@@ -334,8 +325,8 @@ class VolcanoDrf(drf.Drf):
         return ()
 
     def _giving_way(
-        self, mine: str, candidates: Sequence[jobs.Task], richer: Collection[str]
-    ) -> Sequence[jobs.Task]:
+        self, mine: str, candidates: Sequence[Task], richer: Collection[str]
+    ) -> Sequence[Task]:
         """Return the pods whose branch still comes after the claimant's without them, each as if
         no other pod went (Volcano: drf reclaimFn).
         """
@@ -351,7 +342,7 @@ class VolcanoDrf(drf.Drf):
         return victims
 
 
-class VolcanoWindow(tdm.Window, frozen=True):
+class VolcanoWindow(Window, frozen=True):
     """A window that includes its last second; a window across midnight is closed after midnight.
 
     Volcano: availableRevocableZone.
@@ -366,19 +357,17 @@ class VolcanoWindow(tdm.Window, frozen=True):
         return (self.start, self.end + 1) if self.start < self.end else (self.start, 0)
 
 
-class VolcanoTdm(tdm.Tdm):
+class VolcanoTdm(Tdm):
     """Evicts pods zone by zone, and pods of gangs one by one."""
 
-    window_type: ClassVar[type[tdm.Window]] = VolcanoWindow
+    window_type: ClassVar[type[Window]] = VolcanoWindow
 
-    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: JobState) -> Reason | None:
         """Abstain: an invalid number of pods is ignored."""
         del state
         return None
 
-    def _going(
-        self, zones: Mapping[jobs.TaskId, str], candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def _going(self, zones: Mapping[TaskId, str], candidates: Sequence[Task]) -> Sequence[Task]:
         """Return, zone by zone, as many pods of each job as the job can lose.
 
         Volcano: tdm victimsFn.

@@ -10,10 +10,21 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.api.contracts import Session
+from vscheduler.core.api.views import JobState
+from vscheduler.core.model.jobs import (
+    HOLDING,
+    SCHEDULED,
+    WAITING,
+    YOUNG,
+    Job,
+    PodClass,
+    SubGroup,
+    TaskStatus,
+)
+from vscheduler.core.model.resources import Vector
 
-WITHOUT_NODE = (*jobs.WAITING, jobs.TaskStatus.PIPELINED, *jobs.HOLDING - jobs.SCHEDULED)
+WITHOUT_NODE = (*WAITING, TaskStatus.PIPELINED, *HOLDING - SCHEDULED)
 """Statuses of pods that have no node at the start of a cycle, but should get one."""
 
 
@@ -31,22 +42,20 @@ class CycleRules:
     """Whether cycles leave out jobs without room (session.parked_jobs), and jobs that run
     (session.settled_jobs)."""
 
-    def total(self, session: contracts.Session) -> resources.Vector:
+    def total(self, session: Session) -> Vector:
         """Return the resources to be shared, (R,): the parts of nodes usable by pods of queues."""
         return session.pools.total
 
-    def has_no_nodes(
-        self, session: contracts.Session, queue: str, pod_class: jobs.PodClass
-    ) -> bool:
+    def has_no_nodes(self, session: Session, queue: str, pod_class: PodClass) -> bool:
         """Whether pods of this class and queue get no share, because no node could run them."""
         return session.pools.nowhere(queue, pod_class)
 
-    def unused_nodes(self, session: contracts.Session) -> NDArray[np.int64]:
+    def unused_nodes(self, session: Session) -> NDArray[np.int64]:
         """Return the rows of nodes left out of `total`, because no pod could use them."""
         return session.pools.left_out
 
     def sub_group_values(
-        self, policy: jobs.SubGroup, labels: Mapping[str, str]
+        self, policy: SubGroup, labels: Mapping[str, str]
     ) -> tuple[str, ...] | None:
         """Return the label values of a pod's sub-group, or None without a sub-group.
 
@@ -54,30 +63,30 @@ class CycleRules:
         """
         return policy.values(labels)
 
-    def unfinished_without_node(self, state: views.JobState) -> int:
+    def unfinished_without_node(self, state: JobState) -> int:
         """Count the pods without a node that keep a PodGroup from being Completed.
 
         All pods still to run count.
         """
         return sum(state.counts[status] for status in WITHOUT_NODE) + len(state.job.rejections)
 
-    def seen(self, every: tuple[jobs.Job, ...]) -> tuple[jobs.Job, ...]:
+    def seen(self, every: tuple[Job, ...]) -> tuple[Job, ...]:
         """Return the jobs of a snapshot as a cycle sees them: as they are."""
         return every
 
-    def minimums(self, job: jobs.Job) -> tuple[int, Mapping[str, int]]:
+    def minimums(self, job: Job) -> tuple[int, Mapping[str, int]]:
         """Return how many tasks must have nodes before any is bound, in all and by role."""
         return job.still_needed, job.still_needed_of
 
-    def is_unknown(self, state: views.JobState) -> bool:
+    def is_unknown(self, state: JobState) -> bool:
         """Whether a PodGroup is Unknown that lacks pods beside others that run.
 
         A PodGroup that never had its minimum hasn't started: its phase tells it from those that
         have lost pods.
         """
-        return state.phase not in jobs.YOUNG
+        return state.phase not in YOUNG
 
-    def lacks_minimum(self, state: views.JobState, placed: int) -> bool:
+    def lacks_minimum(self, state: JobState, placed: int) -> bool:
         """Whether a job has fewer than minMember pods.
 
         `placed` counts the pods with a node, or bound in this cycle.

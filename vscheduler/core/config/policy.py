@@ -12,13 +12,17 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.core.api import contracts, hooks
+from vscheduler.core.api.contracts import Action, Plugin
 from vscheduler.core.config import cycle_rules, validation
+from vscheduler.core.config.cycle_rules import CycleRules
+from vscheduler.core.config.validation import Findings, Path
 from vscheduler.core.model import pod_texts
+from vscheduler.core.model.pod_texts import PodReads
 
 Problem = validation.Problem
 
-Plugins = Sequence[type[contracts.Plugin]]
-Actions = Sequence[type[contracts.Action[Any]]]
+Plugins = Sequence[type[Plugin]]
+Actions = Sequence[type[Action[Any]]]
 Configured = TypeVar("Configured", bound=contracts.Configured)
 Answer = TypeVar("Answer")
 
@@ -63,7 +67,7 @@ VOLCANO = "volcano"
 class PluginSetting:
     """A configured plugin in a tier."""
 
-    plugin: type[contracts.Plugin]
+    plugin: type[Plugin]
     arguments: Mapping[str, object] = dataclasses.field(default_factory=dict)
     """Only the given arguments, with types as declared by the plugin."""
     off: frozenset[str] = frozenset()
@@ -83,7 +87,7 @@ class PluginSetting:
 class ActionSetting(msgspec.Struct, frozen=True, kw_only=True):
     """A configured action."""
 
-    action: type[contracts.Action[Any]]
+    action: type[Action[Any]]
     arguments: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
@@ -93,9 +97,9 @@ class Policy:
 
     actions: tuple[ActionSetting, ...]
     tiers: tuple[tuple[PluginSetting, ...], ...]
-    rules: cycle_rules.CycleRules = cycle_rules.DEFAULT
+    rules: CycleRules = cycle_rules.DEFAULT
     """Decisions outside of plugins and actions."""
-    reads: pod_texts.PodReads = pod_texts.NOTHING
+    reads: PodReads = pod_texts.NOTHING
     """What all available plugins declare to read of pods, configured or not: the configuration may
     change while the Mirror stays."""
     hard_topology_waits: bool = True
@@ -124,14 +128,14 @@ class Policy:
         """Answer once what every cycle asks."""
         every, put = [each for tier in self.tiers for each in tier], object.__setattr__
         put(self, "_known", {})
-        put(self, "names_of_actions", frozenset(each.action.name for each in self.actions))
+        put(self, "names_of_actions", frozenset(action.action.name for action in self.actions))
         put(self, "settings", tuple(every))
         allocates = [each.plugin.has_claims_allocated(each.arguments) for each in every]
         put(self, "allocates_claims", any(allocates))
         starting = [place for place, each in enumerate(every) if "start" in each.answers]
         put(self, "starting", tuple(starting))
         about_nodes = [each for each in every if each.answers.intersection(ABOUT_NODES)]
-        put(self, "nodes_last", all(each.plugin.nodes_last for each in about_nodes))
+        put(self, "nodes_last", all(node.plugin.nodes_last for node in about_nodes))
         lasts = all(each.plugin.waiting_lasts for each in every if each.answers & ABOUT_WAITING)
         admits = self.runs("enqueue") and self.runs("allocate")
         parks_jobs = self.rules.leaves_jobs_out and self.nodes_last and lasts and admits
@@ -186,7 +190,7 @@ class Compatibility(msgspec.Struct, frozen=True, kw_only=True):
 
     plugins: Plugins = ()
     actions: Actions = ()
-    rules: cycle_rules.CycleRules = cycle_rules.DEFAULT
+    rules: CycleRules = cycle_rules.DEFAULT
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,7 +210,7 @@ def parse(tree: object, plugins: Plugins, actions: Actions, volcano: Compatibili
     All problems are collected. With any problem the result has no policy.
     """
     compatible = isinstance(tree, dict) and tree.get("compatibility") == VOLCANO
-    found = validation.Findings(lenient=compatible)
+    found = Findings(lenient=compatible)
     sections = found.mapping((), tree, SECTIONS, needed=("actions", "tiers"))
     mode = volcano if compatible else Compatibility()
     by_action = _by_name(actions, mode.actions)
@@ -251,35 +255,35 @@ def _by_name(
 ) -> dict[str, type[Configured]]:
     """Return the existing classes by name, with substitutes in place of their namesakes."""
     names = {each.name for each in existing}
-    every = (*existing, *(each for each in substitutes if each.name in names))
+    every = (*existing, *(substitute for substitute in substitutes if substitute.name in names))
     return {each.name: each for each in every}
 
 
-def _action_names(found: validation.Findings, value: object, existing: Iterable[str]) -> list[str]:
+def _action_names(findings: Findings, value: object, existing: Iterable[str]) -> list[str]:
     """Return the configured actions by their names here, including missing ones of Volcano."""
     path = ("actions",)
     if not isinstance(value, str):
         what = f"not {validation.described(value)}"
-        found.problem(path, f'must be text like "enqueue, allocate", {what}')
+        findings.problem(path, f'must be text like "enqueue, allocate", {what}')
         return []
     names: list[str] = []
     for written in (part.strip() for part in value.split(",")):
         name = validation.SUCCESSORS.get(written, written)
         if not name:
-            found.problem(path, "has an empty name: a comma too many?")
+            findings.problem(path, "has an empty name: a comma too many?")
         elif name in names:
             also = f" (as {written})" if written != name else ""
-            found.problem(path, f"names {name} twice{also}")
-        elif _known(found, path, ("action", name), validation.ACTIONS, existing):
+            findings.problem(path, f"names {name} twice{also}")
+        elif _known(findings, path, ("action", name), validation.ACTIONS, existing):
             if written != name:
-                found.warn(path, f"{written} means {name} here")
+                findings.warn(path, f"{written} means {name} here")
             names.append(name)
     return names
 
 
 def _known(
-    found: validation.Findings,
-    path: validation.Path,
+    findings: Findings,
+    path: Path,
     named: tuple[str, str],
     volcano: Iterable[str],
     existing: Iterable[str],
@@ -292,81 +296,83 @@ def _known(
     if name in existing:
         return True
     if name in volcano:
-        found.warn(path, f"{kind} {name} is left out: it isn't there yet")
+        findings.warn(path, f"{kind} {name} is left out: it isn't there yet")
         return True
     hint = validation.suggestion(name, {*existing, *volcano}) or validation.ABSENT.get(kind, "")
-    found.problem(path, f'unknown {kind} "{name}"{hint}')
+    findings.problem(path, f'unknown {kind} "{name}"{hint}')
     return False
 
 
 def _configurations(
-    found: validation.Findings,
+    findings: Findings,
     value: object,
-    existing: Mapping[str, type[contracts.Action[Any]]],
+    existing: Mapping[str, type[Action[Any]]],
     configured: Sequence[str],
 ) -> dict[str, dict[str, object]]:
     """Return the arguments by action."""
     given: dict[str, dict[str, object]] = {}
     seen: set[str] = set()
-    for path, item in found.items(("configurations",), value):
-        entry = found.mapping(path, item, ("name", "arguments"), needed=("name",))
-        written = found.text((*path, "name"), entry["name"]) if "name" in entry else None
+    for path, item in findings.items(("configurations",), value):
+        entry = findings.mapping(path, item, ("name", "arguments"), needed=("name",))
+        written = findings.text((*path, "name"), entry["name"]) if "name" in entry else None
         if written is None:
             continue
         name = validation.SUCCESSORS.get(written, written)
         if name in seen:
-            found.problem((*path, "name"), f"{name} is configured twice")
+            findings.problem((*path, "name"), f"{name} is configured twice")
             continue
         seen.add(name)
         place = (*path, "name")
-        if not _known(found, place, ("action", name), validation.ACTIONS, existing):
+        if not _known(findings, place, ("action", name), validation.ACTIONS, existing):
             continue
         if name not in existing:
             continue
         if name not in configured:
-            found.warn(place, f"has no effect: {name} isn't among the actions")
-        arguments = _without_successors(found, (*path, "arguments"), entry.get("arguments"))
+            findings.warn(place, f"has no effect: {name} isn't among the actions")
+        arguments = _without_successors(findings, (*path, "arguments"), entry.get("arguments"))
         declared = existing[name].arguments
-        given[name] = found.arguments((*path, "arguments"), arguments, declared, f"action {name}")
+        given[name] = findings.arguments(
+            (*path, "arguments"), arguments, declared, f"action {name}"
+        )
     return given
 
 
-def _without_successors(found: validation.Findings, path: validation.Path, value: object) -> object:
+def _without_successors(findings: Findings, path: Path, value: object) -> object:
     """Return the arguments without the ones known only to gangpreempt and gangreclaim."""
     if not isinstance(value, dict):
         return value
     for name in validation.SUCCESSOR_ARGUMENTS & value.keys():
-        found.warn((*path, name), "is left out: it has no meaning here")
+        findings.warn((*path, name), "is left out: it has no meaning here")
     return {
         name: each for name, each in value.items() if name not in validation.SUCCESSOR_ARGUMENTS
     }
 
 
 def _tiers(
-    found: validation.Findings,
+    findings: Findings,
     value: object,
-    existing: Mapping[str, type[contracts.Plugin]],
+    existing: Mapping[str, type[Plugin]],
     seen: set[str],
 ) -> tuple[tuple[PluginSetting, ...], ...]:
     """Return the plugins by tier, and add all plugin names to `seen`, even names unknown here."""
     tiers = []
-    for path, item in found.items(("tiers",), value):
-        tier = found.mapping(path, item, ("plugins",), needed=("plugins",))
+    for path, item in findings.items(("tiers",), value):
+        tier = findings.mapping(path, item, ("plugins",), needed=("plugins",))
         entries = [
-            (place, found.mapping(place, entry, PLUGIN_KEYS, needed=("name",)))
-            for place, entry in found.items((*path, "plugins"), tier.get("plugins", []))
+            (place, findings.mapping(place, entry, PLUGIN_KEYS, needed=("name",)))
+            for place, entry in findings.items((*path, "plugins"), tier.get("plugins", []))
         ]
-        found.refuse_hierarchy_beside_proportion(entries)
-        settings = [_plugin(found, place, entry, existing, seen) for place, entry in entries]
+        findings.refuse_hierarchy_beside_proportion(entries)
+        settings = [_plugin(findings, place, entry, existing, seen) for place, entry in entries]
         tiers.append(tuple(setting for setting in settings if setting is not None))
     return tuple(tiers)
 
 
 def _plugin(
-    found: validation.Findings,
-    path: validation.Path,
+    findings: Findings,
+    path: Path,
     entry: Mapping[str, object],
-    existing: Mapping[str, type[contracts.Plugin]],
+    existing: Mapping[str, type[Plugin]],
     seen: set[str],
 ) -> PluginSetting | None:
     """Return the setting of a plugin, or None for a plugin unknown here.
@@ -379,23 +385,27 @@ def _plugin(
         if isinstance(on, bool):
             flags[flag] = on
         else:
-            found.problem((*path, flag), f"must be true or false, not {validation.described(on)}")
-    name = found.text((*path, "name"), entry["name"]) if "name" in entry else None
+            findings.problem(
+                (*path, flag), f"must be true or false, not {validation.described(on)}"
+            )
+    name = findings.text((*path, "name"), entry["name"]) if "name" in entry else None
     if name is None:
         return None
     if name in seen:
-        found.problem((*path, "name"), f"{name} is configured twice")
+        findings.problem((*path, "name"), f"{name} is configured twice")
         return None
     seen.add(name)
     if name in validation.QUOTAS and seen >= validation.QUOTAS:
-        found.warn((*path, "name"), "capacity and proportion contradict each other; leave one out")
-    known = _known(found, (*path, "name"), ("plugin", name), validation.PLUGINS, existing)
+        findings.warn(
+            (*path, "name"), "capacity and proportion contradict each other; leave one out"
+        )
+    known = _known(findings, (*path, "name"), ("plugin", name), validation.PLUGINS, existing)
     if not known or name not in existing:
         return None
     plugin = existing[name]
     if hasattr(plugin, "filter_nodes") and not any(hasattr(plugin, hook) for hook in ABOUT_NODES):
-        found.problem((*path, "name"), FILTERS_ONLY.format(name))
-    arguments = found.arguments(
+        findings.problem((*path, "name"), FILTERS_ONLY.format(name))
+    arguments = findings.arguments(
         (*path, "arguments"), entry.get("arguments"), plugin.arguments, f"plugin {name}"
     )
     off = frozenset(flag for flag, on in flags.items() if not on)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import Argument
 
 FLAGS: Mapping[str, bool] = MappingProxyType(
     {
@@ -190,7 +190,7 @@ class Findings:
         self,
         path: Path,
         value: object,
-        declared: Mapping[str, contracts.Argument],
+        declared: Mapping[str, Argument],
         owner: str,
     ) -> dict[str, object]:
         """Return the valid arguments.
@@ -255,9 +255,7 @@ def suggestion(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _declared(
-    name: object, declared: Mapping[str, contracts.Argument]
-) -> contracts.Argument | None:
+def _declared(name: object, declared: Mapping[str, Argument]) -> Argument | None:
     if not isinstance(name, str):
         return None
     if name in declared and not name.endswith("*"):
@@ -269,11 +267,11 @@ def _declared(
     return None
 
 
-def _is_text_for_bool(argument: contracts.Argument, given: object) -> bool:
+def _is_text_for_bool(argument: Argument, given: object) -> bool:
     return argument.kind is bool and isinstance(given, str)
 
 
-def _argument_error(argument: contracts.Argument, given: object) -> str:
+def _argument_error(argument: Argument, given: object) -> str:
     """Return the error in an argument's value, or an empty string."""
     kind = type(given)
     if kind is not argument.kind and not (argument.kind is float and kind is int):

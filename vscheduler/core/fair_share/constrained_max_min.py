@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import decomposition, share_arithmetic
+from vscheduler.core.fair_share import share_arithmetic
+from vscheduler.core.fair_share.decomposition import Decomposition, FlowGraph
 
 ResourceArray = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -123,12 +124,10 @@ def shares_by_flow(problem: SharingProblem) -> Shares:
     # themselves as weights, that is, reduced in proportion.
     floors = np.maximum(np.minimum(guarantee, flow_graph.limits), flow_graph.pinned)
     if (floors > flow_graph.pinned).any():
-        kept = decomposition.Decomposition(
-            flow_graph, np.where(floors > flow_graph.pinned, floors, 1.0)
-        )
+        kept = Decomposition(flow_graph, np.where(floors > flow_graph.pinned, floors, 1.0))
         kept.divide(flow_graph.pinned, floors)
         floors = kept.shares
-    fair = decomposition.Decomposition(flow_graph, np.tile(problem.weights, flow_graph.scale.size))
+    fair = Decomposition(flow_graph, np.tile(problem.weights, flow_graph.scale.size))
     fair.divide(floors, flow_graph.limits)
     table = (flow_graph.scale.size, problem.weights.size)
     by_root = fair.by_root_alone().reshape(table).T
@@ -139,7 +138,7 @@ def shares_by_flow(problem: SharingProblem) -> Shares:
     )
 
 
-def graph(problem: SharingProblem) -> decomposition.FlowGraph:
+def graph(problem: SharingProblem) -> FlowGraph:
     """Return the problem as one flow graph, without unwanted resources and unusable nodes.
 
     A resource is *plain* if every domain in demand contains every kind of nodes that supplies the
@@ -162,7 +161,7 @@ def graph(problem: SharingProblem) -> decomposition.FlowGraph:
     link = np.nonzero(links & ~plain[:, np.newaxis, np.newaxis])
     first_kind = queues * plain.size
     first_domain = first_kind + kinds * plain.size
-    return decomposition.FlowGraph(
+    return FlowGraph(
         scale=scale,
         resource=np.repeat(
             np.tile(np.arange(plain.size), 3), np.repeat((queues, kinds, domains), plain.size)
@@ -282,14 +281,14 @@ def carried_guarantees(problem: SharingProblem) -> ResourceArray:
     weights = np.tile(problem.weights, flow_graph.scale.size)
     limits = np.minimum((due / flow_graph.scale).T.ravel(), flow_graph.limits)
     last = beyond.T.ravel()
-    fitted = decomposition.Decomposition(flow_graph, weights)
+    fitted = Decomposition(flow_graph, weights)
     # Guarantees that could be kept by themselves come first. Those above all usable nodes get what
     # is left.
     fitted.divide(
         flow_graph.pinned, np.where(last, flow_graph.pinned, np.maximum(limits, flow_graph.pinned))
     )
     if last.any():
-        before, fitted = fitted.shares, decomposition.Decomposition(flow_graph, weights)
+        before, fitted = fitted.shares, Decomposition(flow_graph, weights)
         fitted.divide(before, np.where(last, np.maximum(limits, before), before))
     fits = np.ascontiguousarray(fitted.shares.reshape(table).T) * flow_graph.scale
     # Flows round in proportion to the total, not to a single guarantee.

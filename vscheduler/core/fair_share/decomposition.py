@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import max_flow
+from vscheduler.core.fair_share.max_flow import FlowNetwork
 
 ResourceArray = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -65,10 +66,10 @@ class FlowGraph(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[Indices, Indices]
     """Edges from kinds of nodes to the domains that contain them."""
 
-    def network(self) -> max_flow.FlowNetwork:
+    def network(self) -> FlowNetwork:
         """Return the flow network of this graph, with no flow in it."""
         few, many = self.bounds.size, self.links[0].size
-        return max_flow.FlowNetwork(
+        return FlowNetwork(
             size=self.resource.size,
             ends=np.concatenate([self.queue_edges[0], self.links[0]]),
             domains=np.concatenate([self.queue_edges[1], self.links[1]]),

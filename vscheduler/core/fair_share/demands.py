@@ -8,27 +8,31 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from vscheduler.core.model import computed, jobs, queues, resources, snapshot
+from vscheduler.core.model import computed
+from vscheduler.core.model.jobs import Job, JobId, PodClass, Task, WorkingJob
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
+from vscheduler.core.model.snapshot import Snapshot
 
-Pair = tuple[str, jobs.PodClass]
+Pair = tuple[str, PodClass]
 """A queue's name and a pod class."""
 
-Place = tuple[jobs.JobId, int]
+Place = tuple[JobId, int]
 """The first of the jobs that have pods of a pair, by ID, and the place of the class in this job."""
 
-LAST = jobs.JobId("\U0010ffff")
+LAST = JobId("\U0010ffff")
 """Comes after the ID of every job."""
 
 
 class CountedPod(NamedTuple):
     """Pods of one class in one queue, counted in an earlier cycle."""
 
-    first: jobs.JobId
+    first: JobId
     """The first of their jobs, by ID."""
     place: int
     """The place of the class among the classes of this job."""
     queue: str
-    pod_class: jobs.PodClass
+    pod_class: PodClass
     held: int
     pending: int
 
@@ -38,15 +42,15 @@ class CountedPods:
     """Jobs that were added up in an earlier cycle, and haven't changed."""
 
     pods: Mapping[Pair, CountedPod] = field(default_factory=dict)
-    queues: Mapping[str, jobs.JobId] = field(default_factory=dict)
+    queues: Mapping[str, JobId] = field(default_factory=dict)
     """Queues of these jobs, each with its first job by ID."""
-    promised: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
+    promised: Mapping[str, ResourceMap] = field(default_factory=dict)
     """By queue, what admitted groups among them were promised and don't have yet."""
-    required: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
+    required: Mapping[str, ResourceMap] = field(default_factory=dict)
     """By queue, what groups among them hold of their minResources."""
 
     @computed.once
-    def pending(self) -> Mapping[str, resources.ResourceMap]:
+    def pending(self) -> Mapping[str, ResourceMap]:
         """By queue, what their pending pods request."""
         sums: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         for _, _, queue, pod_class, _, pending in self.pods.values():
@@ -73,8 +77,8 @@ class QueueDemands:
 
     def __init__(
         self,
-        space: resources.ResourceSpace,
-        every: Iterable[jobs.Job],
+        space: ResourceSpace,
+        every: Iterable[Job],
         awaited: Iterable[Pair] = (),
         settled: CountedPods = NOBODY,
         parked: CountedPods = NOBODY,
@@ -87,8 +91,8 @@ class QueueDemands:
         self._space, self._settled = space, settled
         self.parked = parked
         found: dict[Pair, PodCount] = {}
-        queues: dict[str, jobs.JobId] = {}
-        bounded: list[jobs.Job] = []
+        queues: dict[str, JobId] = {}
+        bounded: list[Job] = []
         for job in every:
             if job.queue not in queues:
                 queues[job.queue] = job.id
@@ -118,11 +122,11 @@ class QueueDemands:
             queues[queue] = min(queues.get(queue, first), first)
         self.queues = tuple(sorted(queues, key=queues.__getitem__))
         """Those that have a job, in order of jobs."""
-        self.bounded: Sequence[jobs.Job] = bounded
+        self.bounded: Sequence[Job] = bounded
         """Jobs with minResources, without counted ones."""
 
     @property
-    def promised(self) -> Iterable[tuple[str, resources.ResourceMap]]:
+    def promised(self) -> Iterable[tuple[str, ResourceMap]]:
         """By queue, what was promised to counted groups that don't have it yet."""
         return itertools.chain(self._settled.promised.items(), self.parked.promised.items())
 
@@ -178,16 +182,16 @@ class QueueDemands:
 class Session(Protocol):
     """The running cycle, as far as fair shares read it."""
 
-    snapshot: snapshot.Snapshot
-    space: resources.ResourceSpace
-    queues: Mapping[str, queues.Queue]
+    snapshot: Snapshot
+    space: ResourceSpace
+    queues: Mapping[str, Queue]
 
     @property
-    def job_states(self) -> Mapping[jobs.JobId, jobs.WorkingJob]:
+    def job_states(self) -> Mapping[JobId, WorkingJob]:
         """All jobs with their state in this cycle. `queues` has the queue of every job."""
 
     @property
-    def promised_jobs(self) -> Sequence[jobs.WorkingJob]:
+    def promised_jobs(self) -> Sequence[WorkingJob]:
         """The jobs that may have been promised more than they hold, by ID."""
 
     @property
@@ -195,11 +199,11 @@ class Session(Protocol):
         """Demand of queues as the cycle begins."""
 
     @property
-    def total(self) -> resources.Vector:
+    def total(self) -> Vector:
         """The resources to share out, (R,)."""
 
-    def request(self, task: jobs.Task) -> resources.Vector:
+    def request(self, task: Task) -> Vector:
         """Return the resource request of the task, (R,); read-only."""
 
-    def counted(self, task: jobs.Task) -> resources.Vector:
+    def counted(self, task: Task) -> Vector:
         """Return what of the task counts for its queue, (R,); read-only."""

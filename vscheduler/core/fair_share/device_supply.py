@@ -4,28 +4,30 @@ from typing import Protocol
 
 import numpy as np
 
-from vscheduler.core.model import jobs, resources, snapshot
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.resources import ResourceSpace, Vector
+from vscheduler.core.model.snapshot import Snapshot
 
 
 class DeviceSupply(Protocol):
     """The devices that claims can get, as far as shares read them."""
 
-    def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
+    def supply(self, space: ResourceSpace) -> Vector | None:
         """Return how many devices of each class nodes have, without those of other schedulers'
         pods, (N, R); None where no resource stands for devices.
         """
 
-    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+    def first_like(self, pod_class: PodClass) -> PodClass:
         """Return a class of pods that could use the same nodes, as their claims ask for the same;
         perhaps the class itself.
         """
 
 
-def held(taken: snapshot.Snapshot, space: resources.ResourceSpace) -> resources.Vector:
+def held(snapshot: Snapshot, space: ResourceSpace) -> Vector:
     """Return the devices that pods of ours hold on each node, (N, R)."""
-    table = taken.nodes
+    table = snapshot.nodes
     found = np.zeros_like(table.ours)
-    for pod_class, placed in taken.pods_by_class.items():
+    for pod_class, placed in snapshot.pods_by_class.items():
         if pod_class.devices:
             rows = placed.rows(table.layout)
             there = rows >= 0

@@ -11,8 +11,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import constrained_max_min, node_pools
-from vscheduler.core.model import computed, decisions, queues, resources
+from vscheduler.core.fair_share import constrained_max_min
+from vscheduler.core.fair_share.constrained_max_min import Shares, SharingProblem
+from vscheduler.core.fair_share.node_pools import NodePools
+from vscheduler.core.model import computed
+from vscheduler.core.model.decisions import Basis, LimitedBy
+from vscheduler.core.model.queues import ROOT, Queue
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
 
 Rows = NDArray[np.float64]
 
@@ -41,9 +46,9 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits(
-    space: resources.ResourceSpace,
-    known: Mapping[str, queues.Queue],
-    used_by_other_schedulers: Mapping[str, resources.ResourceMap],
+    space: ResourceSpace,
+    queues: Mapping[str, Queue],
+    used_by_other_schedulers: Mapping[str, ResourceMap],
 ) -> QueueLimits:
     """Return the limits of these queues.
 
@@ -51,21 +56,21 @@ def limits(
     above the queue's capability is cut to the capability. A guarantee of queue root is ignored, for
     root contains all other queues.
     """
-    names = tuple(sorted(known))
+    names = tuple(sorted(queues))
     shape = (len(names), space.size)
     held = {name: space.present(amounts) for name, amounts in used_by_other_schedulers.items()}
-    capability = np.array([known[name].ceiling(space) for name in names]).reshape(shape)
+    capability = np.array([queues[name].ceiling(space) for name in names]).reshape(shape)
     guarantee = np.zeros(shape)
     for place, name in enumerate(names):
-        if name != queues.ROOT:
-            guarantee[place] = space.present(known[name].guarantee)
+        if name != ROOT:
+            guarantee[place] = space.present(queues[name].guarantee)
     for place, name in enumerate(names):
         if name in held:
             for limit in (capability, guarantee):
                 limit[place] = np.maximum(limit[place] - held[name], 0.0)
     whole = np.full(space.size, np.inf)
-    if queues.ROOT in known:
-        whole = known[queues.ROOT].ceiling(space)
+    if ROOT in queues:
+        whole = queues[ROOT].ceiling(space)
         whole = np.maximum(whole - sum(held.values(), start=space.zeros()), 0.0)
     guarantee = np.minimum(guarantee, capability)
     return QueueLimits(
@@ -74,8 +79,8 @@ def limits(
         capability=capability,
         guarantee=guarantee,
         guarantees=bool(guarantee.any()),
-        closed=np.array([not known[name].open for name in names], dtype=np.bool_),
-        weights=tuple(known[name].weight for name in names),
+        closed=np.array([not queues[name].open for name in names], dtype=np.bool_),
+        weights=tuple(queues[name].weight for name in names),
         whole=whole,
     )
 
@@ -85,8 +90,8 @@ class FairShares:
 
     def __init__(
         self,
-        space: resources.ResourceSpace,
-        pools: node_pools.NodePools,
+        space: ResourceSpace,
+        pools: NodePools,
         limits: QueueLimits,
         weights: Sequence[int],
     ) -> None:
@@ -107,9 +112,9 @@ class FairShares:
         self._kept = np.zeros(limits.guarantee.shape)
         """What is guaranteed to queues beyond what their pods ask for, (Q, R)."""
         self._count()
-        self._shares: constrained_max_min.Shares | None = None
+        self._shares: Shares | None = None
 
-    def add(self, queue: str, amounts: resources.Vector) -> None:
+    def add(self, queue: str, amounts: Vector) -> None:
         """Let the queue ask for more, (R,), on behalf of pods that don't exist yet.
 
         Nobody knows yet which nodes such pods can use. The demand goes to the domain of most of the
@@ -120,7 +125,7 @@ class FairShares:
         for column in np.flatnonzero(amounts).tolist():
             self._demands[place, self._likely(place, column), column] += amounts[column]
 
-    def divide(self) -> constrained_max_min.Shares:
+    def divide(self) -> Shares:
         """Return each queue's share, including guarantees not asked for. Computed once."""
         if self._shares is None:
             if self._limits.guarantees:
@@ -160,12 +165,12 @@ class FairShares:
         return kept
 
     @property
-    def problem(self) -> constrained_max_min.SharingProblem:
+    def problem(self) -> SharingProblem:
         """Demand and supply as known so far, as a sharing problem."""
         return self._problem(self._demands, self.guaranteed)
 
-    def _problem(self, demands: Rows, guarantee: Rows) -> constrained_max_min.SharingProblem:
-        return constrained_max_min.SharingProblem(
+    def _problem(self, demands: Rows, guarantee: Rows) -> SharingProblem:
+        return SharingProblem(
             weights=self._weights,
             demands=demands,
             reach=self._pools.reach,
@@ -245,12 +250,12 @@ class FairShares:
             self._pods[self.places[queue], domain] = asked.pods
             self._demands[self.places[queue], domain] = row
 
-    def bases(self, queue: str) -> Mapping[str, decisions.Basis]:
+    def bases(self, queue: str) -> Mapping[str, Basis]:
         """Return the share of each wanted resource, and which limit determines the share."""
         place, figures = self.places[queue], self._figures
         weight, closed = int(self._weights[place]), bool(self._limits.closed[place])
         found = {}
-        rows = [each[place] for each in figures.rows]
+        rows = [row[place] for row in figures.rows]
         columns = zip(self.space.names, figures.near, *rows, strict=True)
         for name, near, wanted, limit, *others in columns:
             if not wanted + limit:
@@ -261,15 +266,15 @@ class FairShares:
                 continue
             # The first limit that holds decides: own request or capability, then the capability of
             # root, and else the weight.
-            bound = decisions.LimitedBy.WEIGHT
+            bound = LimitedBy.WEIGHT
             if deserved >= (min(wanted, capability)) - near:
                 over = wanted > capability + near
-                bound = decisions.LimitedBy.CAPABILITY if over else decisions.LimitedBy.REQUEST
+                bound = LimitedBy.CAPABILITY if over else LimitedBy.REQUEST
             elif by_root:
-                bound = decisions.LimitedBy.ROOT
-            raised = bound is decisions.LimitedBy.WEIGHT and 0 < guarantee >= deserved - near
+                bound = LimitedBy.ROOT
+            raised = bound is LimitedBy.WEIGHT and 0 < guarantee >= deserved - near
             competing = round(weights) if weights else 0
-            found[name] = decisions.Basis(
+            found[name] = Basis(
                 deserved=deserved,
                 usable=usable,
                 bound=bound,

@@ -13,26 +13,28 @@ Here such a group needs no more than the pods that it lacks request, once these 
 
 from collections.abc import Mapping
 
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import HOLDING, Job, Phase, TaskStatus, WorkingJob
+from vscheduler.core.model.resources import ResourceMap
 
 
-def minimum(state: jobs.WorkingJob) -> resources.ResourceMap:
+def minimum(state: WorkingJob) -> ResourceMap:
     """Return what admission promises a group: minResources less requests of gated pods."""
     return _less(state.job.min_resources or {}, _gated(state.job))
 
 
-def unallocated(state: jobs.WorkingJob) -> resources.ResourceMap:
+def unallocated(state: WorkingJob) -> ResourceMap:
     """Return the part of `minimum` not yet allocated to the group (Volcano: GetInqueueResource)."""
     job = state.job
     return _less(_less(job.min_resources or {}, job.allocated), _gated(job))
 
 
-def required(state: jobs.WorkingJob) -> resources.ResourceMap:
+def required(state: WorkingJob) -> ResourceMap:
     """Return the resources that the group holds at its minimum, at most its minResources."""
     return state.job.memo("required", lambda: _required(state.job))
 
 
-def _required(job: jobs.Job) -> resources.ResourceMap:
+def _required(job: Job) -> ResourceMap:
     least, lacked = job.min_resources or {}, _lacked(job)
     if lacked is None:
         return least
@@ -40,19 +42,19 @@ def _required(job: jobs.Job) -> resources.ResourceMap:
     return {name: min(amount, enough.get(name, 0)) for name, amount in least.items()}
 
 
-def outstanding(state: jobs.WorkingJob) -> resources.ResourceMap:
+def outstanding(state: WorkingJob) -> ResourceMap:
     """Return the part of `required` not yet allocated to the group."""
     return state.job.memo("outstanding", lambda: _outstanding(state))
 
 
-def _outstanding(state: jobs.WorkingJob) -> resources.ResourceMap:
+def _outstanding(state: WorkingJob) -> ResourceMap:
     lacked, left = _lacked(state.job), unallocated(state)
     if lacked is None:
         return left
     return {name: min(amount, lacked.get(name, 0)) for name, amount in left.items()}
 
 
-def holds(state: jobs.WorkingJob) -> bool:
+def holds(state: WorkingJob) -> bool:
     """Whether resources are reserved for the group, that is, Inqueue or Running with minMember.
 
     A running group with fewer pods is finishing, such as a Spark job after the end of its driver
@@ -60,13 +62,13 @@ def holds(state: jobs.WorkingJob) -> bool:
     """
     if state.job.min_resources is None or not state.owed:
         return False
-    if state.phase is jobs.Phase.RUNNING:
-        holding = sum(map(state.counts.__getitem__, jobs.HOLDING))
+    if state.phase is Phase.RUNNING:
+        holding = sum(map(state.counts.__getitem__, HOLDING))
         return holding >= state.job.min_member
-    return state.phase is jobs.Phase.INQUEUE
+    return state.phase is Phase.INQUEUE
 
 
-def lacks(job: jobs.Job) -> bool:
+def lacks(job: Job) -> bool:
     """Whether a group holds less than its minResources, as the cycle began."""
     if job.min_resources is None:
         return False
@@ -74,12 +76,12 @@ def lacks(job: jobs.Job) -> bool:
     return any(amount > allocated.get(name, 0) for name, amount in least.items())
 
 
-def missing_pods(state: jobs.WorkingJob) -> resources.ResourceMap:
+def missing_pods(state: WorkingJob) -> ResourceMap:
     """Return the part of `outstanding` not yet requested by any pod."""
     return state.job.memo("missing", lambda: _less(outstanding(state), state.job.pending))
 
 
-def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.ResourceMap:
+def within(amounts: Mapping[str, int], left: dict[str, int]) -> ResourceMap:
     """Return amounts capped by `left`, and deduct the result from `left`.
 
     A resource missing in `left` isn't capped.
@@ -90,23 +92,23 @@ def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.Resour
     return found
 
 
-def _lacked(job: jobs.Job) -> resources.ResourceMap | None:
+def _lacked(job: Job) -> ResourceMap | None:
     """Return the most that the pods which the group lacks to its minimum may request.
 
     None if no member has succeeded, since minResources may then be meant for pods that are created
     later, such as Spark's executors; and while not all of these pods exist.
     """
     lacking = job.min_member - job.ready_tasks
-    if not job.counts[jobs.TaskStatus.SUCCEEDED] or lacking <= 0:
+    if not job.counts[TaskStatus.SUCCEEDED] or lacking <= 0:
         return None
-    if job.counts[jobs.TaskStatus.PENDING] < lacking:
+    if job.counts[TaskStatus.PENDING] < lacking:
         return None
     if job.min_task_member or job.sub_groups:
         return job.pending
     return job.memo("lacked", lambda: _largest_requests(job, lacking))
 
 
-def _largest_requests(job: jobs.Job, number: int) -> resources.ResourceMap:
+def _largest_requests(job: Job, number: int) -> ResourceMap:
     """Return by resource the sum of the largest requests of this many pending pods."""
     found: dict[str, int] = {}
     for name in job.pending:
@@ -118,13 +120,13 @@ def _largest_requests(job: jobs.Job, number: int) -> resources.ResourceMap:
     return found
 
 
-def _gated(job: jobs.Job) -> Mapping[str, int]:
+def _gated(job: Job) -> Mapping[str, int]:
     """Return the requests of the job's gated pods, added up."""
-    if not job.counts.get(jobs.TaskStatus.GATED):
+    if not job.counts.get(TaskStatus.GATED):
         return {}
     asked: Mapping[str, int] = {}
     for task in job.tasks:
-        if task.status is jobs.TaskStatus.GATED:
+        if task.status is TaskStatus.GATED:
             asked = resources.add(asked, task.pod_class.counted)
     return asked
 

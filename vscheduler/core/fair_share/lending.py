@@ -9,8 +9,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import fair_shares, node_pools, share_arithmetic
-from vscheduler.core.model import jobs, nodes, resources
+from vscheduler.core.fair_share.fair_shares import FairShares, QueueLimits
+from vscheduler.core.fair_share.node_pools import NodePools
+from vscheduler.core.fair_share.share_arithmetic import QueueAttributes
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.model.resources import Vector
 
 Rows = NDArray[np.float64]
 
@@ -19,18 +23,18 @@ class Session(Protocol):
     """The running cycle, as far as lending reads it."""
 
     @property
-    def free(self) -> resources.Vector:
+    def free(self) -> Vector:
         """What nodes have free after pending releases, (N, R)."""
 
     @property
-    def pools(self) -> node_pools.NodePools:
+    def pools(self) -> NodePools:
         """The nodes, by the queues and pods that could use them."""
 
     @property
-    def queue_limits(self) -> fair_shares.QueueLimits:
+    def queue_limits(self) -> QueueLimits:
         """Capabilities and guarantees of all queues."""
 
-    def reachable(self, task: jobs.Task) -> nodes.Mask:
+    def reachable(self, task: Task) -> Mask:
         """Return the nodes the task could use after evictions."""
 
 
@@ -40,13 +44,13 @@ class Lending:
     def __init__(
         self,
         session: Session,
-        shares: fair_shares.FairShares,
-        attributes: Mapping[str, share_arithmetic.QueueAttributes],
+        shares: FairShares,
+        attributes: Mapping[str, QueueAttributes],
     ) -> None:
         """`attributes` are those of queues with jobs."""
         self._session, self._shares, self._attributes = session, shares, attributes
 
-    def limit(self, queue: str, task: jobs.Task) -> list[float]:
+    def limit(self, queue: str, task: Task) -> list[float]:
         """Return the most that the queue may have to start the task, by column.
 
         The capability of root counts by itself, and here together with guarantees.
@@ -66,7 +70,7 @@ class Lending:
         found: list[float] = np.minimum(most, allocated[place] + room).tolist()
         return found
 
-    def _beside(self, kept: Rows, usable: nodes.Mask) -> Rows:
+    def _beside(self, kept: Rows, usable: Mask) -> Rows:
         """Return what these nodes have free beside unused guarantees, (R,); inf if none needs any.
 
         A guarantee, (Q, R), needs these nodes as far as other nodes of its queue don't suffice.

@@ -13,8 +13,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import demands, usable_nodes
-from vscheduler.core.model import computed, jobs, nodes, snapshot
+from vscheduler.core.fair_share import demands
+from vscheduler.core.fair_share.demands import CountedPods, Pair, Place
+from vscheduler.core.fair_share.usable_nodes import QueueNodes, UsableNodes
+from vscheduler.core.model import computed
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.model.snapshot import ClassCounts
 
 FEW_ROWS = 8
 """Domains with at most one in so many nodes keep the rows of their nodes."""
@@ -29,7 +34,7 @@ class Domain:
 
     __slots__ = ("key", "mask")
 
-    def __init__(self, mask: nodes.Mask) -> None:
+    def __init__(self, mask: Mask) -> None:
         self.mask = mask
         """The nodes (N,)."""
         self.key = np.packbits(mask).tobytes()
@@ -39,7 +44,7 @@ class Domain:
 class NodeKinds:
     """Nodes grouped by the domains that they are in, with C domains and K kinds of nodes."""
 
-    def __init__(self, masks: Sequence[nodes.Mask], size: int) -> None:
+    def __init__(self, masks: Sequence[Mask], size: int) -> None:
         """The last two masks belong to no queue; there are `size` nodes."""
         self.masks = masks
         """The nodes of each domain, C times (N,)."""
@@ -47,11 +52,11 @@ class NodeKinds:
         """The kind of each node, (N,)."""
         self.count = first.size
         """K."""
-        self.reach: nodes.Mask = np.array([mask[first] for mask in masks], dtype=np.bool_)
+        self.reach: Mask = np.array([mask[first] for mask in masks], dtype=np.bool_)
         """Which kinds of nodes are in each domain, (C, K)."""
         self.is_one = bool(self.reach.all())
         """Whether all domains have all nodes."""
-        self.used: nodes.Mask = np.any(self.reach[: len(masks) - 2 or 1], axis=0)
+        self.used: Mask = np.any(self.reach[: len(masks) - 2 or 1], axis=0)
         """Which kinds are usable for any pod; without any pods, for pods without constraints."""
         self.left_out = np.flatnonzero(~self.used[self.kinds])
         """Rows of all other nodes."""
@@ -67,12 +72,12 @@ class NodeKinds:
                 self._rows[domain] = found
         return found
 
-    def is_of(self, masks: Sequence[nodes.Mask]) -> bool:
+    def is_of(self, masks: Sequence[Mask]) -> bool:
         """Whether these are the same domains, as objects."""
         return len(masks) == len(self.masks) and all(map(operator.is_, masks, self.masks))
 
 
-def _kinds(masks: Sequence[nodes.Mask], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _kinds(masks: Sequence[Mask], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Group nodes by domains: return the first node of each kind, and the kind of each node."""
     if size and all(mask.all() for mask in masks):  # sorting costs much more
         return np.zeros(1, dtype=np.int64), np.zeros(size, dtype=np.int64)
@@ -101,12 +106,12 @@ class DomainDemands:
     """Demand by queue and domain, with the first place of each domain among the pods in demand."""
 
     def __init__(self) -> None:
-        self.by_pair: dict[demands.Pair, Domain] = {}
+        self.by_pair: dict[Pair, Domain] = {}
         """The domain of each pair in demand."""
         self.sums: dict[tuple[str, Domain], DomainDemand] = {}
-        self.first: dict[Domain, demands.Place] = {}
+        self.first: dict[Domain, Place] = {}
 
-    def add(self, pair: demands.Pair, domain: Domain, place: demands.Place, count: int) -> None:
+    def add(self, pair: Pair, domain: Domain, place: Place, count: int) -> None:
         """Count pods of a pair, which stands at this place."""
         self.by_pair[pair] = domain
         queue, pod_class = pair
@@ -125,7 +130,7 @@ class DomainDemands:
 class ParkedDemands(msgspec.Struct, frozen=True, eq=False):
     """Demand of parked pods, for nodes and queues as they are."""
 
-    counted: demands.CountedPods
+    counted: CountedPods
     """The pods. While these are the same object, so is their demand."""
     found: DomainDemands
 
@@ -136,17 +141,17 @@ class KnownDomains(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     change with these.
     """
 
-    unparked: Mapping[demands.Pair, Domain] = msgspec.field(default_factory=dict)
+    unparked: Mapping[Pair, Domain] = msgspec.field(default_factory=dict)
     """The domains of pairs."""
     parked: ParkedDemands = msgspec.field(
         default_factory=lambda: ParkedDemands(demands.NOBODY, DomainDemands())
     )
-    of_queues: usable_nodes.QueueNodes | None = None
-    free: tuple[nodes.Mask, nodes.Mask] | None = None
+    of_queues: QueueNodes | None = None
+    free: tuple[Mask, Mask] | None = None
     """The two domains that belong to no queue."""
-    staying: Mapping[jobs.PodClass, snapshot.ClassCounts] = msgspec.field(default_factory=dict)
+    staying: Mapping[PodClass, ClassCounts] = msgspec.field(default_factory=dict)
     """Pods of which none was pinned; while these are the same object, none is."""
-    everywhere: Collection[jobs.PodClass] = frozenset()
+    everywhere: Collection[PodClass] = frozenset()
     """Classes whose pods could use every node, in any queue."""
     kinds: NodeKinds | None = None
     """The nodes by the last domains."""
@@ -162,7 +167,7 @@ class NumberedDomains:
         """`parts` are of different pods; equal domains may be several objects."""
         self._parts = parts
         same: dict[bytes, Domain] = {}
-        first: dict[Domain, demands.Place] = {}
+        first: dict[Domain, Place] = {}
         self._one: dict[Domain, Domain] = {}
         """For each domain, the one among its equals that has a number."""
         for part in parts:
@@ -171,7 +176,7 @@ class NumberedDomains:
                 if one not in first or place < first[one]:
                     first[one] = place
         ordered = sorted(first, key=first.__getitem__)
-        self.masks: list[nodes.Mask] = [domain.mask for domain in ordered]
+        self.masks: list[Mask] = [domain.mask for domain in ordered]
         """The nodes of each domain."""
         self._numbers = {domain: number for number, domain in enumerate(ordered)}
         self.merged = len(ordered) > DOMAINS_MAX
@@ -188,7 +193,7 @@ class NumberedDomains:
                 else:
                     self.requested[where] = demand
 
-    def of(self, pair: demands.Pair) -> int | None:
+    def of(self, pair: Pair) -> int | None:
         """Return the number of the domain of a pair; None if no pods of the pair are in demand."""
         for part in self._parts:
             domain = part.by_pair.get(pair)
@@ -218,13 +223,13 @@ class NumberedDomains:
 class DomainFinder:
     """Finds the domains of pods on the nodes of one pool."""
 
-    def __init__(self, usable: usable_nodes.UsableNodes, known: KnownDomains) -> None:
+    def __init__(self, usable: UsableNodes, known: KnownDomains) -> None:
         self._usable = usable
         self._known = known
         self._maps = [each for each in (known.unparked, known.parked.found.by_pair) if each]
-        self._pairs: dict[tuple[bytes, jobs.PodClass], Domain] = {}
+        self._pairs: dict[tuple[bytes, PodClass], Domain] = {}
 
-    def of(self, pair: demands.Pair) -> Domain:
+    def of(self, pair: Pair) -> Domain:
         """Return the domain of a pair."""
         for known in self._maps:
             if pair in known:
@@ -245,7 +250,7 @@ class DomainFinder:
         known = dict.fromkeys((*self._known.unparked.values(), *self._known.parked.found.first))
         return {domain.key: domain for domain in known}
 
-    def parked(self, counted: demands.CountedPods, closed: frozenset[str]) -> ParkedDemands:
+    def parked(self, counted: CountedPods, closed: frozenset[str]) -> ParkedDemands:
         """Return the demand of parked pods; those of closed queues request nothing."""
         if self._known.parked.counted is counted:
             return self._known.parked
@@ -256,7 +261,7 @@ class DomainFinder:
         return ParkedDemands(counted, found)
 
 
-def lasting(unparked: DomainDemands) -> Mapping[demands.Pair, Domain]:
+def lasting(unparked: DomainDemands) -> Mapping[Pair, Domain]:
     """Return the domains that are the same in the next cycle if nodes and queues are."""
     return {
         pair: domain

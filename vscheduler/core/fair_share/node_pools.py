@@ -14,25 +14,38 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import demands, device_supply, node_domains, usable_nodes
-from vscheduler.core.model import jobs, nodes, resources, snapshot
+from vscheduler.core.fair_share import device_supply, node_domains, usable_nodes
+from vscheduler.core.fair_share.demands import Pair, QueueDemands
+from vscheduler.core.fair_share.node_domains import (
+    DomainDemands,
+    DomainFinder,
+    KnownDomains,
+    NodeKinds,
+    NumberedDomains,
+    ParkedDemands,
+)
+from vscheduler.core.fair_share.usable_nodes import PoolNodes, UsableNodes
+from vscheduler.core.model.jobs import HOLDING, Job, PodClass
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import ClassCounts
 
 
 class ClusterView(usable_nodes.ClusterView, Protocol):
     """The cluster in this cycle, as far as node pools read a Session."""
 
-    jobs_without_queue: list[jobs.Job]
+    jobs_without_queue: list[Job]
 
     @property
-    def demands(self) -> demands.QueueDemands:
+    def demands(self) -> QueueDemands:
         """Demand of queues as the cycle begins."""
 
     @property
-    def known_domains(self) -> node_domains.KnownDomains:
+    def known_domains(self) -> KnownDomains:
         """Return domains of queues and pod classes, as already known for nodes as they are."""
 
 
-def pool_nodes(cluster: ClusterView) -> usable_nodes.PoolNodes:
+def pool_nodes(cluster: ClusterView) -> PoolNodes:
     """Return the nodes as they are; pods of jobs without a queue count as other schedulers'."""
     table = cluster.snapshot.nodes
     ours = table.ours
@@ -41,13 +54,13 @@ def pool_nodes(cluster: ClusterView) -> usable_nodes.PoolNodes:
         for job in cluster.jobs_without_queue:
             for task in job.tasks:
                 row = table.layout.rows.get(task.node or "")
-                if row is not None and task.status in jobs.HOLDING:
+                if row is not None and task.status in HOLDING:
                     ours[row] -= cluster.space.vector(task.pod_class.request)
     others = np.maximum(table.used - table.releasing - ours, 0)
     devices = cluster.devices.supply(cluster.space)
     if devices is not None:
         ours = ours + device_supply.held(cluster.snapshot, cluster.space)
-    return usable_nodes.PoolNodes(
+    return PoolNodes(
         layout=table.layout,
         allocatable=table.allocatable,
         others=others,
@@ -65,11 +78,11 @@ class NodePools:
 
     def __init__(
         self,
-        pool: usable_nodes.PoolNodes,
-        found: node_domains.NumberedDomains,
-        kinds: node_domains.NodeKinds,
-        supply: resources.Vector,
-        pinned: Mapping[str, resources.Vector],
+        pool: PoolNodes,
+        found: NumberedDomains,
+        kinds: NodeKinds,
+        supply: Vector,
+        pinned: Mapping[str, Vector],
     ) -> None:
         """`found` are the domains of pods in demand, without pinned pods; `kinds` are the nodes by
         these and the two domains that belong to no queue. `supply` (N, R) is without pinned
@@ -94,7 +107,7 @@ class NodePools:
         """The kind of each node, (N,), and which kinds are in each domain, (C, K)."""
         self.is_one = kinds.is_one
         """Whether all domains have all nodes."""
-        self.supply: resources.Vector
+        self.supply: Vector
         """What nodes of each kind have to share, (K, R)."""
         if kinds.count == 1:
             self.supply = np.add.reduce(supply, axis=0, keepdims=True)
@@ -104,16 +117,16 @@ class NodePools:
         self.left_out = kinds.left_out
         """Rows of nodes that are usable for no pod; without any pods, for no pod without
         constraints."""
-        self.total: resources.Vector = np.add.reduce(self.supply[kinds.used], axis=0)
+        self.total: Vector = np.add.reduce(self.supply[kinds.used], axis=0)
         """What all other nodes supply, and what is pinned, (R,)."""
         for held in pinned.values():
             self.total = self.total + held
 
-    def find_domain(self, queue: str, pod_class: jobs.PodClass) -> int | None:
+    def find_domain(self, queue: str, pod_class: PodClass) -> int | None:
         """Return the domain of pods of this class and queue; None if none is in demand."""
         return self._found.of((queue, pod_class))
 
-    def domain(self, queue: str, pod_class: jobs.PodClass) -> int:
+    def domain(self, queue: str, pod_class: PodClass) -> int:
         """Return the domain of pods of this class and queue; all nodes if none is in demand."""
         found = self._found.of((queue, pod_class))
         return self.anywhere if found is None else found
@@ -122,7 +135,7 @@ class NodePools:
         """Return the rows of the nodes in a domain."""
         return self._kinds.rows(domain)
 
-    def nowhere(self, queue: str, pod_class: jobs.PodClass) -> bool:
+    def nowhere(self, queue: str, pod_class: PodClass) -> bool:
         """Whether no node is usable for pending pods of this class and queue."""
         return not self.reach[self.domain(queue, pod_class)].any()
 
@@ -132,7 +145,7 @@ class NodePools:
         if self.is_one:
             return True
         reach = self.reach[: self.open, (self.supply > 0).any(axis=1)]
-        used: nodes.Mask = np.any(reach, axis=0)
+        used: Mask = np.any(reach, axis=0)
         return bool(reach[:, used].all())
 
 
@@ -145,18 +158,18 @@ class NodePoolsBuilder:
         """Queues that aren't open. Their pending pods don't count: since such pods won't be placed,
         other queues may use the resources."""
 
-    def pending(self, queue: str, pod_class: jobs.PodClass) -> int:
+    def pending(self, queue: str, pod_class: PodClass) -> int:
         """Return how many pods of this class were pending in this queue when the cycle began."""
         if queue in self._closed:
             return 0
         return self._cluster.demands.pending_of((queue, pod_class))
 
-    def build(self, pool: usable_nodes.PoolNodes) -> NodePools:
+    def build(self, pool: PoolNodes) -> NodePools:
         """Return the node pools of these nodes."""
         known, layout = node_domains.NOTHING_KNOWN, pool.layout
         if pool.allocatable is self._cluster.snapshot.nodes.allocatable:
             known = self._cluster.known_domains
-        usable = usable_nodes.UsableNodes(self._cluster, pool, known.of_queues)
+        usable = UsableNodes(self._cluster, pool, known.of_queues)
         pinned = PinnedPods(self._cluster, pool, usable, known)
         # At least what our pods hold, even on a node that has shrunk below its usage.
         given = pool.allocatable - pool.others
@@ -165,17 +178,17 @@ class NodePoolsBuilder:
         given = np.maximum(given, pool.ours)
         supply = np.maximum(given - pinned.by_node, 0)
         supply[~layout.ready] = 0
-        finder = node_domains.DomainFinder(usable, known)
+        finder = DomainFinder(usable, known)
         unparked, parked = self._demands(finder, pinned.number)
-        found = node_domains.NumberedDomains((unparked, parked.found))
+        found = NumberedDomains((unparked, parked.found))
         free = known.free
         if free is None:
             free = usable.of_class(usable_nodes.ANY_POD), layout.ready & layout.schedulable
         masks, kinds = [*found.masks, *free], known.kinds
         if kinds is None or not kinds.is_of(masks):
-            kinds = node_domains.NodeKinds(masks, layout.size)
+            kinds = NodeKinds(masks, layout.size)
         pools = NodePools(pool, found, kinds, supply, pinned.by_queue)
-        pools.known = node_domains.KnownDomains(
+        pools.known = KnownDomains(
             unparked=node_domains.lasting(unparked),
             parked=parked,
             of_queues=usable.of_queues,
@@ -187,13 +200,13 @@ class NodePoolsBuilder:
         return pools
 
     def _demands(
-        self, finder: node_domains.DomainFinder, pinned: Mapping[demands.Pair, int]
-    ) -> tuple[node_domains.DomainDemands, node_domains.ParkedDemands]:
+        self, finder: DomainFinder, pinned: Mapping[Pair, int]
+    ) -> tuple[DomainDemands, ParkedDemands]:
         """Return what pods that aren't parked request in each domain, and what parked pods request.
 
         `pinned` are the numbers of pinned pods. Pairs without any other pods aren't in demand.
         """
-        asked, found = self._cluster.demands, node_domains.DomainDemands()
+        asked, found = self._cluster.demands, DomainDemands()
         parked_pods, closed = asked.parked.pods, self._closed
         for pair, each in asked.unparked.items():
             is_open, place = pair[0] not in closed, each.place
@@ -213,19 +226,19 @@ class PinnedPods:
     def __init__(
         self,
         cluster: ClusterView,
-        pool: usable_nodes.PoolNodes,
-        usable: usable_nodes.UsableNodes,
-        known: node_domains.KnownDomains,
+        pool: PoolNodes,
+        usable: UsableNodes,
+        known: KnownDomains,
     ) -> None:
         """Go through the pods on nodes, but for those of which `known` says that none is pinned."""
-        self.number: defaultdict[demands.Pair, int] = defaultdict(int)
+        self.number: defaultdict[Pair, int] = defaultdict(int)
         """How many pods are pinned."""
-        self.by_queue: dict[str, resources.Vector] = {}
+        self.by_queue: dict[str, Vector] = {}
         """Pinned resources, (R,)."""
-        self.by_node: resources.Vector = np.zeros(pool.ours.shape, dtype=np.int64)
+        self.by_node: Vector = np.zeros(pool.ours.shape, dtype=np.int64)
         """Pinned resources, (N, R)."""
-        self.staying: dict[jobs.PodClass, snapshot.ClassCounts] = {}
-        self.everywhere: set[jobs.PodClass] = set()
+        self.staying: dict[PodClass, ClassCounts] = {}
+        self.everywhere: set[PodClass] = set()
         for pod_class, placed in cluster.snapshot.pods_by_class.items():
             stays_the_same = pod_class in known.everywhere
             if stays_the_same:
@@ -246,10 +259,10 @@ class PinnedPods:
     def _pin(
         self,
         cluster: ClusterView,
-        pod_class: jobs.PodClass,
-        placed: snapshot.ClassCounts,
+        pod_class: PodClass,
+        placed: ClassCounts,
         rows: NDArray[np.int64],
-        stays: nodes.Mask,
+        stays: Mask,
     ) -> None:
         """Count the pods of a class that don't stay."""
         request = cluster.space.vector(pod_class.counted)

@@ -7,19 +7,18 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from vscheduler.core.fair_share import queue_usage
-from vscheduler.core.model import decisions, queues
+from vscheduler.core.fair_share.queue_usage import QueueUsage, QueueUsageTree
+from vscheduler.core.model.decisions import QueueLimit
+from vscheduler.core.model.queues import ROOT
 
 
-def of(
-    tree: queue_usage.QueueUsageTree, usage: queue_usage.QueueUsage, names: Sequence[str]
-) -> Iterator[decisions.QueueLimit]:
+def of(tree: QueueUsageTree, usage: QueueUsage, names: Sequence[str]) -> Iterator[QueueLimit]:
     """Yield the limits that aren't infinite; the topmost queue's come last."""
     for each in usage.line:
         for column, name in enumerate(names):
             if each.limit[column] < math.inf:
                 kept = each.kept_beside(column)
-                yield decisions.QueueLimit(
+                yield QueueLimit(
                     resource=name,
                     room=each.limit[column] - each.allocated[column],
                     allocated=each.allocated[column],
@@ -33,8 +32,8 @@ def of(
 
 
 def _beside_guarantees(
-    tree: queue_usage.QueueUsageTree, usage: queue_usage.QueueUsage, column: int, name: str
-) -> Iterator[decisions.QueueLimit]:
+    tree: QueueUsageTree, usage: QueueUsage, column: int, name: str
+) -> Iterator[QueueLimit]:
     """Yield the limits that guarantees of other queues set."""
     unfelt = 0.0
     for below, above in itertools.pairwise(usage.line):
@@ -44,12 +43,12 @@ def _beside_guarantees(
         if above.owned[column] - unfelt > above.allocated[column]:
             rest = max(0.0, above.space[column] - above.owned[column])
             kept = above.owned[column] - unfelt - above.allocated[column]
-            yield decisions.QueueLimit(
+            yield QueueLimit(
                 resource=name,
                 room=unfelt + rest,
                 allocated=above.allocated[column],
                 limit=max(0.0, above.space[column] - kept),
-                owner=above.name or queues.ROOT,
+                owner=above.name or ROOT,
                 kept=kept,
                 keepers=tree.unused_below(above, usage, column),
             )

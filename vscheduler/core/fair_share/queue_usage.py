@@ -13,8 +13,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import constrained_max_min, demands, inqueue_resources
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.fair_share import constrained_max_min, inqueue_resources
+from vscheduler.core.fair_share.demands import Session
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import LimitExcess, Shortage
+from vscheduler.core.model.jobs import WorkingJob
+from vscheduler.core.model.queues import ROOT, Queue, Tree
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 
 Request = Sequence[tuple[int, int]]
 """A resource request as pairs of column and amount."""
@@ -136,10 +141,10 @@ class QueueUsageTree:
     bounds_trees: ClassVar[bool] = True
     """Whether the size of the cluster limits queues in a tree."""
 
-    def __init__(self, session: demands.Session, tree: queues.Tree | None) -> None:
+    def __init__(self, session: Session, tree: Tree | None) -> None:
         self._session = session
         paths = dict.fromkeys(session.queues, (CLUSTER,)) if tree is None else tree.paths
-        self._top = CLUSTER if tree is None else queues.ROOT
+        self._top = CLUSTER if tree is None else ROOT
         self._inner = self._inner_queues(tree)
         """Queues that take no jobs, so that nothing is reserved for a job there."""
         self.usages: dict[str, QueueUsage] = {}
@@ -186,8 +191,8 @@ class QueueUsageTree:
         yield from self._encroached(usage, request)
 
     def exceeded_by_admission(
-        self, usage: QueueUsage, amounts: resources.ResourceMap, *, ceiling: bool = False
-    ) -> tuple[QueueUsage, tuple[decisions.Shortage, ...]] | None:
+        self, usage: QueueUsage, amounts: ResourceMap, *, ceiling: bool = False
+    ) -> tuple[QueueUsage, tuple[Shortage, ...]] | None:
         """Return the topmost queue unable to promise these amounts, with the shortages, or None.
 
         No queue can have more than its ancestors, so the search runs from root down to this queue.
@@ -202,7 +207,7 @@ class QueueUsageTree:
                     column = self._session.space.columns.get(name)
                     kept = 0.0 if ceiling or column is None else each.kept_beside(column)
                     short.append(
-                        decisions.Shortage(
+                        Shortage(
                             resource=name,
                             requested=amounts[name],
                             allocated=has,
@@ -216,7 +221,7 @@ class QueueUsageTree:
                 return each, tuple(short)
         return None
 
-    def shortages(self, usage: QueueUsage, request: Request) -> tuple[decisions.Shortage, ...]:
+    def shortages(self, usage: QueueUsage, request: Request) -> tuple[Shortage, ...]:
         """Return the limits of one queue that the request would exceed, by resource.
 
         Of several queues with limits of their own, the topmost: queues below can't have more in any
@@ -228,12 +233,12 @@ class QueueUsageTree:
         first = top or next(iter(exceeded), None)
         names = self._session.space.names
         found = {
-            names[each.column]: decisions.Shortage(
+            names[each.column]: Shortage(
                 resource=names[each.column],
                 requested=each.requested,
                 allocated=each.usage.allocated[each.column],
                 limit=each.limit,
-                owner=each.usage.name or queues.ROOT,
+                owner=each.usage.name or ROOT,
                 kept=each.kept,
                 keepers=self._keepers(usage, each) if each.kept else (),
                 whole=not each.kept and each.usage.ceiling[each.column] == math.inf,
@@ -271,9 +276,7 @@ class QueueUsageTree:
             )
         )
 
-    def excesses(
-        self, usage: QueueUsage, amounts: resources.ResourceMap
-    ) -> tuple[decisions.LimitExcess, ...]:
+    def excesses(self, usage: QueueUsage, amounts: ResourceMap) -> tuple[LimitExcess, ...]:
         """Return what the queue and its ancestors would have above their limits."""
         found = []
         for name, amount in sorted(amounts.items()):
@@ -286,7 +289,7 @@ class QueueUsageTree:
                 if column is not None:
                     promised, elastic = each.inqueue[column], each.elastic[column]
                 found.append(
-                    decisions.LimitExcess(
+                    LimitExcess(
                         queue=each.name,
                         resource=name,
                         amount=has + amount + elastic - limit,
@@ -368,14 +371,14 @@ class QueueUsageTree:
         if bounded:  # nobody is refused for a full cluster: the nodes do that, and say more
             self.usages[self._top].limit = top.capability.tolist()
 
-    def _inner_queues(self, tree: queues.Tree | None) -> Mapping[str, object]:
+    def _inner_queues(self, tree: Tree | None) -> Mapping[str, object]:
         """Return the queues that have children, by name."""
         return {} if tree is None else tree.children
 
     def _spec(self, name: str) -> QueueSpec:
         """Return the amounts in the Queue's spec."""
         known = self._session.queues
-        queue = known.get(queues.ROOT if name == self._top else name)
+        queue = known.get(ROOT if name == self._top else name)
         return spec_of(self._session.space, queue, clipped=True)
 
     def _unlimited(self) -> Rows:
@@ -469,7 +472,7 @@ class QueueUsageTree:
                 usage = self.usages[state.job.queue]
                 self.add_inqueue(usage, self._held_for(usage, state))
 
-    def _held_for(self, usage: QueueUsage, state: jobs.WorkingJob) -> resources.ResourceMap:
+    def _held_for(self, usage: QueueUsage, state: WorkingJob) -> ResourceMap:
         """Return the resources reserved for a group, within the queue's real capability.
 
         Admission can't have promised more, whatever the group's status says.
@@ -484,9 +487,7 @@ class QueueUsageTree:
         return inqueue_resources.within(amounts, left)
 
 
-def spec_of(
-    space: resources.ResourceSpace, queue: queues.Queue | None, *, clipped: bool
-) -> QueueSpec:
+def spec_of(space: ResourceSpace, queue: Queue | None, *, clipped: bool) -> QueueSpec:
     """Return the amounts in a Queue's spec; `clipped` limits the guarantee to the capability.
 
     Resources without a column are on no node.

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import decisions, queues, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import QueueLimit, ShareAfter, Shortage
+from vscheduler.core.model.queues import ROOT
 
 ResourceArray = NDArray[np.float64]
 
@@ -191,11 +193,11 @@ class QueueAttributes:
 
     def limits(
         self, names: Sequence[str], queue: str, most: Sequence[float] | None = None
-    ) -> list[decisions.QueueLimit]:
+    ) -> list[QueueLimit]:
         """Return what is left of the share, or of the most that the queue may have at present."""
         most = self.limit if most is None else most
         return [
-            decisions.QueueLimit(
+            QueueLimit(
                 resource=name,
                 room=most[column] - self.allocated[column],
                 allocated=self.allocated[column],
@@ -222,27 +224,23 @@ class RootLimit:
             self.allocated[column] + amount > self.limit[column] for column, amount in request
         )
 
-    def limits(self, names: Sequence[str]) -> list[decisions.QueueLimit]:
+    def limits(self, names: Sequence[str]) -> list[QueueLimit]:
         """Return what is left of the resources that are limited."""
         return [
-            decisions.QueueLimit(
-                resource=name, room=limit - has, allocated=has, limit=limit, owner=queues.ROOT
-            )
+            QueueLimit(resource=name, room=limit - has, allocated=has, limit=limit, owner=ROOT)
             for name, has, limit in zip(names, self.allocated, self.limit, strict=True)
             if limit < math.inf
         ]
 
-    def shortages(
-        self, names: Sequence[str], request: Sequence[tuple[int, int]]
-    ) -> list[decisions.Shortage]:
+    def shortages(self, names: Sequence[str], request: Sequence[tuple[int, int]]) -> list[Shortage]:
         """Return the resources of which this much more, by column, would exceed the limit."""
         return [
-            decisions.Shortage(
+            Shortage(
                 resource=names[column],
                 requested=amount,
                 allocated=self.allocated[column],
                 limit=self.limit[column],
-                owner=queues.ROOT,
+                owner=ROOT,
             )
             for column, amount in request
             if self.allocated[column] + amount > self.limit[column]
@@ -256,7 +254,7 @@ def share_after(
     claimant: tuple[QueueAttributes, float],
     weight: float,
     least: float,
-) -> decisions.ShareAfter:
+) -> ShareAfter:
     """Return the shares of one resource with which a loser and a claimant end.
 
     `loser` and `claimant` are pairs of a queue and the amount lost or gained. `weight` is the
@@ -268,7 +266,7 @@ def share_after(
     mine, claimed = claimant
     due = max(mine.deserved[column], weight * theirs.kept[column])
     left, owed = theirs.allocated[column] - lost, theirs.kept[column]
-    return decisions.ShareAfter(
+    return ShareAfter(
         loser=left / owed if owed > 0 else math.inf,
         claimant=(mine.allocated[column] + claimed) / due if due > 0 else 0.0,
         borrowed=least > owed,

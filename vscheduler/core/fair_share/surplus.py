@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import (
-    constrained_max_min,
-    demands,
-    fair_shares,
-    max_flow,
-    node_pools,
-)
-from vscheduler.core.model import jobs, snapshot
+from vscheduler.core.fair_share import max_flow
+from vscheduler.core.fair_share.constrained_max_min import SharingProblem
+from vscheduler.core.fair_share.demands import Session
+from vscheduler.core.fair_share.fair_shares import FairShares
+from vscheduler.core.fair_share.max_flow import FlowNetwork
+from vscheduler.core.fair_share.node_pools import NodePools
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.snapshot import ByClass
 
 ResourceArray = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -44,7 +44,7 @@ class HeldResources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def share_by_kind(
-    problem: constrained_max_min.SharingProblem, deserved: ResourceArray, held: HeldResources
+    problem: SharingProblem, deserved: ResourceArray, held: HeldResources
 ) -> ResourceArray:
     """Return how much of each queue's share lies on nodes of each kind, (Q, N, R).
 
@@ -64,7 +64,7 @@ def share_by_kind(
 
 
 def _share_by_kind(
-    problem: constrained_max_min.SharingProblem,
+    problem: SharingProblem,
     column: int,
     deserved: ResourceArray,
     held: HeldResources,
@@ -89,7 +89,7 @@ def _share_by_kind(
     bounds = demands[owners, domains] / scale
     # Each pair of queue and domain has a domain vertex of its own here. A shared vertex would mix
     # flows of several queues, and the result is wanted by queue.
-    network = max_flow.FlowNetwork(
+    network = FlowNetwork(
         size=queues + kinds + owners.size,
         ends=np.concatenate([owners, queues + ends]),
         domains=queues + kinds + np.concatenate([np.arange(owners.size), links]),
@@ -122,20 +122,20 @@ class Surplus:
 
     def __init__(
         self,
-        session: demands.Session,
-        pools: node_pools.NodePools,
-        shares: fair_shares.FairShares,
+        session: Session,
+        pools: NodePools,
+        shares: FairShares,
     ) -> None:
         self._session = session
         self._pools = pools
         self._shares = shares
-        self._moves: list[tuple[jobs.Task, str | None, int]] = []
+        self._moves: list[tuple[Task, str | None, int]] = []
         """Pods that came or left before the surplus was computed."""
         self._surplus: NDArray[np.float64] | None = None
         """The surplus by queue and kind of nodes, (Q, K, R); -inf where the place makes no
         difference."""
 
-    def move(self, task: jobs.Task, sign: int) -> None:
+    def move(self, task: Task, sign: int) -> None:
         """Count a task that comes to its node (1) or leaves the node (-1)."""
         node = self._session.job_states[task.job].node(task)
         if self._surplus is None:
@@ -143,7 +143,7 @@ class Surplus:
         else:
             self._count(self._surplus, task, node, sign)
 
-    def surplus(self, task: jobs.Task) -> tuple[tuple[str, int], Row] | None:
+    def surplus(self, task: Task) -> tuple[tuple[str, int], Row] | None:
         """Return the surplus (R,) of the task's queue on its kind of nodes, after their numbers.
 
         None if the node has left.
@@ -159,9 +159,7 @@ class Surplus:
         found: Row = self._surplus[self._shares.places[queue], kind]
         return (queue, kind), found
 
-    def _count(
-        self, surplus: NDArray[np.float64], task: jobs.Task, node: str | None, sign: int
-    ) -> None:
+    def _count(self, surplus: NDArray[np.float64], task: Task, node: str | None, sign: int) -> None:
         """Add the request of a task to the surplus at this node, or subtract the request."""
         row = self._pools.nodes.layout.rows.get(node or "")
         if row is not None:
@@ -177,9 +175,7 @@ class Surplus:
         return surplus
 
 
-def _held(
-    by_class: snapshot.ByClass, pools: node_pools.NodePools, shares: fair_shares.FairShares
-) -> HeldResources:
+def _held(by_class: ByClass, pools: NodePools, shares: FairShares) -> HeldResources:
     """Return resources of all pods that aren't pinned, by place."""
     space = shares.space
     found: list[tuple[NDArray[np.intp], ...]] = []

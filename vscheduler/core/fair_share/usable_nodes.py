@@ -7,48 +7,52 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import device_supply
-from vscheduler.core.model import computed, jobs, nodes, resources, snapshot
+from vscheduler.core.fair_share.device_supply import DeviceSupply
+from vscheduler.core.model import computed, resources
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import ResourceSpace, Vector
+from vscheduler.core.model.snapshot import Snapshot
 
-ANY_POD = jobs.PodClass(request={resources.PODS: 1})
+ANY_POD = PodClass(request={resources.PODS: 1})
 """A pod without constraints. It stands for pods that don't exist yet."""
 
 
 class ClusterView(Protocol):
     """The cluster in this cycle, as far as this is read of a Session."""
 
-    snapshot: snapshot.Snapshot
-    space: resources.ResourceSpace
+    snapshot: Snapshot
+    space: ResourceSpace
 
     @property
-    def devices(self) -> device_supply.DeviceSupply:
+    def devices(self) -> DeviceSupply:
         """The devices of the cluster."""
 
     @property
     def queues(self) -> Mapping[str, Queue]:
         """All queues by name."""
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
         """Return the nodes (N,) usable for pods of this class."""
 
-    def queue_nodes(self, queue: Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    def queue_nodes(self, queue: Queue, layout: NodeLayout) -> Mask | None:
         """Return the nodes (N,) usable for pods of this queue; None: all."""
 
     @property
-    def known_nowhere(self) -> Container[tuple[str, jobs.PodClass]]:
+    def known_nowhere(self) -> Container[tuple[str, PodClass]]:
         """Pairs of queue and pod class that, as already known, can use no node as nodes are."""
 
 
 class PoolNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes with their resources and usage; all arrays are (N, R)."""
 
-    layout: nodes.NodeLayout
-    allocatable: resources.Vector
-    others: resources.Vector
+    layout: NodeLayout
+    allocatable: Vector
+    others: Vector
     """Resources held by other schedulers' pods, without terminating pods."""
-    ours: resources.Vector
-    devices: resources.Vector | None = None
+    ours: Vector
+    devices: Vector | None = None
     """Devices of claims on the nodes, by class, without those of other schedulers' pods. None where
     no resource stands for devices."""
 
@@ -56,14 +60,14 @@ class PoolNodes(msgspec.Struct, frozen=True, kw_only=True):
 class QueueNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The nodes of the queues that may not use all of them."""
 
-    masks: Mapping[bytes, nodes.Mask]
+    masks: Mapping[bytes, Mask]
     """Each mask (N,), by its bytes."""
     by_queue: Mapping[str, bytes]
 
     @classmethod
-    def of(cls, cluster: ClusterView, layout: nodes.NodeLayout) -> "QueueNodes":
+    def of(cls, cluster: ClusterView, layout: NodeLayout) -> "QueueNodes":
         """Return the nodes of all queues."""
-        masks: dict[bytes, nodes.Mask] = {}
+        masks: dict[bytes, Mask] = {}
         by_queue: dict[str, bytes] = {}
         for name, queue in cluster.queues.items():
             mask = cluster.queue_nodes(queue, layout)
@@ -82,26 +86,26 @@ class UsableNodes:
         """`of_queues` are the nodes of queues, if they are known."""
         self._cluster = cluster
         self._nodes = pool
-        self._classes: dict[jobs.PodClass, nodes.Mask] = {}
+        self._classes: dict[PodClass, Mask] = {}
         self.of_queues = of_queues or QueueNodes.of(cluster, pool.layout)
         self._queues = self.of_queues.by_queue
 
     @computed.once
-    def _allocatable(self) -> resources.Vector:
+    def _allocatable(self) -> Vector:
         return resources.by_column(self._nodes.allocatable)
 
     @computed.once
-    def _least(self) -> resources.Vector:
+    def _least(self) -> Vector:
         """What every node has at least, (R,)."""
-        least: resources.Vector = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
+        least: Vector = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
         return least
 
     @computed.once
-    def _nowhere(self) -> Container[tuple[str, jobs.PodClass]]:
+    def _nowhere(self) -> Container[tuple[str, PodClass]]:
         is_now = self._nodes.allocatable is self._cluster.snapshot.nodes.allocatable
         return self._cluster.known_nowhere if is_now else ()
 
-    def of_class(self, pod_class: jobs.PodClass) -> nodes.Mask:
+    def of_class(self, pod_class: PodClass) -> Mask:
         """Return the nodes (N,) usable for pods of this class, if large enough."""
         if pod_class.constraints.resource_claims:
             pod_class = self.first_like(pod_class)
@@ -112,14 +116,14 @@ class UsableNodes:
             self._classes[pod_class] = mask
         return mask
 
-    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+    def first_like(self, pod_class: PodClass) -> PodClass:
         """Return a class of pods, with claims as these, that can use the same nodes."""
         return self._cluster.devices.first_like(pod_class)
 
-    def _large_enough(self, pod_class: jobs.PodClass) -> nodes.Mask:
+    def _large_enough(self, pod_class: PodClass) -> Mask:
         """Return the nodes (N,) whose allocatable resources cover the request of a pod."""
 
-        def compute() -> nodes.Mask:
+        def compute() -> Mask:
             request = self._cluster.space.vector(pod_class.request)
             if (request <= self._least).all():
                 return np.ones(self._nodes.layout.size, dtype=np.bool_)
@@ -130,7 +134,7 @@ class UsableNodes:
             return compute()
         return table.large_enough(tuple(pod_class.request.items()), compute)
 
-    def of(self, queue: str, pod_class: jobs.PodClass) -> nodes.Mask:
+    def of(self, queue: str, pod_class: PodClass) -> Mask:
         """Return the nodes (N,) usable for pods of this class in this queue."""
         if (queue, pod_class) in self._nowhere:
             return np.zeros(self._nodes.layout.size, dtype=np.bool_)
@@ -142,9 +146,7 @@ class UsableNodes:
         """Return a value equal for queues that may use the same nodes."""
         return self._queues.get(queue, b"")
 
-    def holds(
-        self, pod_class: jobs.PodClass, names: tuple[str, ...], rows: NDArray[np.int64]
-    ) -> nodes.Mask:
+    def holds(self, pod_class: PodClass, names: tuple[str, ...], rows: NDArray[np.int64]) -> Mask:
         """Return which pods of a class could be placed anew on their present nodes, (S,).
 
         `names` are the pods' queues and `rows` their nodes; row -1 is a node that has left.

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import JobId, Task
 
 
 class ClaimBinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +35,8 @@ class ClaimBinding(msgspec.Struct, frozen=True, kw_only=True):
 class PrepareClaims(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to ask for the volumes of pods that wait on their nodes until these are bound."""
 
-    job: jobs.JobId
-    pods: tuple[jobs.Task, ...]
+    job: JobId
+    pods: tuple[Task, ...]
     """The pods of the job that wait for claims, whether asked for now or before."""
     bindings: tuple[ClaimBinding, ...]
     """What the API server doesn't show yet, sorted by claim."""

@@ -50,7 +50,9 @@ class Selector(msgspec.Struct, frozen=True, cache_hash=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels meet all requirements. NotIn also holds when the label is missing."""
-        return all(_holds(each, labels.get(each.key)) for each in self.requirements)
+        return all(
+            _holds(requirement, labels.get(requirement.key)) for requirement in self.requirements
+        )
 
 
 def _holds(requirement: Requirement, value: str | None) -> bool:

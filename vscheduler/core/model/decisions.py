@@ -9,25 +9,23 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.core.model import (
-    claim_decisions,
-    device_decisions,
-    gang_proof,
-    jobs,
-    queues,
-    reclaim_outlooks,
-    refusals,
-    resources,
-    snapshot,
-    unassigned_pods,
-)
-from vscheduler.core.model import nodes as tables
+from vscheduler.core.model.claim_decisions import PrepareClaims, Release, VolumeWait
+from vscheduler.core.model.device_decisions import AllocateClaims, DeallocateClaim, DeviceWait
+from vscheduler.core.model.gang_proof import GangProof
+from vscheduler.core.model.jobs import InvalidPod, JobId, Phase, Task
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.model.queues import QueueProblem, QueueState, Usage
+from vscheduler.core.model.reclaim_outlooks import ReclaimOutlook
+from vscheduler.core.model.refusals import Refusal
+from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.model.snapshot import Carried
+from vscheduler.core.model.unassigned_pods import UnassignedPods
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to bind a task to a node now."""
 
-    task: jobs.Task
+    task: Task
     node: str
 
 
@@ -37,7 +35,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     Nothing is sent.
     """
 
-    task: jobs.Task
+    task: Task
     node: str
 
 
@@ -57,12 +55,12 @@ class LostPods(msgspec.Struct, frozen=True, kw_only=True):
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to evict a task so that a job can start."""
 
-    task: jobs.Task
+    task: Task
     node: str
     action: str
     """The action behind the decision: reclaim, preempt or shuffle. `gang` stands for the removal of
     a gang bound only in part, or of one that has lost pods."""
-    beneficiary: jobs.JobId | None
+    beneficiary: JobId | None
     whole: bool = False
     """Whether the task's whole gang is evicted; otherwise the task is surplus, or a group of a
     single pod."""
@@ -179,7 +177,7 @@ class QueueLimit(msgspec.Struct, frozen=True, kw_only=True):
     """The queue with the limit. Empty when it is the queue's deserved share."""
     kept: float = 0.0  # as for a Shortage
     keepers: tuple[str, ...] = ()
-    nodes: tables.Mask | None = None
+    nodes: Mask | None = None
     """The nodes (N,) whose pods count; None means wherever the pods are."""
 
 
@@ -207,7 +205,7 @@ class AdmissionFailure(msgspec.Struct, frozen=True, kw_only=True):
     shortages: tuple[Shortage, ...] = ()
     subject: str = ""
     """The ResourceQuota or ancestor queue with the limit, or the error in a setting."""
-    problem: queues.QueueProblem | None = None
+    problem: QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
     some_nodes: bool = False
     """Whether the shortages are of the nodes that the group's pods may use, not of all nodes."""
@@ -218,7 +216,7 @@ class AdmissionFailure(msgspec.Struct, frozen=True, kw_only=True):
 class RefusedBind(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that the API server refused to bind to a node, with the API server's message."""
 
-    task: jobs.Task
+    task: Task
     node: str
     message: str
 
@@ -231,7 +229,7 @@ class MissingResource(msgspec.Struct, frozen=True, kw_only=True):
     node: str
 
 
-RefusalCounts: TypeAlias = tuple[tuple[refusals.Refusal, int], ...]
+RefusalCounts: TypeAlias = tuple[tuple[Refusal, int], ...]
 """Refusals, each with the number of nodes, most frequent first."""
 
 LEAVES_MAX = 5
@@ -254,7 +252,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """What creates the pods that are missing, if known."""
     unclaimed: bool = False
     """Whether no scheduler takes the job, since it has no pods and names no scheduler."""
-    request: resources.ResourceMap = msgspec.field(default_factory=dict)
+    request: ResourceMap = msgspec.field(default_factory=dict)
     """Request of the pod that found no node."""
     capacity: int = 0
     """How many of the required pods would fit if all nodes were empty."""
@@ -266,16 +264,16 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Another object involved: a ResourceQuota, an ancestor of the queue, or a DeviceClass."""
     sub_group: Mapping[str, str] | None = None
     """Labels of a sub-group that `tasks` and `minimum` belong to then; `subject` is its policy."""
-    unassigned: unassigned_pods.UnassignedPods | None = None
+    unassigned: UnassignedPods | None = None
     """Pods that count for no role or sub-group, where one lacks pods."""
     of_queue: bool = False
     """Whether the setting that can't be read belongs to the Queue, not to the PodGroup."""
-    problem: queues.QueueProblem | None = None
+    problem: QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
     leaves: tuple[str, ...] = ()
     """Leaf queues below an inner queue; more than LEAVES_MAX entries are too many to name."""
     rejected: int = 0  # number of invalid pods, or of pods whose binds were refused
-    rejection: jobs.InvalidPod | None = None
+    rejection: InvalidPod | None = None
     """The error of an invalid pod, as an example."""
     refused_bind: RefusedBind | None = None
     """A refused bind, as an example; with other codes, of a pod that has no node again."""
@@ -290,40 +288,40 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     unmatched: tuple[tuple[str, str], ...] = ()
     """Labels in the pod's nodeSelector that no node has."""
     holes: tuple[MissingResource, ...] = ()
-    volumes: claim_decisions.VolumeWait | None = None
+    volumes: VolumeWait | None = None
     """How far the volumes are that the job waits for."""
-    devices: device_decisions.DeviceWait | None = None  # the same for its resource claims
-    proof: gang_proof.GangProof | None = None
+    devices: DeviceWait | None = None  # the same for its resource claims
+    proof: GangProof | None = None
     """What the search for the whole gang has shown, where pods of different kinds are needed."""
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The intended status of a PodGroup after this cycle."""
 
-    job: jobs.JobId
+    job: JobId
     uid: str
     queue: str
-    phase: jobs.Phase
+    phase: Phase
     running: int
     succeeded: int
     failed: int
     ready: bool
     """Whether the gang has its minimum: condition Scheduled, otherwise Unschedulable."""
-    unplaced: tuple[jobs.Task, ...] = ()
+    unplaced: tuple[Task, ...] = ()
     """Pending tasks without a node after an attempt in this cycle."""
-    withheld: tuple[jobs.Task, ...] = ()
+    withheld: tuple[Task, ...] = ()
     """Pending tasks of a group that isn't admitted, for a reason that isn't reported to pods unless
     their conditions give another reason."""
-    rejections: tuple[jobs.InvalidPod, ...] = ()
+    rejections: tuple[InvalidPod, ...] = ()
     """Invalid pods, each with an error."""
     refused_binds: tuple[RefusedBind, ...] = ()
     """Pods whose last bind was refused. They have no node, although their places are kept, but for
     those that are held back."""
-    without_volumes: tuple[jobs.Task, ...] = ()
+    without_volumes: tuple[Task, ...] = ()
     """Pods that wait on their nodes for volumes, or with others that do."""
-    volumes: claim_decisions.VolumeWait | None = None
+    volumes: VolumeWait | None = None
     """How far the volumes of these pods are."""
-    without_devices: tuple[jobs.Task, ...] = ()  # pods whose devices the API server refuses
+    without_devices: tuple[Task, ...] = ()  # pods whose devices the API server refuses
     reason: Reason | None = None
 
 
@@ -373,7 +371,7 @@ class Entitlement(msgspec.Struct, frozen=True, kw_only=True):
     deserved: Mapping[str, float]
     real_capability: Mapping[str, float] | None = None
     share: float = 0.0
-    problem: queues.QueueProblem | None = None
+    problem: QueueProblem | None = None
     """Why the queue is excluded from scheduling, and where to fix the cause."""
     bases: Mapping[str, Basis] = msgspec.field(default_factory=dict)
     """By resource, for resources requested by the queue or guaranteed to the queue. Empty when the
@@ -383,7 +381,7 @@ class Entitlement(msgspec.Struct, frozen=True, kw_only=True):
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes unusable for the pods of every queue, whose resources are not shared out."""
 
-    refusal: refusals.Refusal
+    refusal: Refusal
     nodes: tuple[str, ...]
     """Sorted."""
 
@@ -392,21 +390,21 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A queue's figures after this cycle, not counting jobs of other schedulers."""
 
     name: str
-    state: queues.QueueState
+    state: QueueState
     weight: int
     allocated: Mapping[str, float]
     request: Mapping[str, float]
     used_by_other_schedulers: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Amounts held by the queue's pods under other schedulers; in neither `allocated` nor
     `request`."""
-    capability: resources.ResourceMap = msgspec.field(default_factory=dict)
+    capability: ResourceMap = msgspec.field(default_factory=dict)
     """The queue's spec.capability. A missing resource is unlimited."""
     entitlement: Entitlement | None = None
-    usage: queues.Usage | None = None  # over time, if a plugin records usage
-    reclaim: reclaim_outlooks.ReclaimOutlook | None = None  # below its share, but without room
+    usage: Usage | None = None  # over time, if a plugin records usage
+    reclaim: ReclaimOutlook | None = None  # below its share, but without room
 
     @property
-    def problem(self) -> queues.QueueProblem | None:
+    def problem(self) -> QueueProblem | None:
         """Why the queue is excluded from scheduling, or None."""
         return self.entitlement.problem if self.entitlement is not None else None
 
@@ -429,14 +427,14 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[QueueFigures, ...]
     total: Mapping[str, float]
     """The amounts from which shares are computed."""
-    carried: snapshot.Carried
-    claims: tuple[claim_decisions.PrepareClaims, ...] = ()
+    carried: Carried
+    claims: tuple[PrepareClaims, ...] = ()
     """By job, the volumes to ask for so that pods can start later."""
-    releases: tuple[claim_decisions.Release, ...] = ()
+    releases: tuple[Release, ...] = ()
     """What was asked for and no pod waits for any more: first claims, then volumes, by name."""
-    allocations: tuple[device_decisions.AllocateClaims, ...] = ()
+    allocations: tuple[AllocateClaims, ...] = ()
     """By job, the resource claims to allocate and reserve so that pods can start later."""
-    deallocations: tuple[device_decisions.DeallocateClaim, ...] = ()
+    deallocations: tuple[DeallocateClaim, ...] = ()
     """Resource claims whose devices no pod uses after all, by name."""
     excluded: tuple[Exclusion, ...] = ()
     """Nodes left out of the total, the largest group first."""

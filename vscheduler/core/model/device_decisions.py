@@ -7,7 +7,9 @@ later cycle. What pods don't use after all is given back (DeallocateClaim).
 
 import msgspec
 
-from vscheduler.core.model import devices, extended_resources, jobs
+from vscheduler.core.model.devices import Allocation, Consumer, DeviceRequest
+from vscheduler.core.model.extended_resources import RequestMapping
+from vscheduler.core.model.jobs import JobId, Task
 
 
 class ClaimAllocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,15 +19,15 @@ class ClaimAllocation(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     """Empty: the claim is to be made first, for extended resources of its pod."""
-    allocation: devices.Allocation | None
+    allocation: Allocation | None
     """The devices chosen for the claim; None: it is allocated already."""
-    existing: devices.Allocation | None = None
+    existing: Allocation | None = None
     """The devices that it has already, with which the nodes of the pods were chosen."""
-    reserved_for: tuple[devices.Consumer, ...]
+    reserved_for: tuple[Consumer, ...]
     """The pods to add to those that may use the claim, sorted by name."""
-    requests: tuple[devices.DeviceRequest, ...] = ()
+    requests: tuple[DeviceRequest, ...] = ()
     """What a claim for extended resources asks for on the node of its pod."""
-    mappings: tuple[extended_resources.RequestMapping, ...] = ()
+    mappings: tuple[RequestMapping, ...] = ()
     """For which containers these requests are. They are written to the pod before the claim is
     allocated."""
 
@@ -38,8 +40,8 @@ class ClaimAllocation(msgspec.Struct, frozen=True, kw_only=True):
 class AllocateClaims(msgspec.Struct, frozen=True, kw_only=True):
     """Decision to allocate and reserve the claims of pods that wait on their nodes for that."""
 
-    job: jobs.JobId
-    pods: tuple[jobs.Task, ...]
+    job: JobId
+    pods: tuple[Task, ...]
     """The pods of the job that wait for claims, whether these are written now or before."""
     claims: tuple[ClaimAllocation, ...]
     """Sorted by claim. A claim that several pods share is there once."""
@@ -55,9 +57,9 @@ class DeallocateClaim(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: str
-    allocation: devices.Allocation
+    allocation: Allocation
     """The devices that are taken back, and no others."""
-    reserved_for: tuple[devices.Consumer, ...]
+    reserved_for: tuple[Consumer, ...]
     """The waiting pods. If the claim is reserved for others by now, it keeps its devices."""
 
     @property

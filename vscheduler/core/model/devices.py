@@ -14,7 +14,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from vscheduler.core.model import constraints, extended_resources, resources, storage
+from vscheduler.core.model import extended_resources, resources
+from vscheduler.core.model.constraints import Term
+from vscheduler.core.model.extended_resources import ExtendedResource
+from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.model.storage import Memo
 
 RESERVATIONS_MAX = 256
 """How many consumers a claim can have (Kubernetes: ResourceClaimReservedForMaxSize)."""
@@ -88,7 +92,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     """The name of the only node, or empty."""
     every_node: bool = False
-    selector: constraints.Term | None = None
+    selector: Term | None = None
     """What the labels of nodes must be, if neither of the above is given. None: no node."""
 
 
@@ -248,7 +252,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
 
     devices: tuple[AllocatedDevice, ...] = ()
     configurations: tuple[Configuration, ...] = ()
-    nodes: tuple[constraints.Term, ...] | None = None
+    nodes: tuple[Term, ...] | None = None
     """Alternative terms: the nodes that can use the devices. None: every node."""
 
 
@@ -272,7 +276,7 @@ class ResourceClaim(msgspec.Struct, frozen=True, kw_only=True):
     """UID of the pod that controls the claim, if it is made for this pod."""
     for_extended: bool = False
     """Whether it is made by a scheduler, for extended resources of its pod."""
-    extended: tuple[extended_resources.ExtendedResource, ...] = ()
+    extended: tuple[ExtendedResource, ...] = ()
     """What these are, as long as the pod waits. Before the claim is made, its UID is empty."""
     unsupported: str = ""
     """What can't be satisfied, with its field: `spec.devices.constraints[0]: only matchAttribute is
@@ -284,7 +288,7 @@ class ResourceClaim(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def counted(self) -> resources.ResourceMap:
+    def counted(self) -> ResourceMap:
         """The devices that the claim has, or asks for if it isn't allocated, as resources of
         queues.
 
@@ -304,9 +308,9 @@ class ResourceClaim(msgspec.Struct, frozen=True, kw_only=True):
                 for wanted in request.alternatives
             }
             found.update(
-                classes[each.request]
-                for each in self.allocation.devices
-                if not each.admin_access and each.request in classes
+                classes[device.request]
+                for device in self.allocation.devices
+                if not device.admin_access and device.request in classes
             )
         return {f"{resources.DEVICE_CLASS}{name}": count for name, count in sorted(found.items())}
 
@@ -370,7 +374,7 @@ class Devices:
     can start."""
     selectors: Selectors | None = field(default=None, compare=False, repr=False)
     """None: no CEL expression can be evaluated."""
-    memo: storage.Memo = field(default_factory=storage.Memo, compare=False, repr=False)
+    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """Shared by the Devices of one Mirror."""
 
     def has_same_objects(self, other: "Devices") -> bool:

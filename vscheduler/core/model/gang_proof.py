@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vscheduler.core.model import resources
+from vscheduler.core.model.resources import ResourceMap
 
 
 class PodsOfKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -10,7 +10,7 @@ class PodsOfKind(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int
     role: str
-    request: resources.ResourceMap
+    request: ResourceMap
     nodes: int
     """How many nodes could take such a pod, if the gang had no others."""
 

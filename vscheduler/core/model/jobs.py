@@ -13,6 +13,8 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from vscheduler.core.model import constraints, resources
+from vscheduler.core.model.constraints import Constraints, PodVolume, Selector
+from vscheduler.core.model.resources import ResourceMap
 
 Value = TypeVar("Value")
 
@@ -106,7 +108,7 @@ class PodClass:
 
     request: Mapping[str, int]
     """Amounts by resource, including `pods: 1`."""
-    constraints: constraints.Constraints = constraints.ANYWHERE
+    constraints: Constraints = constraints.ANYWHERE
     hints: Mapping[str, str] = field(default_factory=dict)
     """Annotations used by plugins for scores and filters (tdm, resource-strategy-fit)."""
     devices: Mapping[str, int] = field(default_factory=dict)
@@ -160,7 +162,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     priority_class: str = ""  # the pod's spec.priorityClassName
     scheduled_at: float | None = None
     """Last transition of the condition PodScheduled, in seconds since the epoch."""
-    volumes: tuple[constraints.PodVolume, ...] = ()  # part of the class while the pod waits
+    volumes: tuple[PodVolume, ...] = ()  # part of the class while the pod waits
 
     @property
     def key(self) -> str:
@@ -206,7 +208,7 @@ class SubGroup(msgspec.Struct, frozen=True, kw_only=True):
     """How many pods a sub-group needs."""
     minimum: int = 0
     """How many complete sub-groups the job needs to start."""
-    selector: constraints.Selector | None = None
+    selector: Selector | None = None
     """Selects the pods of the policy. None matches every pod."""
     keys: tuple[str, ...] = ()
 
@@ -258,7 +260,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     created: float
     min_member: int = 1
     min_task_member: Mapping[str, int] = {}
-    min_resources: resources.ResourceMap | None = None
+    min_resources: ResourceMap | None = None
     sub_groups: tuple[SubGroup, ...] = ()
     hard_topology: str = ""
     """The field that requires the pods, or a sub-group's pods, to be close to each other in the
@@ -278,9 +280,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     when their pods are deleted, too."""
     succeeded_gone: int = 0
     """How many of the succeeded tasks aren't among `tasks`, as their pods are deleted."""
-    allocated: resources.ResourceMap = {}
+    allocated: ResourceMap = {}
     """Amounts held by tasks in HOLDING."""
-    pending: resources.ResourceMap = {}
+    pending: ResourceMap = {}
     """Amounts requested by Pending tasks."""
     classes: Mapping[PodClass, tuple[int, int]] = {}
     """Number of tasks in HOLDING, and number of Pending tasks, by class. Classes without any are
@@ -298,7 +300,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Number of tasks in SCHEDULED."""
     pending_best_effort: ClassVar[int]
     """Number of Pending tasks that request nothing but a pod slot."""
-    elastic: ClassVar[resources.ResourceMap]
+    elastic: ClassVar[ResourceMap]
     """Amounts held above minResources; all without these (Volcano: GetElasticResources)."""
     still_needed: ClassVar[int]
     """Number of tasks that must have nodes before another one is bound: minMember, or less if the
@@ -409,7 +411,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return bool(self.min_task_member) and self.min_member >= self.role_minimum
 
 
-def stand_in(job: Job, request: resources.ResourceMap) -> Task:
+def stand_in(job: Job, request: ResourceMap) -> Task:
     """Return a waiting pod of the job with this request, to ask plugins about pods that may not
     exist yet, or about several at once.
     """

@@ -14,7 +14,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import constraints, resources
+from vscheduler.core.model import constraints
+from vscheduler.core.model.constraints import (
+    Constraints,
+    Effect,
+    HostPort,
+    PreferredTerm,
+    Requirement,
+    Taint,
+    Term,
+    Toleration,
+)
+from vscheduler.core.model.resources import Vector
 
 Answer = TypeVar("Answer")
 Mask = NDArray[np.bool_]
@@ -32,7 +43,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
-    taints: tuple[constraints.Taint, ...] = ()
+    taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
     features: tuple[str, ...] = ()
@@ -96,9 +107,9 @@ class NodeLayout:
         return self._variant
 
     @cached_property
-    def taint_sets(self) -> Mapping[tuple[constraints.Taint, ...], NDArray[np.int64]]:
+    def taint_sets(self) -> Mapping[tuple[Taint, ...], NDArray[np.int64]]:
         """The distinct sets of taints, each with its rows: few sets for many nodes."""
-        sets: dict[tuple[constraints.Taint, ...], list[int]] = {}
+        sets: dict[tuple[Taint, ...], list[int]] = {}
         for row, spec in enumerate(self.specs):
             sets.setdefault(spec.taints, []).append(row)
         return {taints: np.array(rows, dtype=np.int64) for taints, rows in sets.items()}
@@ -136,13 +147,13 @@ class NodeTable:
     """
 
     layout: NodeLayout
-    allocatable: resources.Vector
-    used: resources.Vector
-    releasing: resources.Vector
-    ours: resources.Vector
-    ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
+    allocatable: Vector
+    used: Vector
+    releasing: Vector
+    ours: Vector
+    ports: Mapping[str, tuple[HostPort, ...]] = field(default_factory=dict)
     """Host ports of pods not being deleted, by node name. Nodes without host ports are left out."""
-    leaving_ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
+    leaving_ports: Mapping[str, tuple[HostPort, ...]] = field(default_factory=dict)
     """Host ports of pods being deleted, by node name."""
     holding: dict[object, Mask] = field(default_factory=dict, compare=False, repr=False)
     """Cache of large_enough, shared by all tables with equal `allocatable`, on which the masks
@@ -173,11 +184,11 @@ Operator = constraints.Operator
 NAME_FIELD = "metadata.name"
 """The only field allowed in a matchFields requirement."""
 
-CORDON = constraints.Taint("node.kubernetes.io/unschedulable", "", constraints.Effect.NO_SCHEDULE)
+CORDON = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_SCHEDULE)
 """The taint of cordoned nodes. Pods that tolerate the taint may use cordoned nodes (Kubernetes:
 NodeUnschedulable)."""
 
-REPELLING = (constraints.Effect.NO_SCHEDULE, constraints.Effect.NO_EXECUTE)
+REPELLING = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
 
 INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 INTEGER_MAX = 2**63 - 1
@@ -186,7 +197,7 @@ Test = Callable[[str | None], bool]
 """Whether a label value matches; None stands for a node without the label."""
 
 
-def selected(layout: NodeLayout, limits: constraints.Constraints) -> Mask:
+def selected(layout: NodeLayout, limits: Constraints) -> Mask:
     """Return the nodes allowed by nodeSelector and required node affinity, (N,).
 
     Kubernetes: component-helpers nodeaffinity.RequiredNodeAffinity.
@@ -218,7 +229,7 @@ def featured(layout: NodeLayout, features: tuple[str, ...]) -> Mask:
     return layout.memo(("features", features), compute)
 
 
-def matches(layout: NodeLayout, term: constraints.Term) -> Mask:
+def matches(layout: NodeLayout, term: Term) -> Mask:
     """Return the nodes that meet all requirements of a term, (N,); none for an empty term."""
 
     def compute() -> Mask:
@@ -232,9 +243,7 @@ def matches(layout: NodeLayout, term: constraints.Term) -> Mask:
     return layout.memo(("term", term), compute)
 
 
-def preference(
-    layout: NodeLayout, preferred: tuple[constraints.PreferredTerm, ...]
-) -> NDArray[np.float64]:
+def preference(layout: NodeLayout, preferred: tuple[PreferredTerm, ...]) -> NDArray[np.float64]:
     """Return for each node the sum of the weights of all matching preferred terms, (N,)."""
     total = np.zeros(layout.size)
     for each in preferred:
@@ -242,18 +251,17 @@ def preference(
     return total
 
 
-def barriers(
-    layout: NodeLayout, tolerations: tuple[constraints.Toleration, ...]
-) -> Mapping[constraints.Taint, Mask]:
+def barriers(layout: NodeLayout, tolerations: tuple[Toleration, ...]) -> Mapping[Taint, Mask]:
     """Return the untolerated taints, each with the mask (N,) of nodes not excluded by the taint.
 
     A node counts for the first untolerated NoSchedule or NoExecute taint in its list (Kubernetes:
     FindMatchingUntoleratedTaint).
     """
-    found: dict[constraints.Taint, Mask] = {}
+    found: dict[Taint, Mask] = {}
     for taints, rows in layout.taint_sets.items():
         taint = next(
-            (each for each in taints if each.effect in REPELLING and _bars(each, tolerations)), None
+            (taint for taint in taints if taint.effect in REPELLING and _bars(taint, tolerations)),
+            None,
         )
         if taint is not None:
             if taint not in found:
@@ -262,30 +270,26 @@ def barriers(
     return found
 
 
-def soft_taints(
-    layout: NodeLayout, tolerations: tuple[constraints.Toleration, ...]
-) -> NDArray[np.int64]:
+def soft_taints(layout: NodeLayout, tolerations: tuple[Toleration, ...]) -> NDArray[np.int64]:
     """Return the number of untolerated PreferNoSchedule taints of each node, (N,).
 
     Tolerations for other effects do not count (Kubernetes: getAllTolerationPreferNoSchedule).
     """
     counts = np.zeros(layout.size, dtype=np.int64)
-    soft = constraints.Effect.PREFER_NO_SCHEDULE
+    soft = Effect.PREFER_NO_SCHEDULE
     for taints, rows in layout.taint_sets.items():
         counts[rows] = sum(taint.effect is soft and _bars(taint, tolerations) for taint in taints)
     return counts
 
 
-def uncordoned(layout: NodeLayout, tolerations: tuple[constraints.Toleration, ...]) -> Mask:
+def uncordoned(layout: NodeLayout, tolerations: tuple[Toleration, ...]) -> Mask:
     """Return the nodes open to new pods, (N,): not cordoned, or cordoned and tolerated."""
     if _bars(CORDON, tolerations):
         return layout.schedulable
     return layout.memo("all", lambda: np.ones(layout.size, dtype=np.bool_))
 
 
-def still_takes(
-    before: NodeSpec, now: NodeSpec, tolerations: tuple[constraints.Toleration, ...]
-) -> bool:
+def still_takes(before: NodeSpec, now: NodeSpec, tolerations: tuple[Toleration, ...]) -> bool:
     """Whether a node is ready and was not cordoned meanwhile, as far as the tolerations matter."""
     cordoned = now.unschedulable and not before.unschedulable
     return now.ready and not (cordoned and _bars(CORDON, tolerations))
@@ -294,8 +298,8 @@ def still_takes(
 def free_ports(
     layout: NodeLayout,
     rows: NDArray[np.int64] | None,
-    wanted: tuple[constraints.HostPort, ...],
-    taken: Mapping[str, tuple[constraints.HostPort, ...]],
+    wanted: tuple[HostPort, ...],
+    taken: Mapping[str, tuple[HostPort, ...]],
 ) -> Mask:
     """Return which of the rows (None: all) have all wanted host ports free, (n,).
 
@@ -312,18 +316,18 @@ def free_ports(
     )
 
 
-def _bars(taint: constraints.Taint, tolerations: tuple[constraints.Toleration, ...]) -> bool:
+def _bars(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
     return not any(toleration.tolerates(taint) for toleration in tolerations)
 
 
-def _any_term(layout: NodeLayout, terms: tuple[constraints.Term, ...]) -> Mask:
+def _any_term(layout: NodeLayout, terms: tuple[Term, ...]) -> Mask:
     mask = np.zeros(layout.size, dtype=np.bool_)
     for term in terms:
         mask |= matches(layout, term)
     return mask
 
 
-def _met(layout: NodeLayout, requirement: constraints.Requirement) -> Mask:
+def _met(layout: NodeLayout, requirement: Requirement) -> Mask:
     """Return which nodes (N,) meet a requirement on a label."""
     if not requirement.values or requirement.operator not in (Operator.IN, Operator.NOT_IN):
         return _on_label(layout, requirement.key, _label_test(requirement))
@@ -349,7 +353,7 @@ def _on_label(layout: NodeLayout, key: str, test: Test) -> Mask:
     return answers[column]
 
 
-def _on_field(layout: NodeLayout, requirement: constraints.Requirement) -> Mask:
+def _on_field(layout: NodeLayout, requirement: Requirement) -> Mask:
     """Evaluate a matchFields requirement.
 
     Kubernetes allows only metadata.name, with In or NotIn and one value.
@@ -365,7 +369,7 @@ def _on_field(layout: NodeLayout, requirement: constraints.Requirement) -> Mask:
     return mask if requirement.operator is Operator.IN else ~mask
 
 
-def _label_test(requirement: constraints.Requirement) -> Test:
+def _label_test(requirement: Requirement) -> Test:
     """Return the test of a requirement. An invalid requirement matches nothing.
 
     In and NotIn with values need no test. Gt and Lt need integers on both sides. Kubernetes:
@@ -379,7 +383,7 @@ def _label_test(requirement: constraints.Requirement) -> Test:
     return lambda label: (label is not None) is (operator is Operator.EXISTS)
 
 
-def _number_test(requirement: constraints.Requirement) -> Test:
+def _number_test(requirement: Requirement) -> Test:
     bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
     above = requirement.operator is Operator.GT
 

@@ -12,9 +12,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from vscheduler.core.model import constraints
+from vscheduler.core.model.constraints import Constraints, Operator, PodSet, PodTerm, Requirement
 
-PodSets: TypeAlias = tuple[constraints.PodSet, ...]
+PodSets: TypeAlias = tuple[PodSet, ...]
 """The pods that are in all of these sets: the pods counted by an affinity term or spread
 constraint."""
 
@@ -48,7 +48,7 @@ class AffinityTermOfPods(msgspec.Struct, frozen=True, cache_hash=True):
     """A pod affinity term of pods already placed, which affects pods placed later."""
 
     effect: AffinityEffect
-    term: constraints.PodTerm
+    term: PodTerm
     weight: int = 0
     """Weight of a preferred term, else 0."""
 
@@ -59,7 +59,7 @@ def labels_of(namespace: str, known: Mapping[str, Mapping[str, str]]) -> Mapping
     return {NAME_LABEL: namespace} if found is None else found
 
 
-def counted_pod_sets(limits: constraints.Constraints) -> Iterator[PodSets]:
+def counted_pod_sets(limits: Constraints) -> Iterator[PodSets]:
     """Yield the pod sets counted for these constraints."""
     if limits.pod_affinity:
         yield pod_sets_of(limits.pod_affinity)
@@ -71,12 +71,12 @@ def counted_pod_sets(limits: constraints.Constraints) -> Iterator[PodSets]:
         yield (spread.pods,)
 
 
-def pod_sets_of(terms: Iterable[constraints.PodTerm]) -> PodSets:
+def pod_sets_of(terms: Iterable[PodTerm]) -> PodSets:
     """Return the pod sets of all terms, without duplicates."""
     return tuple(dict.fromkeys(term.pods for term in terms))
 
 
-def affinity_terms(limits: constraints.Constraints) -> Iterator[AffinityTermOfPods]:
+def affinity_terms(limits: Constraints) -> Iterator[AffinityTermOfPods]:
     """Yield the terms by which a pod with these constraints affects later pods."""
     for term in limits.pod_anti_affinity:
         yield AffinityTermOfPods(AffinityEffect.REPELS, term)
@@ -86,11 +86,11 @@ def affinity_terms(limits: constraints.Constraints) -> Iterator[AffinityTermOfPo
         yield AffinityTermOfPods(AffinityEffect.LIKES, preferred.term, preferred.weight)
 
 
-def anchor(sets: PodSets) -> constraints.Requirement | None:
+def anchor(pod_sets: PodSets) -> Requirement | None:
     """Return an In requirement for looking up pods by label value, or None."""
-    for pods in sets:
+    for pods in pod_sets:
         for requirement in () if pods.labels is None else pods.labels.requirements:
-            if requirement.operator is constraints.Operator.IN:
+            if requirement.operator is Operator.IN:
                 return requirement
     return None
 
@@ -109,20 +109,20 @@ class SelectorIndex(Generic[Item]):
         self._stale: set[tuple[str, str]] = set()
         self._frozen: SelectorIndex[Item] | None = None
 
-    def add(self, item: Item, sets: PodSets) -> None:
+    def add(self, item: Item, pod_sets: PodSets) -> None:
         """Add an item under these pod sets."""
-        for found in self._places(sets):
-            found[item] = sets
-        self._named.update(_named(sets))
+        for found in self._places(pod_sets):
+            found[item] = pod_sets
+        self._named.update(_named(pod_sets))
 
-    def discard(self, item: Item, sets: PodSets) -> None:
+    def discard(self, item: Item, pod_sets: PodSets) -> None:
         """Remove an item."""
-        for found in self._places(sets):
+        for found in self._places(pod_sets):
             del found[item]
-        for pair in _pairs(sets):
+        for pair in _pairs(pod_sets):
             if not self._by_label[pair]:
                 del self._by_label[pair]
-        for key in _named(sets):
+        for key in _named(pod_sets):
             self._named[key] -= 1
             if not self._named[key]:
                 del self._named[key]
@@ -170,8 +170,8 @@ class SelectorIndex(Generic[Item]):
         self._frozen = copy
         return copy
 
-    def _places(self, sets: PodSets) -> Iterator[dict[Item, PodSets]]:
-        pairs = _pairs(sets)
+    def _places(self, pod_sets: PodSets) -> Iterator[dict[Item, PodSets]]:
+        pairs = _pairs(pod_sets)
         if not pairs:
             self._stale.add(("", ""))
             yield self._general
@@ -180,14 +180,14 @@ class SelectorIndex(Generic[Item]):
             yield self._by_label.setdefault(pair, {})
 
 
-def _named(sets: PodSets) -> Iterator[str]:
-    for pods in sets:
+def _named(pod_sets: PodSets) -> Iterator[str]:
+    for pods in pod_sets:
         for requirement in () if pods.labels is None else pods.labels.requirements:
             yield requirement.key
 
 
-def _pairs(sets: PodSets) -> list[tuple[str, str]]:
-    found = anchor(sets)
+def _pairs(pod_sets: PodSets) -> list[tuple[str, str]]:
+    found = anchor(pod_sets)
     return [] if found is None else [(found.key, value) for value in dict.fromkeys(found.values)]
 
 

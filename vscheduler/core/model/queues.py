@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from vscheduler.core.model import resources
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Share
 
 OURS = ""
 """Key of this scheduler's own usage record. Records of other schedulers have the scheduler's name
@@ -135,7 +136,7 @@ class NodeGroups(msgspec.Struct, frozen=True, kw_only=True):
 class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Upper limits of a queue's usage in groups of nodes."""
 
-    by_group: Mapping[str, resources.ResourceMap] = msgspec.field(default_factory=dict)
+    by_group: Mapping[str, ResourceMap] = msgspec.field(default_factory=dict)
     problem: str = ""
     """The error in the annotation, if the annotation cannot be parsed."""
 
@@ -156,9 +157,9 @@ class Queue:
     state: QueueState = QueueState.OPEN
     reclaimable: bool = True
     parent: str = ""
-    capability: resources.ResourceMap = field(default_factory=dict)
-    deserved: resources.ResourceMap = field(default_factory=dict)
-    guarantee: resources.ResourceMap = field(default_factory=dict)
+    capability: ResourceMap = field(default_factory=dict)
+    deserved: ResourceMap = field(default_factory=dict)
+    guarantee: ResourceMap = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     namespaces: tuple[str, ...] | None = None
     """Namespaces whose jobs the queue accepts: names, or prefixes followed by `*`. None accepts
@@ -181,7 +182,7 @@ class Queue:
             for each in self.namespaces
         )
 
-    def ceiling(self, space: resources.ResourceSpace) -> resources.Share:
+    def ceiling(self, space: ResourceSpace) -> Share:
         """Return the capability as a row (R,), with inf for unlimited resources.
 
         A capability of 0 cpu or memory means unlimited (Volcano: buildQueueAttrs).
@@ -234,7 +235,7 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
             level = below
 
 
-def tree(known: Mapping[str, Queue], occupied: Mapping[str, str]) -> Tree:
+def tree(queues: Mapping[str, Queue], occupied: Mapping[str, str]) -> Tree:
     """Build the tree of queues. `occupied` names a job for each queue that has jobs.
 
     A queue without a parent is a child of root, which needs no Queue object. A queue with a missing
@@ -244,8 +245,8 @@ def tree(known: Mapping[str, Queue], occupied: Mapping[str, str]) -> Tree:
     """
     paths: dict[str, tuple[str, ...]] = {ROOT: ()}
     problems: dict[str, QueueProblem] = {}
-    for name in sorted(known):
-        _climb(known, name, paths, problems)
+    for name in sorted(queues):
+        _climb(queues, name, paths, problems)
     below: dict[str, list[str]] = {}
     for name in sorted(paths.keys() - {ROOT}):
         below.setdefault(paths[name][-1], []).append(name)
@@ -264,7 +265,7 @@ def tree(known: Mapping[str, Queue], occupied: Mapping[str, str]) -> Tree:
 
 
 def _climb(
-    known: Mapping[str, Queue],
+    queues: Mapping[str, Queue],
     name: str,
     paths: dict[str, tuple[str, ...]],
     problems: dict[str, QueueProblem],
@@ -272,9 +273,9 @@ def _climb(
     """Find the place of a queue, and of all its ancestors without a place."""
     trail: dict[str, None] = {}
     at = name
-    while at not in paths and at in known and at not in trail:
+    while at not in paths and at in queues and at not in trail:
         trail[at] = None
-        at = known[at].parent or ROOT
+        at = queues[at].parent or ROOT
     way = list(trail)
     if at in trail:
         way, cycle = way[: way.index(at)], way[way.index(at) :]

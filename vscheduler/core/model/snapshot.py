@@ -12,17 +12,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import (
-    claim_decisions,
-    constraints,
-    devices,
-    jobs,
-    pod_affinity,
-    queues,
-    resources,
-    storage,
-)
-from vscheduler.core.model import nodes as tables
+from vscheduler.core.model import devices, pod_affinity, storage
+from vscheduler.core.model.claim_decisions import ClaimAttempt
+from vscheduler.core.model.constraints import Selector
+from vscheduler.core.model.devices import Devices
+from vscheduler.core.model.jobs import Job, JobId, PodClass, Task, TaskId
+from vscheduler.core.model.nodes import NodeLayout, NodeSpec, NodeTable
+from vscheduler.core.model.pod_affinity import PodAffinityIndex
+from vscheduler.core.model.queues import Queue, Usage
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace
+from vscheduler.core.model.storage import Storage
 
 LAYOUTS_MAX = 2
 """The current nodes, and the nodes before some of them were lost."""
@@ -41,9 +40,9 @@ class ClassCounts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Queue names, as long as `nodes`. A queue may not exist."""
     counts: NDArray[np.int64]
     """Number of pods per entry, (S,)."""
-    _known: dict[tables.NodeLayout, NDArray[np.int64]] = msgspec.field(default_factory=dict)
+    _known: dict[NodeLayout, NDArray[np.int64]] = msgspec.field(default_factory=dict)
 
-    def rows(self, layout: tables.NodeLayout) -> NDArray[np.int64]:
+    def rows(self, layout: NodeLayout) -> NDArray[np.int64]:
         """Return the nodes' rows in a layout, (S,), with -1 for missing nodes.
 
         The result is cached for the last few layouts.
@@ -58,7 +57,7 @@ class ClassCounts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return found
 
 
-ByClass: TypeAlias = Mapping[jobs.PodClass, ClassCounts]
+ByClass: TypeAlias = Mapping[PodClass, ClassCounts]
 """Counts for every class that has pods on nodes."""
 
 
@@ -67,12 +66,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     name: str
-    selector: constraints.Selector | None
+    selector: Selector | None
     """None selects no pod (policy/v1: a missing selector)."""
     allowed: int
     """status.disruptionsAllowed: how many of the selected pods may be evicted now."""
 
-    def covers(self, task: jobs.Task) -> bool:
+    def covers(self, task: Task) -> bool:
         """Whether the budget protects the task's pod."""
         return (
             self.selector is not None
@@ -90,8 +89,8 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     name: str
-    hard: resources.ResourceMap
-    used: resources.ResourceMap
+    hard: ResourceMap
+    used: ResourceMap
 
 
 class Nominated(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +105,7 @@ class Nominated(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the node, which may not exist."""
     priority: int
     """The pod's spec.priority. Pods of higher priority may use the resources."""
-    pod_class: jobs.PodClass
+    pod_class: PodClass
     namespace: str
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
@@ -131,8 +130,8 @@ class LastNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Unchanged nodes are the same objects, so comparing them costs nothing.
     """
 
-    space: resources.ResourceSpace
-    nodes: tables.NodeTable
+    space: ResourceSpace
+    nodes: NodeTable
 
 
 class NodeLoss(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,13 +141,13 @@ class NodeLoss(msgspec.Struct, frozen=True, kw_only=True):
     resources.
     """
 
-    spec: tables.NodeSpec
+    spec: NodeSpec
     """The spec before the loss."""
-    allocatable: resources.ResourceMap
+    allocatable: ResourceMap
     """The capacity before the loss."""
-    others: resources.ResourceMap
+    others: ResourceMap
     """Amounts held before the loss by pods of other schedulers, without pods being deleted."""
-    held: resources.ResourceMap
+    held: ResourceMap
     """Amounts held now by pods of this scheduler."""
     since: float
     """Time of the most recent loss on this node, in seconds since the epoch."""
@@ -161,7 +160,7 @@ class ReplacementReservation(msgspec.Struct, frozen=True, kw_only=True):
     the pod's node. The owner's replacement pod therefore gets resources on a different node.
     """
 
-    task: jobs.Task
+    task: Task
     """The expected replacement pod: a copy of the evicted pod in status Pending."""
     queue: str
     node: str
@@ -186,7 +185,7 @@ class SearchRoom(StrEnum):
 FREE_NOW = frozenset({SearchRoom.IDLE, SearchRoom.LENT})
 """What is free at this moment."""
 
-SearchPlace: TypeAlias = tuple[jobs.JobId, SearchRoom]
+SearchPlace: TypeAlias = tuple[JobId, SearchRoom]
 
 
 class GangSearch(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,7 +235,7 @@ class Carried:
     field.
     """
 
-    attempted: frozenset[jobs.JobId] = frozenset()
+    attempted: frozenset[JobId] = frozenset()
     """Jobs that found no resources, or only resources being freed, in the current row of unfinished
     cycles. Such a job gets no further turn until a cycle gets through all jobs. Otherwise the first
     jobs would use up every budget."""
@@ -244,9 +243,9 @@ class Carried:
     """By namespace, the cost of these unfinished cycles, with less weight for older cycles.
     Namespaces with low cost come first. In units of work of core.cycle; empty after a finished
     cycle."""
-    reclaim_failed: frozenset[tuple[str, jobs.JobId]] = frozenset()
+    reclaim_failed: frozenset[tuple[str, JobId]] = frozenset()
     """By action, jobs for which the action found no victims in these unfinished cycles."""
-    nominations: Mapping[jobs.TaskId, str] = field(default_factory=dict)
+    nominations: Mapping[TaskId, str] = field(default_factory=dict)
     """Resources freed by evictions: by pending task, the nominated node, in order of nomination.
     After a restart, status.nominatedNodeName still names a pod's node, but no longer reserves
     resources there."""
@@ -286,24 +285,22 @@ class Carried:
     influence on decisions."""
     node_losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     """By name, nodes that recently left or shrank, with their former capacity."""
-    past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)
+    past_usage: Mapping[str, Usage] = field(default_factory=dict)
     """By queue, usage over time. After a restart, the record is read from an annotation of the
     Queue."""
     gang_searches: Mapping[SearchPlace, GangSearch] = field(default_factory=dict)
     """Searches for whole gangs that found no nodes. After a restart they begin anew."""
-    eviction_refused_pods: frozenset[jobs.TaskId] = frozenset()
+    eviction_refused_pods: frozenset[TaskId] = frozenset()
     """Pods whose eviction the API server recently refused. No further eviction is tried for now."""
-    eviction_refused_jobs: frozenset[jobs.JobId] = frozenset()
+    eviction_refused_jobs: frozenset[JobId] = frozenset()
     """Jobs whose eviction plans the API server refused several times, and jobs with a pod whose
     binds it refuses again and again. No evictions are decided for these jobs for now. Both sets are
     filled in by the sender of evictions, not by a cycle."""
-    refused_binds: Mapping[jobs.JobId, Mapping[jobs.TaskId, BindRefusal]] = field(
-        default_factory=dict
-    )
+    refused_binds: Mapping[JobId, Mapping[TaskId, BindRefusal]] = field(default_factory=dict)
     """By job, pods whose last bind the API server refused. Such a pod has no node. It keeps its
     place there until the next attempt, or, after several refusals in a row, counts as gated until
     then. Filled in by the sender of binds."""
-    claim_attempts: Mapping[str, claim_decisions.ClaimAttempt] = field(default_factory=dict)
+    claim_attempts: Mapping[str, ClaimAttempt] = field(default_factory=dict)
     """By claim (`namespace/name`), attempts to have it bound. After a restart, attempts under way
     are read from the claims and volumes, and pauses after failures are over."""
     refused_claims: Mapping[str, str] = field(default_factory=dict)
@@ -316,7 +313,7 @@ class Carried:
     @property
     def awaited_resources(self) -> Collection[str]:
         """The resources of pods that don't exist yet. Nothing else may name them by now."""
-        expected = (each.task.pod_class for each in self.replacement_reservations)
+        expected = (reservation.task.pod_class for reservation in self.replacement_reservations)
         return {name for pod_class in expected for name in pod_class.counted}
 
 
@@ -333,19 +330,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     now: float
     """Seconds since the epoch."""
-    space: resources.ResourceSpace
-    nodes: tables.NodeTable
-    queues: Mapping[str, queues.Queue]
-    jobs: tuple[jobs.Job, ...]
+    space: ResourceSpace
+    nodes: NodeTable
+    queues: Mapping[str, Queue]
+    jobs: tuple[Job, ...]
     budgets: tuple[Budget, ...] = ()
     """Sorted by `namespace/name`."""
     quotas: tuple[Quota, ...] = ()
     """Sorted by `namespace/name`."""
     pods_by_class: ByClass = msgspec.field(default_factory=dict)
     """Counts of this scheduler's pods by class, without pods whose PodGroup does not exist."""
-    used_by_other_schedulers: Mapping[str, resources.ResourceMap] = msgspec.field(
-        default_factory=dict
-    )
+    used_by_other_schedulers: Mapping[str, ResourceMap] = msgspec.field(default_factory=dict)
     """By queue, amounts held by the queue's pods under other schedulers, sorted by queue. Queues
     without any are left out."""
     refused: Mapping[str, Refused] = msgspec.field(default_factory=dict)
@@ -353,11 +348,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     nominated: tuple[Nominated, ...] = ()
     """Nominated pods of other schedulers, by descending priority, then by name. The node may not
     exist."""
-    affinity_index: pod_affinity.PodAffinityIndex = pod_affinity.NOBODY
+    affinity_index: PodAffinityIndex = pod_affinity.NOBODY
     """Pod counts per node, for pod affinity and topology spread."""
-    storage: storage.Storage = storage.NO_STORAGE
+    storage: Storage = storage.NO_STORAGE
     """Claims, volumes and their use; NO_STORAGE unless a pod uses volumes that matter."""
-    devices: devices.Devices = devices.NO_DEVICES
+    devices: Devices = devices.NO_DEVICES
     """Devices and the claims for them; NO_DEVICES unless a pod has resource claims."""
     next_overdue: float | None = None
     """When the resources of the next terminating pod no longer count as being released."""

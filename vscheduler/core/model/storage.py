@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar, cast
 
 import msgspec
 
-from vscheduler.core.model import constraints
+from vscheduler.core.model.constraints import PodVolume, Selector, Term
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     access_modes: tuple[str, ...] = ()
     mode: str = "Filesystem"
     """The volume mode: Filesystem or Block."""
-    selector: constraints.Selector | None = None
+    selector: Selector | None = None
     """Label selector of volumes; None accepts every volume."""
     attributes_class: str = ""
     """Name of the VolumeAttributesClass."""
@@ -147,7 +147,7 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
     bound: bool = False
     """Whether the phase is Bound."""
     claim: ClaimReference | None = None
-    affinity: tuple[constraints.Term, ...] | None = None
+    affinity: tuple[Term, ...] | None = None
     """Alternative terms of the required node affinity. None: usable on every node."""
     zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Zone and region labels, each with the permitted values."""
@@ -179,7 +179,7 @@ class StorageClass(msgspec.Struct, frozen=True, kw_only=True):
     provisioner: str
     waits: bool = False
     """Whether claims are bound only when a pod has a node (WaitForFirstConsumer)."""
-    topologies: tuple[constraints.Term, ...] = ()
+    topologies: tuple[Term, ...] = ()
     """allowedTopologies: alternative terms on node labels. Empty: volumes can be made anywhere."""
     default: bool = False
     """Whether claims without a class get this class."""
@@ -216,7 +216,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     storage_class: str
-    nodes: constraints.Selector | None = None
+    nodes: Selector | None = None
     """Label selector of nodes; None selects no node."""
     largest: int = 0
     """Size of the largest volume that can be made, in bytes: maximumVolumeSize, else capacity."""
@@ -255,7 +255,7 @@ class Memo:
 Object: TypeAlias = Claim | Volume | StorageClass | CsiNode | CsiDriver | Capacity | Attachment
 """A storage object of any kind."""
 
-UsesOfNode: TypeAlias = Mapping[constraints.PodVolume, tuple[int, int]]
+UsesOfNode: TypeAlias = Mapping[PodVolume, tuple[int, int]]
 """By volume, the number of staying pods and of pods being deleted that use it on a node."""
 
 

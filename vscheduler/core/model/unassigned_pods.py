@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import WAITING, Job, SubGroup, Task
 
 by_name = operator.attrgetter("name")
 
@@ -22,25 +22,25 @@ class UnassignedPods(msgspec.Struct, frozen=True, kw_only=True):
     """Labels that it lacks."""
 
 
-def without_role(job: jobs.Job) -> list[jobs.Task]:
+def without_role(job: Job) -> list[Task]:
     """Return the waiting pods with none of the roles in minTaskMember, by name; first those that
     have no role at all.
     """
     found = [
         task
         for task in job.tasks
-        if task.status in jobs.WAITING and task.role not in job.min_task_member
+        if task.status in WAITING and task.role not in job.min_task_member
     ]
     return sorted(found, key=lambda task: (bool(task.role), task.name))
 
 
-def without_sub_group(job: jobs.Job, policy: jobs.SubGroup) -> list[jobs.Task]:
+def without_sub_group(job: Job, policy: SubGroup) -> list[Task]:
     """Return the waiting pods that the policy selects and that lack its labels, by name."""
     return sorted(
         (
             task
             for task in job.tasks
-            if task.status in jobs.WAITING
+            if task.status in WAITING
             and policy.values(task.labels) is None
             and (policy.selector is None or policy.selector.matches(task.labels))
         ),
@@ -48,7 +48,7 @@ def without_sub_group(job: jobs.Job, policy: jobs.SubGroup) -> list[jobs.Task]:
     )
 
 
-def of_role(job: jobs.Job) -> UnassignedPods | None:
+def of_role(job: Job) -> UnassignedPods | None:
     """Return the pods without any role, else those with a role that minTaskMember doesn't name."""
     found = without_role(job)
     if not found:
@@ -58,9 +58,9 @@ def of_role(job: jobs.Job) -> UnassignedPods | None:
     return UnassignedPods(count=alike, pod=found[0].name, role=role)
 
 
-def of_sub_group(job: jobs.Job, policy: jobs.SubGroup) -> UnassignedPods | None:
+def of_sub_group(job: Job, policy: SubGroup) -> UnassignedPods | None:
     """Return the pods that belong to no sub-group of the policy for want of labels."""
-    found: Sequence[jobs.Task] = without_sub_group(job, policy)
+    found: Sequence[Task] = without_sub_group(job, policy)
     if not found:
         return None
     keys = tuple(key for key in policy.keys if not found[0].labels.get(key))

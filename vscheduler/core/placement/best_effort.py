@@ -10,9 +10,11 @@ from enum import Enum, auto
 
 import msgspec
 
-from vscheduler.core.model import jobs
-from vscheduler.core.session import job_state, ordering, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.model.jobs import PLACED, READY, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.session import job_state, ordering
+from vscheduler.core.session.job_state import JobState, Key
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 
 class Outcome(Enum):
@@ -24,27 +26,27 @@ class Outcome(Enum):
     NEITHER = auto()
 
 
-def start(session: working.Session, trial: statement.Statement, state: job_state.JobState) -> None:
+def start(session: Session, statement: Statement, state: JobState) -> None:
     """Commit the statement of a ready job, and bind tasks that earlier turns only reserved.
 
     With reserved tasks the job has its minimum (Volcano: Session.Allocate dispatches all allocated
     tasks).
     """
-    for task in state.tasks(jobs.TaskStatus.ALLOCATED):
-        if task.uid in session.decided.pipelined and not trial.places(task):
-            trial.start(task)
-    trial.commit()
+    for task in state.tasks(TaskStatus.ALLOCATED):
+        if task.uid in session.decided.pipelined and not statement.places(task):
+            statement.start(task)
+    statement.commit()
 
 
 class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """Places best-effort members of one job within a statement in progress."""
 
-    session: working.Session
-    trial: statement.Statement
-    state: job_state.JobState
-    place: Callable[[jobs.Task], bool]
+    session: Session
+    trial: Statement
+    state: JobState
+    place: Callable[[Task], bool]
     """Finds a node for a task; False if there is none."""
-    statuses: frozenset[jobs.TaskStatus] = jobs.PLACED
+    statuses: frozenset[TaskStatus] = PLACED
     """Which tasks count as placed. READY if resources still being released don't count."""
 
     def outcome(self) -> Outcome:
@@ -87,7 +89,7 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
         self.trial.rollback(before)
         return False
 
-    def others(self, among: Container[jobs.TaskId] | None = None) -> None:
+    def others(self, among: Container[TaskId] | None = None) -> None:
         """Place as many further members as possible, of all or of those in `among`."""
         for _ in self._each(_any if among is None else lambda task: task.uid in among):
             pass
@@ -95,7 +97,7 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
     def exchange(self) -> None:
         """Place members waiting for resources being released, sub-groups only if complete."""
         state, groups = self.state, self.state.sub_groups
-        pipelined = [task for task in state.tasks(jobs.TaskStatus.PIPELINED) if task.best_effort]
+        pipelined = [task for task in state.tasks(TaskStatus.PIPELINED) if task.best_effort]
         ordered = ordering.tasks(self.session.dispatch, state, pipelined)
         for key, tasks in itertools.groupby(ordered, groups.of if groups else _alone):
             before = self.trial.checkpoint()
@@ -104,7 +106,7 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
             if groups and key and not groups.is_whole(key, self.statuses, idlers=False):
                 self.trial.rollback(before)
 
-    def sub_group(self, key: job_state.Key, since: int | None = None) -> bool:
+    def sub_group(self, key: Key, since: int | None = None) -> bool:
         """Place enough members to complete a sub-group, or none.
 
         If any of the sub-group's tasks waits for resources being released, all tasks placed after
@@ -113,7 +115,7 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
         groups = self.state.sub_groups
         assert groups is not None
         before = self.trial.checkpoint()
-        for task in list(self.state.tasks(jobs.TaskStatus.PENDING)):
+        for task in list(self.state.tasks(TaskStatus.PENDING)):
             if groups.is_whole(key, self.statuses, idlers=False):
                 break
             if task.best_effort and groups.of(task) == key and not self.place(task):
@@ -121,17 +123,17 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
         if not groups.is_whole(key, self.statuses, idlers=False):
             self.trial.rollback(before)
             return False
-        if not groups.is_whole(key, jobs.READY, idlers=False):
+        if not groups.is_whole(key, READY, idlers=False):
             self.trial.postpone(before if since is None else since)
         return True
 
-    def _each(self, wanted: Callable[[jobs.Task], bool]) -> Iterator[bool]:
+    def _each(self, wanted: Callable[[Task], bool]) -> Iterator[bool]:
         """Place tasks one by one, incomplete sub-groups as a whole; yield each success."""
         state = self.state
-        pending = [task for task in state.tasks(jobs.TaskStatus.PENDING) if task.best_effort]
-        failed: set[jobs.PodClass | job_state.Key] = set()
+        pending = [task for task in state.tasks(TaskStatus.PENDING) if task.best_effort]
+        failed: set[PodClass | Key] = set()
         for task in ordering.tasks(self.session.dispatch, state, pending):
-            if state.status(task) is not jobs.TaskStatus.PENDING or not wanted(task):
+            if state.status(task) is not TaskStatus.PENDING or not wanted(task):
                 continue
             key = self._unfinished(task)
             # Pods of the same class, or of the same sub-group, would fail for the same reason.
@@ -142,7 +144,7 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
                 failed.add(key or task.pod_class)
             yield placed
 
-    def _unfinished(self, task: jobs.Task) -> job_state.Key | None:
+    def _unfinished(self, task: Task) -> Key | None:
         """Return the task's sub-group if incomplete: members of a sub-group start together."""
         groups = self.state.sub_groups
         key = None if groups is None else groups.of(task)
@@ -151,13 +153,13 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
         return key
 
 
-def _alone(task: jobs.Task) -> job_state.Key | None:
+def _alone(task: Task) -> Key | None:
     """Return no sub-group, for jobs without sub-groups."""
     del task
     return None
 
 
-def _any(task: jobs.Task) -> bool:
+def _any(task: Task) -> bool:
     """Accept every task."""
     del task
     return True

@@ -10,11 +10,17 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, nodes, refusals, resources, snapshot
+from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.model import refusals, resources
+from vscheduler.core.model.decisions import MissingResource, RefusalCounts
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import Refused
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.session import interfaces
-from vscheduler.core.session import session as working
+from vscheduler.core.session.interfaces import Holes
+from vscheduler.core.session.session import Session
 
 KEPT_MAX = 16
 """How many combinations of filter results are kept at most."""
@@ -29,7 +35,7 @@ NODES_PER_UNIT = 20
 class Explanations:
     """Explanations for the pods of one cycle."""
 
-    def __init__(self, session: working.Session) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._changes = 0
         """How many changes of nodes `_now` has followed."""
@@ -38,9 +44,7 @@ class Explanations:
         self._empty: list[RefusedNodes] = []
         self._usable: list[UsableNodes] = []
 
-    def now(
-        self, task: jobs.Task, results: Sequence[contracts.FilterResult]
-    ) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
+    def now(self, task: Task, results: Sequence[FilterResult]) -> tuple[RefusalCounts, Holes]:
         """Return why nodes refuse this task after pending releases, by these filter results."""
         session = self._session
         if session.nominated.of(task) is not None:  # what is free differs from pod to pod
@@ -56,18 +60,14 @@ class Explanations:
             known = self._refused(self._now, results, free)
         return known.explain(session.request(task))
 
-    def empty(
-        self, task: jobs.Task, results: Sequence[contracts.FilterResult]
-    ) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
+    def empty(self, task: Task, results: Sequence[FilterResult]) -> tuple[RefusalCounts, Holes]:
         """Return why nodes would refuse this task without any pods on them."""
         known = _find(self._empty, results)
         if known is None:
             known = self._refused(self._empty, results, self._session.cluster.allocatable)
         return known.explain(self._session.request(task))
 
-    def outsized(
-        self, task: jobs.Task, results: Sequence[contracts.FilterResult]
-    ) -> interfaces.Holes:
+    def outsized(self, task: Task, results: Sequence[FilterResult]) -> Holes:
         """Return amounts of the largest nodes, if the task is larger than any usable node.
 
         The result covers resources of which no usable node, even empty, has enough, or all
@@ -76,10 +76,10 @@ class Explanations:
         every node to which such pods may come.
         """
         lasting = [
-            each
-            for each in results
-            if not each.curable
-            and refusals.of(each.refusal).code is not refusals.RefusalCode.POD_AFFINITY
+            result
+            for result in results
+            if not result.curable
+            and refusals.of(result.refusal).code is not RefusalCode.POD_AFFINITY
         ]
         known = _find(self._usable, lasting)
         if known is None:
@@ -90,8 +90,8 @@ class Explanations:
     def _refused(
         self,
         kept: "list[RefusedNodes]",
-        results: Sequence[contracts.FilterResult],
-        free: resources.Vector,
+        results: Sequence[FilterResult],
+        free: Vector,
     ) -> "RefusedNodes":
         session = self._session
         session.spend("refused nodes", REFUSED_COST + session.layout.size // NODES_PER_UNIT)
@@ -109,15 +109,15 @@ class RefusedNodes:
 
     def __init__(
         self,
-        session: working.Session,
-        results: Sequence[contracts.FilterResult],
-        free: resources.Vector,
+        session: Session,
+        results: Sequence[FilterResult],
+        free: Vector,
     ) -> None:
         """Count the nodes refused by these filter results. What is free (N, R) mustn't change."""
         self._names, self._layout = session.space.names, session.layout
         self.results = results
         alive = np.ones(session.layout.size, dtype=np.bool_)
-        self._counts: dict[refusals.Refusal, int] = {}
+        self._counts: dict[Refusal, int] = {}
         for result in results:
             passes = result.passes if result.later is None else result.later
             refused = int((alive & ~passes).sum())
@@ -129,16 +129,12 @@ class RefusedNodes:
         self._free = free
         self._columns: dict[int, list[int]] = {}
         """Free amounts in ascending order, by column."""
-        self._explained: dict[
-            tuple[tuple[int, int], ...], tuple[decisions.RefusalCounts, interfaces.Holes]
-        ] = {}
+        self._explained: dict[tuple[tuple[int, int], ...], tuple[RefusalCounts, Holes]] = {}
         """Answers, by requested columns and in how many nodes each is short."""
-        self._holes: dict[int, decisions.MissingResource] = {}
+        self._holes: dict[int, MissingResource] = {}
         """The largest free amount, by column."""
 
-    def explain(
-        self, request: resources.Vector
-    ) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
+    def explain(self, request: Vector) -> tuple[RefusalCounts, Holes]:
         """Return why nodes refuse a pod with this request."""
         shorts = tuple(
             (column, bisect.bisect_left(self._column(column), amount))
@@ -150,16 +146,14 @@ class RefusedNodes:
             known = self._explained[shorts] = self._explain(shorts)
         return known
 
-    def _explain(
-        self, shorts: tuple[tuple[int, int], ...]
-    ) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
+    def _explain(self, shorts: tuple[tuple[int, int], ...]) -> tuple[RefusalCounts, Holes]:
         """Return the answer for a pod that requests these columns, each short in so many nodes."""
         counts = dict(self._counts)
         holes = []
         for column, short in shorts:
             name = self._names[column]
             if short:
-                counts[refusals.Refusal(refusals.RefusalCode.INSUFFICIENT, name)] = short
+                counts[Refusal(RefusalCode.INSUFFICIENT, name)] = short
             if name != resources.PODS:
                 holes.append(self._hole(column))
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -170,10 +164,10 @@ class RefusedNodes:
             self._columns[column] = np.sort(self._free[self._rows, column]).tolist()
         return self._columns[column]
 
-    def _hole(self, column: int) -> decisions.MissingResource:
+    def _hole(self, column: int) -> MissingResource:
         if column not in self._holes:
             row = self._rows[int(self._free[self._rows, column].argmax())]
-            self._holes[column] = decisions.MissingResource(
+            self._holes[column] = MissingResource(
                 resource=self._names[column],
                 free=max(0, int(self._free[row, column])),
                 node=self._layout.names[row],
@@ -184,7 +178,7 @@ class RefusedNodes:
 class UsableNodes:
     """The nodes that pass the same filters beyond the reach of evictions."""
 
-    def __init__(self, session: working.Session, results: Sequence[contracts.FilterResult]) -> None:
+    def __init__(self, session: Session, results: Sequence[FilterResult]) -> None:
         self._space, self._layout = session.space, session.layout
         self.results = results
         self._rows = np.flatnonzero(reachable(results, session.layout))
@@ -192,7 +186,7 @@ class UsableNodes:
         self._fitting: list[int] | None = None
         """What the last node has that turned out to be large enough, by column."""
 
-    def outsized(self, request: resources.Vector) -> interfaces.Holes:
+    def outsized(self, request: Vector) -> Holes:
         """Return the largest amounts, if no node is large enough for this request."""
         if not self._rows.size or self._fits(request):
             return ()
@@ -200,7 +194,7 @@ class UsableNodes:
         wanted = np.flatnonzero(request)
         short = wanted[most[wanted] < request[wanted]]
         return tuple(
-            decisions.MissingResource(
+            MissingResource(
                 resource=self._space.names[column],
                 free=int(most[column]),
                 node=self._layout.names[self._rows[int(self._allocatable[:, column].argmax())]],
@@ -209,7 +203,7 @@ class UsableNodes:
             if self._space.names[column] != resources.PODS
         )
 
-    def _fits(self, request: resources.Vector) -> bool:
+    def _fits(self, request: Vector) -> bool:
         if self._fitting is not None:
             wanted = zip(request.tolist(), self._fitting, strict=True)
             if all(amount <= limit for amount, limit in wanted if amount):
@@ -220,7 +214,7 @@ class UsableNodes:
         return bool(large_enough.size)
 
 
-def reachable(results: Sequence[contracts.FilterResult], layout: nodes.NodeLayout) -> nodes.Mask:
+def reachable(results: Sequence[FilterResult], layout: NodeLayout) -> Mask:
     """Return the nodes (N,) passing all filters beyond the reach of evictions."""
     mask = np.ones(layout.size, dtype=np.bool_)
     for result in results:
@@ -232,13 +226,13 @@ def reachable(results: Sequence[contracts.FilterResult], layout: nodes.NodeLayou
 class _Kept(Protocol):
     """What follows from filter results."""
 
-    results: Sequence[contracts.FilterResult]
+    results: Sequence[FilterResult]
 
 
 Kept = TypeVar("Kept", bound=_Kept)
 
 
-def _find(kept: list[Kept], results: Sequence[contracts.FilterResult]) -> Kept | None:
+def _find(kept: list[Kept], results: Sequence[FilterResult]) -> Kept | None:
     """Return what is kept for these results, and move it to the front; None for new results.
 
     Filters that give the same array for many pods give the same object. Equal arrays aren't looked
@@ -251,7 +245,7 @@ def _find(kept: list[Kept], results: Sequence[contracts.FilterResult]) -> Kept |
     return None
 
 
-def _are_same(left: contracts.FilterResult, right: contracts.FilterResult) -> bool:
+def _are_same(left: FilterResult, right: FilterResult) -> bool:
     return (
         left.passes is right.passes and left.later is right.later and left.refusal == right.refusal
     )
@@ -263,24 +257,22 @@ def _keep(kept: list[Kept], made: Kept) -> None:
     del kept[KEPT_MAX:]
 
 
-def paused(
-    refused: Mapping[str, snapshot.Refused], layout: nodes.NodeLayout
-) -> dict[refusals.Refusal, nodes.Mask]:
+def paused(refused: Mapping[str, Refused], layout: NodeLayout) -> dict[Refusal, Mask]:
     """Return the nodes (N,) not paused, by refusal.
 
     Regardless of configuration, a node gets no pods for a while after its kubelet has refused one.
     """
-    found: dict[refusals.Refusal, nodes.Mask] = {}
+    found: dict[Refusal, Mask] = {}
     for name, each in refused.items():
         if name in layout.rows:
-            code = refusals.RefusalCode.KUBELET_REFUSED
-            refusal = refusals.Refusal(code, each.reason, str(each.seconds))
+            code = RefusalCode.KUBELET_REFUSED
+            refusal = Refusal(code, each.reason, str(each.seconds))
             passes = found.setdefault(refusal, np.ones(layout.size, dtype=np.bool_))
             passes[layout.rows[name]] = False
     return dict(sorted(found.items()))
 
 
-def nobody(plugin: str, view: contracts.NodeView) -> list[contracts.FilterResult]:
+def nobody(plugin: str, view: NodeView) -> list[FilterResult]:
     """Return the filter results of a plugin that failed: no node passes."""
-    refusal = refusals.Refusal(refusals.RefusalCode.FILTER_FAILED, plugin)
-    return [contracts.FilterResult(refusal, np.zeros(view.size, dtype=np.bool_))]
+    refusal = Refusal(RefusalCode.FILTER_FAILED, plugin)
+    return [FilterResult(refusal, np.zeros(view.size, dtype=np.bool_))]

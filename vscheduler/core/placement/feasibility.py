@@ -12,10 +12,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import computed, decisions, jobs, resources
-from vscheduler.core.session import job_state, reasons
-from vscheduler.core.session import session as working
+from vscheduler.core.model import computed, resources
+from vscheduler.core.model.decisions import Reason, ReasonCode, Shortage
+from vscheduler.core.model.jobs import VALID, Job, PodClass, TaskStatus
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.session import reasons
 from vscheduler.core.session.carried import Need, Obstacle, Pods
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
 
 CAPACITY_COST = 100
 """About how many microseconds it takes to count the pods of one class that nodes hold."""
@@ -27,7 +31,7 @@ class Feasibility:
     Usable nodes come from the session's node pools, by taints, selectors, pod size and queue.
     """
 
-    def __init__(self, session: working.Session) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._whole = session.dispatch.asks("job_ready")
         """Whether any plugin demands a minimum; otherwise every pod may start by itself."""
@@ -35,10 +39,10 @@ class Feasibility:
         self._known: dict[tuple[str, tuple[Need, ...]], Obstacle | None] = {}
         self._passed: set[Hashable] = set()
         """Queues with what gangs need, of which no obstacle is known."""
-        self._capacities: dict[tuple[int, jobs.PodClass], int] = {}
-        self._totals: dict[frozenset[int], resources.Vector] = {}
+        self._capacities: dict[tuple[int, PodClass], int] = {}
+        self._totals: dict[frozenset[int], Vector] = {}
 
-    def obstacle(self, state: job_state.JobState) -> Obstacle | None:
+    def obstacle(self, state: JobState) -> Obstacle | None:
         """Return the proof that the gang can't start, whatever is evicted; None without a proof."""
         job, whole = state.job, self._whole
         entry = self._session.known_unschedulable.entries.get(job.id)
@@ -52,7 +56,7 @@ class Feasibility:
             self._known[key] = self._find_alike(*key, state)
         return self._known[key]
 
-    def reason(self, state: job_state.JobState, obstacle: Obstacle) -> decisions.Reason:
+    def reason(self, state: JobState, obstacle: Obstacle) -> Reason:
         """Return the obstacle as the reason shown to users."""
         job, need = state.job, obstacle.need
         if obstacle.unplaceable is not None and not obstacle.capped:
@@ -61,7 +65,7 @@ class Feasibility:
         if obstacle.capped:
             return reasons.of(
                 state,
-                decisions.ReasonCode.QUEUE_OVER_SHARE,
+                ReasonCode.QUEUE_OVER_SHARE,
                 minimum=minimum,
                 request=need.pods[0][0].request if len(need.pods) == 1 else {},
                 capacity=obstacle.capacity + minimum - need.number,
@@ -71,7 +75,7 @@ class Feasibility:
             )
         return reasons.of(
             state,
-            decisions.ReasonCode.NEVER_FITS,
+            ReasonCode.NEVER_FITS,
             minimum=minimum,
             role=need.role,
             request=need.pods[0][0].request if len(need.pods) == 1 else {},
@@ -79,23 +83,19 @@ class Feasibility:
             shortages=obstacle.shortages,
         )
 
-    def _unplaceable(
-        self, state: job_state.JobState, obstacle: Obstacle, pod_class: jobs.PodClass
-    ) -> decisions.Reason:
+    def _unplaceable(self, state: JobState, obstacle: Obstacle, pod_class: PodClass) -> Reason:
         """Return why no node takes a pod of this class; from an earlier cycle if unchanged."""
         job, known = state.job, self._session.known_unschedulable
         if job.id in known.entries and state.untouched:
             return known.entries[job.id].reason
-        pending = state.tasks(jobs.TaskStatus.PENDING)
+        pending = state.tasks(TaskStatus.PENDING)
         task = next(each for each in pending if each.pod_class is pod_class)
         reason = reasons.no_room(self._session, state, task, empty=True)
         if state.untouched:
             known.add(job, obstacle, reason)
         return reason
 
-    def _find_alike(
-        self, queue: str, needs: tuple[Need, ...], state: job_state.JobState
-    ) -> Obstacle | None:
+    def _find_alike(self, queue: str, needs: tuple[Need, ...], state: JobState) -> Obstacle | None:
         """Return what `_find` does. Gangs whose pods differ only in claims of their own share the
         answer that there is no obstacle; an obstacle names the pods.
         """
@@ -113,9 +113,7 @@ class Feasibility:
             self._passed.add((queue, alike))
         return found
 
-    def _find(
-        self, queue: str, needs: tuple[Need, ...], state: job_state.JobState
-    ) -> Obstacle | None:
+    def _find(self, queue: str, needs: tuple[Need, ...], state: JobState) -> Obstacle | None:
         """Return the first obstacle, checking pod counts for each need, then total requests, then
         capabilities.
 
@@ -137,7 +135,7 @@ class Feasibility:
             return None
         return Obstacle(need=need, capacity=need.number, shortages=shortages, capped=capped)
 
-    def _capacity_for(self, queue: str, pod_class: jobs.PodClass, wanted: int) -> int:
+    def _capacity_for(self, queue: str, pod_class: PodClass, wanted: int) -> int:
         """Return how many of the wanted pods empty nodes could hold."""
         pools = self._session.pools
         domain = pools.find_domain(queue, pod_class)
@@ -157,11 +155,11 @@ class Feasibility:
             self._capacities[key] = int(fitting.min(axis=1).sum())
         return min(wanted, self._capacities[key])
 
-    def _shortages(self, queue: str, need: Need) -> tuple[decisions.Shortage, ...]:
+    def _shortages(self, queue: str, need: Need) -> tuple[Shortage, ...]:
         """Return the resources of which the needed pods request more than all usable nodes have."""
         least, total = self._least(need), self._total(queue, need.pods)
         return tuple(
-            decisions.Shortage(
+            Shortage(
                 resource=self._session.space.names[column],
                 requested=int(least[column]),
                 allocated=0,
@@ -170,7 +168,7 @@ class Feasibility:
             for column in np.flatnonzero(least > total).tolist()
         )
 
-    def _least(self, need: Need) -> resources.Vector:
+    def _least(self, need: Need) -> Vector:
         """Return the smallest total request of the needed number of pods, by resource, (R,)."""
         requests = np.array(
             [self._session.space.vector(pod_class.request) for pod_class, _ in need.pods]
@@ -180,10 +178,10 @@ class Feasibility:
         counts = np.take_along_axis(np.broadcast_to(counts, requests.shape), order, axis=0)
         before = np.cumsum(counts, axis=0) - counts
         taken = np.clip(need.number - before, 0, counts)
-        least: resources.Vector = (taken * np.take_along_axis(requests, order, axis=0)).sum(axis=0)
+        least: Vector = (taken * np.take_along_axis(requests, order, axis=0)).sum(axis=0)
         return least
 
-    def _total(self, queue: str, pods: Pods) -> resources.Vector:
+    def _total(self, queue: str, pods: Pods) -> Vector:
         """Return what all nodes usable for any of these pods have together, (R,)."""
         pools = self._session.pools
         domains = frozenset(pools.domain(queue, pod_class) for pod_class, _ in pods)
@@ -201,9 +199,7 @@ class Feasibility:
         sizes: list[int] = (pools.reach @ of_kinds).tolist()
         return sizes
 
-    def _capped(
-        self, queue: str, need: Need, state: job_state.JobState
-    ) -> tuple[decisions.Shortage, ...]:
+    def _capped(self, queue: str, need: Need, state: JobState) -> tuple[Shortage, ...]:
         """Return what the pods request beyond the capability of the queue or of an ancestor.
 
         Only capabilities that a plugin enforces count.
@@ -220,15 +216,15 @@ class Feasibility:
             for resource, amount in each.capability.items()
         ):
             return ()
-        task = next(each for each in state.job.tasks if each.pod_class is need.pods[0][0])
-        found: dict[str, decisions.Shortage] = {}
+        task = next(task for task in state.job.tasks if task.pod_class is need.pods[0][0])
+        found: dict[str, Shortage] = {}
         for answer in session.dispatch.every("queue_limits", known[queue], task):
             for each in answer or ():
                 owner = each.owner or queue
                 most = line[owner].capability.get(each.resource, inf) if owner in line else inf
                 # The topmost queue counts, as queues below can't have more in any case.
                 if each.nodes is None and each.limit <= most < least.get(each.resource, 0):
-                    found[each.resource] = decisions.Shortage(
+                    found[each.resource] = Shortage(
                         resource=each.resource,
                         requested=int(least[each.resource]),
                         allocated=0,
@@ -238,7 +234,7 @@ class Feasibility:
         return tuple(found[name] for name in sorted(found))
 
 
-def beyond(session: working.Session, state: job_state.JobState) -> tuple[decisions.Shortage, ...]:
+def beyond(session: Session, state: JobState) -> tuple[Shortage, ...]:
     """Return the required resources of a group that exceed all nodes usable for its queue.
 
     The group may have no pods yet, so taints and selectors aren't considered.
@@ -252,13 +248,13 @@ def beyond(session: working.Session, state: job_state.JobState) -> tuple[decisio
         whole = whole + devices[rows].sum(axis=0)
     total = session.space.amounts(whole)
     return tuple(
-        decisions.Shortage(resource=name, requested=amount, allocated=0, limit=total.get(name, 0))
+        Shortage(resource=name, requested=amount, allocated=0, limit=total.get(name, 0))
         for name, amount in sorted(inqueue_resources.required(state).items())
         if name != resources.PODS and amount > total.get(name, 0)
     )
 
 
-def _needs(job: jobs.Job, *, whole: bool) -> tuple[Need, ...]:
+def _needs(job: Job, *, whole: bool) -> tuple[Need, ...]:
     """Return the pods that the job needs to start; empty while some of them don't exist yet.
 
     Gated and best-effort pods are assumed to find a node.
@@ -271,7 +267,7 @@ def _needs(job: jobs.Job, *, whole: bool) -> tuple[Need, ...]:
         for pod_class, (_, pending) in job.classes.items()
         if pending and not pod_class.best_effort
     }
-    sure = job.ready_tasks + job.pending_best_effort + job.counts[jobs.TaskStatus.GATED]
+    sure = job.ready_tasks + job.pending_best_effort + job.counts[TaskStatus.GATED]
     needs = [Need(max(1, minimum) - sure, tuple(waiting.items()))]
     if whole and job.roles_count:
         needs += [
@@ -280,12 +276,12 @@ def _needs(job: jobs.Job, *, whole: bool) -> tuple[Need, ...]:
     return tuple(need for need in needs if need.number > 0 and need.pods)
 
 
-def _role_need(job: jobs.Job, role: str, least: int) -> Need:
+def _role_need(job: Job, role: str, least: int) -> Need:
     """Return the pods of one role still missing for the role's minimum."""
-    waiting: dict[jobs.PodClass, int] = {}
+    waiting: dict[PodClass, int] = {}
     for task in job.tasks:
-        if task.role == role and task.status in jobs.VALID:
-            if task.status is jobs.TaskStatus.PENDING and not task.best_effort:
+        if task.role == role and task.status in VALID:
+            if task.status is TaskStatus.PENDING and not task.best_effort:
                 waiting[task.pod_class] = waiting.get(task.pod_class, 0) + 1
             else:
                 least -= 1

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import resources
-from vscheduler.core.session import cluster_state
+from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.session.cluster_state import ClusterState
 
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]
@@ -53,7 +53,7 @@ class Lookahead:
             self._found[plan, state] = (now, later)
 
 
-def state(cluster: cluster_state.ClusterState, row: int, outlook: Hashable = None) -> Hashable:
+def state(cluster: ClusterState, row: int, outlook: Hashable = None) -> Hashable:
     """Return the present state of a row: everything scores may depend on.
 
     `outlook` comes from the hook `row_outlook` of plugins.
@@ -66,9 +66,7 @@ def state(cluster: cluster_state.ClusterState, row: int, outlook: Hashable = Non
     return row, used, future, outlook, taken
 
 
-def foreseen(
-    cluster: cluster_state.ClusterState, request: resources.Vector, rows: Rows
-) -> contracts.NodeView | None:
+def foreseen(cluster: ClusterState, request: Vector, rows: Rows) -> NodeView | None:
     """Return rows as they will be with more tasks of this request; None if no row has room.
 
     The view contains possible states only: plugins never see an overfull node.
@@ -82,7 +80,7 @@ def foreseen(
     fits &= (future[:, wanted] <= whole.allocatable[:, wanted]).all(axis=1)
     if not fits.any():
         return None
-    return contracts.NodeView(
+    return NodeView(
         whole.layout,
         every[fits],
         whole.allocatable[fits],
@@ -93,7 +91,7 @@ def foreseen(
     )
 
 
-def states(cluster: cluster_state.ClusterState, view: contracts.NodeView) -> Iterable[Hashable]:
+def states(cluster: ClusterState, view: NodeView) -> Iterable[Hashable]:
     """Iterate over the states of all foreseen rows, for tasks about which plugins add nothing."""
     assert view.rows is not None
     ports, leaving = cluster.ports, cluster.leaving_ports
@@ -106,7 +104,7 @@ def states(cluster: cluster_state.ClusterState, view: contracts.NodeView) -> Ite
     return ((*each, both) for each, both in zip(plain, taken, strict=True))
 
 
-def _bytes(amounts: resources.Vector) -> Sequence[bytes]:
+def _bytes(amounts: Vector) -> Sequence[bytes]:
     """Return the bytes of each row, (N, R), as `tobytes` of the row does."""
     whole = np.ascontiguousarray(amounts)
     found: list[bytes] = whole.view(np.dtype((np.void, whole[0].nbytes)))[:, 0].tolist()

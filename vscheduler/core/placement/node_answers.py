@@ -5,25 +5,27 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts, hooks
-from vscheduler.core.model import jobs, refusals, resources
-from vscheduler.core.placement import explanations, nominated_pods, plans
-from vscheduler.core.session import session as working
+from vscheduler.core.api import hooks
+from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.placement import explanations, nominated_pods
+from vscheduler.core.placement.plans import Plan
+from vscheduler.core.session.session import Session
 
-NOT_READY = refusals.Refusal(refusals.RefusalCode.NOT_READY)
+NOT_READY = Refusal(RefusalCode.NOT_READY)
 """Such a node takes no pods in any configuration (Volcano: the node isn't in the snapshot)."""
 
 
 class NodeAnswers:
     """Filters and scores, of all nodes or of some rows."""
 
-    def __init__(self, session: working.Session) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._paused = explanations.paused(session.snapshot.refused, session.layout)
 
-    def fitting(
-        self, plan: plans.Plan, view: contracts.NodeView
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def fitting(self, plan: Plan, view: NodeView) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return on which of these nodes a task of the plan fits, now and after releases."""
         rest = nominated_pods.rest(self._session, plan.task, view)
         now = resources.fits(plan.request, view.allocatable, view.used)
@@ -31,8 +33,8 @@ class NodeAnswers:
 
     def filtered(
         self,
-        plan: plans.Plan,
-        view: contracts.NodeView,
+        plan: Plan,
+        view: NodeView,
         idle: NDArray[np.bool_],
         future: NDArray[np.bool_],
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -48,48 +50,44 @@ class NodeAnswers:
         idle &= future
         return idle, future
 
-    def verdicts(
-        self, task: jobs.Task, view: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def verdicts(self, task: Task, view: NodeView) -> Sequence[FilterResult]:
         """Return the results of all filters for these nodes, pauses after refusals included."""
         return [*self.lasting(task, view), *self.pauses(task, view)]
 
-    def pauses(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
+    def pauses(self, task: Task, view: NodeView) -> list[FilterResult]:
         """Return the pauses after refusals as filter results for these nodes."""
         found = [
-            contracts.FilterResult(refusal, view.of(passes), temporary=True)
+            FilterResult(refusal, view.of(passes), temporary=True)
             for refusal, passes in self._paused.items()
         ]
         if task.volumes:
             found += self._claim_pauses(task, view)
         return found
 
-    def _claim_pauses(
-        self, task: jobs.Task, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def _claim_pauses(self, task: Task, view: NodeView) -> Iterator[FilterResult]:
         """Iterate over the pauses after attempts to have the task's claims bound."""
         for claim, pause in self._session.volume_binding.attempts.pauses(task):
-            code = refusals.RefusalCode.VOLUME_REFUSED
+            code = RefusalCode.VOLUME_REFUSED
             passes = np.ones(view.layout.size, dtype=np.bool_)
             if not pause.node:
-                code, passes[:] = refusals.RefusalCode.VOLUME_LATE, False
+                code, passes[:] = RefusalCode.VOLUME_LATE, False
             elif pause.node in view.layout.rows:
                 passes[view.layout.rows[pause.node]] = False
-            refusal = refusals.Refusal(code, claim, str(pause.seconds))
-            yield contracts.FilterResult(refusal, view.of(passes), temporary=True)
+            refusal = Refusal(code, claim, str(pause.seconds))
+            yield FilterResult(refusal, view.of(passes), temporary=True)
 
-    def lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
+    def lasting(self, task: Task, view: NodeView) -> list[FilterResult]:
         """Return the filter results that don't expire by themselves."""
-        dispatch, failed = self._session.dispatch, list[contracts.FilterResult]()
+        dispatch, failed = self._session.dispatch, list[FilterResult]()
         found = dispatch.each("filter_nodes", hooks.verdicts, failed, task, view)
         for place in (place for place, answer in enumerate(found) if answer is failed):
             found[place] = explanations.nobody(dispatch.plugins("filter_nodes")[place], view)
-        ready = contracts.FilterResult(NOT_READY, view.of(view.layout.ready))
+        ready = FilterResult(NOT_READY, view.of(view.layout.ready))
         results = [ready, *(result for answer in found for result in answer)]
         asks = task.pod_class.constraints.resource_claims
         return [*results, *self._session.devices.ignored(task.pod_class, view)] if asks else results
 
-    def scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
+    def scores(self, task: Task, view: NodeView) -> NDArray[np.float64]:
         """Return the sum of all plugins' scores for these nodes."""
         total = np.zeros(view.size)
         for answer in self._session.dispatch.each("score_nodes", hooks.scores, None, task, view):

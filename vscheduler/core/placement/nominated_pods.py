@@ -14,9 +14,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.model import constraints, jobs, nodes, refusals, resources, snapshot
-from vscheduler.core.session import session as working
+from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.api.views import NominatedReservations, Ports
+from vscheduler.core.model import nodes
+from vscheduler.core.model.constraints import HostPort, PodSet, PodTerm
+from vscheduler.core.model.jobs import Task, TaskId
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import Nominated, Snapshot
+from vscheduler.core.session.session import Session
 
 Places: TypeAlias = frozenset[tuple[str, str]]
 """Labels of nodes, with values a pod must stay away from."""
@@ -25,22 +31,22 @@ Places: TypeAlias = frozenset[tuple[str, str]]
 class NominatedPods:
     """Nominated pods whose node exists. Without any, each question costs one look."""
 
-    def __init__(self, taken: snapshot.Snapshot) -> None:
-        self._layout, self._space = taken.nodes.layout, taken.space
-        self._affinity_index = taken.affinity_index
-        self._pods = [each for each in taken.nominated if each.node in self._layout.rows]
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._layout, self._space = snapshot.nodes.layout, snapshot.space
+        self._affinity_index = snapshot.affinity_index
+        self._pods = [each for each in snapshot.nominated if each.node in self._layout.rows]
         self.anybody = bool(self._pods)
         self._counted: dict[int, int] = {}
-        self._by_task: dict[jobs.TaskId, views.NominatedReservations | None] = {}
-        self._by_key: dict[Hashable, views.NominatedReservations] = {}
-        self._by_places: dict[tuple[int, Places], views.NominatedReservations] = {}
-        self._held: dict[int, tuple[resources.Vector, views.Ports]] = {}
-        self._members: dict[tuple[int, constraints.PodSet], list[int]] = {}
+        self._by_task: dict[TaskId, NominatedReservations | None] = {}
+        self._by_key: dict[Hashable, NominatedReservations] = {}
+        self._by_places: dict[tuple[int, Places], NominatedReservations] = {}
+        self._held: dict[int, tuple[Vector, Ports]] = {}
+        self._members: dict[tuple[int, PodSet], list[int]] = {}
 
     def __bool__(self) -> bool:
         return self.anybody
 
-    def of(self, task: jobs.Task) -> views.NominatedReservations | None:
+    def of(self, task: Task) -> NominatedReservations | None:
         """Return the reservations against this task, or None."""
         if not self._pods:
             return None
@@ -54,10 +60,10 @@ class NominatedPods:
     def _count(self, priority: int) -> int:
         """Return how many nominated pods, the first ones, have at least this priority."""
         if priority not in self._counted:
-            self._counted[priority] = sum(each.priority >= priority for each in self._pods)
+            self._counted[priority] = sum(pod.priority >= priority for pod in self._pods)
         return self._counted[priority]
 
-    def _reservations(self, task: jobs.Task, count: int) -> views.NominatedReservations:
+    def _reservations(self, task: Task, count: int) -> NominatedReservations:
         """Return the reservations of the first `count` nominated pods against this task."""
         # Reservations are shared at two levels: by tasks with equal labels, and by all tasks that
         # anti-affinity keeps from the same places.
@@ -71,7 +77,7 @@ class NominatedPods:
             self._by_key[key] = reserved
         return reserved
 
-    def _excluded_places(self, task: jobs.Task, count: int) -> Iterator[tuple[str, str]]:
+    def _excluded_places(self, task: Task, count: int) -> Iterator[tuple[str, str]]:
         """Yield node labels excluded by anti-affinity, the task's or the nominated pods'."""
         for term in task.pod_class.constraints.pod_anti_affinity:
             for member in self._among(count, term.pods):
@@ -82,7 +88,7 @@ class NominatedPods:
                 if term.pods.includes(task.namespace, task.labels, labels):
                     yield from self._place(number, term)
 
-    def _among(self, count: int, pods: constraints.PodSet) -> list[int]:
+    def _among(self, count: int, pods: PodSet) -> list[int]:
         """Return the numbers of nominated pods in this set."""
         found = self._members.get((count, pods))
         if found is None:
@@ -97,12 +103,12 @@ class NominatedPods:
             ]
         return found
 
-    def _place(self, number: int, term: constraints.PodTerm) -> Iterator[tuple[str, str]]:
+    def _place(self, number: int, term: PodTerm) -> Iterator[tuple[str, str]]:
         """Yield the topology label of a nominated pod's node, if the node has the label."""
         spec = self._layout.specs[self._layout.rows[self._pods[number].node]]
         yield from (pair for pair in spec.labels if pair[0] == term.topology_key)
 
-    def _make(self, count: int, places: Places) -> views.NominatedReservations:
+    def _make(self, count: int, places: Places) -> NominatedReservations:
         """Return the reservations of the first `count` pods, without nodes at these places."""
         if count not in self._held:
             self._held[count] = self._add_up(self._pods[:count])
@@ -111,12 +117,12 @@ class NominatedPods:
         for key, value in places:
             column, codes = self._layout.label(key)
             apart &= column != codes[value]
-        return views.NominatedReservations(len(self._by_places), amounts, ports, apart)
+        return NominatedReservations(len(self._by_places), amounts, ports, apart)
 
-    def _add_up(self, found: Sequence[snapshot.Nominated]) -> tuple[resources.Vector, views.Ports]:
+    def _add_up(self, found: Sequence[Nominated]) -> tuple[Vector, Ports]:
         """Return requests (N, R) and host ports of these nominated pods."""
         amounts = np.zeros((self._layout.size, self._space.size), dtype=np.int64)
-        ports: dict[str, tuple[constraints.HostPort, ...]] = {}
+        ports: dict[str, tuple[HostPort, ...]] = {}
         for each in found:
             amounts[self._layout.rows[each.node]] += self._space.present(each.pod_class.request)
             if each.pod_class.constraints.ports:
@@ -124,11 +130,11 @@ class NominatedPods:
         return amounts, ports
 
 
-PORTS = refusals.Refusal(refusals.RefusalCode.NOMINATED_PORTS)
-TOO_NEAR = refusals.Refusal(refusals.RefusalCode.NOMINATED_ANTI_AFFINITY)
+PORTS = Refusal(RefusalCode.NOMINATED_PORTS)
+TOO_NEAR = Refusal(RefusalCode.NOMINATED_ANTI_AFFINITY)
 
 
-def likeness(session: working.Session, task: jobs.Task) -> Hashable:
+def likeness(session: Session, task: Task) -> Hashable:
     """Return what distinguishes the task from other tasks of its class; None if nothing does.
 
     Two things can: selection by affinity terms of other pods, and resources reserved for nominated
@@ -141,18 +147,18 @@ def likeness(session: working.Session, task: jobs.Task) -> Hashable:
     return known if reserved is None else (known, reserved.number)
 
 
-def alike(session: working.Session, task: jobs.Task) -> Hashable:
+def alike(session: Session, task: Task) -> Hashable:
     """Return a value equal for tasks with the same possible victims and nodes."""
     return task.pod_class, task.priority, likeness(session, task)
 
 
-def rest(session: working.Session, task: jobs.Task, view: contracts.NodeView) -> resources.Vector:
+def rest(session: Session, task: Task, view: NodeView) -> Vector:
     """Return resources of these nodes less reservations against the task, (n, R)."""
     reserved = session.nominated.of(task)
     return view.allocatable if reserved is None else view.allocatable - view.of(reserved.amounts)
 
 
-def room(session: working.Session, task: jobs.Task) -> resources.Vector:
+def room(session: Session, task: Task) -> Vector:
     """Return what is free for the task on each node after pending releases, (N, R).
 
     The amount is negative where reservations exceed the free resources.
@@ -160,7 +166,7 @@ def room(session: working.Session, task: jobs.Task) -> resources.Vector:
     return rest(session, task, session.cluster.view()) - session.cluster.future_used
 
 
-def verdicts(session: working.Session, task: jobs.Task) -> Iterator[contracts.FilterResult]:
+def verdicts(session: Session, task: Task) -> Iterator[FilterResult]:
     """Yield the nodes (N,) with room for the task if nothing were reserved, by resource."""
     reserved = session.nominated.of(task)
     if reserved is None:
@@ -175,24 +181,24 @@ def verdicts(session: working.Session, task: jobs.Task) -> Iterator[contracts.Fi
             free[:, column] - reserved.amounts[:, column] < wanted
         )
         if short.any():
-            refusal = refusals.Refusal(refusals.RefusalCode.NOMINATED_RESOURCE, name)
-            yield contracts.FilterResult(refusal, ~short, temporary=True)
+            refusal = Refusal(RefusalCode.NOMINATED_RESOURCE, name)
+            yield FilterResult(refusal, ~short, temporary=True)
 
 
 def filtered(
-    reserved: views.NominatedReservations | None,
-    task: jobs.Task,
-    view: contracts.NodeView,
+    reserved: NominatedReservations | None,
+    task: Task,
+    view: NodeView,
     *,
     ports: bool,
     distance: bool,
-) -> Iterator[contracts.FilterResult]:
+) -> Iterator[FilterResult]:
     """Yield filter results for nominated pods, for the enabled filters."""
     if reserved is None:
         return
     wanted = task.pod_class.constraints.ports
     if ports and wanted and reserved.ports:
         free = nodes.free_ports(view.layout, view.rows, wanted, reserved.ports)
-        yield contracts.FilterResult(PORTS, free, temporary=True)
+        yield FilterResult(PORTS, free, temporary=True)
     if distance and not reserved.apart.all():
-        yield contracts.FilterResult(TOO_NEAR, view.of(reserved.apart), temporary=True)
+        yield FilterResult(TOO_NEAR, view.of(reserved.apart), temporary=True)

@@ -9,10 +9,13 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import decisions, resources
+from vscheduler.core.model.decisions import MissingResource, Reason, ReasonCode
+from vscheduler.core.model.resources import Vector
 from vscheduler.core.placement import unschedulable_classes
-from vscheduler.core.session import parked_groups, reasons
-from vscheduler.core.session import session as working
+from vscheduler.core.session import reasons
+from vscheduler.core.session.parked_groups import ParkedGroup, Seen
+from vscheduler.core.session.reasons import JobTurn
+from vscheduler.core.session.session import Session
 
 CELLS_MAX = 2**22
 """At most this many requests are compared with nodes at once, times resources."""
@@ -29,14 +32,14 @@ STATUS_COST = 8
 CELLS_PER_UNIT = 2000
 """How many comparisons take about a microsecond."""
 
-Groups = Sequence[parked_groups.ParkedGroup]
+Groups = Sequence[ParkedGroup]
 Flags = NDArray[np.bool_]
 
-NODES_REFUSE = (decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVER_FITS)
+NODES_REFUSE = (ReasonCode.NO_ROOM, ReasonCode.NEVER_FITS)
 """Reasons that name what nodes lack, and not what the queue may have."""
 
 
-def wake(session: working.Session) -> None:
+def wake(session: Session) -> None:
     """Wake the parked jobs that might be placed by now, before jobs line up.
 
     Those are jobs whose pods fit on a node that has more free than before, whether or not they may
@@ -50,7 +53,9 @@ def wake(session: working.Session) -> None:
         return
     moved = {state.job.id for state in session.job_states.moved()}
     if moved:
-        session.wake_jobs([each for each in parking.groups if not moved.isdisjoint(each.members)])
+        session.wake_jobs(
+            [group for group in parking.groups if not moved.isdisjoint(group.members)]
+        )
     groups = list(parking.groups)
     assert parking.before is not None, "parked jobs wait for what was free"
     free = _free(session)
@@ -60,7 +65,7 @@ def wake(session: working.Session) -> None:
         session.wake_jobs([group for group, may in zip(groups, fits.tolist(), strict=True) if may])
 
 
-def report(session: working.Session) -> None:
+def report(session: Session) -> None:
     """Give parked jobs new reasons where the old ones are no longer right.
 
     If the budget doesn't suffice, nothing is said of the rest, and the next cycle goes on with it.
@@ -83,16 +88,16 @@ def report(session: working.Session) -> None:
             session.spend("parked", STATUS_COST * len(group.members))
         parking.explain(group, reason)
     budget.charge()
-    parking.seen = parked_groups.Seen(free=free, outlooks=outlooks)
+    parking.seen = Seen(free=free, outlooks=outlooks)
 
 
-def _free(session: working.Session) -> resources.Vector:
+def _free(session: Session) -> Vector:
     """Return what nodes have free after pending releases, (N, R)."""
-    free: resources.Vector = session.cluster.allocatable - session.cluster.future_used
+    free: Vector = session.cluster.allocatable - session.cluster.future_used
     return free
 
 
-def _outlooks(session: working.Session) -> Mapping[str, Hashable]:
+def _outlooks(session: Session) -> Mapping[str, Hashable]:
     """Return what plugins look at of each queue."""
     asked = session.dispatch.asks("queue_outlook")
     return {
@@ -101,16 +106,16 @@ def _outlooks(session: working.Session) -> Mapping[str, Hashable]:
     }
 
 
-def _requests(session: working.Session, groups: Groups) -> resources.Vector:
+def _requests(session: Session, groups: Groups) -> Vector:
     """Return the requests of pods of these groups, (G, R)."""
     parking = session.parking
-    requests: resources.Vector = parking.found.members.requests
+    requests: Vector = parking.found.members.requests
     if len(groups) == len(parking.found.groups):
         return requests
     return requests[[parking.groups[group] for group in groups]]
 
 
-def _fits(session: working.Session, requests: resources.Vector, free: resources.Vector) -> Flags:
+def _fits(session: Session, requests: Vector, free: Vector) -> Flags:
     """Return which of the requests (G, R) fit into what any of these nodes has free, (n, R)."""
     found = np.zeros(len(requests), dtype=np.bool_)
     # Most requests are larger than what any node has free of some resource.
@@ -124,9 +129,7 @@ def _fits(session: working.Session, requests: resources.Vector, free: resources.
     return found
 
 
-def _unsure(
-    session: working.Session, free: resources.Vector, outlooks: Mapping[str, Hashable]
-) -> Groups:
+def _unsure(session: Session, free: Vector, outlooks: Mapping[str, Hashable]) -> Groups:
     """Return the groups whose reasons may no longer be right."""
     parking = session.parking
     groups, before = list(parking.groups), parking.before
@@ -143,7 +146,7 @@ def _unsure(
         name for name in changed if session.dispatch.any_says("overused", session.queues[name])
     }
 
-    def is_barred_otherwise(group: parked_groups.ParkedGroup) -> bool:
+    def is_barred_otherwise(group: ParkedGroup) -> bool:
         """Whether what the queue has or may have could make another reason."""
         return (
             group.first.queue in overused
@@ -161,16 +164,16 @@ def _unsure(
     ]
 
 
-def _is_allocatable(session: working.Session, group: parked_groups.ParkedGroup) -> bool:
+def _is_allocatable(session: Session, group: ParkedGroup) -> bool:
     task = group.first.tasks[0]
     return session.dispatch.all_agree("allocatable", session.queues[group.first.queue], task)
 
 
 def _crossed(
-    session: working.Session,
-    requests: resources.Vector,
-    before: resources.Vector,
-    now: resources.Vector,
+    session: Session,
+    requests: Vector,
+    before: Vector,
+    now: Vector,
 ) -> Flags:
     """Return for which requests (G, R) any of these nodes (n, R) had enough of a resource, and has
     not, or the other way round.
@@ -191,9 +194,9 @@ class _Holes:
 
     def __init__(
         self,
-        session: working.Session,
-        before: resources.Vector,
-        now: resources.Vector,
+        session: Session,
+        before: Vector,
+        now: Vector,
         rows: NDArray[np.intp],
     ) -> None:
         """`rows` are the nodes whose free amounts differ."""
@@ -202,7 +205,7 @@ class _Holes:
         self._known: dict[tuple[str, str], bool] = {}
         """Answers by node and resource: thousands of reasons name the same ones."""
 
-    def may_differ(self, reason: decisions.Reason) -> bool:
+    def may_differ(self, reason: Reason) -> bool:
         """Whether another node may have more free by now, or the same node another amount."""
         if not self._rows.size:
             return False
@@ -215,7 +218,7 @@ class _Holes:
                 return True
         return False
 
-    def _compare(self, hole: decisions.MissingResource) -> bool:
+    def _compare(self, hole: MissingResource) -> bool:
         row, column = self._layout.rows[hole.node], self._columns[hole.resource]
         amount = self._now[row, column]
         if amount != self._before[row, column] or amount <= 0:
@@ -225,12 +228,12 @@ class _Holes:
         return bool(((rivals > amount) | ((rivals == amount) & (others < row))).any())
 
 
-def _reason(session: working.Session, group: parked_groups.ParkedGroup) -> decisions.Reason:
+def _reason(session: Session, group: ParkedGroup) -> Reason:
     """Return the reason that the jobs would get if one of them had its turn now."""
     session.spend("parked", REASON_COST)
     job = group.first
     state, queue = session.job_states[job.id], session.queues[job.queue]
-    turn = reasons.JobTurn(state, (job.tasks[0],))
+    turn = JobTurn(state, (job.tasks[0],))
     if session.dispatch.any_says("overused", queue):
         reasons.note_share(session, queue, turn)
     else:

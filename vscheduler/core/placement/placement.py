@@ -6,17 +6,17 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts, hooks
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.placement import (
-    explanations,
-    lookahead,
-    node_answers,
-    nominated_pods,
-    plans,
-)
-from vscheduler.core.session import interfaces
-from vscheduler.core.session import session as working
+from vscheduler.core.api import hooks
+from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.model.decisions import RefusalCounts
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.placement import explanations, lookahead, nominated_pods
+from vscheduler.core.placement.explanations import Explanations
+from vscheduler.core.placement.lookahead import Lookahead
+from vscheduler.core.placement.node_answers import NodeAnswers
+from vscheduler.core.placement.plans import Plan, PlanKey, Rows, Unfiltered
+from vscheduler.core.session.interfaces import Choice, Explanation, Holes
+from vscheduler.core.session.session import Session
 
 EXPLANATION_COST, EMPTY_NODE_COST = 30, 60
 """About how many microseconds an explanation for one pod class takes, beside what it shares, and
@@ -44,23 +44,23 @@ class Placement:
     Rows are sorted by node name, so argmax breaks ties by name.
     """
 
-    def __init__(self, session: working.Session) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._plans: OrderedDict[plans.PlanKey, plans.Plan] = OrderedDict()
+        self._plans: OrderedDict[PlanKey, Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
-        self._single_pod_plan: plans.PlanKey | None = None
+        self._single_pod_plan: PlanKey | None = None
         """The plan of a class with a single pending pod. No other pod will ask for the plan, so the
         next such plan replaces it: fresh memory costs more than the evaluation."""
-        self._unfiltered: deque[plans.Plan] = deque()
+        self._unfiltered: deque[Plan] = deque()
         """The plans of which more than the scores is kept."""
         self._numbers = 0
-        self._ahead = lookahead.Lookahead()
-        self._answers = node_answers.NodeAnswers(session)
-        self._explanations = explanations.Explanations(session)
-        self._explained: dict[Hashable, tuple[int, interfaces.Explanation]] = {}
+        self._ahead = Lookahead()
+        self._answers = NodeAnswers(session)
+        self._explanations = Explanations(session)
+        self._explained: dict[Hashable, tuple[int, Explanation]] = {}
         """Why nodes refuse tasks, by plan, with the number of changes of nodes so far."""
 
-    def choose(self, task: jobs.Task) -> interfaces.Choice | None:
+    def choose(self, task: Task) -> Choice | None:
         """Return the best node for this task in the present state, or None.
 
         Nodes with room now come before nodes with room after pending releases, whatever the score.
@@ -72,44 +72,44 @@ class Placement:
         nominated = self._session.layout.rows.get(named or "")
         for scores, idle in ((plan.idle, True), (plan.future, False)):
             if nominated is not None and scores[nominated] > -np.inf:
-                return interfaces.Choice(nominated, idle)
+                return Choice(nominated, idle)
             row = self._best(plan, scores)
             if row is not None:
                 plan.chosen = row if idle else None
-                return interfaces.Choice(row, idle)
+                return Choice(row, idle)
         return None
 
-    def feasible(self, task: jobs.Task, row: int) -> bool:
+    def feasible(self, task: Task, row: int) -> bool:
         """Whether this node can take the task, now or after pending releases."""
         return bool(self._plan_of_row(task, row).future[row] > -np.inf)
 
-    def at(self, task: jobs.Task, row: int) -> interfaces.Choice | None:
+    def at(self, task: Task, row: int) -> Choice | None:
         """Return this node as a choice, or None if it can't take the task."""
         plan = self._plan_of_row(task, row)
         if not plan.future[row] > -np.inf:
             return None
-        return interfaces.Choice(row, bool(plan.idle[row] > -np.inf))
+        return Choice(row, bool(plan.idle[row] > -np.inf))
 
-    def reachable(self, task: jobs.Task) -> NDArray[np.bool_]:
+    def reachable(self, task: Task) -> NDArray[np.bool_]:
         """Return the nodes (N,) the task could use if evictions made room."""
         session = self._session
         return explanations.reachable(self.verdicts(task, session.cluster.view()), session.layout)
 
-    def ranked(self, task: jobs.Task, mask: NDArray[np.bool_]) -> list[int]:
+    def ranked(self, task: Task, mask: NDArray[np.bool_]) -> list[int]:
         """Return the rows of these nodes (N,), best score first, whether or not the task fits."""
-        plan = plans.Plan(task, self._session.request(task))
+        plan = Plan(task, self._session.request(task))
         scores = np.where(mask, self._answers.scores(task, self._session.cluster.view()), -np.inf)
         scores = self._with_set_scores(plan, scores)
         order = np.argsort(-scores, kind="stable")
         rows: list[int] = order[: int(mask.sum())].tolist()
         return rows
 
-    def scores(self, task: jobs.Task) -> NDArray[np.float64]:
+    def scores(self, task: Task) -> NDArray[np.float64]:
         """Return the score of each node (N,) for the task; 0 where the task doesn't fit."""
         future = self._plan(task).future
         return np.where(future > -np.inf, future, 0.0)
 
-    def explanation(self, task: jobs.Task) -> interfaces.Explanation:
+    def explanation(self, task: Task) -> Explanation:
         """Return why nodes refuse this task, computed once until a node changes."""
         key, version = self._key(task), len(self._session.cluster.touched)
         known = self._explained.get(key)
@@ -122,11 +122,11 @@ class Placement:
         outsized = self._explanations.outsized(
             task, [each for each in lasting if not each.temporary]
         )
-        explained = interfaces.Explanation(*found, outsized)
+        explained = Explanation(*found, outsized)
         self._explained[key] = version, explained
         return explained
 
-    def empty_node_explanation(self, task: jobs.Task) -> interfaces.Explanation:
+    def empty_node_explanation(self, task: Task) -> Explanation:
         """Return why nodes would refuse this task without any running pods.
 
         The answer changes only with nodes, provided plugins answer equally for equal nodes.
@@ -136,19 +136,17 @@ class Placement:
         lasting = self._answers.lasting(task, session.cluster.view())
         results = [each for each in lasting if not (each.temporary or each.curable)]
         found = self._explanations.empty(task, results)
-        return interfaces.Explanation(*found, self._explanations.outsized(task, results))
+        return Explanation(*found, self._explanations.outsized(task, results))
 
-    def explain(self, task: jobs.Task) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
+    def explain(self, task: Task) -> tuple[RefusalCounts, Holes]:
         """Return refusals with node counts, and the largest free amounts."""
         return self._explanations.now(task, self.verdicts(task, self._session.cluster.view()))
 
-    def verdicts(
-        self, task: jobs.Task, view: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def verdicts(self, task: Task, view: NodeView) -> Sequence[FilterResult]:
         """Return the results of all filters for these nodes, pauses after refusals included."""
         return self._answers.verdicts(task, view)
 
-    def _key(self, task: jobs.Task) -> plans.PlanKey:
+    def _key(self, task: Task) -> PlanKey:
         """Return what tasks with equal plans have in common.
 
         Tasks of one class may have different labels, and so be selected by different affinity terms
@@ -163,14 +161,14 @@ class Placement:
             nominated_pods.likeness(self._session, task),
         )
 
-    def _plan(self, task: jobs.Task) -> plans.Plan:
+    def _plan(self, task: Task) -> Plan:
         """Return the plan for this task, brought up to date."""
         session = self._session
         key = self._key(task)
         plan, touched = self._plans.get(key), session.cluster.touched
         if plan is None:
             self._drop_plans(task, key)
-            plan = self._plans[key] = plans.Plan(task, session.request(task))
+            plan = self._plans[key] = Plan(task, session.request(task))
             if task.pod_class.constraints.resource_claims:
                 plan.only = session.devices.only_rows(task.pod_class)
             self._set_outlook(plan, self._outlook(task))
@@ -189,14 +187,14 @@ class Placement:
             plan.seen = len(touched)
         return plan
 
-    def _outlook(self, task: jobs.Task) -> list[Hashable]:
+    def _outlook(self, task: Task) -> list[Hashable]:
         """Return what answers about any node depend on besides arrays, as declared by plugins."""
         found = self._session.dispatch.every("outlook", task)
         if _is_about_others(found):
             self._session.spend("outlooks elsewhere", ANYWHERE_COST)
         return found
 
-    def _plan_of_row(self, task: jobs.Task, row: int) -> plans.Plan:
+    def _plan_of_row(self, task: Task, row: int) -> Plan:
         """Return the plan for this task, of which this row is up to date.
 
         The nodes of a whole gang are mostly nodes that nothing has changed since.
@@ -208,7 +206,7 @@ class Placement:
         holds = plan.seen == len(touched) or session.dispatch.every("outlook", task) == plan.outlook
         return plan if holds else self._plan(task)
 
-    def _drop_plans(self, task: jobs.Task, key: plans.PlanKey) -> None:
+    def _drop_plans(self, task: Task, key: PlanKey) -> None:
         """Drop plans to make room for a new plan."""
         likeness, queue, _ = key
         is_of_class = likeness is task.pod_class
@@ -219,7 +217,7 @@ class Placement:
         if len(self._plans) >= self._plans_max:
             self._plans.popitem(last=False)
 
-    def _update(self, plan: plans.Plan, touched: Sequence[int]) -> None:
+    def _update(self, plan: Plan, touched: Sequence[int]) -> None:
         """Update these rows of the plan after changes on their nodes.
 
         Rows in a known state come from the lookahead; all remaining rows are evaluated in one call.
@@ -261,17 +259,17 @@ class Placement:
             self._refresh(plan, at)
             self._ahead.put(plan.number, unknown.values(), plan.idle[at], plan.future[at])
 
-    def _row_outlooks(self, task: jobs.Task, rows: plans.Rows) -> list[Sequence[Hashable]]:
+    def _row_outlooks(self, task: Task, rows: Rows) -> list[Sequence[Hashable]]:
         """Return what answers about rows depend on besides arrays, as declared by plugins."""
         every = self._session.dispatch.each("row_outlook", hooks.one_each, None, task, rows)
         return [answer for answer in every if answer is not None]
 
-    def _outlooks_by_row(self, plan: plans.Plan, rows: Sequence[int]) -> dict[int, Hashable]:
+    def _outlooks_by_row(self, plan: Plan, rows: Sequence[int]) -> dict[int, Hashable]:
         """Return outlooks by row, for a plan with any."""
         outlooks = zip(*self._row_outlooks(plan.task, np.array(rows, dtype=np.int64)), strict=True)
         return dict(zip(rows, outlooks, strict=True))
 
-    def _look_ahead(self, plan: plans.Plan, row: int) -> None:
+    def _look_ahead(self, plan: Plan, row: int) -> None:
         """Evaluate the best nodes ahead, with more tasks of the plan on them.
 
         Called once a task went where the plan said: more tasks like it may follow.
@@ -285,13 +283,13 @@ class Placement:
                 plan.number, lookahead.states(session.cluster, view), *self._evaluate(plan, view)
             )
 
-    def _set_outlook(self, plan: plans.Plan, outlook: list[Hashable]) -> None:
+    def _set_outlook(self, plan: Plan, outlook: list[Hashable]) -> None:
         """Give the plan a new outlook, and a new number to invalidate old lookahead results."""
         self._numbers += 1
         plan.number = self._numbers
         plan.outlook = outlook
 
-    def _refresh(self, plan: plans.Plan, rows: plans.Rows | None) -> None:
+    def _refresh(self, plan: Plan, rows: Rows | None) -> None:
         """Evaluate these rows of the plan, or all of them."""
         session = self._session
         if rows is None and plan.only is not None:
@@ -309,7 +307,7 @@ class Placement:
         else:
             plan.idle[rows], plan.future[rows] = idle, future
 
-    def _follow_outlook(self, plan: plans.Plan) -> None:
+    def _follow_outlook(self, plan: Plan) -> None:
         """Evaluate all rows of a plan with another outlook.
 
         If scores of nodes don't depend on it, these and what nodes have free are found out for
@@ -339,7 +337,7 @@ class Placement:
         plan.idle = np.where(now, known.scores, -np.inf)
         plan.future = np.where(later, known.scores, -np.inf)
 
-    def _keep_unfiltered(self, plan: plans.Plan, found: plans.Unfiltered) -> None:
+    def _keep_unfiltered(self, plan: Plan, found: Unfiltered) -> None:
         """Keep what `_follow_outlook` goes on with, for the last few plans."""
         plan.unfiltered = found
         if plan not in self._unfiltered:
@@ -348,7 +346,7 @@ class Placement:
                 self._unfiltered.popleft().unfiltered = None
 
     def _evaluate(
-        self, plan: plans.Plan, view: contracts.NodeView
+        self, plan: Plan, view: NodeView
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the scores of these nodes for the plan's tasks, now and after pending releases.
 
@@ -364,24 +362,22 @@ class Placement:
         scores = self._answers.scores(plan.task, view)
         if goes_on:
             seen = len(self._session.cluster.touched)
-            self._keep_unfiltered(plan, plans.Unfiltered(scores, *fitting, seen))
+            self._keep_unfiltered(plan, Unfiltered(scores, *fitting, seen))
         return np.where(idle, scores, -np.inf), np.where(future, scores, -np.inf)
 
-    def _goes_on(self, plan: plans.Plan) -> bool:
+    def _goes_on(self, plan: Plan) -> bool:
         """Whether answers change with pods elsewhere, and only those of filters do."""
         elsewhere = plan.only is None and _is_about_others(plan.outlook)
         return elsewhere and self._session.dispatch.outlooks_are_for_filters
 
-    def _best(self, plan: plans.Plan, scores: NDArray[np.float64]) -> int | None:
+    def _best(self, plan: Plan, scores: NDArray[np.float64]) -> int | None:
         """Return the row with the best score, or None if no node is feasible."""
         if plan.set_scored:
             scores = self._with_set_scores(plan, scores)
         row = int(scores.argmax()) if scores.size else 0
         return row if scores.size and scores[row] > -np.inf else None
 
-    def _with_set_scores(
-        self, plan: plans.Plan, scores: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _with_set_scores(self, plan: Plan, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return scores plus the scores for the set of feasible nodes as a whole."""
         feasible = scores > -np.inf
         if not np.logical_or.reduce(feasible):

@@ -6,7 +6,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.resources import Vector
 
 Rows: TypeAlias = NDArray[np.int64]
 
@@ -53,7 +54,7 @@ class Plan:
         *("has_row_outlook", "seen", "set_scored", "task", "unfiltered"),
     )
 
-    def __init__(self, task: jobs.Task, request: resources.Vector) -> None:
+    def __init__(self, task: Task, request: Vector) -> None:
         self.task = task
         self.request = request
         self.only: Rows | None = None

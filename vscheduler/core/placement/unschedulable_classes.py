@@ -11,9 +11,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.core.session import job_likeness, job_state, reasons
-from vscheduler.core.session import session as working
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import Reason
+from vscheduler.core.model.jobs import Job, JobId, PodClass, Task, TaskStatus
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.session import job_likeness, reasons
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.reasons import JobTurn
+from vscheduler.core.session.session import Session
 
 JOBS_MIN = 2
 """A class with fewer jobs, for which some node has enough free resources, isn't checked: the check
@@ -34,24 +40,24 @@ REPEAT_COST = 4
 NODES_PER_UNIT = 200
 """With how many nodes a class is compared in about a microsecond."""
 
-Group: TypeAlias = tuple[jobs.Task, Sequence[job_state.JobState]]
+Group: TypeAlias = tuple[Task, Sequence[JobState]]
 """Jobs whose pending pods are all like this task."""
 
 
 class UnschedulableClasses:
     """Finds jobs that no node takes, before or instead of their turns in one cycle."""
 
-    def __init__(self, session: working.Session) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._room = FreeRoom(session)
-        self._members: dict[jobs.JobId, jobs.Task] = {}
+        self._members: dict[JobId, Task] = {}
         """By job, a task that stands for all pending pods of the job, as far as known."""
         nominations = session.snapshot.carried.nominations
         self._all_alone = (
             session.affinity_counts.nobody and not nominations and not session.nominated
         )
 
-    def groups(self, due: Iterable[job_state.JobState]) -> list[Group]:
+    def groups(self, due: Iterable[JobState]) -> list[Group]:
         """Return the jobs with pods refused by every node, now and after pending releases.
 
         Most of them lack resources on every node, which is cheap to know for any number of classes.
@@ -71,7 +77,7 @@ class UnschedulableClasses:
         session.work_budget.charge()
         return found
 
-    def lacks_room(self, state: job_state.JobState) -> bool:
+    def lacks_room(self, state: JobState) -> bool:
         """Whether no node has enough free resources for the job's pods."""
         task = self._members.get(state.job.id)
         if task is None or not state.untouched or self._room.may_take(task):
@@ -79,9 +85,9 @@ class UnschedulableClasses:
         self._session.parking.note_without_room((state,))
         return True
 
-    def grouped(self, due: Iterable[job_state.JobState]) -> list[Group]:
+    def grouped(self, due: Iterable[JobState]) -> list[Group]:
         """Return the jobs whose pending pods all have equal chances, grouped by these chances."""
-        found: dict[Hashable, tuple[jobs.Task, list[job_state.JobState]]] = {}
+        found: dict[Hashable, tuple[Task, list[JobState]]] = {}
         nominated = self._session.nominated
         for state in due:
             task = self._member(state)
@@ -92,7 +98,7 @@ class UnschedulableClasses:
                 found.setdefault(key, (task, []))[1].append(state)
         return list(found.values())
 
-    def _member(self, state: job_state.JobState) -> jobs.Task | None:
+    def _member(self, state: JobState) -> Task | None:
         """Return a task that stands for all pending pods of the job; None if there is none."""
         if state.job.id in self._members:
             return self._members[state.job.id]
@@ -108,18 +114,18 @@ class FreeRoom:
     Asked between turns only: by then, nodes never have more free than before.
     """
 
-    def __init__(self, session: working.Session) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._lacking: set[tuple[str, jobs.PodClass]] = set()
+        self._lacking: set[tuple[str, PodClass]] = set()
         """By queue, classes for which no node has had enough."""
         self._seen = -1
         """How much of `session.cluster.touched` is followed."""
         self._free = self._most = session.space.zeros()
-        self._by_domain: dict[int, tuple[resources.Vector, resources.Vector]] = {}
-        self._fits_anywhere: dict[jobs.PodClass, bool] = {}
+        self._by_domain: dict[int, tuple[Vector, Vector]] = {}
+        self._fits_anywhere: dict[PodClass, bool] = {}
         """Whether any node has enough, where all pods can use all nodes; for all queues."""
 
-    def may_take(self, task: jobs.Task) -> bool:
+    def may_take(self, task: Task) -> bool:
         """Whether any node usable for the task has enough free resources for the task."""
         pair = (self._session.job_state_of(task).job.queue, task.pod_class)
         if pair in self._lacking:
@@ -131,7 +137,7 @@ class FreeRoom:
             return False
         return True
 
-    def _suffices(self, queue: str, pod_class: jobs.PodClass, request: resources.Vector) -> bool:
+    def _suffices(self, queue: str, pod_class: PodClass, request: Vector) -> bool:
         """Whether any node has enough free resources."""
         if exceeds(request, self._most):
             return False
@@ -157,9 +163,7 @@ class FreeRoom:
             self._by_domain.clear()
             self._fits_anywhere.clear()
 
-    def _usable(
-        self, queue: str, pod_class: jobs.PodClass
-    ) -> tuple[resources.Vector, resources.Vector]:
+    def _usable(self, queue: str, pod_class: PodClass) -> tuple[Vector, Vector]:
         """Return what the nodes usable for the pods have free, (n, R), and the maximum, (R,)."""
         pools = self._session.pools
         if pools.is_one:
@@ -172,7 +176,7 @@ class FreeRoom:
         return self._by_domain[domain]
 
 
-def exceeds(request: resources.Vector, most: resources.Vector) -> bool:
+def exceeds(request: Vector, most: Vector) -> bool:
     """Whether the request (R,) is larger than the most of any requested resource, (R,)."""
     # Rows are so short that lists are faster than arrays.
     for amount, limit in zip(request.tolist(), most.tolist(), strict=True):
@@ -181,7 +185,7 @@ def exceeds(request: resources.Vector, most: resources.Vector) -> bool:
     return False
 
 
-def _is_alone(session: working.Session, job: jobs.Job) -> bool:
+def _is_alone(session: Session, job: Job) -> bool:
     """Whether placing other pods can't help any pod of the job, and no pod is nominated.
 
     Reservations for nominated pods of other schedulers must be equal for all pods of the job.
@@ -194,12 +198,12 @@ def _is_alone(session: working.Session, job: jobs.Job) -> bool:
     )
 
 
-def representative(job: jobs.Job) -> jobs.Task | None:
+def representative(job: Job) -> Task | None:
     """Return one of the job's pending pods, if all are equal in class and role."""
     return job.memo("representative", lambda: _representative(job))
 
 
-def _representative(job: jobs.Job) -> jobs.Task | None:
+def _representative(job: Job) -> Task | None:
     """Return one of the job's pending pods, without memo."""
     tasks = _waiting(job)
     if job.sub_groups or len({(task.pod_class, task.role) for task in tasks}) != 1:
@@ -207,13 +211,13 @@ def _representative(job: jobs.Job) -> jobs.Task | None:
     return tasks[0]
 
 
-def _waiting(job: jobs.Job) -> list[jobs.Task]:
+def _waiting(job: Job) -> list[Task]:
     """Return the job's pending pods by UID, except best-effort pods."""
-    pending = jobs.TaskStatus.PENDING
+    pending = TaskStatus.PENDING
     return [task for task in job.tasks if task.status is pending and not task.best_effort]
 
 
-def report(session: working.Session, groups: Iterable[Group]) -> None:
+def report(session: Session, groups: Iterable[Group]) -> None:
     """Report groups of similar jobs without any suitable node, as if each had taken a turn.
 
     Jobs for which the budget doesn't suffice are left for the next cycle, except the first one.
@@ -222,8 +226,8 @@ def report(session: working.Session, groups: Iterable[Group]) -> None:
     for task, group in groups:
         queue = session.queues[group[0].job.queue]
         overused = session.dispatch.any_says("overused", queue)
-        known: dict[Hashable, decisions.Reason] = {}
-        alike: dict[Hashable, decisions.Reason] = {}
+        known: dict[Hashable, Reason] = {}
+        alike: dict[Hashable, Reason] = {}
         for state in group:
             if session.work_budget.over and not is_first:
                 session.reasons.skip(state.job.id)
@@ -238,7 +242,7 @@ def report(session: working.Session, groups: Iterable[Group]) -> None:
                 session.parking.park(state, likeness, alike[likeness])
                 continue
             session.spend("roomless", REPORT_COST)
-            turn = reasons.JobTurn(state, (representative(job) or task,))
+            turn = JobTurn(state, (representative(job) or task,))
             if overused:
                 reasons.note_share(session, queue, turn)
             else:
@@ -250,10 +254,10 @@ def report(session: working.Session, groups: Iterable[Group]) -> None:
 
 
 def record_refusal(
-    session: working.Session,
-    queue: queues.Queue,
-    turn: reasons.JobTurn,
-    known: dict[Hashable, decisions.Reason],
+    session: Session,
+    queue: Queue,
+    turn: JobTurn,
+    known: dict[Hashable, Reason],
 ) -> None:
     """Record what a turn would record if no node is suitable.
 

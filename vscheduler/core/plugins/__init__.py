@@ -1,6 +1,6 @@
 """Policy plugins, each in a file of its own; the configuration chooses plugins and tiers."""
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.plugins.binpack import Binpack
 from vscheduler.core.plugins.capacity import Capacity
 from vscheduler.core.plugins.cdp import Cdp
@@ -20,7 +20,7 @@ from vscheduler.core.plugins.resourcequota import ResourceQuota
 from vscheduler.core.plugins.sla import Sla
 from vscheduler.core.plugins.tdm import Tdm
 
-PLUGINS: tuple[type[contracts.Plugin], ...] = (
+PLUGINS: tuple[type[Plugin], ...] = (
     Priority,
     Gang,
     Drf,

@@ -10,14 +10,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.api.contracts import Argument, NodeView, Plugin, Session
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import PodClass, Task
 
 FULL_SCORE = 100.0
 PREFIX = "binpack.resources"
 
 
-class Binpack(contracts.Plugin):
+class Binpack(Plugin):
     """Scores nodes by weighted utilization.
 
     cpu, memory and the resources in `binpack.resources` count.
@@ -25,15 +26,15 @@ class Binpack(contracts.Plugin):
 
     name = "binpack"
     claims_last = True
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "binpack.weight": contracts.Argument(int, 1, minimum=0),
-        "binpack.cpu": contracts.Argument(int, 1, minimum=0),
-        "binpack.memory": contracts.Argument(int, 1, minimum=0),
-        PREFIX: contracts.Argument(str, ""),
-        f"{PREFIX}.*": contracts.Argument(int, 1, minimum=0),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "binpack.weight": Argument(int, 1, minimum=0),
+        "binpack.cpu": Argument(int, 1, minimum=0),
+        "binpack.memory": Argument(int, 1, minimum=0),
+        PREFIX: Argument(str, ""),
+        f"{PREFIX}.*": Argument(int, 1, minimum=0),
     }
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Read the weights. Resources without a column are left out, since no pod requests them."""
         self._session = session
         values = self._values
@@ -51,12 +52,12 @@ class Binpack(contracts.Plugin):
             for name, weight in weights.items()
             if name in columns and weight
         )
-        self._parts: dict[jobs.PodClass, list[tuple[int, int, float]]] = {}
+        self._parts: dict[PodClass, list[tuple[int, int, float]]] = {}
 
-    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
         """Return nothing: scores depend on the node view alone."""
 
-    def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
+    def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64]:
         """Return the scores. A resource too small or missing on the node adds nothing."""
         total = np.zeros(nodes.size)
         for column, amount, weight in self._parts.get(task.pod_class) or self._part(task):
@@ -68,7 +69,7 @@ class Binpack(contracts.Plugin):
             total += part
         return total
 
-    def _part(self, task: jobs.Task) -> list[tuple[int, int, float]]:
+    def _part(self, task: Task) -> list[tuple[int, int, float]]:
         """Return column, requested amount and maximum score of each resource that counts."""
         request: list[int] = self._session.request(task).tolist()
         counted = [(column, weight) for column, weight in self._weights if request[column]]

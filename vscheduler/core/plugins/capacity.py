@@ -10,9 +10,25 @@ import operator
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.fair_share import inqueue_resources, queue_limits, queue_usage
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
+from vscheduler.core.api.views import JobState
+from vscheduler.core.fair_share import inqueue_resources, queue_limits
+from vscheduler.core.fair_share.queue_usage import QueueUsage, QueueUsageTree, Request
+from vscheduler.core.model import queues, resources
+from vscheduler.core.model.decisions import (
+    LEAVES_MAX,
+    AdmissionFailure,
+    Basis,
+    Entitlement,
+    LimitedBy,
+    QueueLimit,
+    Reason,
+    ReasonCode,
+    Shortage,
+)
+from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.core.model.queues import Queue, QueueProblem, Tree
+from vscheduler.core.model.resources import ResourceMap
 
 DRA = "dynamic resource allocation"
 
@@ -20,15 +36,13 @@ DRA = "dynamic resource allocation"
 class Reclaimer:
     """A queue that reclaims: its request, and the usage of queues without the victims so far."""
 
-    def __init__(
-        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, pods: int
-    ) -> None:
+    def __init__(self, usage: QueueUsage, request: Request, pods: int) -> None:
         self.usage = usage
         self.request = request
         self.columns = {column for column, _ in request if column != pods}
         self._left: dict[str, list[int]] = {}
 
-    def left(self, usage: queue_usage.QueueUsage) -> list[int]:
+    def left(self, usage: QueueUsage) -> list[int]:
         """Return the queue's usage without the victims so far."""
         known = self._left.get(usage.name)
         if known is None:
@@ -37,39 +51,33 @@ class Reclaimer:
 
     def take(
         self,
-        request: queue_usage.Request,
-        usage: queue_usage.QueueUsage,
-        asked: Sequence[queue_usage.QueueUsage],
+        request: Request,
+        usage: QueueUsage,
+        asked: Sequence[QueueUsage],
     ) -> None:
         """Deduct a victim from its queue and all ancestors, asked to lend or not."""
         del asked
         self._deduct(request, usage.line)
 
-    def _deduct(
-        self, request: queue_usage.Request, usages: Sequence[queue_usage.QueueUsage]
-    ) -> None:
+    def _deduct(self, request: Request, usages: Sequence[QueueUsage]) -> None:
         for usage in usages:
             has = self.left(usage)
             for column, amount in request:
                 has[column] -= amount
 
 
-class Capacity(contracts.Plugin):
+class Capacity(Plugin):
     """Quotas of queues, side by side or in a tree."""
 
     name = "capacity"
     claims_last = True
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "ancestorReclaimLevel": contracts.Argument(int, 0, minimum=0),
-        "capacity.DynamicResourceAllocationEnable": contracts.Argument(
-            bool, default=False, missing=DRA
-        ),
-        "capacity.DRAConsumableCapacityEnable": contracts.Argument(
-            bool, default=False, missing=DRA
-        ),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "ancestorReclaimLevel": Argument(int, 0, minimum=0),
+        "capacity.DynamicResourceAllocationEnable": Argument(bool, default=False, missing=DRA),
+        "capacity.DRAConsumableCapacityEnable": Argument(bool, default=False, missing=DRA),
     }
 
-    usage_type: ClassVar[type[queue_usage.QueueUsageTree]] = queue_usage.QueueUsageTree
+    usage_type: ClassVar[type[QueueUsageTree]] = QueueUsageTree
     """The class that counts and limits the usage of queues."""
     reclaimer_type: ClassVar[type[Reclaimer]] = Reclaimer
     """The class that counts victims while they are chosen."""
@@ -78,23 +86,25 @@ class Capacity(contracts.Plugin):
     alike_victims = ("reclaimable",)
     alike_claimants = ("reclaimable",)
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Keep the session; everything else needs the total, which is known in `start`."""
         self._session = session
 
     def start(self) -> None:
         """Build the tree, compute limits, and add up allocated and promised resources."""
         session = self._session
-        self._tree: queues.Tree | None = None
-        self._problems: Mapping[str, queues.QueueProblem] = {}
+        self._tree: Tree | None = None
+        self._problems: Mapping[str, QueueProblem] = {}
         self._read_tree()
         self._level = int(self.number("ancestorReclaimLevel")) if self._tree else 0
         self._usage_tree = self.usage_type(session, self._tree)
-        self._depth = max((len(each.line) for each in self._usage_tree.usages.values()), default=1)
-        self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
+        self._depth = max(
+            (len(usage.line) for usage in self._usage_tree.usages.values()), default=1
+        )
+        self._requests: dict[PodClass, list[tuple[int, int]]] = {}
         self._pods = session.space.columns[resources.PODS]
 
-    def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
+    def queue_key(self, queue: Queue) -> Key | None:
         """Return the key: higher priority, then smaller dominant share, then entitled queues first.
 
         In a tree, ancestors are compared where the paths part.
@@ -104,32 +114,32 @@ class Capacity(contracts.Plugin):
         # A queue of less depth is compared by its own share on every further level.
         steps = (*line, *[usage] * (self._depth - 1 - len(line)))
         key: list[float] = [-queue.priority]
-        for each in steps:
-            key += (each.dominant_share(), not each.entitled)
+        for step in steps:
+            key += (step.dominant_share(), not step.entitled)
         return tuple(key)
 
-    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
+    def victim_queue_key(self, claimant: Queue, queue: Queue) -> Key | None:
         """Return close relatives first, by common ancestors (Volcano: VictimQueueOrderFn)."""
         if self._tree is None:
             return None
         paths = (self._tree.paths[claimant.name], self._tree.paths[queue.name])
         return -float(sum(map(operator.eq, *paths)))
 
-    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: JobState) -> Reason | None:
         """Return a reason if jobs can't run in the queue: it has children, or is set aside."""
         if self._tree is None:
             return None
         queue, tasks = state.job.queue, len(state.job.tasks)
-        code = decisions.ReasonCode
+        code = ReasonCode
         if not self._tree.leaf(queue):
-            leaves = tuple(itertools.islice(self._tree.leaves(queue), decisions.LEAVES_MAX + 1))
-            return decisions.Reason(code=code.NOT_LEAF, queue=queue, tasks=tasks, leaves=leaves)
+            leaves = tuple(itertools.islice(self._tree.leaves(queue), LEAVES_MAX + 1))
+            return Reason(code=code.NOT_LEAF, queue=queue, tasks=tasks, leaves=leaves)
         problem = self._problems.get(queue)
         if problem is None:
             return None
-        return decisions.Reason(code=code.SET_ASIDE, queue=queue, tasks=tasks, problem=problem)
+        return Reason(code=code.SET_ASIDE, queue=queue, tasks=tasks, problem=problem)
 
-    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool:
+    def job_enqueueable(self, state: JobState) -> AdmissionFailure | bool:
         """Whether the queue and all ancestors can promise the group's minResources in addition.
 
         Volcano: checkJobEnqueueableHierarchically, with the limits of `allocatable`.
@@ -137,7 +147,7 @@ class Capacity(contracts.Plugin):
         queue = self._session.queues[state.job.queue]
         code = self._barred(queue)
         if code is not None:
-            return decisions.AdmissionFailure(code=code, problem=self._problems.get(queue.name))
+            return AdmissionFailure(code=code, problem=self._problems.get(queue.name))
         asked = self._asked(state)
         usage = self._usage_tree.usages[queue.name]
         found = self._usage_tree.exceeded_by_admission(usage, asked)
@@ -145,20 +155,20 @@ class Capacity(contracts.Plugin):
             return True
         owner, shortages = found
         full = self._is_full(usage, asked)
-        code = decisions.ReasonCode.QUEUE_FULL if full else decisions.ReasonCode.CLUSTER_FULL
-        return decisions.AdmissionFailure(
+        code = ReasonCode.QUEUE_FULL if full else ReasonCode.CLUSTER_FULL
+        return AdmissionFailure(
             code=code,
             shortages=shortages,
             subject=owner.name,
             exceeded=self._usage_tree.excesses(usage, asked),
         )
 
-    def job_enqueued(self, state: views.JobState) -> None:
+    def job_enqueued(self, state: JobState) -> None:
         """Count the promise to the group, without gated pods."""
         usage = self._usage_tree.usages[state.job.queue]
         self._usage_tree.add_inqueue(usage, inqueue_resources.outstanding(state))
 
-    def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
+    def allocatable(self, queue: Queue, task: Task) -> bool:
         """Whether the queue takes jobs, and the task keeps to the limits of queue and ancestors.
 
         Borrowing is free as long as no other queue's guarantee is touched.
@@ -168,24 +178,24 @@ class Capacity(contracts.Plugin):
         usage = self._usage_tree.usages[queue.name]
         return next(self._usage_tree.exceeded(usage, self._request(task)), None) is None
 
-    def queue_outlook(self, queue: queues.Queue) -> Hashable:
+    def queue_outlook(self, queue: Queue) -> Hashable:
         """Return what the queue and its ancestors have and may have."""
         return tuple(map(_figures, self._usage_tree.usages[queue.name].line))
 
-    def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
+    def queue_limits(self, queue: Queue, task: Task) -> Sequence[QueueLimit]:
         """Return the limits of queue and ancestors."""
         del task
         usage = self._usage_tree.usages[queue.name]
         return tuple(queue_limits.of(self._usage_tree, usage, self._session.space.names))
 
-    def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
+    def shortages(self, queue: Queue, task: Task) -> Sequence[Shortage]:
         """Return the resources of which the task would take a queue above its limit."""
         if self._barred(queue) is not None:
             return ()
         usage = self._usage_tree.usages[queue.name]
         return self._usage_tree.shortages(usage, self._request(task))
 
-    def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """Whether the queue deserves all it would then have of the resources these tasks ask for.
 
         All resources count, not any single one: two queues, each above its share of a different
@@ -203,15 +213,13 @@ class Capacity(contracts.Plugin):
                 return False
         return any(self._deserves(each, wanted) for each in (usage, *self._elders(usage)))
 
-    def reclaimable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods holding borrowed resources the claimant asks for (Volcano: ReclaimableFn).
 
         The pod's queue must keep its guarantee.
         """
         reclaimer = self.reclaimer_type(
-            self._usage_of(claimant), self._request(claimant), self._pods
+            self._usage_of(preemptor), self._request(preemptor), self._pods
         )
         victims = []
         for task in candidates:
@@ -227,21 +235,21 @@ class Capacity(contracts.Plugin):
                 reclaimer.take(request, usage, concerned)
         return victims
 
-    def on_allocate(self, task: jobs.Task) -> None:
+    def on_allocate(self, task: Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""
         self._usage_tree.take(self._usage_of(task), self._request(task))
 
-    def on_deallocate(self, task: jobs.Task) -> None:
+    def on_deallocate(self, task: Task) -> None:
         """Stop counting the task."""
         self._usage_tree.take(self._usage_of(task), self._request(task), -1)
 
-    def entitlements(self) -> Mapping[str, decisions.Entitlement]:
+    def entitlements(self) -> Mapping[str, Entitlement]:
         """Return the entitlements of all queues, with the problem of each queue set aside."""
         names = self._session.space.names
         found = {}
         for queue in self._session.queues:
             usage = self._usage_tree.usages[queue]
-            found[queue] = decisions.Entitlement(
+            found[queue] = Entitlement(
                 deserved={
                     name: value for name, value in zip(names, usage.deserved, strict=True) if value
                 },
@@ -253,15 +261,15 @@ class Capacity(contracts.Plugin):
             )
         return found
 
-    def _bases(self, usage: queue_usage.QueueUsage) -> Mapping[str, decisions.Basis]:
+    def _bases(self, usage: QueueUsage) -> Mapping[str, Basis]:
         """Return the owned amount of each resource, with guarantees."""
         queue, total = self._session.queues[usage.name], self._session.total.tolist()
         unkept = usage.unkept or [0.0] * len(total)
         return {
-            name: decisions.Basis(
+            name: Basis(
                 deserved=deserved,
                 usable=whole,
-                bound=decisions.LimitedBy.QUOTA,
+                bound=LimitedBy.QUOTA,
                 weight=queue.weight,
                 weights=queue.weight,
                 guaranteed=queue.deserved.get(name, 0) < deserved,
@@ -279,13 +287,13 @@ class Capacity(contracts.Plugin):
             if deserved or lost
         }
 
-    def _barred(self, queue: queues.Queue) -> decisions.ReasonCode | None:
+    def _barred(self, queue: Queue) -> ReasonCode | None:
         """Return why no pod of this queue may be placed or admitted, regardless of amounts."""
         if not queue.open:
-            return decisions.ReasonCode.QUEUE_CLOSED
+            return ReasonCode.QUEUE_CLOSED
         if self._tree is not None and not self._tree.leaf(queue.name):
-            return decisions.ReasonCode.NOT_LEAF
-        return decisions.ReasonCode.SET_ASIDE if queue.name in self._problems else None
+            return ReasonCode.NOT_LEAF
+        return ReasonCode.SET_ASIDE if queue.name in self._problems else None
 
     def _read_tree(self) -> None:
         """Build the tree of queues. Where a queue is misplaced, only its subtree is set aside."""
@@ -294,16 +302,16 @@ class Capacity(contracts.Plugin):
             self._tree = queues.tree(self._session.queues, {})
             self._problems = self._tree.problems
 
-    def _is_full(self, usage: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
+    def _is_full(self, usage: QueueUsage, asked: ResourceMap) -> bool:
         """Whether no cluster would be large enough for the queue to promise this much."""
         return self._usage_tree.exceeded_by_admission(usage, asked, ceiling=True) is not None
 
-    def _asked(self, state: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: JobState) -> ResourceMap:
         """Return the group's minResources, less resources already counted as the queue's."""
         least, has = inqueue_resources.required(state), state.job.allocated
         return {name: max(0, each - has.get(name, 0)) for name, each in least.items()}
 
-    def _deserves(self, usage: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
+    def _deserves(self, usage: QueueUsage, wanted: Mapping[int, int]) -> bool:
         """Whether the queue would deserve this much more."""
         counted = [
             usage.allocated[column] + amount <= usage.deserved[column]
@@ -312,19 +320,15 @@ class Capacity(contracts.Plugin):
         ]
         return bool(counted) and all(counted)
 
-    def _elders(self, usage: queue_usage.QueueUsage) -> Sequence[queue_usage.QueueUsage]:
+    def _elders(self, usage: QueueUsage) -> Sequence[QueueUsage]:
         """Return the ancestors, without root, that take part in reclaim (ancestorReclaimLevel)."""
         return usage.line[1:-1][: self._level]
 
-    def _strangers(
-        self, reclaimer: Reclaimer, usage: queue_usage.QueueUsage
-    ) -> list[queue_usage.QueueUsage]:
+    def _strangers(self, reclaimer: Reclaimer, usage: QueueUsage) -> list[QueueUsage]:
         """Return the ancestors not shared with the claimant, which must have borrowed as well."""
-        return [each for each in self._elders(usage) if each not in reclaimer.usage.line]
+        return [elder for elder in self._elders(usage) if elder not in reclaimer.usage.line]
 
-    def _spares(
-        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
-    ) -> bool:
+    def _spares(self, usage: QueueUsage, request: Request, reclaimer: Reclaimer) -> bool:
         """Whether the queue and its ancestors keep their guarantees of the pod's resources."""
         return all(
             each.guarantee[column] <= reclaimer.left(each)[column] - amount
@@ -333,9 +337,7 @@ class Capacity(contracts.Plugin):
             for column, amount in request
         )
 
-    def _borrows(
-        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
-    ) -> bool:
+    def _borrows(self, usage: QueueUsage, request: Request, reclaimer: Reclaimer) -> bool:
         """Whether the queue has more than it deserves of what the pod holds.
 
         If the queue deserves none of the pod's resources, the whole pod is borrowed. The claimant
@@ -350,24 +352,22 @@ class Capacity(contracts.Plugin):
         lent = {column for column in columns if column not in usage.named or column in above}
         return bool(counted) and not lent.isdisjoint(reclaimer.columns)
 
-    def _owns(self, usage: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
+    def _owns(self, usage: QueueUsage, request: Request) -> bool:
         """Whether the deserved amounts cover any resource of the request."""
         return any(column in usage.named for column, _ in request)
 
-    def _share_lender(
-        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
-    ) -> bool:
+    def _share_lender(self, usage: QueueUsage, request: Request, reclaimer: Reclaimer) -> bool:
         """Whether both queues borrow from a common ancestor, so that neither owes the other."""
         return (
             not self._owns(usage, request)
             and not self._owns(reclaimer.usage, reclaimer.request)
-            and any(each in self._elders(reclaimer.usage) for each in self._elders(usage))
+            and any(elder in self._elders(reclaimer.usage) for elder in self._elders(usage))
         )
 
-    def _usage_of(self, task: jobs.Task) -> queue_usage.QueueUsage:
+    def _usage_of(self, task: Task) -> QueueUsage:
         return self._usage_tree.usages[self._session.job_states[task.job].job.queue]
 
-    def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
+    def _request(self, task: Task) -> list[tuple[int, int]]:
         """Return the columns and amounts of a request, computed once for each class."""
         request = self._requests.get(task.pod_class)
         if request is None:
@@ -377,7 +377,7 @@ class Capacity(contracts.Plugin):
         return request
 
 
-def _figures(usage: queue_usage.QueueUsage) -> Hashable:
+def _figures(usage: QueueUsage) -> Hashable:
     """Return all that decides whether the queue may have more."""
     limits = (usage.limit, usage.guarantee, usage.space)
     return tuple(usage.allocated), tuple(usage.owned), tuple(usage.held), *map(tuple, limits)

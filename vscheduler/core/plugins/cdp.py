@@ -6,35 +6,34 @@ in turn.
 
 from collections.abc import Sequence
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import durations, jobs
+from vscheduler.core.api.contracts import Plugin, Session, VictimRole
+from vscheduler.core.model import durations
+from vscheduler.core.model.jobs import Task, TaskStatus
 
 COOLDOWN = "volcano.sh/cooldown-time"
 """Label of a pod, or else annotation: how long the pod is protected, such as 10m."""
 
 
-class Cdp(contracts.Plugin):
+class Cdp(Plugin):
     """Protects running pods until their cool-down time has passed since they were scheduled."""
 
     name = "cdp"
-    victim_role = contracts.VictimRole.PROTECTS
+    victim_role = VictimRole.PROTECTS
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Keep the session; each pod names its own cool-down time."""
         self._session = session
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return all pods without cool-down time left (Volcano: cdp filterVictimFn)."""
-        del claimant
+        del preemptor
         return [task for task in candidates if not self._cooling(task)]
 
     reclaimable = preemptable
 
-    def _cooling(self, task: jobs.Task) -> bool:
+    def _cooling(self, task: Task) -> bool:
         """Whether the pod is still protected. If so, a cycle is due when protection ends."""
-        if task.status is not jobs.TaskStatus.RUNNING or task.scheduled_at is None:
+        if task.status is not TaskStatus.RUNNING or task.scheduled_at is None:
             return False
         end = task.scheduled_at + _cooldown(task)
         if end <= self._session.snapshot.now:
@@ -43,7 +42,7 @@ class Cdp(contracts.Plugin):
         return True
 
 
-def _cooldown(task: jobs.Task) -> float:
+def _cooldown(task: Task) -> float:
     """Return the cool-down time in seconds, 0 if unreadable. The label precedes the annotation."""
     text = task.labels.get(COOLDOWN, task.annotations.get(COOLDOWN, "0"))
     try:

@@ -5,8 +5,8 @@ Volcano: plugins/conformance.
 
 from collections.abc import Sequence
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs
+from vscheduler.core.api.contracts import Plugin, VictimRole
+from vscheduler.core.model.jobs import Task
 
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 """Priority classes of pods the cluster depends on."""
@@ -14,23 +14,21 @@ CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 SYSTEM_NAMESPACE = "kube-system"
 
 
-class Conformance(contracts.Plugin):
+class Conformance(Plugin):
     """Protects pods in kube-system, and pods of both system priority classes in any namespace."""
 
     name = "conformance"
     claims_last = True
-    victim_role = contracts.VictimRole.PROTECTS
+    victim_role = VictimRole.PROTECTS
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return all other pods, for any claimant (Volcano: conformance evictableFn)."""
-        del claimant
+        del preemptor
         return [task for task in candidates if not _critical(task)]
 
     reclaimable = preemptable
 
 
-def _critical(task: jobs.Task) -> bool:
+def _critical(task: Task) -> bool:
     """Whether the cluster depends on the pod."""
     return task.priority_class in CRITICAL or task.namespace == SYSTEM_NAMESPACE

@@ -8,9 +8,15 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from typing import ClassVar
 
-from vscheduler.core.api import contracts, views
+from vscheduler.core.api.contracts import Key, Plugin, Session
+from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import hierarchical_drf, share_arithmetic
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.fair_share.hierarchical_drf import JobUsage, QueuePath, Tree
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import ShareAfter
+from vscheduler.core.model.jobs import Job, JobId, PodClass, Task
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import Vector
 
 SHARE_SLACK = 1e-6
 """Shares this close are equal (Volcano: drf shareDelta)."""
@@ -30,7 +36,7 @@ class DrfAttributes:
         self.share: float | None = None
 
 
-class Drf(contracts.Plugin):
+class Drf(Plugin):
     """Orders jobs by dominant share.
 
     With enableHierarchy, queues are ordered by shares of the queue tree.
@@ -42,11 +48,11 @@ class Drf(contracts.Plugin):
     """Whether queues with the same path share one node of the tree, the older queue first;
     otherwise the queues take turns."""
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Keep the session. Attributes of a job are made when first asked for; mostly never."""
         self._session = session
-        self._attributes: dict[jobs.JobId, DrfAttributes] = {}
-        self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
+        self._attributes: dict[JobId, DrfAttributes] = {}
+        self._requests: dict[PodClass, list[tuple[int, int]]] = {}
         if "enableHierarchy" not in self.flags:  # both abstain
             self.alike_victims = ("reclaimable", "share_after")
             self.alike_claimants = self.alike_resources = ("reclaimable",)
@@ -57,36 +63,34 @@ class Drf(contracts.Plugin):
         hierarchical = "enableHierarchy" in self.flags
         self._tree = _planted(self._session, flat=self.flat_tree) if hierarchical else None
 
-    def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
+    def queue_key(self, queue: Queue) -> Key | None:
         """Return unsaturated queues before saturated queues, then the smaller share first."""
         return None if self._tree is None else self._tree.key(queue.name)
 
-    def queue_path(self, queue: queues.Queue) -> Sequence[Hashable]:
+    def queue_path(self, queue: Queue) -> Sequence[Hashable]:
         """Return the nodes of the tree that the queue's key has numbers for."""
         return () if self._tree is None else self._tree.path(queue.name)
 
-    def job_key(self, state: views.JobState) -> contracts.Key:
+    def job_key(self, state: JobState) -> Key:
         """Return the dominant share, with pod slots as a resource (Volcano: drf updateShare)."""
         attributes = self._attributes.get(state.job.id) or self._attributes_of(state.job)
         if attributes.share is None:
             attributes.share = share_arithmetic.share(attributes.allocated, self._total)
         return attributes.share
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods whose jobs keep at least the share of the claimant's job with its pod.
 
         Volcano: drf preemptableFn.
         """
-        mine = self._attributes.get(claimant.job) or self._attributes_of(
-            self._session.job_states[claimant.job].job
+        mine = self._attributes.get(preemptor.job) or self._attributes_of(
+            self._session.job_states[preemptor.job].job
         )
         wanted = list(mine.allocated)
-        for column, amount in self._requests.get(claimant.pod_class) or self._request(claimant):
+        for column, amount in self._requests.get(preemptor.pod_class) or self._request(preemptor):
             wanted[column] += amount
         share = share_arithmetic.share(wanted, self._total)
-        left: dict[jobs.JobId, list[int]] = {}
+        left: dict[JobId, list[int]] = {}
         victims = []
         for task in candidates:
             attributes = self._attributes.get(task.job) or self._attributes_of(
@@ -99,9 +103,7 @@ class Drf(contracts.Plugin):
                 victims.append(task)
         return victims
 
-    def reclaimable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task] | None:
+    def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """Return pods of queues with a larger share, compared where their paths part.
 
         Without the pod, the share must still be no smaller than the claimant's share with its pod
@@ -112,27 +114,27 @@ class Drf(contracts.Plugin):
         """
         if self._tree is None:
             return None
-        mine = self._session.job_states[claimant.job].job.queue
+        mine = self._session.job_states[preemptor.job].job.queue
         richer = self._richer(mine, candidates)
         with self._tree.trial():
-            self._shift(claimant, 1)
+            self._shift(preemptor, 1)
             victims = self._giving_way(mine, candidates, richer)
-            self._shift(claimant, -1)
+            self._shift(preemptor, -1)
         return victims
 
-    def _richer(self, mine: str, candidates: Sequence[jobs.Task]) -> Collection[str]:
+    def _richer(self, mine: str, candidates: Sequence[Task]) -> Collection[str]:
         """Return the queues of these pods that have a larger share than the claimant's queue."""
         assert self._tree is not None
         owners = {self._session.job_states[task.job].job.queue for task in candidates} - {mine}
         return {
-            each
-            for each in owners
-            if all(less < more for less, more in self._tree.shares(mine, each))
+            owner
+            for owner in owners
+            if all(less < more for less, more in self._tree.shares(mine, owner))
         }
 
     def _giving_way(
-        self, mine: str, candidates: Sequence[jobs.Task], richer: Collection[str]
-    ) -> Sequence[jobs.Task]:
+        self, mine: str, candidates: Sequence[Task], richer: Collection[str]
+    ) -> Sequence[Task]:
         """Return which of these pods may be evicted, each without the victims before it.
 
         The tree ends unchanged.
@@ -152,8 +154,8 @@ class Drf(contracts.Plugin):
         return victims
 
     def share_after(
-        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
-    ) -> decisions.ShareAfter | None:
+        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+    ) -> ShareAfter | None:
         """Return the weighted shares of both queues at the nodes where their paths part.
 
         The loser must keep no less than the claimant gets; otherwise both would take whole gangs
@@ -163,20 +165,20 @@ class Drf(contracts.Plugin):
         if self._tree is None:
             return None
         mine, theirs = (
-            self._session.job_states[each.job].job.queue for each in (claimant, victims[0])
+            self._session.job_states[each.job].job.queue for each in (preemptor, victims[0])
         )
         with self._tree.trial():
-            self._tree.shift(mine, claimant.job, claimed)
+            self._tree.shift(mine, preemptor.job, claimed)
             for task in victims:
                 self._shift(task, -1)
             pairs = self._tree.shares(mine, theirs)
             for task in reversed(victims):
                 self._shift(task, 1)
-            self._tree.shift(mine, claimant.job, -claimed)
+            self._tree.shift(mine, preemptor.job, -claimed)
         claimant_ends, loser_ends = next((pair for pair in pairs if pair[0] > pair[1]), pairs[0])
-        return decisions.ShareAfter(loser=loser_ends, claimant=claimant_ends)
+        return ShareAfter(loser=loser_ends, claimant=claimant_ends)
 
-    def on_allocate(self, task: jobs.Task) -> None:
+    def on_allocate(self, task: Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""
         attributes = self._attributes.get(task.job) or self._attributes_of(
             self._session.job_states[task.job].job
@@ -186,7 +188,7 @@ class Drf(contracts.Plugin):
         attributes.share = None
         self._shift(task, 1)
 
-    def on_deallocate(self, task: jobs.Task) -> None:
+    def on_deallocate(self, task: Task) -> None:
         """Stop counting the task."""
         attributes = self._attributes.get(task.job) or self._attributes_of(
             self._session.job_states[task.job].job
@@ -196,19 +198,19 @@ class Drf(contracts.Plugin):
         attributes.share = None
         self._shift(task, -1)
 
-    def _shift(self, task: jobs.Task, sign: int) -> None:
+    def _shift(self, task: Task, sign: int) -> None:
         """Add the task to the queue tree (1), or remove the task (-1)."""
         if self._tree is not None:
             queue = self._session.job_states[task.job].job.queue
             self._tree.shift(queue, task.job, sign * self._session.counted(task))
 
-    def _attributes_of(self, job: jobs.Job) -> DrfAttributes:
+    def _attributes_of(self, job: Job) -> DrfAttributes:
         """Return attributes as in the snapshot: no change comes before the first call."""
         attributes = DrfAttributes(self._session.space.vector(job.allocated).tolist())
         self._attributes[job.id] = attributes
         return attributes
 
-    def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
+    def _request(self, task: Task) -> list[tuple[int, int]]:
         """Return the columns and amounts of a request, computed once for each class."""
         row: list[int] = self._session.counted(task).tolist()
         request = [(column, amount) for column, amount in enumerate(row) if amount]
@@ -216,31 +218,29 @@ class Drf(contracts.Plugin):
         return request
 
 
-def _planted(session: contracts.Session, *, flat: bool) -> hierarchical_drf.Tree:
+def _planted(session: Session, *, flat: bool) -> Tree:
     """Return the queue tree as the cycle begins.
 
     A queue without path is a child of root, with the weight in its spec.
     """
-    holdings: defaultdict[str, list[hierarchical_drf.JobUsage]] = defaultdict(list)
+    holdings: defaultdict[str, list[JobUsage]] = defaultdict(list)
     for state in session.job_states.values():
         job = state.job
         request = resources.add(job.allocated, job.pending)
         holdings[job.queue].append(
-            hierarchical_drf.JobUsage(
+            JobUsage(
                 job=job.id,
                 allocated=session.space.vector(job.allocated),
                 request=session.space.vector(request),
             )
         )
     places = {name: _place(queue) for name, queue in session.queues.items()}
-    return hierarchical_drf.Tree(session.total, places, holdings, flat=flat)
+    return Tree(session.total, places, holdings, flat=flat)
 
 
-def _place(queue: queues.Queue) -> hierarchical_drf.QueuePath:
+def _place(queue: Queue) -> QueuePath:
     """Return the position of a queue in the tree."""
     path = queue.annotations.get(HIERARCHY, "")
     if not path:
-        return hierarchical_drf.QueuePath(
-            path=(queue.name,), weights=(max(1.0, float(queue.weight)),)
-        )
+        return QueuePath(path=(queue.name,), weights=(max(1.0, float(queue.weight)),))
     return hierarchical_drf.place(path, queue.annotations.get(WEIGHTS, ""))

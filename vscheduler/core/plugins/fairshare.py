@@ -11,9 +11,13 @@ from typing import ClassVar, TypeGuard
 
 import numpy as np
 
-from vscheduler.core.api import contracts, views
+from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
+from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import constrained_max_min
-from vscheduler.core.model import durations, jobs, queues, resources
+from vscheduler.core.model import durations, queues, resources
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.model.queues import Account, Queue, Usage
+from vscheduler.core.model.resources import ResourceMap
 
 HALF_LIFE_MAX_SECONDS = 100 * 365 * 86400.0
 
@@ -62,12 +66,12 @@ class Floor:
         self.missing = missing
         self.wanted = dict.fromkeys(missing, 0)
 
-    def move(self, amounts: resources.ResourceMap, step: int) -> None:
+    def move(self, amounts: ResourceMap, step: int) -> None:
         """Add allocated amounts, or subtract them if `step` is -1."""
         for name in self.missing.keys() & amounts.keys():
             self.missing[name] -= step * amounts[name]
 
-    def ask(self, amounts: resources.ResourceMap, step: int) -> None:
+    def ask(self, amounts: ResourceMap, step: int) -> None:
         """Add requested amounts, or subtract them if `step` is -1."""
         for name in self.missing.keys() & amounts.keys():
             self.wanted[name] += step * amounts[name]
@@ -78,19 +82,19 @@ class Floor:
         return any(lack > 0 and self.wanted[name] > 0 for name, lack in self.missing.items())
 
 
-class FairShare(contracts.Plugin):
+class FairShare(Plugin):
     """Orders by past usage, least first.
 
     Queues are compared by usage over weight, and namespaces within a queue by usage.
     """
 
     name = "fairshare"
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "fairshare.halfLife": contracts.Argument(str, "168h", parse=half_life),
-        "fairshare.weights": contracts.Argument(dict, {}, parse=weights),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "fairshare.halfLife": Argument(str, "168h", parse=half_life),
+        "fairshare.weights": Argument(dict, {}, parse=weights),
     }
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Read the arguments. Usage is computed when asked for."""
         self._session = session
         self._half_life = self.seconds("fairshare.halfLife")
@@ -120,34 +124,34 @@ class FairShare(contracts.Plugin):
                 floor.move(state.job.allocated, 1)
                 floor.ask(state.job.pending, 1)
 
-    def queue_key(self, queue: queues.Queue) -> contracts.Key:
+    def queue_key(self, queue: Queue) -> Key:
         """Return queues below their guarantee first, then the smaller usage over weight."""
         floor = self._floors.get(queue.name)
         if queue.name not in self._used:
-            used = sum(self._now(each.queue, each) for each in self._records(queue))
+            used = sum(self._now(record.queue, record) for record in self._records(queue))
             self._used[queue.name] = used / queue.weight
         return (0.0 if floor is not None and floor.broken else 1.0, self._used[queue.name])
 
-    def job_key(self, state: views.JobState) -> contracts.Key:
+    def job_key(self, state: JobState) -> Key:
         """Return the usage of the job's namespace within the queue."""
         place = state.job.queue, state.job.namespace
         if place not in self._used_within:
             self._used_within[place] = sum(
-                self._now(each.namespaces[state.job.namespace], each)
-                for each in self._records(self._session.queues[state.job.queue])
-                if state.job.namespace in each.namespaces
+                self._now(record.namespaces[state.job.namespace], record)
+                for record in self._records(self._session.queues[state.job.queue])
+                if state.job.namespace in record.namespaces
             )
         return self._used_within[place]
 
-    def on_allocate(self, task: jobs.Task) -> None:
+    def on_allocate(self, task: Task) -> None:
         """Count the task towards the queue's guarantee, whether allocated or only reserved."""
         self._move(task, 1)
 
-    def on_deallocate(self, task: jobs.Task) -> None:
+    def on_deallocate(self, task: Task) -> None:
         """Stop counting the task."""
         self._move(task, -1)
 
-    def usages(self) -> Mapping[str, queues.Usage]:
+    def usages(self) -> Mapping[str, Usage]:
         """Return the record of each queue after this cycle's binds and evictions.
 
         Reserved resources don't count.
@@ -177,26 +181,26 @@ class FairShare(contracts.Plugin):
                 found[name] = used
         return found
 
-    def _move(self, task: jobs.Task, step: int) -> None:
+    def _move(self, task: Task, step: int) -> None:
         """Count a task towards the queue's guarantee (1), or stop counting (-1)."""
         floor = self._floors.get(self._session.job_states[task.job].job.queue)
         if floor is not None:
             floor.move(task.pod_class.counted, step)
-            if task.status is jobs.TaskStatus.PENDING:
+            if task.status is TaskStatus.PENDING:
                 floor.ask(task.pod_class.counted, -step)
 
-    def _record(self, queue: queues.Queue) -> queues.Usage | None:
+    def _record(self, queue: Queue) -> Usage | None:
         """Return our own record: from the last cycle, or else from the Queue's annotation."""
         known = self._session.snapshot.carried.past_usage.get(queue.name)
         return queue.past_usage.get(queues.OURS) if known is None else known
 
-    def _records(self, queue: queues.Queue) -> list[queues.Usage]:
+    def _records(self, queue: Queue) -> list[Usage]:
         """Return our own record, and records kept by other schedulers for this queue."""
         own = self._record(queue)
         others = [each for name, each in sorted(queue.past_usage.items()) if name != queues.OURS]
         return others if own is None else [own, *others]
 
-    def _now(self, account: queues.Account, record: queues.Usage) -> float:
+    def _now(self, account: Account, record: Usage) -> float:
         """Return the usage in an account, decayed until now."""
         seconds = self._session.snapshot.now - record.time
         return queues.decayed(account, seconds, self._half_life)
@@ -212,7 +216,7 @@ class FairShare(contracts.Plugin):
                 found[name] = weight / _amounts_per_unit(name)
         return found
 
-    def _add(self, sums: list[int], amounts: resources.ResourceMap, step: int) -> None:
+    def _add(self, sums: list[int], amounts: ResourceMap, step: int) -> None:
         """Add amounts to sums by column.
 
         Sums are whole numbers, so the rate doesn't depend on the order of pods.

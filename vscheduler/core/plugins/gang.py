@@ -7,36 +7,39 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.model import decisions, durations, jobs, unassigned_pods
+from vscheduler.core.api.contracts import Argument, Key, Plugin, Session, VictimRole
+from vscheduler.core.api.views import JobState
+from vscheduler.core.model import durations, unassigned_pods
+from vscheduler.core.model.decisions import Reason, ReasonCode
+from vscheduler.core.model.jobs import PLACED, READY, VALID, Job, JobId, Task, TaskStatus
 
 RECOVERY = "vscheduler.io/recovery-timeout"
 """Annotation of Queues and PodGroups: for how long a gang may run with less than its minimum. 0 on
 a Queue: for ever."""
 
 
-class Gang(contracts.Plugin):
+class Gang(Plugin):
     """Enforces minMember, minima of roles if minMember is at least their sum, and sub-groups."""
 
     name = "gang"
     claims_last = True
     waiting_lasts = True
-    victim_role = contracts.VictimRole.LIMITS
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "gang.bindTimeout": contracts.Argument(str, "60s", parse=durations.seconds),
-        "gang.recoveryTimeout": contracts.Argument(str, "0s", parse=durations.seconds),
+    victim_role = VictimRole.LIMITS
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "gang.bindTimeout": Argument(str, "60s", parse=durations.seconds),
+        "gang.recoveryTimeout": Argument(str, "0s", parse=durations.seconds),
     }
 
     _unreadable: Mapping[str, str] = MappingProxyType({})
     """What is wrong with the recovery time-outs of queues, by name."""
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Keep the session; jobs count their tasks themselves."""
         self._session = session
         found = {name: _problem(queue.annotations) for name, queue in session.queues.items()}
         self._unreadable = {name: problem for name, problem in found.items() if problem}
 
-    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: JobState) -> Reason | None:
         """Return a reason if the existing pods can't make up the minimum, roles first.
 
         A gang that had its minimum before needs no more than its pods that exist.
@@ -49,21 +52,21 @@ class Gang(contracts.Plugin):
             return bad_setting
         if job.roles_count:
             for role, minimum in sorted(state.minimum_of.items()):
-                present = state.role_tasks(role, jobs.VALID)
+                present = state.role_tasks(role, VALID)
                 if present < minimum:
-                    return decisions.Reason(
-                        code=decisions.ReasonCode.TOO_FEW_OF_ROLE,
+                    return Reason(
+                        code=ReasonCode.TOO_FEW_OF_ROLE,
                         queue=job.queue,
                         role=role,
                         tasks=present,
                         minimum=minimum,
                         unassigned=unassigned_pods.of_role(job),
                     )
-        lacking = None if state.sub_groups is None else state.sub_groups.lacking(jobs.VALID)
+        lacking = None if state.sub_groups is None else state.sub_groups.lacking(VALID)
         if lacking is not None:
             policy, whole = lacking
-            return decisions.Reason(
-                code=decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
+            return Reason(
+                code=ReasonCode.TOO_FEW_SUB_GROUPS,
                 queue=job.queue,
                 subject=policy.name,
                 tasks=whole,
@@ -72,34 +75,34 @@ class Gang(contracts.Plugin):
             )
         present = state.valid_tasks
         if present < state.minimum:
-            return decisions.Reason(
-                code=decisions.ReasonCode.TOO_FEW_PODS,
+            return Reason(
+                code=ReasonCode.TOO_FEW_PODS,
                 queue=job.queue,
                 tasks=present,
                 minimum=job.min_member,
             )
         return None
 
-    def job_ready(self, state: views.JobState) -> bool:
+    def job_ready(self, state: JobState) -> bool:
         """Whether the minimum has resources now.
 
         Volcano: CheckTaskReady, CheckSubJobReady and IsReady.
         """
-        return state.reaches(jobs.READY)
+        return state.reaches(READY)
 
-    def job_pipelined(self, state: views.JobState) -> bool:
+    def job_pipelined(self, state: JobState) -> bool:
         """Vote on whether the minimum has resources now or after pending releases.
 
         Volcano: CheckTaskPipelined, CheckSubJobPipelined and IsPipelined.
         """
-        return state.reaches(jobs.PLACED)
+        return state.reaches(PLACED)
 
-    def start_timeout(self, state: views.JobState) -> float | None:
+    def start_timeout(self, state: JobState) -> float | None:
         """Return the configured time-out, equal for all gangs."""
         del state
         return self.seconds("gang.bindTimeout")
 
-    def recovery_timeout(self, state: views.JobState) -> float | None:
+    def recovery_timeout(self, state: JobState) -> float | None:
         """Return the time-out of the Queue, or else the configured one; a PodGroup may only shorten
         it. None: the gang may stay, or the Queue's annotation can't be read.
         """
@@ -113,19 +116,17 @@ class Gang(contracts.Plugin):
             of_queue = self.seconds("gang.recoveryTimeout")
         return min((found for found in (of_queue, of_group) if found), default=None)
 
-    def job_starving(self, state: views.JobState) -> bool:
+    def job_starving(self, state: JobState) -> bool:
         """Whether any pod has no place yet, so that an elastic job gets its share back as well."""
-        return state.counts[jobs.TaskStatus.PENDING] > 0
+        return state.counts[TaskStatus.PENDING] > 0
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the pods each job has above its minimum, counted down in the order of the list.
 
         Volcano: gang preemptableFn.
         """
-        del claimant
-        ready: dict[jobs.JobId, int] = {}
+        del preemptor
+        ready: dict[JobId, int] = {}
         victims = []
         for task in candidates:
             state = self._session.job_states[task.job]
@@ -137,22 +138,22 @@ class Gang(contracts.Plugin):
 
     reclaimable = preemptable
 
-    def job_key(self, state: views.JobState) -> contracts.Key:
+    def job_key(self, state: JobState) -> Key:
         """Return jobs below their minimum first, and among them jobs with some pods ready.
 
         Resources of an incomplete gang are of no use to anybody.
         """
-        if state.reaches(jobs.READY):
+        if state.reaches(READY):
             return 2
         return 0 if state.ready_tasks else 1
 
-    def _bad_setting(self, job: jobs.Job) -> decisions.Reason | None:
+    def _bad_setting(self, job: Job) -> Reason | None:
         """Return a reason if a recovery time-out can't be read, of the PodGroup or its Queue."""
         of_group, of_queue = _problem(job.annotations), self._unreadable.get(job.queue)
         if not (of_group or of_queue):
             return None
-        return decisions.Reason(
-            code=decisions.ReasonCode.BAD_SETTING,
+        return Reason(
+            code=ReasonCode.BAD_SETTING,
             queue=job.queue,
             tasks=len(job.tasks),
             minimum=job.min_member,

@@ -10,33 +10,37 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, queues, refusals, resources
-from vscheduler.core.model import nodes as tables
+from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
+from vscheduler.core.model.decisions import QueueLimit
+from vscheduler.core.model.jobs import HOLDING, Task
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.queues import ROOT, NodeGroups, Queue
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.model.resources import ResourceMap
 
 LABEL = "volcano.sh/nodegroup-name"
 REQUIRED_SCORE = 100.0
 PREFERRED_SCORE = 50.0
 AVOIDED_SCORE = -1.0
 
-UNGROUPED = refusals.Refusal(refusals.RefusalCode.NODE_GROUP_MISSING)
+UNGROUPED = Refusal(RefusalCode.NODE_GROUP_MISSING)
 
-NOTHING = queues.NodeGroups()
+NOTHING = NodeGroups()
 """An affinity without any group counts as no affinity."""
 
 
-class Nodegroup(contracts.Plugin):
+class Nodegroup(Plugin):
     """Required and preferred affinity of queues to node groups, with limits."""
 
     name = "nodegroup"
     claims_last = True
     nodes_last = True
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "strict": contracts.Argument(bool, default=True),
-        "enablePreferredOrder": contracts.Argument(bool, default=False),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "strict": Argument(bool, default=True),
+        "enablePreferredOrder": Argument(bool, default=False),
     }
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Count what queues with limits hold in each group."""
         self._session = session
         self._strict = bool(self.argument("strict"))
@@ -44,7 +48,7 @@ class Nodegroup(contracts.Plugin):
         layout = session.snapshot.nodes.layout
         self._column, self._codes = layout.label(LABEL)
         self._groups = tuple(self._codes)
-        self._affinity: dict[str, queues.NodeGroups] = {}
+        self._affinity: dict[str, NodeGroups] = {}
         self._used: dict[str, dict[str, dict[str, int]]] = {}
         """Usage of limited resources by queue, group and resource."""
         for name, queue in session.queues.items():
@@ -59,12 +63,10 @@ class Nodegroup(contracts.Plugin):
         for state in session.job_states.values():
             if state.job.queue in self._used:
                 for task in state.job.tasks:
-                    if task.status in jobs.HOLDING:
+                    if task.status in HOLDING:
                         self._count(task, 1)
 
-    def filter_nodes(
-        self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Return filter results: a queue may use the groups in its affinity, up to the limits.
 
         A queue without affinity may use ungrouped nodes, unless `strict`.
@@ -72,34 +74,34 @@ class Nodegroup(contracts.Plugin):
         queue = self._session.job_states[task.job].job.queue
         limits = self._session.queues[queue].group_limits
         if limits is not None and limits.problem:
-            code = refusals.RefusalCode.NODE_GROUP_UNREADABLE
-            refusal = refusals.Refusal(code, queue, limits.problem)
-            return [contracts.FilterResult(refusal, np.zeros(nodes.size, dtype=np.bool_))]
+            code = RefusalCode.NODE_GROUP_UNREADABLE
+            refusal = Refusal(code, queue, limits.problem)
+            return [FilterResult(refusal, np.zeros(nodes.size, dtype=np.bool_))]
         affinity = self._affinity.get(queue)
         open_to_all = not self._strict and affinity is None
         own = self._own(affinity, ungrouped=True)
         grouped = nodes.of(self._column) >= 0
-        foreign = refusals.Refusal(refusals.RefusalCode.NODE_GROUP_FOREIGN, queue)
+        foreign = Refusal(RefusalCode.NODE_GROUP_FOREIGN, queue)
         results = [
-            contracts.FilterResult(UNGROUPED, grouped | open_to_all),
-            contracts.FilterResult(foreign, own[nodes.of(self._column)]),
+            FilterResult(UNGROUPED, grouped | open_to_all),
+            FilterResult(foreign, own[nodes.of(self._column)]),
         ]
         if queue in self._used:
             free = np.ones(len(self._codes) + 1, dtype=np.bool_)  # an ungrouped node has code -1
             for group in self._codes.keys() & self._used[queue].keys():
                 free[self._codes[group]] = self._has_left(task, queue, group)
             passes = free[nodes.of(self._column)]
-            used_up = refusals.Refusal(refusals.RefusalCode.NODE_GROUP_USED_UP, queue)
-            results.append(contracts.FilterResult(used_up, passes, curable=True))
+            used_up = Refusal(RefusalCode.NODE_GROUP_USED_UP, queue)
+            results.append(FilterResult(used_up, passes, curable=True))
         return results
 
-    def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
+    def queue_limits(self, queue: Queue, task: Task) -> Sequence[QueueLimit]:
         """Return what is left of the limits in each group; none if they filter no nodes."""
         del task
         if "enablePredicate" not in self.flags:
             return []
         return [
-            decisions.QueueLimit(
+            QueueLimit(
                 resource=name,
                 room=limit - self._used[queue.name][group][name],
                 allocated=self._used[queue.name][group][name],
@@ -112,17 +114,17 @@ class Nodegroup(contracts.Plugin):
             if name in self._session.space.columns
         ]
 
-    def queue_nodes(self, queue: queues.Queue, layout: tables.NodeLayout) -> tables.Mask:
+    def queue_nodes(self, queue: Queue, layout: NodeLayout) -> Mask:
         """Return the nodes of the queue's groups, regardless of limits."""
         if queue.group_limits is not None and queue.group_limits.problem:
             return np.zeros(layout.size, dtype=np.bool_)
         affinity = self._affinity.get(queue.name)
         open_to_all = not self._strict and affinity is None
         answers = self._own(affinity, ungrouped=open_to_all)
-        mask: tables.Mask = answers[layout.label(LABEL)[0]]
+        mask: Mask = answers[layout.label(LABEL)[0]]
         return mask
 
-    def outlook(self, task: jobs.Task) -> Hashable:
+    def outlook(self, task: Task) -> Hashable:
         """Return which limits leave room for the task.
 
         Pods on other nodes of a group count as well.
@@ -133,10 +135,10 @@ class Nodegroup(contracts.Plugin):
             return None
         return tuple(self._has_left(task, queue, group) for group in used)
 
-    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
         """Return nothing: limits apply to groups, and `outlook` covers all limits."""
 
-    def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64] | None:
+    def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64] | None:
         """Return 100 for required groups, up to 50 for preferred ones, -1 for groups to avoid."""
         affinity = self._affinity.get(self._session.job_states[task.job].job.queue)
         if affinity is None:
@@ -147,28 +149,28 @@ class Nodegroup(contracts.Plugin):
         scored: NDArray[np.float64] = scores[nodes.of(self._column)]
         return scored
 
-    def on_allocate(self, task: jobs.Task) -> None:
+    def on_allocate(self, task: Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""
         self._count(task, 1)
 
-    def on_deallocate(self, task: jobs.Task) -> None:
+    def on_deallocate(self, task: Task) -> None:
         """Stop counting the task."""
         self._count(task, -1)
 
-    def _affinity_of(self, queue: queues.Queue) -> queues.NodeGroups | None:
+    def _affinity_of(self, queue: Queue) -> NodeGroups | None:
         """Return the queue's affinity; with enableHierarchy, the nearest ancestor's if missing."""
         if "enableHierarchy" not in self.flags:
             return queue.node_groups
         seen = set()
-        while queue.node_groups is None and queue.name != queues.ROOT and queue.name not in seen:
+        while queue.node_groups is None and queue.name != ROOT and queue.name not in seen:
             seen.add(queue.name)
-            above = self._session.queues.get(queue.parent or queues.ROOT)
+            above = self._session.queues.get(queue.parent or ROOT)
             if above is None:
                 return None
             queue = above
         return queue.node_groups
 
-    def _own(self, affinity: queues.NodeGroups | None, *, ungrouped: bool) -> tables.Mask:
+    def _own(self, affinity: NodeGroups | None, *, ungrouped: bool) -> Mask:
         """Return which groups (G,) the queue may use, and the answer for ungrouped nodes.
 
         Only groups that the queue names are looked at: there may be a group for each queue.
@@ -179,7 +181,7 @@ class Nodegroup(contracts.Plugin):
         own[-1] = ungrouped
         return own
 
-    def _score(self, affinity: queues.NodeGroups, group: str) -> float:
+    def _score(self, affinity: NodeGroups, group: str) -> float:
         """Return the score of nodes in this group."""
         if group in affinity.anti_preferred:
             return AVOIDED_SCORE
@@ -190,7 +192,7 @@ class Nodegroup(contracts.Plugin):
             score += PREFERRED_SCORE * (count - place) / count
         return score
 
-    def _has_left(self, task: jobs.Task, queue: str, group: str) -> bool:
+    def _has_left(self, task: Task, queue: str, group: str) -> bool:
         """Whether the limits of the group leave room for the task."""
         limits = self._limits(self._session.queues[queue])
         if group not in limits:
@@ -203,15 +205,15 @@ class Nodegroup(contracts.Plugin):
         )
 
     @staticmethod
-    def _limits(queue: queues.Queue) -> Mapping[str, resources.ResourceMap]:
+    def _limits(queue: Queue) -> Mapping[str, ResourceMap]:
         """Return the limits of the queue by group."""
         return {} if queue.group_limits is None else queue.group_limits.by_group
 
-    def _counts(self, request: resources.ResourceMap, resource: str) -> bool:
+    def _counts(self, request: ResourceMap, resource: str) -> bool:
         """Whether a limit of the resource applies to a pod with this request."""
         return bool(request.get(resource))
 
-    def _count(self, task: jobs.Task, sign: int) -> None:
+    def _count(self, task: Task, sign: int) -> None:
         """Count a task that comes to its node (1) or leaves the node (-1)."""
         state = self._session.job_states[task.job]
         limited = self._used.get(state.job.queue)
@@ -224,12 +226,12 @@ class Nodegroup(contracts.Plugin):
                 used[name] += sign * task.pod_class.request.get(name, 0)
 
 
-def _mentioned(affinity: queues.NodeGroups) -> frozenset[str]:
+def _mentioned(affinity: NodeGroups) -> frozenset[str]:
     """Return the groups that the queue may use or that have a score other than 0."""
     return frozenset((*affinity.required, *affinity.preferred, *affinity.anti_preferred))
 
 
-def _names(affinity: queues.NodeGroups, group: str) -> bool:
+def _names(affinity: NodeGroups, group: str) -> bool:
     """Whether the queue may use the group (Volcano: queueGroupAffinity.predicate).
 
     A group under anti-affinity preferences may be used, whatever other terms say.

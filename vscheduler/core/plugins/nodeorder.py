@@ -9,9 +9,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import constraints, jobs
+from vscheduler.core.api.contracts import Argument, NodeView, Plugin, Session
 from vscheduler.core.model import nodes as tables
+from vscheduler.core.model.constraints import Toleration
+from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.core.model.nodes import NodeLayout
 from vscheduler.core.placement.pod_affinity import filters
 
 FULL_SCORE = 100.0
@@ -23,26 +25,26 @@ SIZE_COLUMNS = slice(2)
 Scores = NDArray[np.float64]
 
 
-class NodeOrder(contracts.Plugin):
+class NodeOrder(Plugin):
     """Scores usage, preferred affinity to nodes and pods, soft topology spread, and soft taints."""
 
     name = "nodeorder"
     claims_last = True
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "leastrequested.weight": contracts.Argument(int, 1, minimum=0),
-        "mostrequested.weight": contracts.Argument(int, 0, minimum=0),
-        "balancedresource.weight": contracts.Argument(int, 1, minimum=0),
-        "nodeaffinity.weight": contracts.Argument(int, 2, minimum=0),
-        "tainttoleration.weight": contracts.Argument(int, 3, minimum=0),
-        "podaffinity.weight": contracts.Argument(int, 2, minimum=0),
-        "podtopologyspread.weight": contracts.Argument(int, 2, minimum=0),
-        "imagelocality.weight": contracts.Argument(int, 0, minimum=0, missing="image locality"),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "leastrequested.weight": Argument(int, 1, minimum=0),
+        "mostrequested.weight": Argument(int, 0, minimum=0),
+        "balancedresource.weight": Argument(int, 1, minimum=0),
+        "nodeaffinity.weight": Argument(int, 2, minimum=0),
+        "tainttoleration.weight": Argument(int, 3, minimum=0),
+        "podaffinity.weight": Argument(int, 2, minimum=0),
+        "podtopologyspread.weight": Argument(int, 2, minimum=0),
+        "imagelocality.weight": Argument(int, 0, minimum=0, missing="image locality"),
     }
     required_affinity_weight: ClassVar[int] = 1
     """The weight of a pod whose required affinity selects the task (kube-scheduler:
     hardPodAffinityWeight)."""
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Read the weights. Scores by pod class and node specs are cached for the cycle."""
         values = self._values
         self._session = session
@@ -58,13 +60,13 @@ class NodeOrder(contracts.Plugin):
         self._taints = float(values["tainttoleration.weight"])
         self._likes = float(values["podaffinity.weight"])
         self._spread = float(values["podtopologyspread.weight"])
-        self._preferences: dict[jobs.PodClass, Scores] = {}
-        self._soft_taints: dict[tuple[constraints.Toleration, ...], NDArray[np.int64] | None] = {}
+        self._preferences: dict[PodClass, Scores] = {}
+        self._soft_taints: dict[tuple[Toleration, ...], NDArray[np.int64] | None] = {}
 
-    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
         """Return nothing: scores of single nodes depend on the node view alone."""
 
-    def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
+    def score_nodes(self, task: Task, nodes: NodeView) -> Scores:
         """Return scores for usage and for preferred node affinity, the latter unscaled."""
         scores = self._usage(task, nodes)
         if self._affinity and task.pod_class.constraints.preferred:
@@ -76,7 +78,7 @@ class NodeOrder(contracts.Plugin):
         return scores
 
     def score_node_set(
-        self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
+        self, task: Task, nodes: NodeView, feasible: NDArray[np.bool_]
     ) -> Scores | None:
         """Return scores comparing feasible nodes with each other, by taints and pods near them.
 
@@ -91,7 +93,7 @@ class NodeOrder(contracts.Plugin):
         return sum(given, start=np.zeros(nodes.size)) if given else None
 
     def _near_pods(
-        self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
+        self, task: Task, nodes: NodeView, feasible: NDArray[np.bool_]
     ) -> Iterator[Scores | None]:
         """Yield scores for preferred pod affinity and soft topology spread."""
         affinity = self._session.affinity_counts.state_of(task)
@@ -107,7 +109,7 @@ class NodeOrder(contracts.Plugin):
             yield None if even is None else self._spread * even
 
     def _without_taints(
-        self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
+        self, task: Task, nodes: NodeView, feasible: NDArray[np.bool_]
     ) -> Scores | None:
         """Return 100 for nodes without soft taints, down to 0 for nodes with the most.
 
@@ -128,7 +130,7 @@ class NodeOrder(contracts.Plugin):
         kept: Scores = 1.0 - counts / most if most else np.ones(counts.size)
         return self._taints * FULL_SCORE * np.where(feasible, kept, 0.0)
 
-    def _usage(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
+    def _usage(self, task: Task, nodes: NodeView) -> Scores:
         """Return weighted scores for least, most and balanced usage of cpu and memory.
 
         A resource missing on a node counts as used like the other resource, so mean and balance
@@ -155,7 +157,7 @@ class NodeOrder(contracts.Plugin):
         return scores
 
 
-def _used_part(nodes: contracts.NodeView, column: int, amount: np.int64) -> Scores:
+def _used_part(nodes: NodeView, column: int, amount: np.int64) -> Scores:
     """Return the fraction of a resource in use with this amount added, at most 1, (n,).
 
     Usage is the larger of present and future usage: reserved resources are as good as taken.
@@ -168,7 +170,7 @@ def _used_part(nodes: contracts.NodeView, column: int, amount: np.int64) -> Scor
 
 
 def _soft_taints(
-    layout: tables.NodeLayout, tolerations: tuple[constraints.Toleration, ...]
+    layout: NodeLayout, tolerations: tuple[Toleration, ...]
 ) -> NDArray[np.int64] | None:
     """Return the number of soft taints of each node, (N,); None if there are none at all."""
     counts = tables.soft_taints(layout, tolerations)

@@ -11,9 +11,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from vscheduler.core.api import contracts, views
+from vscheduler.core.api.contracts import Argument, Plugin, Session
+from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import decisions, jobs, nodes, resources
+from vscheduler.core.model import nodes, resources
+from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
+from vscheduler.core.model.jobs import PodClass, TaskStatus
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.resources import ResourceMap
 
 FACTOR = "overcommit-factor"
 
@@ -21,16 +26,16 @@ Pool = int
 """A set of nodes: bit n stands for row n."""
 
 
-class Overcommit(contracts.Plugin):
+class Overcommit(Plugin):
     """Admits groups as long as promised resources stay within the factor."""
 
     name = "overcommit"
     claims_last = True
-    arguments: ClassVar[dict[str, contracts.Argument]] = {
-        FACTOR: contracts.Argument(float, 1.2, minimum=1.0),
+    arguments: ClassVar[dict[str, Argument]] = {
+        FACTOR: Argument(float, 1.2, minimum=1.0),
     }
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Read the factor. Promises are added up when the first group asks; mostly none does."""
         self._session = session
         self._factor = float(self._values[FACTOR])
@@ -38,9 +43,9 @@ class Overcommit(contracts.Plugin):
         self._inqueue: defaultdict[Pool, list[int]] = defaultdict(self._nothing)
         """What groups were promised and don't have yet, by the nodes their pods may use."""
         self._room_by_pool: dict[Pool, list[float]] = {}
-        self._pools: dict[jobs.PodClass, Pool] = {}
+        self._pools: dict[PodClass, Pool] = {}
 
-    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool:
+    def job_enqueueable(self, state: JobState) -> AdmissionFailure | bool:
         """Whether the group's minResources can be promised on top of all earlier promises.
 
         Both the nodes usable for the group's pods and, for all groups together, all nodes must have
@@ -56,12 +61,12 @@ class Overcommit(contracts.Plugin):
         short = {each: shortages for each, shortages in found.items() if shortages}
         if not short:
             return True
-        return decisions.AdmissionFailure(
-            code=decisions.ReasonCode.CLUSTER_FULL,
+        return AdmissionFailure(
+            code=ReasonCode.CLUSTER_FULL,
             shortages=next(iter(short.values())),
             some_nodes=pool != every and bool(found[pool]),
             exceeded=tuple(
-                decisions.LimitExcess(
+                LimitExcess(
                     queue="",
                     resource=shortage.resource,
                     amount=shortage.allocated + shortage.requested - shortage.limit,
@@ -73,17 +78,17 @@ class Overcommit(contracts.Plugin):
             ),
         )
 
-    def job_enqueued(self, state: views.JobState) -> None:
+    def job_enqueued(self, state: JobState) -> None:
         """Count the group's minResources as promised."""
         if state.job.min_resources is not None:
             self._count()
             self._add_inqueue(state, self._inqueue_of(state))
 
-    def _asked(self, state: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: JobState) -> ResourceMap:
         """Return the resources the group asks for, without resources allocated already."""
         return inqueue_resources.outstanding(state)
 
-    def _inqueue_of(self, state: views.JobState) -> resources.ResourceMap:
+    def _inqueue_of(self, state: JobState) -> ResourceMap:
         """Return what a group is promised when admitted now."""
         return inqueue_resources.outstanding(state)
 
@@ -98,13 +103,11 @@ class Overcommit(contracts.Plugin):
             if inqueue_resources.holds(state):
                 self._add_inqueue(state, self._held(state, left))
 
-    def _counted_nodes(self, layout: nodes.NodeLayout) -> nodes.Mask:
+    def _counted_nodes(self, layout: NodeLayout) -> Mask:
         """Return the nodes with resources promised to all groups together, (N,)."""
         return layout.ready & layout.schedulable
 
-    def _held(
-        self, state: views.JobState, left: dict[str, dict[str, int]]
-    ) -> resources.ResourceMap:
+    def _held(self, state: JobState, left: dict[str, dict[str, int]]) -> ResourceMap:
         """Return what the group was promised before this cycle and doesn't have yet.
 
         The amounts are capped by what is left to the queue. `left` keeps the rest by queue and
@@ -127,16 +130,14 @@ class Overcommit(contracts.Plugin):
             if capability[column] < math.inf
         }
 
-    def _add_inqueue(self, state: views.JobState, amounts: resources.ResourceMap) -> None:
+    def _add_inqueue(self, state: JobState, amounts: ResourceMap) -> None:
         """Add amounts to the promises on the group's nodes."""
         if any(amounts.values()):
             inqueue = self._inqueue[self._pool(state)]
             for name, amount in amounts.items():
                 inqueue[self._session.space.columns[name]] += amount
 
-    def _shortages(
-        self, pool: Pool, asked: resources.ResourceMap
-    ) -> tuple[decisions.Shortage, ...]:
+    def _shortages(self, pool: Pool, asked: ResourceMap) -> tuple[Shortage, ...]:
         """Return what these nodes can't promise in addition.
 
         A promise on some of the nodes counts against all of them. Pod slots are ignored (Volcano:
@@ -152,7 +153,7 @@ class Overcommit(contracts.Plugin):
             inqueue = sum(amounts[column] for amounts in inside)
             if amount and name != resources.PODS and inqueue + amount > room[column]:
                 found.append(
-                    decisions.Shortage(
+                    Shortage(
                         resource=name,
                         requested=amount,
                         allocated=inqueue,
@@ -173,17 +174,15 @@ class Overcommit(contracts.Plugin):
         room: list[float] = left.tolist()
         return room
 
-    def _pool(self, state: views.JobState) -> Pool:
+    def _pool(self, state: JobState) -> Pool:
         """Return the nodes usable for any pending pod of the group.
 
         For a group without pods, the result is all schedulable nodes.
         """
-        if not state.counts[jobs.TaskStatus.PENDING]:
+        if not state.counts[TaskStatus.PENDING]:
             return self._open
         pool = 0
-        for task in {
-            task.pod_class: task for task in state.tasks(jobs.TaskStatus.PENDING)
-        }.values():
+        for task in {task.pod_class: task for task in state.tasks(TaskStatus.PENDING)}.values():
             if task.pod_class not in self._pools:
                 self._pools[task.pod_class] = nodes.row_set(self._session.reachable(task))
             pool |= self._pools[task.pod_class]
@@ -194,7 +193,7 @@ class Overcommit(contracts.Plugin):
         return [0] * self._session.space.size
 
 
-def _rows(pool: Pool, size: int) -> nodes.Mask:
+def _rows(pool: Pool, size: int) -> Mask:
     """Return an integer set of nodes as a mask."""
     packed = np.frombuffer(pool.to_bytes((size + 7) // 8, "little"), dtype=np.uint8)
     return np.unpackbits(packed, count=size, bitorder="little").astype(np.bool_)

@@ -7,40 +7,38 @@ candidates.
 
 from collections.abc import Sequence
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs
-from vscheduler.core.session import cluster_state
+from vscheduler.core.api.contracts import Plugin, Session, VictimRole
+from vscheduler.core.model.jobs import EVICTABLE, Task
+from vscheduler.core.session.cluster_state import Budgets
 
 
-class Pdb(contracts.Plugin):
+class Pdb(Plugin):
     """Protects pods whose budget allows no more disruptions, counting evictions of this cycle."""
 
     name = "pdb"
     claims_last = True
-    victim_role = contracts.VictimRole.PROTECTS
+    victim_role = VictimRole.PROTECTS
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Start with the budgets of the snapshot."""
-        self._budgets = cluster_state.Budgets(session.snapshot.budgets)
+        self._budgets = Budgets(session.snapshot.budgets)
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods that may be evicted one by one (Volcano: pdb pdbFilterFn).
 
         The planner decides which pods may be evicted together.
         """
-        del claimant
+        del preemptor
         return [task for task in candidates if self._budgets.spare([task])]
 
     reclaimable = preemptable
 
-    def on_deallocate(self, task: jobs.Task) -> None:
+    def on_deallocate(self, task: Task) -> None:
         """Use up a disruption if the pod is evicted; giving up reserved nodes is no disruption."""
-        if task.status in jobs.EVICTABLE:
+        if task.status in EVICTABLE:
             self._budgets.take(task)
 
-    def on_allocate(self, task: jobs.Task) -> None:
+    def on_allocate(self, task: Task) -> None:
         """Give the disruption back when an eviction is undone."""
-        if task.status in jobs.EVICTABLE:
+        if task.status in EVICTABLE:
             self._budgets.give_back(task)

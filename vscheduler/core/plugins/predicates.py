@@ -11,22 +11,26 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.model import jobs, refusals
+from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
+from vscheduler.core.api.views import PodAffinityState
 from vscheduler.core.model import nodes as tables
+from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.pod_affinity import filters
+from vscheduler.core.placement.pod_affinity.filters import Changes, DomainFilter, HardSpread
 
-CORDONED = refusals.Refusal(refusals.RefusalCode.CORDONED)
-OTHER_TAINTS = refusals.Refusal(refusals.RefusalCode.OTHER_TAINTS)
-NODE_AFFINITY = refusals.Refusal(refusals.RefusalCode.NODE_AFFINITY)
-FEATURES = refusals.Refusal(refusals.RefusalCode.FEATURES)
-PORTS = refusals.Refusal(refusals.RefusalCode.PORTS)
-POD_AFFINITY = refusals.Refusal(refusals.RefusalCode.POD_AFFINITY)
-POD_ANTI_AFFINITY = refusals.Refusal(refusals.RefusalCode.POD_ANTI_AFFINITY)
-EXISTING_ANTI_AFFINITY = refusals.Refusal(refusals.RefusalCode.EXISTING_ANTI_AFFINITY)
-TOPOLOGY_SPREAD = refusals.Refusal(refusals.RefusalCode.TOPOLOGY_SPREAD)
-TOPOLOGY_LABEL = refusals.Refusal(refusals.RefusalCode.TOPOLOGY_LABEL)
+CORDONED = Refusal(RefusalCode.CORDONED)
+OTHER_TAINTS = Refusal(RefusalCode.OTHER_TAINTS)
+NODE_AFFINITY = Refusal(RefusalCode.NODE_AFFINITY)
+FEATURES = Refusal(RefusalCode.FEATURES)
+PORTS = Refusal(RefusalCode.PORTS)
+POD_AFFINITY = Refusal(RefusalCode.POD_AFFINITY)
+POD_ANTI_AFFINITY = Refusal(RefusalCode.POD_ANTI_AFFINITY)
+EXISTING_ANTI_AFFINITY = Refusal(RefusalCode.EXISTING_ANTI_AFFINITY)
+TOPOLOGY_SPREAD = Refusal(RefusalCode.TOPOLOGY_SPREAD)
+TOPOLOGY_LABEL = Refusal(RefusalCode.TOPOLOGY_LABEL)
 
 ALLOCATES = "predicate.DynamicResourceAllocationEnable"
 
@@ -38,11 +42,11 @@ message."""
 class FilterRule(msgspec.Struct, frozen=True):
     """One refusal depending on other pods, with all filters behind the refusal."""
 
-    refusal: refusals.Refusal
-    domain_filters: Sequence[filters.DomainFilter]
+    refusal: Refusal
+    domain_filters: Sequence[DomainFilter]
     curable: bool = True
 
-    def verdict(self, nodes: contracts.NodeView, *, foresees: bool) -> contracts.FilterResult:
+    def verdict(self, nodes: NodeView, *, foresees: bool) -> FilterResult:
         """Return the rows passing all filters, now and, if `foresees`, after pods are gone."""
         first, *others = self.domain_filters
         now, later = first.on(nodes.rows)
@@ -52,9 +56,7 @@ class FilterRule(msgspec.Struct, frozen=True):
             same = later is now and on_later is on_now
             now = now & on_now
             later = now if same else later & on_later
-        return contracts.FilterResult(
-            self.refusal, now, later if foresees else None, curable=self.curable
-        )
+        return FilterResult(self.refusal, now, later if foresees else None, curable=self.curable)
 
 
 class CachedRules(msgspec.Struct, frozen=True):
@@ -63,11 +65,11 @@ class CachedRules(msgspec.Struct, frozen=True):
     version: int
     rules: Sequence[FilterRule]
     outlook: Hashable
-    local: Sequence[filters.DomainFilter]
+    local: Sequence[DomainFilter]
     """Filters whose result for a node changes only with pods on the node itself."""
 
 
-class Predicates(contracts.Plugin):
+class Predicates(Plugin):
     """Filters nodes by specs, labels, taints, host ports, volumes and other pods.
 
     Cordons, taints, node selectors and affinity, features, host ports, volumes, pod affinity and
@@ -79,29 +81,27 @@ class Predicates(contracts.Plugin):
     claims_last = True
     nodes_last = True
     waiting_lasts = True
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "predicate.NodeAffinityEnable": contracts.Argument(bool, default=True),
-        "predicate.NodePortsEnable": contracts.Argument(bool, default=True),
-        "predicate.TaintTolerationEnable": contracts.Argument(bool, default=True),
-        "predicate.CacheEnable": contracts.Argument(bool, default=False),
-        "predicate.PodAffinityEnable": contracts.Argument(bool, default=True),
-        "predicate.NodeVolumeLimitsEnable": contracts.Argument(bool, default=True),
-        "predicate.VolumeZoneEnable": contracts.Argument(bool, default=True),
-        "predicate.PodTopologySpreadEnable": contracts.Argument(bool, default=True),
-        "predicate.VolumeBindingEnable": contracts.Argument(bool, default=True),
-        ALLOCATES: contracts.Argument(bool, default=True),
-        "volumebinding.bindTimeoutSeconds": contracts.Argument(int, 600, minimum=0),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "predicate.NodeAffinityEnable": Argument(bool, default=True),
+        "predicate.NodePortsEnable": Argument(bool, default=True),
+        "predicate.TaintTolerationEnable": Argument(bool, default=True),
+        "predicate.CacheEnable": Argument(bool, default=False),
+        "predicate.PodAffinityEnable": Argument(bool, default=True),
+        "predicate.NodeVolumeLimitsEnable": Argument(bool, default=True),
+        "predicate.VolumeZoneEnable": Argument(bool, default=True),
+        "predicate.PodTopologySpreadEnable": Argument(bool, default=True),
+        "predicate.VolumeBindingEnable": Argument(bool, default=True),
+        ALLOCATES: Argument(bool, default=True),
+        "volumebinding.bindTimeoutSeconds": Argument(int, 600, minimum=0),
         # Volcano and kube-scheduler score by storage only behind a feature gate that is off.
-        "volumebinding.weight": contracts.Argument(
-            int, None, minimum=0, missing="scores by storage"
-        ),
-        "volumebinding.shape": contracts.Argument(list, None, missing="scores by storage"),
-        "dynamicresources.filterTimeoutSeconds": contracts.Argument(
+        "volumebinding.weight": Argument(int, None, minimum=0, missing="scores by storage"),
+        "volumebinding.shape": Argument(list, None, missing="scores by storage"),
+        "dynamicresources.filterTimeoutSeconds": Argument(
             int, None, minimum=0, missing="a limit on the time that devices are searched for"
         ),
     }
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Read the arguments. Results by node specs are computed once for each pod class."""
         values = self._values
         self._layout = session.snapshot.nodes.layout
@@ -110,8 +110,8 @@ class Predicates(contracts.Plugin):
         self._pod_affinity = bool(values["predicate.PodAffinityEnable"])
         self._spread = bool(values["predicate.PodTopologySpreadEnable"])
         self._foresees = True
-        self._rulings: dict[views.PodAffinityState, CachedRules] = {}
-        self._spreads: dict[views.PodAffinityState, Sequence[filters.HardSpread]] = {}
+        self._rulings: dict[PodAffinityState, CachedRules] = {}
+        self._spreads: dict[PodAffinityState, Sequence[HardSpread]] = {}
         self._affinity = bool(values["predicate.NodeAffinityEnable"])
         self._taints = bool(values["predicate.TaintTolerationEnable"])
         self._ports = bool(values["predicate.NodePortsEnable"])
@@ -125,12 +125,10 @@ class Predicates(contracts.Plugin):
             self._volumes.bind_claims(float(values["volumebinding.bindTimeoutSeconds"]))
         self._devices = session.devices
         self._allocation = bool(values[ALLOCATES])
-        self._fixed: dict[Hashable, list[contracts.FilterResult]] = {}
+        self._fixed: dict[Hashable, list[FilterResult]] = {}
         """Cached results, by the constraints of a pod class they follow from."""
 
-    def filter_nodes(
-        self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Return the results of all filters that refuse any node of the cluster."""
         limits = task.pod_class.constraints
         place = (limits.tolerations, limits.node_selector, limits.required, limits.features)
@@ -143,14 +141,12 @@ class Predicates(contracts.Plugin):
         if nodes.rows is None:
             results = list(fixed)
         else:
-            results = [
-                contracts.FilterResult(each.refusal, each.passes[nodes.rows]) for each in fixed
-            ]
+            results = [FilterResult(each.refusal, each.passes[nodes.rows]) for each in fixed]
         wanted = limits.ports
         if self._ports and wanted and (nodes.ports or nodes.leaving_ports):
             later = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
-            results.append(contracts.FilterResult(PORTS, later & left, later, curable=True))
+            results.append(FilterResult(PORTS, later & left, later, curable=True))
         if limits.volumes:
             results += self._volume_results(task.pod_class, nodes)
         if limits.resource_claims and self._allocation:
@@ -168,11 +164,11 @@ class Predicates(contracts.Plugin):
             results += nominated_pods.filtered(self._nominated.of(task), task, nodes, **asked)
         return results
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
         """Return the nodes passing cordons, taints and the pod's constraints, other pods aside."""
         limits = pod_class.constraints
 
-        def compute() -> tables.Mask:
+        def compute() -> Mask:
             mask = tables.uncordoned(layout, limits.tolerations).copy()
             if self._taints:
                 for passes in tables.barriers(layout, limits.tolerations).values():
@@ -194,7 +190,7 @@ class Predicates(contracts.Plugin):
             return mask if usable is None else mask & usable
         return mask
 
-    def outlook(self, task: jobs.Task) -> Hashable:
+    def outlook(self, task: Task) -> Hashable:
         """Return which label values pass, for filters influenced by pods on other nodes.
 
         The result has flags instead of pod counts, so most placements leave the outlook of other
@@ -211,7 +207,7 @@ class Predicates(contracts.Plugin):
             return near, taken, self._devices.outlook(task.pod_class)
         return near if taken is None else (near, taken)
 
-    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
+    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
         """Return which filters pass on each node, for filters influenced by its own pods only.
 
         After a pod of a gang with anti-affinity to itself, for example, the node takes no second
@@ -232,9 +228,7 @@ class Predicates(contracts.Plugin):
             found.append([each.tobytes() for each in np.stack(answers, axis=1)])
         return list(zip(*found, strict=True)) if found else None
 
-    def _volume_results(
-        self, pod_class: jobs.PodClass, nodes: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def _volume_results(self, pod_class: PodClass, nodes: NodeView) -> Iterator[FilterResult]:
         """Yield results for the volumes of a pod class, in kube-scheduler's order."""
         yield from self._volumes.restrictions(pod_class, nodes)
         if self._volume_limits:
@@ -244,13 +238,13 @@ class Predicates(contracts.Plugin):
         if self._volume_zones:
             yield from self._volumes.zones(pod_class, nodes)
 
-    def _usable(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask | None:
+    def _usable(self, pod_class: PodClass, layout: NodeLayout) -> Mask | None:
         """Return the nodes (N,) that bound claims allow; None: all."""
         return self._volumes.usable(
             pod_class, layout, binding=self._volume_binding, zones=self._volume_zones
         )
 
-    def _ruling(self, affinity: views.PodAffinityState, pod_class: jobs.PodClass) -> CachedRules:
+    def _ruling(self, affinity: PodAffinityState, pod_class: PodClass) -> CachedRules:
         """Return the rules for a task in this state, cached until a counted pod moves."""
         known = self._rulings.get(affinity)
         version = affinity.version
@@ -260,20 +254,18 @@ class Predicates(contracts.Plugin):
                 (domain_filter.now.tobytes(), domain_filter.later.tobytes())
                 for rule in rules
                 for domain_filter in rule.domain_filters
-                if domain_filter.changes is filters.Changes.ANYWHERE
+                if domain_filter.changes is Changes.ANYWHERE
             )
             local = [
                 domain_filter
                 for rule in rules
                 for domain_filter in rule.domain_filters
-                if domain_filter.changes is filters.Changes.ON_ITS_NODE
+                if domain_filter.changes is Changes.ON_ITS_NODE
             ]
             known = self._rulings[affinity] = CachedRules(version, rules, outlook or None, local)
         return known
 
-    def _rules(
-        self, affinity: views.PodAffinityState, pod_class: jobs.PodClass
-    ) -> Iterator[FilterRule]:
+    def _rules(self, affinity: PodAffinityState, pod_class: PodClass) -> Iterator[FilterRule]:
         """Yield rules in kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
         if self._pod_affinity and affinity.required_affinity:
             yield FilterRule(POD_AFFINITY, filters.affinity_filters(affinity), curable=False)
@@ -288,8 +280,8 @@ class Predicates(contracts.Plugin):
             yield FilterRule(TOPOLOGY_SPREAD, filters.spread_filters(spreads))
 
     def _hard_spreads(
-        self, affinity: views.PodAffinityState, pod_class: jobs.PodClass
-    ) -> Sequence[filters.HardSpread]:
+        self, affinity: PodAffinityState, pod_class: PodClass
+    ) -> Sequence[HardSpread]:
         """Return the hard spreads of tasks in this state, whose counts are found once."""
         if not affinity.spreading:
             return ()
@@ -299,8 +291,8 @@ class Predicates(contracts.Plugin):
         return self._spreads[affinity]
 
     def _unlabelled(
-        self, affinity: views.PodAffinityState, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+        self, affinity: PodAffinityState, task: Task, nodes: NodeView
+    ) -> Iterator[FilterResult]:
         """Yield the result for nodes without the labels that pods are spread over, if any lacks
         one.
         """
@@ -309,36 +301,30 @@ class Predicates(contracts.Plugin):
         if passes is not None:
             there = nodes.of(passes)
             later = there if self._foresees else None
-            yield contracts.FilterResult(TOPOLOGY_LABEL, there, later)
+            yield FilterResult(TOPOLOGY_LABEL, there, later)
 
-    def _work_out(
-        self, pod_class: jobs.PodClass, layout: tables.NodeLayout
-    ) -> list[contracts.FilterResult]:
+    def _work_out(self, pod_class: PodClass, layout: NodeLayout) -> list[FilterResult]:
         """Return results that placements don't change, in kube-scheduler's order."""
         limits = pod_class.constraints
         results = [
-            contracts.FilterResult(CORDONED, tables.uncordoned(layout, limits.tolerations)),
+            FilterResult(CORDONED, tables.uncordoned(layout, limits.tolerations)),
         ]
         if self._taints:
             results += _taint_results(pod_class, layout)
         if self._affinity:
-            results.append(contracts.FilterResult(NODE_AFFINITY, tables.selected(layout, limits)))
+            results.append(FilterResult(NODE_AFFINITY, tables.selected(layout, limits)))
         if limits.features:
-            results.append(
-                contracts.FilterResult(FEATURES, tables.featured(layout, limits.features))
-            )
+            results.append(FilterResult(FEATURES, tables.featured(layout, limits.features)))
         return [result for result in results if not result.passes.all()]
 
 
-def _taint_results(
-    pod_class: jobs.PodClass, layout: tables.NodeLayout
-) -> list[contracts.FilterResult]:
+def _taint_results(pod_class: PodClass, layout: NodeLayout) -> list[FilterResult]:
     """Return one result for each taint's key and value, with effects merged."""
-    by_refusal: dict[refusals.Refusal, tables.Mask] = {}
+    by_refusal: dict[Refusal, Mask] = {}
     for taint, passes in tables.barriers(layout, pod_class.constraints.tolerations).items():
-        refusal = refusals.Refusal(refusals.RefusalCode.TAINT, taint.key, taint.value)
+        refusal = Refusal(RefusalCode.TAINT, taint.key, taint.value)
         if refusal not in by_refusal and len(by_refusal) >= TAINTS_MAX:
             refusal = OTHER_TAINTS
         known = by_refusal.get(refusal)
         by_refusal[refusal] = passes if known is None else np.logical_and(known, passes)
-    return [contracts.FilterResult(*each) for each in sorted(by_refusal.items())]
+    return [FilterResult(*each) for each in sorted(by_refusal.items())]

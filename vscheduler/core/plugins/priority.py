@@ -5,11 +5,12 @@ Volcano: plugins/priority.
 
 from collections.abc import Sequence
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.model import jobs
+from vscheduler.core.api.contracts import Key, Plugin, Session
+from vscheduler.core.api.views import JobState
+from vscheduler.core.model.jobs import Job, Task
 
 
-class Priority(contracts.Plugin):
+class Priority(Plugin):
     """Orders by priority. Within a queue, higher priority may evict lower priority."""
 
     name = "priority"
@@ -17,46 +18,44 @@ class Priority(contracts.Plugin):
 
     alike_victims = ("preemptable",)
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Keep the session; jobs and tasks have their priorities."""
         self._session = session
 
-    def job_key(self, state: views.JobState) -> contracts.Key:
+    def job_key(self, state: JobState) -> Key:
         """Return the priority of the job."""
         return -self._rank(state.job)
 
-    def _rank(self, job: jobs.Job) -> int:
+    def _rank(self, job: Job) -> int:
         """Return the priority of the PodGroup's PriorityClass; without one, that of its pods."""
         return job.priority
 
-    def job_starving(self, state: views.JobState) -> bool:
+    def job_starving(self, state: JobState) -> bool:
         """Whether any pod has no place (Volcano: priority jobStarvingFn)."""
         return state.ready_tasks + state.waiting_tasks < len(state.job.tasks)
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task] | None:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """Return pods of jobs with lower priority, and lower pods of the claimant's job.
 
         Among equal priorities the plugin abstains.
         """
-        below = self._below(claimant, candidates)
+        below = self._below(preemptor, candidates)
         if below:
             return below
-        level = all(self._distance(claimant, task) == 0 for task in candidates)
+        level = all(self._distance(preemptor, task) == 0 for task in candidates)
         return None if level else below
 
-    def _below(self, claimant: jobs.Task, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
+    def _below(self, preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
         """Return the candidates with a lower priority than the claimant's."""
-        return [task for task in candidates if self._distance(claimant, task) > 0]
+        return [task for task in candidates if self._distance(preemptor, task) > 0]
 
-    def _distance(self, claimant: jobs.Task, task: jobs.Task) -> int:
+    def _distance(self, preemptor: Task, task: Task) -> int:
         """Return how far the claimant's priority is above the task's."""
-        if claimant.job == task.job:
-            return claimant.priority - task.priority
+        if preemptor.job == task.job:
+            return preemptor.priority - task.priority
         jobs_known = self._session.job_states
-        return self._rank(jobs_known[claimant.job].job) - self._rank(jobs_known[task.job].job)
+        return self._rank(jobs_known[preemptor.job].job) - self._rank(jobs_known[task.job].job)
 
-    def task_key(self, task: jobs.Task) -> contracts.Key:
+    def task_key(self, task: Task) -> Key:
         """Return the pod's own priority."""
         return -task.priority

@@ -12,26 +12,38 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.fair_share import (
-    fair_shares,
-    inqueue_resources,
-    lending,
-    share_arithmetic,
-    surplus,
+from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
+from vscheduler.core.api.views import JobState
+from vscheduler.core.fair_share import inqueue_resources, share_arithmetic
+from vscheduler.core.fair_share.fair_shares import FairShares
+from vscheduler.core.fair_share.lending import Lending
+from vscheduler.core.fair_share.share_arithmetic import QueueAttributes, RootLimit
+from vscheduler.core.fair_share.surplus import Surplus
+from vscheduler.core.model import durations, resources
+from vscheduler.core.model.decisions import (
+    WITHIN_SHARE,
+    AdmissionFailure,
+    Entitlement,
+    LimitExcess,
+    QueueLimit,
+    ReasonCode,
+    ShareAfter,
+    Shortage,
 )
-from vscheduler.core.model import decisions, durations, jobs, queues, resources
+from vscheduler.core.model.jobs import YOUNG, JobId, PodClass, Task
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import ResourceMap, Vector
 
 GRACE = "proportion.nodeLossGrace"
 
 
-class Proportion(contracts.Plugin):
+class Proportion(Plugin):
     """Weighted fair shares of queues, with guarantees and capabilities."""
 
     name = "proportion"
     claims_last = True
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        GRACE: contracts.Argument(str, "30s", parse=durations.seconds),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        GRACE: Argument(str, "30s", parse=durations.seconds),
     }
 
     waiting_lasts = True
@@ -39,25 +51,23 @@ class Proportion(contracts.Plugin):
     alike_claimants = ("reclaimable",)
     alike_resources = ("reclaimable",)
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Add up resources held by queues with jobs, and resources promised to their groups."""
         self._session = session
-        self._attributes: dict[str, share_arithmetic.QueueAttributes] = {}
-        self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
-        self._idle: dict[str, share_arithmetic.QueueAttributes] = {}
+        self._attributes: dict[str, QueueAttributes] = {}
+        self._requests: dict[PodClass, list[tuple[int, int]]] = {}
+        self._idle: dict[str, QueueAttributes] = {}
         """For queues without jobs."""
-        self._fair_shares: fair_shares.FairShares | None = None
-        self._surpluses: surplus.Surplus | None = None
+        self._fair_shares: FairShares | None = None
+        self._surpluses: Surplus | None = None
         """Surplus by nodes, if the place of a queue's share makes a difference."""
         self._slack = share_arithmetic.slack(session.space.names)
         self._pods = session.space.columns[resources.PODS]
         self._nothing = np.zeros(session.space.size)
-        self._root: share_arithmetic.RootLimit | None = None
+        self._root: RootLimit | None = None
         """The capability of queue root; None if it limits nothing."""
         for queue in session.demands.queues:
-            attributes = self._attributes[queue] = share_arithmetic.QueueAttributes(
-                session.space.size
-            )
+            attributes = self._attributes[queue] = QueueAttributes(session.space.size)
             attributes.allocated = list(session.demands.held[queue])
             # What a group has above its minimum counts as given back.
             attributes.inqueue = [-amount for amount in session.demands.elastic[queue]]
@@ -73,9 +83,9 @@ class Proportion(contracts.Plugin):
         session = self._session
         limits = session.queue_limits
         if np.isfinite(limits.whole).any():
-            held = [each.allocated for each in self._attributes.values()]
-            self._root = share_arithmetic.RootLimit(limits.whole.tolist(), held)
-        shares = fair_shares.FairShares(session.space, session.pools, limits, limits.weights)
+            held = [attribute.allocated for attribute in self._attributes.values()]
+            self._root = RootLimit(limits.whole.tolist(), held)
+        shares = FairShares(session.space, session.pools, limits, limits.weights)
         rows = zip(limits.names, shares.real.tolist(), limits.capability.tolist(), strict=True)
         for name, real, capability in rows:
             attributes = self._attributes.get(name) or self._idle.setdefault(name, self._nobody())
@@ -86,7 +96,7 @@ class Proportion(contracts.Plugin):
         before = session.pools_before(self.seconds(GRACE))
         kept = deserved
         if before is not None:
-            earlier = fair_shares.FairShares(session.space, before, limits, limits.weights)
+            earlier = FairShares(session.space, before, limits, limits.weights)
             self._add_missing_pods(earlier)
             kept = np.maximum(deserved, earlier.divide().deserved)
         slack = self._slack
@@ -103,11 +113,11 @@ class Proportion(contracts.Plugin):
                 max(pair) for pair in zip(attributes.limit, attributes.real, strict=True)
             ]
         self._fair_shares = shares
-        self._lending = lending.Lending(session, shares, self._attributes)
+        self._lending = Lending(session, shares, self._attributes)
         if before is None and session.runs("reclaim") and not session.pools.uniform:
-            self._surpluses = surplus.Surplus(session, session.pools, shares)
+            self._surpluses = Surplus(session, session.pools, shares)
 
-    def queue_key(self, queue: queues.Queue) -> contracts.Key:
+    def queue_key(self, queue: Queue) -> Key:
         """Return the key: higher spec.priority, then smaller dominant share of deserved amounts."""
         attributes = self._attributes.get(queue.name)
         if attributes is None:
@@ -116,7 +126,7 @@ class Proportion(contracts.Plugin):
             attributes.share = share_arithmetic.share(attributes.allocated, attributes.deserved)
         return (-queue.priority, attributes.share)
 
-    def overused(self, queue: queues.Queue) -> bool:
+    def overused(self, queue: Queue) -> bool:
         """Whether the queue has all deserved amounts of every resource (Volcano: OverusedFn)."""
         attributes = self._attributes.get(queue.name)
         if attributes is None or self._session.lending:
@@ -126,7 +136,7 @@ class Proportion(contracts.Plugin):
                 return False
         return True
 
-    def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
+    def allocatable(self, queue: Queue, task: Task) -> bool:
         """Whether the queue is open and stays within its share of the requested resources, and all
         queues together within the capability of queue root.
 
@@ -148,7 +158,7 @@ class Proportion(contracts.Plugin):
                 return False
         return self._root is None or not self._root.exceeded(self._requests[task.pod_class])
 
-    def queue_outlook(self, queue: queues.Queue) -> Hashable:
+    def queue_outlook(self, queue: Queue) -> Hashable:
         """Return what the queue has and may have, and what root has left."""
         attributes = self._attributes.get(queue.name)
         if attributes is None:
@@ -156,7 +166,7 @@ class Proportion(contracts.Plugin):
         together = None if self._root is None else tuple(self._root.allocated)
         return attributes.figures, together
 
-    def queue_limits(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.QueueLimit]:
+    def queue_limits(self, queue: Queue, task: Task) -> Sequence[QueueLimit]:
         """Return what is left of the share, or of the capability, and of root's capability."""
         attributes, most = self._attributes_of(task.job), None
         if self._session.lending:
@@ -167,7 +177,7 @@ class Proportion(contracts.Plugin):
         found = attributes.limits(names, queue.name, most)
         return found if self._root is None else [*found, *self._root.limits(names)]
 
-    def share_with(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> float:
+    def share_with(self, queue: Queue, tasks: Sequence[Task]) -> float:
         """Return the largest part of its share that the queue would have of these resources."""
         attributes, wanted = self._attributes[queue.name], [0] * self._session.space.size
         for task in tasks:
@@ -182,7 +192,7 @@ class Proportion(contracts.Plugin):
         )
         return max(parts, default=0.0)
 
-    def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """Whether the queue is open and deserves these tasks, too (Volcano: PreemptiveFn)."""
         if not queue.open:
             return False
@@ -195,16 +205,14 @@ class Proportion(contracts.Plugin):
                 touched.add(column)
         return all(wanted[column] <= attributes.limit[column] for column in touched)
 
-    def reclaimable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods of queues above their share of a resource the claimant asks for.
 
         The pod must release some of the resource (Volcano: ReclaimableFn).
         """
-        asked = self._requests.get(claimant.pod_class) or self._request(claimant)
+        asked = self._requests.get(preemptor.pod_class) or self._request(preemptor)
         wanted = {column for column, _ in asked if column != self._pods}
-        left: dict[share_arithmetic.QueueAttributes, list[int]] = {}
+        left: dict[QueueAttributes, list[int]] = {}
         gone: dict[tuple[str, int], list[float]] = {}
         victims = []
         for task in candidates:
@@ -224,17 +232,17 @@ class Proportion(contracts.Plugin):
         return victims
 
     def share_after(
-        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
-    ) -> decisions.ShareAfter | None:
+        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+    ) -> ShareAfter | None:
         """Return the shares both queues end with, in the resource most in favour of the eviction.
 
         A claimant with a small request deserves less than its weight would give. Such a claimant is
         compared by weight: a small request met in full is no advantage.
         """
-        mine, theirs = self._attributes_of(claimant.job), self._attributes_of(victims[0].job)
+        mine, theirs = self._attributes_of(preemptor.job), self._attributes_of(victims[0].job)
         lost: dict[int, list[int]] = {
             column: []
-            for column, _ in self._requests.get(claimant.pod_class) or self._request(claimant)
+            for column, _ in self._requests.get(preemptor.pod_class) or self._request(preemptor)
             if theirs.allocated[column] > theirs.reclaim_above[column] and column != self._pods
         }
         for task in victims:
@@ -247,22 +255,22 @@ class Proportion(contracts.Plugin):
                 column,
                 loser=(theirs, sum(amounts) - self._slack[column]),
                 claimant=(mine, int(claimed[column])),
-                weight=self._weight(claimant) / self._weight(victims[0]),
+                weight=self._weight(preemptor) / self._weight(victims[0]),
                 least=sum(sorted(amounts)[:least]) - self._slack[column],
             )
             for column, amounts in lost.items()
             if amounts
         ]
-        return max(found, key=operator.attrgetter("fair", "loser"), default=decisions.WITHIN_SHARE)
+        return max(found, key=operator.attrgetter("fair", "loser"), default=WITHIN_SHARE)
 
-    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
+    def victim_queue_key(self, claimant: Queue, queue: Queue) -> Key | None:
         """Return the queue with the most of a deserved amount first, of what the claimant lacks."""
         mine, theirs = self._attributes.get(claimant.name), self._attributes.get(queue.name)
         if mine is None or theirs is None:
             return None
         return -theirs.most_above(mine)
 
-    def _surplus(self, task: jobs.Task, known: dict[tuple[str, int], list[float]]) -> list[float]:
+    def _surplus(self, task: Task, known: dict[tuple[str, int], list[float]]) -> list[float]:
         """Return the surplus of the task's queue on nodes of this kind, less earlier victims.
 
         A queue within its share can have a surplus as well: the rest of the share is on nodes that
@@ -274,7 +282,7 @@ class Proportion(contracts.Plugin):
             known[place] = surplus.tolist()
         return known[place]
 
-    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool:
+    def job_enqueueable(self, state: JobState) -> AdmissionFailure | bool:
         """Whether the queue can have the group's minResources too (Volcano: JobEnqueueableFn).
 
         Held and promised resources count as taken, less what jobs have above their minimum.
@@ -282,7 +290,7 @@ class Proportion(contracts.Plugin):
         job = state.job
         queue = self._session.queues[job.queue]
         if not queue.open:
-            return decisions.AdmissionFailure(code=decisions.ReasonCode.QUEUE_CLOSED)
+            return AdmissionFailure(code=ReasonCode.QUEUE_CLOSED)
         attributes = self._attributes_of(job.id)
         found = []
         for name, asked in sorted(self._asked(state, queue).items()):
@@ -290,7 +298,7 @@ class Proportion(contracts.Plugin):
             taken = attributes.allocated[column] + attributes.inqueue[column]
             if asked > 0 and taken + asked > attributes.real[column]:
                 found.append(
-                    decisions.Shortage(
+                    Shortage(
                         resource=name,
                         requested=asked,
                         allocated=taken,
@@ -301,9 +309,9 @@ class Proportion(contracts.Plugin):
         if not found:
             return True
         # Unless it is full, more nodes would help: the queue may have more than the cluster has.
-        full, code = self._is_full(attributes, found), decisions.ReasonCode
+        full, code = self._is_full(attributes, found), ReasonCode
         beside = (self._beside_guarantees(queue.name, attributes, each) for each in found)
-        return decisions.AdmissionFailure(
+        return AdmissionFailure(
             code=code.QUEUE_FULL if full else code.CLUSTER_FULL,
             shortages=tuple(beside),
             subject="" if full else queue.name,
@@ -313,24 +321,24 @@ class Proportion(contracts.Plugin):
     def _excess(
         self,
         queue: str,
-        attributes: share_arithmetic.QueueAttributes,
-        shortage: decisions.Shortage,
-    ) -> decisions.LimitExcess:
+        attributes: QueueAttributes,
+        shortage: Shortage,
+    ) -> LimitExcess:
         """Return what the queue would have above its limit."""
         column = self._session.space.columns[shortage.resource]
         elastic = self._session.demands.elastic[queue][column]
-        return decisions.LimitExcess(
+        return LimitExcess(
             queue=queue,
             resource=shortage.resource,
             amount=shortage.allocated + shortage.requested + elastic - shortage.limit,
             promised=attributes.inqueue[column] + elastic,
         )
 
-    def job_enqueued(self, state: views.JobState) -> None:
+    def job_enqueued(self, state: JobState) -> None:
         """Count the group's minResources as promised."""
         self._add_inqueue(self._attributes_of(state.job.id), self._inqueue_of(state))
 
-    def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
+    def shortages(self, queue: Queue, task: Task) -> Sequence[Shortage]:
         """Return the resources of which the task would take the queue above its share."""
         if not queue.open:
             return ()
@@ -346,7 +354,7 @@ class Proportion(contracts.Plugin):
             capped = has + amount > attributes.ceiling[column]
             whole = bool(deserved + self._slack[column] >= self._session.total[column])
             found.append(
-                decisions.Shortage(
+                Shortage(
                     resource=names[column],
                     requested=amount,
                     allocated=has,
@@ -359,7 +367,7 @@ class Proportion(contracts.Plugin):
             found = self._root.shortages(names, request)
         return tuple(sorted(found, key=lambda shortage: shortage.resource))
 
-    def on_allocate(self, task: jobs.Task) -> None:
+    def on_allocate(self, task: Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""
         attributes = self._attributes_of(task.job)
         allocated = attributes.allocated
@@ -371,7 +379,7 @@ class Proportion(contracts.Plugin):
         if self._surpluses is not None:
             self._surpluses.move(task, 1)
 
-    def on_deallocate(self, task: jobs.Task) -> None:
+    def on_deallocate(self, task: Task) -> None:
         """Stop counting the task."""
         attributes = self._attributes_of(task.job)
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
@@ -382,13 +390,13 @@ class Proportion(contracts.Plugin):
         if self._surpluses is not None:
             self._surpluses.move(task, -1)
 
-    def entitlements(self) -> Mapping[str, decisions.Entitlement]:
+    def entitlements(self) -> Mapping[str, Entitlement]:
         """Return all entitlements. A queue without jobs deserves at most its guarantee."""
         names = self._session.space.names
         found = {}
         for queue, attributes in {**self._idle, **self._attributes}.items():
             deserved = zip(names, attributes.deserved, strict=True)
-            found[queue] = decisions.Entitlement(
+            found[queue] = Entitlement(
                 deserved={name: value for name, value in deserved if value},
                 real_capability=dict(zip(names, attributes.real, strict=True)),
                 share=share_arithmetic.share(attributes.allocated, attributes.deserved),
@@ -396,10 +404,10 @@ class Proportion(contracts.Plugin):
             )
         return found
 
-    def _attributes_of(self, job: jobs.JobId) -> share_arithmetic.QueueAttributes:
+    def _attributes_of(self, job: JobId) -> QueueAttributes:
         return self._attributes[self._session.job_states[job].job.queue]
 
-    def _asked(self, state: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
+    def _asked(self, state: JobState, queue: Queue) -> ResourceMap:
         """Return the group's minResources, less resources already counted as the queue's.
 
         Pod slots count only if the queue's capability names them.
@@ -411,20 +419,18 @@ class Proportion(contracts.Plugin):
             if name != resources.PODS or name in queue.capability
         }
 
-    def _inqueue_of(self, state: views.JobState) -> resources.ResourceMap:
+    def _inqueue_of(self, state: JobState) -> ResourceMap:
         """Return what an admitted group is promised and doesn't have yet."""
         return inqueue_resources.outstanding(state)
 
-    def _is_full(
-        self, attributes: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
-    ) -> bool:
+    def _is_full(self, attributes: QueueAttributes, shortages: Sequence[Shortage]) -> bool:
         """Whether the queue may not have as much in any cluster."""
         return any(
-            each.allocated + each.requested > self._ceiling(attributes, each.resource)
-            for each in shortages
+            shortage.allocated + shortage.requested > self._ceiling(attributes, shortage.resource)
+            for shortage in shortages
         )
 
-    def _ceiling(self, attributes: share_arithmetic.QueueAttributes, resource: str) -> float:
+    def _ceiling(self, attributes: QueueAttributes, resource: str) -> float:
         """Return the most of a resource in any cluster: by the queue's capability and root's."""
         column = self._session.space.columns[resource]
         own = attributes.ceiling[column]
@@ -433,9 +439,9 @@ class Proportion(contracts.Plugin):
     def _beside_guarantees(
         self,
         queue: str,
-        attributes: share_arithmetic.QueueAttributes,
-        found: decisions.Shortage,
-    ) -> decisions.Shortage:
+        attributes: QueueAttributes,
+        found: Shortage,
+    ) -> Shortage:
         """Return the shortage with what is kept for other queues, by their guarantees, unless a
         capability is the limit.
         """
@@ -451,16 +457,14 @@ class Proportion(contracts.Plugin):
             found, kept=float(kept.sum()), keepers=tuple(sorted(keepers))
         )
 
-    def _weight(self, task: jobs.Task) -> int:
+    def _weight(self, task: Task) -> int:
         return self._session.queues[self._session.job_states[task.job].job.queue].weight
 
-    def _add_inqueue(
-        self, attributes: share_arithmetic.QueueAttributes, amounts: resources.ResourceMap
-    ) -> None:
+    def _add_inqueue(self, attributes: QueueAttributes, amounts: ResourceMap) -> None:
         for name, amount in amounts.items():
             attributes.inqueue[self._session.space.columns[name]] += amount
 
-    def _add_missing_pods(self, shares: fair_shares.FairShares) -> None:
+    def _add_missing_pods(self, shares: FairShares) -> None:
         """Add the demand of groups whose pods don't exist yet.
 
         Otherwise no share of the cluster would be left to admit them to. A group larger than its
@@ -469,7 +473,7 @@ class Proportion(contracts.Plugin):
         columns = self._session.space.columns
         for job in self._session.demands.bounded:
             state = self._session.job_states[job.id]
-            if state.phase not in jobs.YOUNG:
+            if state.phase not in YOUNG:
                 continue
             attributes = self._attributes_of(job.id)
             within = all(
@@ -480,13 +484,13 @@ class Proportion(contracts.Plugin):
                 missing = inqueue_resources.missing_pods(state)
                 shares.add(job.queue, self._session.space.vector(missing))
 
-    def _nobody(self) -> share_arithmetic.QueueAttributes:
+    def _nobody(self) -> QueueAttributes:
         """Return the attributes of a queue without jobs."""
-        attributes = share_arithmetic.QueueAttributes(self._session.space.size)
+        attributes = QueueAttributes(self._session.space.size)
         attributes.deserved = [0.0] * self._session.space.size
         return attributes
 
-    def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
+    def _request(self, task: Task) -> list[tuple[int, int]]:
         """Return the columns and amounts of a request, computed once for each class."""
         row: list[int] = self._session.counted(task).tolist()
         request = [(column, amount) for column, amount in enumerate(row) if amount]

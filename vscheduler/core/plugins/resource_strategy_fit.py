@@ -14,9 +14,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, refusals, resources
-from vscheduler.core.model import nodes as tables
+from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.core.model.nodes import NodeLayout
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.model.resources import Vector
 
 FULL_SCORE = 100.0
 ALWAYS = (0, 1)
@@ -156,31 +159,31 @@ def _enabled(given: Mapping[str, object]) -> bool:
     return value
 
 
-class ResourceStrategyFit(contracts.Plugin):
+class ResourceStrategyFit(Plugin):
     """Scores nodes by a pod's own strategy, or else by the configured strategies."""
 
     name = "resource-strategy-fit"
     claims_last = True
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "resourceStrategyFitWeight": contracts.Argument(int, 10, minimum=0),
-        "resources": contracts.Argument(dict, {}, parse=strategies),
-        "sra": contracts.Argument(dict, {}, parse=scarce),
-        "proportional": contracts.Argument(dict, {}, parse=proportions),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "resourceStrategyFitWeight": Argument(int, 10, minimum=0),
+        "resources": Argument(dict, {}, parse=strategies),
+        "sra": Argument(dict, {}, parse=scarce),
+        "proportional": Argument(dict, {}, parse=proportions),
     }
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Read the arguments. The resources that count depend on the pod class only."""
         self._session = session
         self._weight = self.number("resourceStrategyFitWeight")
         self._strategies = strategies(self._mapping("resources"))
         self._scarce = scarce(self._mapping("sra"))
         self._proportions = proportions(self._mapping("proportional"))
-        self._parts: dict[jobs.PodClass, list[Part]] = {}
+        self._parts: dict[PodClass, list[Part]] = {}
 
-    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
         """Return nothing: scores depend on the node view alone."""
 
-    def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
+    def score_nodes(self, task: Task, nodes: NodeView) -> Scores:
         """Return the weighted scores by strategy and by absence of scarce resources."""
         scores = np.zeros(nodes.size)
         if self._weight:
@@ -189,13 +192,11 @@ class ResourceStrategyFit(contracts.Plugin):
             scores += self._scarce.weight * FULL_SCORE * self._ordinary(task, nodes)
         return scores
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> None:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> None:
         """Return None: on empty nodes, devices are free that pods without devices leave aside."""
         del pod_class, layout
 
-    def filter_nodes(
-        self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> list[contracts.FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> list[FilterResult]:
         """Refuse nodes that would have too little cpu or memory left for free devices.
 
         Volcano: checkNodeResourceIsProportional, which ignores pending releases.
@@ -211,15 +212,15 @@ class ResourceStrategyFit(contracts.Plugin):
                 self._keeps(nodes, used, request, columns[name], (cores, gigabytes))
                 for used in (nodes.used, nodes.future_used)
             )
-            refusal = refusals.Refusal(refusals.RefusalCode.OUT_OF_PROPORTION, name)
-            results.append(contracts.FilterResult(refusal, now, later, curable=True))
+            refusal = Refusal(RefusalCode.OUT_OF_PROPORTION, name)
+            results.append(FilterResult(refusal, now, later, curable=True))
         return results
 
     def _keeps(
         self,
-        nodes: contracts.NodeView,
-        used: resources.Vector,
-        request: resources.Vector,
+        nodes: NodeView,
+        used: Vector,
+        request: Vector,
         column: int,
         rates: tuple[float, float],
     ) -> NDArray[np.bool_]:
@@ -232,7 +233,7 @@ class ResourceStrategyFit(contracts.Plugin):
         keeps: NDArray[np.bool_] = enough | (nodes.allocatable[:, column] == 0)
         return keeps
 
-    def _fit(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
+    def _fit(self, task: Task, nodes: NodeView) -> Scores:
         """Return the weighted mean of used or free fractions, 0 to 1; 0 for nodes without room.
 
         Volcano: Score.
@@ -254,7 +255,7 @@ class ResourceStrategyFit(contracts.Plugin):
         whole = sum(part.weight for part in parts)
         return np.where(fits, total / whole if whole > 0 else total, 0.0)
 
-    def _ordinary(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
+    def _ordinary(self, task: Task, nodes: NodeView) -> Scores:
         """Return 1 for nodes without scarce resources, less the weights of those present.
 
         A node without any of a requested resource has 0 (Volcano: sraScore).
@@ -269,7 +270,7 @@ class ResourceStrategyFit(contracts.Plugin):
         able = np.all(nodes.allocatable[:, self._columns(task)] > 0, axis=1)
         return np.where(able, 1.0 - scarce / whole, 0.0)
 
-    def _work_out(self, task: jobs.Task) -> list[Part]:
+    def _work_out(self, task: Task) -> list[Part]:
         """Return the resources that count for the task."""
         request: list[int] = self._session.request(task).tolist()
         names = self._session.space.names
@@ -286,7 +287,7 @@ class ResourceStrategyFit(contracts.Plugin):
         self._parts[task.pod_class] = parts
         return parts
 
-    def _columns(self, task: jobs.Task) -> list[int]:
+    def _columns(self, task: Task) -> list[int]:
         """Return the columns of cpu, memory and all requested resources."""
         return sorted({*ALWAYS, *np.flatnonzero(self._session.request(task)).tolist()})
 
@@ -302,7 +303,7 @@ def _is_weight(value: object) -> bool:
     return type(value) is int and abs(value) <= WEIGHT_MAX
 
 
-def _own(pod_class: jobs.PodClass) -> Mapping[str, Strategy] | None:
+def _own(pod_class: PodClass) -> Mapping[str, Strategy] | None:
     """Return the pod's own strategies by resource; None without any.
 
     Strategies that can't be read score nothing, as in Volcano.

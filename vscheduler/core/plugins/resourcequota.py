@@ -6,27 +6,31 @@ incomplete gang.
 
 from collections import defaultdict
 
-from vscheduler.core.api import contracts, views
+from vscheduler.core.api.contracts import Plugin, Session
+from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import decisions, resources, snapshot
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import AdmissionFailure, ReasonCode, Shortage
+from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.model.snapshot import Quota
 
 
-class ResourceQuota(contracts.Plugin):
+class ResourceQuota(Plugin):
     """Keeps minResources, usage of the namespace, and promises of this cycle within each quota."""
 
     name = "resourcequota"
     claims_last = True
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Group quotas by namespace, and count promises from earlier cycles."""
-        self._quotas: defaultdict[str, list[snapshot.Quota]] = defaultdict(list)
+        self._quotas: defaultdict[str, list[Quota]] = defaultdict(list)
         for quota in session.snapshot.quotas:
             self._quotas[quota.namespace].append(quota)
-        self._inqueue: defaultdict[str, resources.ResourceMap] = defaultdict(dict)
+        self._inqueue: defaultdict[str, ResourceMap] = defaultdict(dict)
         if self._quotas:
             self._count_inqueue(session)
 
-    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool:
+    def job_enqueueable(self, state: JobState) -> AdmissionFailure | bool:
         """Return the shortages of the first quota that would be exceeded, or True."""
         if state.job.min_resources is None:
             return True
@@ -39,7 +43,7 @@ class ResourceQuota(contracts.Plugin):
                 exceeded = name in quota.hard and taken + amount > quota.hard[name]
                 if exceeded and self._needs(amount):
                     shortages.append(
-                        decisions.Shortage(
+                        Shortage(
                             resource=name,
                             requested=amount,
                             allocated=taken,
@@ -47,26 +51,26 @@ class ResourceQuota(contracts.Plugin):
                         )
                     )
             if shortages:
-                return decisions.AdmissionFailure(
-                    code=decisions.ReasonCode.QUOTA_FULL,
+                return AdmissionFailure(
+                    code=ReasonCode.QUOTA_FULL,
                     shortages=tuple(shortages),
                     subject=quota.name,
                 )
         return True
 
-    def job_enqueued(self, state: views.JobState) -> None:
+    def job_enqueued(self, state: JobState) -> None:
         """Count the group's resources: its pods are going to be created."""
         if state.job.min_resources is not None:
             namespace = state.job.namespace
             self._inqueue[namespace] = resources.add(self._inqueue[namespace], self._asked(state))
 
-    def _count_inqueue(self, session: contracts.Session) -> None:
+    def _count_inqueue(self, session: Session) -> None:
         """Add up promises made to groups in earlier cycles."""
         for state in session.promised_jobs:
             if inqueue_resources.holds(state):
                 self.job_enqueued(state)
 
-    def _asked(self, state: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: JobState) -> ResourceMap:
         """Return minResources not yet counted by the quota. A quota counts pods once created."""
         return inqueue_resources.missing_pods(state)
 

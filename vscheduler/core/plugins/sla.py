@@ -6,61 +6,62 @@ Volcano: plugins/sla. The permit decides if sla is in a tier above overcommit an
 from collections.abc import Mapping
 from typing import ClassVar
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.model import decisions, durations, jobs
+from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
+from vscheduler.core.api.views import JobState
+from vscheduler.core.model import durations
+from vscheduler.core.model.decisions import AdmissionFailure, Reason, ReasonCode
+from vscheduler.core.model.jobs import Job, JobId
 
 WAITING_TIME = "sla-waiting-time"
 ANNOTATIONS = (f"volcano.sh/{WAITING_TIME}", WAITING_TIME)
 """Annotations of a PodGroup. The first one present counts."""
 
 
-class Sla(contracts.Plugin):
+class Sla(Plugin):
     """Orders jobs by the end of their waiting time, earliest first."""
 
     name = "sla"
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        WAITING_TIME: contracts.Argument(str, None, parse=durations.positive),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        WAITING_TIME: Argument(str, None, parse=durations.positive),
     }
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Read the configured waiting time. Annotations are read when first asked for."""
         self._session = session
         given = self.argument(WAITING_TIME)
         self._waiting_time = None if given is None else self.seconds(WAITING_TIME)
-        self._due: dict[jobs.JobId, float | None] = {}
+        self._due: dict[JobId, float | None] = {}
 
-    def job_key(self, state: views.JobState) -> contracts.Key:
+    def job_key(self, state: JobState) -> Key:
         """Return when the waiting time ends; jobs without waiting time come last."""
         due = self._due_at(state.job)
         return (1, 0.0) if due is None else (0, due)
 
-    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: JobState) -> Reason | None:
         """Return a reason if the waiting time can't be read. Volcano ignores such an annotation."""
         problem = self._problem(state.job)
         if not problem:
             return None
-        return decisions.Reason(
-            code=decisions.ReasonCode.BAD_SETTING,
+        return Reason(
+            code=ReasonCode.BAD_SETTING,
             queue=state.job.queue,
             tasks=len(state.job.tasks),
             minimum=state.job.min_member,
             subject=problem,
         )
 
-    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool | None:
+    def job_enqueueable(self, state: JobState) -> AdmissionFailure | bool | None:
         """Return a permit once the waiting time is over."""
         problem = self._problem(state.job)
         if problem:
-            return decisions.AdmissionFailure(
-                code=decisions.ReasonCode.BAD_SETTING, subject=problem
-            )
+            return AdmissionFailure(code=ReasonCode.BAD_SETTING, subject=problem)
         return self._permit(state.job)
 
-    def job_pipelined(self, state: views.JobState) -> bool | None:
+    def job_pipelined(self, state: JobState) -> bool | None:
         """Return a permit after the waiting time: nodes stay reserved even below the minimum."""
         return self._permit(state.job)
 
-    def _permit(self, job: jobs.Job) -> bool | None:
+    def _permit(self, job: Job) -> bool | None:
         """Return True after the waiting time, else None and request a cycle for its end."""
         due = self._due_at(job)
         if due is None:
@@ -70,7 +71,7 @@ class Sla(contracts.Plugin):
             return None
         return True
 
-    def _due_at(self, job: jobs.Job) -> float | None:
+    def _due_at(self, job: Job) -> float | None:
         """Return when the job's waiting time ends; None without a waiting time."""
         if job.id not in self._due:
             wait = self._waiting_time
@@ -83,7 +84,7 @@ class Sla(contracts.Plugin):
             self._due[job.id] = None if wait is None else job.created + wait
         return self._due[job.id]
 
-    def _problem(self, job: jobs.Job) -> str:
+    def _problem(self, job: Job) -> str:
         """Return what is wrong with the first annotation present, or an empty text."""
         for key in ANNOTATIONS:
             if key in job.annotations:

@@ -13,9 +13,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.model import decisions, durations, jobs, refusals
-from vscheduler.core.model import nodes as tables
+from vscheduler.core.api.contracts import Argument, FilterResult, Key, NodeView, Plugin, Session
+from vscheduler.core.api.views import JobState
+from vscheduler.core.model import durations
+from vscheduler.core.model.decisions import Reason, ReasonCode
+from vscheduler.core.model.jobs import Job, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.refusals import Refusal, RefusalCode
 
 ZONE = "volcano.sh/revocable-zone"
 """Label of a node: the zone. Hint of a pod: `*`, any zone."""
@@ -35,8 +39,8 @@ _PODS = re.compile(r"(-?[0-9]{1,10})(%?)", re.ASCII)
 TRUE_TEXTS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 """Texts that mean true in an annotation (Go: strconv.ParseBool)."""
 
-CLOSED = refusals.Refusal(refusals.RefusalCode.ZONE_CLOSED)
-RESERVED = refusals.Refusal(refusals.RefusalCode.ZONE_RESERVED)
+CLOSED = Refusal(RefusalCode.ZONE_CLOSED)
+RESERVED = Refusal(RefusalCode.ZONE_RESERVED)
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -97,7 +101,7 @@ def part_of(text: str, count: int) -> int | None:
     return -(-number * count // 100) if found[2] else number
 
 
-class Tdm(contracts.Plugin):
+class Tdm(Plugin):
     """Revocable zones, each with a window.
 
     Pods that mustn't be evicted stay out of zones. Outside of zones, such pods may preempt
@@ -105,15 +109,15 @@ class Tdm(contracts.Plugin):
     """
 
     name = "tdm"
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        f"{PREFIX}*": contracts.Argument(str, "", parse=window),
-        PERIOD: contracts.Argument(str, "1m", parse=durations.seconds),
-        OFFSET: contracts.Argument(str, "+00:00", parse=offset),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        f"{PREFIX}*": Argument(str, "", parse=window),
+        PERIOD: Argument(str, "1m", parse=durations.seconds),
+        OFFSET: Argument(str, "+00:00", parse=offset),
     }
     window_type: ClassVar[type[Window]] = Window
     """The class that represents a zone's time of the day."""
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Determine which zones are open now, and request a cycle for when that changes."""
         self._session = session
         layout = session.snapshot.nodes.layout
@@ -138,43 +142,41 @@ class Tdm(contracts.Plugin):
         self._active = np.array([zone in active for zone in self._zones], dtype=np.bool_)
         self._scores = np.where(self._active, ACTIVE_SCORE, 0.0)
 
-    def filter_nodes(
-        self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.FilterResult]:
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Refuse nodes in closed or unknown zones, and all zones for pods that aren't revocable.
 
         Nodes outside of zones always pass.
         """
         if not self._lent.any():
             return ()
-        results = [contracts.FilterResult(CLOSED, nodes.of(self._active | ~self._lent))]
+        results = [FilterResult(CLOSED, nodes.of(self._active | ~self._lent))]
         if not _revocable(task):
-            results.append(contracts.FilterResult(RESERVED, nodes.of(~self._lent)))
+            results.append(FilterResult(RESERVED, nodes.of(~self._lent)))
         return results
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
         """Return nodes outside of zones; for revocable pods, nodes of open zones as well."""
         column, codes = layout.label(ZONE)
         free = [
             not zone or (ZONE in pod_class.hints and zone in self._open_zones) for zone in codes
         ]
-        mask: tables.Mask = np.array([*free, True], dtype=np.bool_)[column]
+        mask: Mask = np.array([*free, True], dtype=np.bool_)[column]
         return mask
 
-    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
         """Return nothing: zones don't open or close within a cycle."""
 
-    def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
+    def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64]:
         """Prefer nodes of open zones for revocable pods."""
         if not _revocable(task):
             return np.zeros(nodes.size)
         return nodes.of(self._scores)
 
-    def job_key(self, state: views.JobState) -> contracts.Key:
+    def job_key(self, state: JobState) -> Key:
         """Return jobs that aren't preemptable first."""
         return 1 if _job_preemptable(state.job) else 0
 
-    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: JobState) -> Reason | None:
         """Return a reason if a budget annotation can't be read.
 
         Otherwise no pod of the job would be protected, or every pod.
@@ -182,8 +184,8 @@ class Tdm(contracts.Plugin):
         for name in (LEAST_RUNNING, MOST_MISSING):
             text = state.job.annotations.get(name)
             if text and part_of(text, 1) is None:
-                return decisions.Reason(
-                    code=decisions.ReasonCode.BAD_SETTING,
+                return Reason(
+                    code=ReasonCode.BAD_SETTING,
                     queue=state.job.queue,
                     tasks=len(state.job.tasks),
                     minimum=state.job.min_member,
@@ -194,33 +196,31 @@ class Tdm(contracts.Plugin):
                 )
         return None
 
-    def job_pipelined(self, state: views.JobState) -> bool:
+    def job_pipelined(self, state: JobState) -> bool:
         """Whether the minimum has resources, roles aside (Volcano: JobInfo.IsPipelined)."""
         placed = state.ready_tasks + state.waiting_tasks + state.pending_best_effort
         return placed >= state.job.min_member
 
-    def job_starving(self, state: views.JobState) -> bool:
+    def job_starving(self, state: JobState) -> bool:
         """Whether a job that isn't preemptable has pods without a place."""
-        return not _job_preemptable(state.job) and state.counts[jobs.TaskStatus.PENDING] > 0
+        return not _job_preemptable(state.job) and state.counts[TaskStatus.PENDING] > 0
 
-    def preemptable(
-        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return preemptable pods outside of zones, as many of each job as its budget allows.
 
         Claimants that are preemptable themselves get none. Volcano: tdm preemptableFn.
         """
-        if claimant.preemptable or _revocable(claimant):
+        if preemptor.preemptable or _revocable(preemptor):
             return []
         asked = [
             task
             for task in candidates
-            if task.preemptable and task.status is jobs.TaskStatus.RUNNING
+            if task.preemptable and task.status is TaskStatus.RUNNING
             if task.node in self._rows and not self._zones[self._rows[task.node]]
         ]
         return self._bearable(asked, lambda task: task.job)
 
-    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+    def shuffle_victims(self, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods in closed zones, within the budgets of their jobs, once in a period.
 
         Volcano: tdm victimsFn.
@@ -241,9 +241,7 @@ class Tdm(contracts.Plugin):
         self._session.wake(now + period)
         return self._going(zones, candidates)
 
-    def _going(
-        self, zones: Mapping[jobs.TaskId, str], candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def _going(self, zones: Mapping[TaskId, str], candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the pods in closed zones, by `zones`, to be evicted now.
 
         Each job loses as many pods as its budget allows.
@@ -251,9 +249,7 @@ class Tdm(contracts.Plugin):
         named = [task for task in candidates if task.uid in zones]
         return self._with_gangs(self._bearable(named, lambda task: task.job), candidates)
 
-    def _bearable(
-        self, tasks: Sequence[jobs.Task], group: Callable[[jobs.Task], Hashable]
-    ) -> list[jobs.Task]:
+    def _bearable(self, tasks: Sequence[Task], group: Callable[[Task], Hashable]) -> list[Task]:
         """Return the first tasks of each group, within the budget of the group's job."""
         left: dict[Hashable, int] = {}
         chosen = []
@@ -266,19 +262,17 @@ class Tdm(contracts.Plugin):
                 chosen.append(task)
         return chosen
 
-    def _budget(self, state: views.JobState) -> int:
+    def _budget(self, state: JobState) -> int:
         """Return how many pods the job can spare now, by annotation; 1 without annotations.
 
         Volcano: tdm getMaxPodEvictNum.
         """
-        job, running = state.job, state.counts[jobs.TaskStatus.RUNNING]
+        job, running = state.job, state.counts[TaskStatus.RUNNING]
         least, most = job.annotations.get(LEAST_RUNNING), job.annotations.get(MOST_MISSING)
         if least:
             return self._spare(running, part_of(least, len(job.tasks)))
         if most and least is None:
-            finished = (
-                state.counts[jobs.TaskStatus.SUCCEEDED] + state.counts[jobs.TaskStatus.FAILED]
-            )
+            finished = state.counts[TaskStatus.SUCCEEDED] + state.counts[TaskStatus.FAILED]
             missing = len(job.tasks) - finished - running
             return (part_of(most, len(job.tasks)) or 0) - missing
         return 1
@@ -287,9 +281,7 @@ class Tdm(contracts.Plugin):
         """Return how many running pods are above the minimum, 0 for an unreadable minimum."""
         return running - (running if minimum is None else minimum)
 
-    def _with_gangs(
-        self, chosen: Sequence[jobs.Task], candidates: Sequence[jobs.Task]
-    ) -> list[jobs.Task]:
+    def _with_gangs(self, chosen: Sequence[Task], candidates: Sequence[Task]) -> list[Task]:
         """Return the chosen pods, and all pods of a chosen rigid gang.
 
         A gang is rigid if it has no budget annotation and can't spare a single pod. Chosen one by
@@ -306,11 +298,11 @@ class Tdm(contracts.Plugin):
         return [task for task in candidates if task.uid in named or task.job in rigid]
 
 
-def _revocable(task: jobs.Task) -> bool:
+def _revocable(task: Task) -> bool:
     """Whether the pod may use nodes of zones."""
     return ZONE in task.pod_class.hints
 
 
-def _job_preemptable(job: jobs.Job) -> bool:
+def _job_preemptable(job: Job) -> bool:
     """Whether the job is preemptable (Volcano: JobInfo.extractPreemptable)."""
     return job.preemptable in TRUE_TEXTS

@@ -17,17 +17,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import Task
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import (
-    entitled_groups,
-    node_bounds,
-    similar_victims,
-    victim_columns,
-    victims,
-)
-from vscheduler.core.session import session as working
-from vscheduler.core.session import statement
+from vscheduler.core.preemption import node_bounds, similar_victims, victims
+from vscheduler.core.preemption.entitled_groups import EntitledGroups
+from vscheduler.core.preemption.node_bounds import NodeBounds, Wanted
+from vscheduler.core.preemption.similar_victims import SimilarVictims, Step
+from vscheduler.core.preemption.victim_columns import Flags, VictimColumns
+from vscheduler.core.preemption.victims import Cost, NodeCandidate, VictimCandidates, VictimGroup
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 KEPT_MAX = 64
 """How many sets of bounds are kept during an action."""
@@ -50,7 +49,7 @@ Places = NDArray[np.int64]
 class CostLowerBound(msgspec.Struct, frozen=True):
     """The node with the lowest known cost, under current ranks."""
 
-    cost: victims.Cost
+    cost: Cost
     row: int
     version: int
     """The number of accepted candidates when the cost was computed."""
@@ -61,9 +60,9 @@ class KeptBounds(msgspec.Struct, eq=False):
     tasks.
     """
 
-    columns: victim_columns.VictimColumns
-    entitled: entitled_groups.EntitledGroups
-    known: dict[Hashable, node_bounds.NodeBounds] = msgspec.field(default_factory=dict)
+    columns: VictimColumns
+    entitled: EntitledGroups
+    known: dict[Hashable, NodeBounds] = msgspec.field(default_factory=dict)
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -90,10 +89,10 @@ class CheapestNodes:
 
     def __init__(
         self,
-        session: working.Session,
+        session: Session,
         kept: KeptBounds,
-        pool: victims.VictimCandidates,
-        task: jobs.Task,
+        pool: VictimCandidates,
+        task: Task,
     ) -> None:
         """Prepare for tasks like this one."""
         self._session, self._pool, self._kept = session, pool, kept
@@ -106,15 +105,13 @@ class CheapestNodes:
         request = session.request(task)
         self._used = np.flatnonzero(request)
         self._request = request[self._used]
-        self._heaps: dict[frozenset[str], list[tuple[victims.Cost, int, int]]] = {}
+        self._heaps: dict[frozenset[str], list[tuple[Cost, int, int]]] = {}
         self._entitled = kept.entitled.of(pool.claimant, task)
-        self._similar = similar_victims.SimilarVictims(
-            session, kept.columns, pool, task, self._entitled
-        )
-        self._steps: list[similar_victims.Step] = []
+        self._similar = SimilarVictims(session, kept.columns, pool, task, self._entitled)
+        self._steps: list[Step] = []
         self._stages: list[Stage] = []
 
-    def put(self, candidate: victims.NodeCandidate, row: int, version: int) -> None:
+    def put(self, candidate: NodeCandidate, row: int, version: int) -> None:
         """Add a node that `cheapest` has removed, with a cost that is no lower."""
         heap = self._heaps.setdefault(candidate.losers, [])
         heapq.heappush(heap, (candidate.cost, row, version))
@@ -125,10 +122,10 @@ class CheapestNodes:
 
     def start_search(
         self,
-        task: jobs.Task,
-        trial: statement.Statement,
-        evict: Callable[[victims.VictimGroup], None],
-        proportionate: Callable[[victims.VictimGroup], bool],
+        task: Task,
+        statement: Statement,
+        evict: Callable[[VictimGroup], None],
+        proportionate: Callable[[VictimGroup], bool],
     ) -> None:
         """Read what may be evicted in the present state.
 
@@ -141,10 +138,10 @@ class CheapestNodes:
         self._lacking = self._request - nominated_pods.room(self._session, task)[:, self._used]
         asked = self._similar
         asked.forget_losers()
-        pods = asked.steps_of_pods(trial, evict)
+        pods = asked.steps_of_pods(statement, evict)
         gangs = asked.steps_of_gangs(proportionate) if pool.rules.whole else {}
         steps = {*gangs.values(), *itertools.chain.from_iterable(pods.values())}
-        self._steps = sorted(each for each in steps if each[0] < similar_victims.FORBIDDEN)
+        self._steps = sorted(step for step in steps if step[0] < similar_victims.FORBIDDEN)
         of_groups = self._of_groups(pods)
         self._stages = [Stage(of_groups=of_groups, of_gangs=None)] if pods else []
         if gangs:
@@ -152,8 +149,8 @@ class CheapestNodes:
 
     def cheapest(self) -> CostLowerBound | None:
         """Remove and return the node with the lowest cost; ties go to the first row."""
-        found: tuple[victims.Cost, int, int] | None = None
-        heap: list[tuple[victims.Cost, int, int]] = []
+        found: tuple[Cost, int, int] | None = None
+        heap: list[tuple[Cost, int, int]] = []
         for losers, each in self._heaps.items():
             if each:
                 cost, row, version = each[0]
@@ -169,7 +166,7 @@ class CheapestNodes:
         heapq.heappop(heap)
         return CostLowerBound(*found)
 
-    def evictable(self) -> victim_columns.Flags:
+    def evictable(self) -> Flags:
         """Return which pods may be evicted for such a task, (P,): others may not in this attempt.
 
         `start_search` comes first.
@@ -179,7 +176,7 @@ class CheapestNodes:
             return np.zeros(len(pods), dtype=np.bool_)
         return self._eligible(self._stages[-1], len(self._steps) - 1, pods)[0]
 
-    def _of_groups(self, pods: Mapping[int, Sequence[similar_victims.Step]]) -> Places:
+    def _of_groups(self, pods: Mapping[int, Sequence[Step]]) -> Places:
         """Return the places of the steps of each group, (T, depth)."""
         place = {step: number for number, step in enumerate(self._steps)}
         depth = max(map(len, pods.values()), default=1)
@@ -189,7 +186,7 @@ class CheapestNodes:
             found[group] = [*places, *places[-1:] * (depth - len(places))]
         return found
 
-    def _of_gangs(self, gangs: Mapping[int, similar_victims.Step]) -> Places:
+    def _of_gangs(self, gangs: Mapping[int, Step]) -> Places:
         """Return the place of the step of each group of gangs."""
         place = {step: number for number, step in enumerate(self._steps)}
         found = np.full(self._columns.gang_groups_max + 1, NEVER)
@@ -197,9 +194,7 @@ class CheapestNodes:
             found[group] = place[step]
         return found
 
-    def _eligible(
-        self, stage: Stage, step: int, pods: Places
-    ) -> tuple[victim_columns.Flags, victim_columns.Flags]:
+    def _eligible(self, stage: Stage, step: int, pods: Places) -> tuple[Flags, Flags]:
         """Return which of these pods may be evicted up to this step, and which are similar to them.
 
         `pods` are those of some rows. The pods of a group on one node take the steps of the group
@@ -219,7 +214,7 @@ class CheapestNodes:
             eligible = eligible | (within & owned & (gangs <= step))
         return eligible, similar
 
-    def _cheapest_unexplored(self) -> tuple[victims.Cost, int] | None:
+    def _cheapest_unexplored(self) -> tuple[Cost, int] | None:
         """Return the lowest bound of the nodes whose cost isn't known, and its row."""
         for stage in self._stages:
             step = self._first_step(stage)
@@ -249,10 +244,10 @@ class CheapestNodes:
             return None
         return bisect.bisect_left(range(last), x=True, lo=1, key=suffices)
 
-    def _bounds(self, stage: Stage, step: int) -> node_bounds.NodeBounds:
+    def _bounds(self, stage: Stage, step: int) -> NodeBounds:
         """Return up-to-date bounds where evictions up to this step are allowed."""
         columns, known = self._columns, self._kept.known
-        wanted = node_bounds.Wanted(
+        wanted = Wanted(
             eligible=functools.partial(self._eligible, stage, step),
             lacking=self._lacking,
             used=self._used,

@@ -10,16 +10,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.resources import Vector
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.preemption import (
-    entitled_groups,
-    preemptors,
-    victim_columns,
-    victims,
-)
-from vscheduler.core.session import session as working
+from vscheduler.core.preemption.entitled_groups import EntitledGroups
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.preemption.victim_columns import VictimColumns
+from vscheduler.core.preemption.victims import VictimCandidates
+from vscheduler.core.session.session import Session
 
 CHECK_COST = 10
 """Approximate microseconds for comparing a class of pods with the bounds."""
@@ -31,7 +31,7 @@ PODS_PER_UNIT = 15
 """For how many pods bounds are computed in about a microsecond."""
 
 Flags: TypeAlias = NDArray[np.bool_]
-Rooms: TypeAlias = tuple[resources.Vector, resources.Vector]
+Rooms: TypeAlias = tuple[Vector, Vector]
 """What nodes would have free, (n, R), and the most of it by resource, (R,)."""
 
 
@@ -40,10 +40,10 @@ class ClaimBounds:
 
     def __init__(
         self,
-        session: working.Session,
-        columns: victim_columns.VictimColumns,
-        entitled: entitled_groups.EntitledGroups,
-        pool: victims.VictimCandidates,
+        session: Session,
+        columns: VictimColumns,
+        entitled: EntitledGroups,
+        pool: VictimCandidates,
     ) -> None:
         """`pool` has the rules of the attempt that allows the most evictions."""
         self._session, self._columns, self._pool = session, columns, pool
@@ -54,11 +54,11 @@ class ClaimBounds:
         self._most_free: list[int] = self._free.max(axis=0, initial=-resources.SUM_MAX).tolist()
         self._places = np.arange(len(columns.queues))
         self._candidates = columns.candidates(pool.scope, self._places)
-        self._rooms: dict[bytes, resources.Vector] = {}
+        self._rooms: dict[bytes, Vector] = {}
         """By requested resources, the most on each node, (N, R)."""
         self._usable: dict[tuple[bytes, int], Rooms] = {}
 
-    def exclude(self, preemptor: preemptors.Preemptor) -> bool:
+    def exclude(self, preemptor: Preemptor) -> bool:
         """Whether it is certain that no evictions make room for any pod of the job."""
         state = preemptor.state
         task = unschedulable_classes.representative(state.job)
@@ -74,7 +74,7 @@ class ClaimBounds:
         self._session.spend("bounded", len(free) // NODES_PER_UNIT)
         return not resources.fits(request, free).any()
 
-    def _usable_rooms(self, asked: bytes, task: jobs.Task) -> Rooms:
+    def _usable_rooms(self, asked: bytes, task: Task) -> Rooms:
         """Return the most that nodes usable for the task would have free."""
         pools = self._session.pools
         domain = pools.domain(self._pool.claimant.name, task.pod_class)
@@ -86,7 +86,7 @@ class ClaimBounds:
             self._usable[asked, domain] = resources.by_column(room), most
         return self._usable[asked, domain]
 
-    def _room(self, task: jobs.Task) -> resources.Vector:
+    def _room(self, task: Task) -> Vector:
         """Return the most that each node would have free, (N, R).
 
         Gangs of any size count where gangs may go whole.

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import jobs, queues
-from vscheduler.core.preemption import victim_columns, victims
-from vscheduler.core.session import session as working
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.preemption.victim_columns import Flags, Likeness, VictimColumns
+from vscheduler.core.preemption.victims import Scope
+from vscheduler.core.session.session import Session
 
 ASK_COST = 10
 """Approximate microseconds for one question about a group."""
@@ -21,23 +23,21 @@ ASK_COST = 10
 class Entitled(msgspec.Struct, frozen=True, eq=False):
     """The answers for equal claimants."""
 
-    groups: victim_columns.Flags
+    groups: Flags
     """Whether the queue may take any pod of the group, (T,): False is certain."""
-    owners: victim_columns.Flags
+    owners: Flags
     """Whether the queue may take any pod of the job, (J,): False is certain."""
 
 
 class EntitledGroups:
     """The answers of one action, by the claimant's queue and the requested resources."""
 
-    def __init__(
-        self, session: working.Session, columns: victim_columns.VictimColumns, hook: str
-    ) -> None:
+    def __init__(self, session: Session, columns: VictimColumns, hook: str) -> None:
         """`hook` is asked; answers about `preemptable` depend on more than queue and resources."""
         self._session, self._columns, self._hook = session, columns, hook
         self._known: dict[tuple[str, bytes], Entitled] = {}
 
-    def ask(self, queue: queues.Queue, scope: victims.Scope, tasks: Iterable[jobs.Task]) -> None:
+    def ask(self, queue: Queue, scope: Scope, tasks: Iterable[Task]) -> None:
         """Ask on behalf of these tasks; no attempt may be under way."""
         if self._hook != "reclaimable":
             return
@@ -46,7 +46,7 @@ class EntitledGroups:
             if key not in self._known:
                 self._known[key] = self._asked(scope, task)
 
-    def of(self, queue: queues.Queue, task: jobs.Task) -> Entitled:
+    def of(self, queue: Queue, task: Task) -> Entitled:
         """Return the answers for a task; anything might be taken if nobody has asked."""
         return self._known.get(self._key(queue, task)) or self._anything()
 
@@ -54,7 +54,7 @@ class EntitledGroups:
         """Forget all answers: a plan has changed the session."""
         self._known.clear()
 
-    def _key(self, queue: queues.Queue, task: jobs.Task) -> tuple[str, bytes]:
+    def _key(self, queue: Queue, task: Task) -> tuple[str, bytes]:
         return queue.name, (self._session.request(task) > 0).tobytes()
 
     def _anything(self) -> Entitled:
@@ -62,8 +62,8 @@ class EntitledGroups:
         groups = np.ones(len(columns.representatives), dtype=np.bool_)
         return Entitled(groups, np.ones(len(columns.pods.owner_jobs), dtype=np.bool_))
 
-    def _asked(self, scope: victims.Scope, task: jobs.Task) -> Entitled:
-        columns, likeness = self._columns, victim_columns.Likeness
+    def _asked(self, scope: Scope, task: Task) -> Entitled:
+        columns, likeness = self._columns, Likeness
         if columns.likeness is likeness.QUEUE:
             return self._anything()
         columns.refresh()

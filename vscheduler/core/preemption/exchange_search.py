@@ -12,25 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import Task
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import (
-    cheapest_nodes,
-    preemptors,
-    relocations,
-    search,
-    victims,
-)
-from vscheduler.core.session import session as working
-from vscheduler.core.session import statement
+from vscheduler.core.preemption import relocations, search
+from vscheduler.core.preemption.cheapest_nodes import KeptBounds
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.preemption.relocations import Displacement
+from vscheduler.core.preemption.search import VictimSearch
+from vscheduler.core.preemption.victims import VictimCandidates
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 
-class ExchangeSearch(search.VictimSearch):
+class ExchangeSearch(VictimSearch):
     """One attempt to reserve resources for one replacement."""
 
-    def __init__(
-        self, displacement: relocations.Displacement, until: float, *arguments: Any
-    ) -> None:
+    def __init__(self, displacement: Displacement, until: float, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._replacement, self._until = displacement.replacement, until
         self._claimed = displacement.claimed
@@ -45,16 +43,16 @@ class ExchangeSearch(search.VictimSearch):
         return self._place_with_victims(task, nominated_pods.alike(self._session, task))
 
     @property
-    def groups(self) -> Sequence[Sequence[decisions.Evict]]:
+    def groups(self) -> Sequence[Sequence[Evict]]:
         """The evictions, in groups that only go together."""
         by_pod = {evict.task.uid: evict for evict in self._trial.evicts}
         return [[by_pod[task.uid] for task in unit.tasks] for unit in self._chosen.values()]
 
-    def _assign(self, task: jobs.Task, row: int) -> None:
+    def _assign(self, task: Task, row: int) -> None:
         self._trial.keep(relocations.reservation(self._session, task, row, self._until))
         self.placed[task.uid] = (task, row)
 
-    def _is_allowed(self, task: jobs.Task) -> bool:
+    def _is_allowed(self, task: Task) -> bool:
         """Whether limits admit the task: its queue holds no more than before the pod is moved."""
         del task
         return True
@@ -65,21 +63,21 @@ class Exchange:
 
     def __init__(
         self,
-        session: working.Session,
-        preemptor: preemptors.Preemptor,
-        pool: Callable[[jobs.Task], victims.VictimCandidates],
+        session: Session,
+        preemptor: Preemptor,
+        pool: Callable[[Task], VictimCandidates],
         action: str,
-        kept: cheapest_nodes.KeptBounds,
+        kept: KeptBounds,
     ) -> None:
         """`pool` returns the candidates on behalf of a task; `kept` are columns of its own."""
         self._session, self._preemptor, self._pool = session, preemptor, pool
         self._action, self._kept = action, kept
 
     def place(
-        self, trial: statement.Statement, displacement: relocations.Displacement, until: float
-    ) -> Sequence[Sequence[decisions.Evict]] | None:
+        self, statement: Statement, displacement: Displacement, until: float
+    ) -> Sequence[Sequence[Evict]] | None:
         """Reserve resources for the replacement; return the evictions, None without success."""
         pool = self._pool(displacement.claimant)
-        arguments = (self._session, trial, self._preemptor, pool, self._action, self._kept)
+        arguments = (self._session, statement, self._preemptor, pool, self._action, self._kept)
         tried = ExchangeSearch(displacement, until, *arguments)
         return tried.groups if tried.succeeds() else None

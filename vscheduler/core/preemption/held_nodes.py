@@ -7,9 +7,12 @@ volumes are never made could keep nodes from everybody until its time is up.
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from vscheduler.core.model import jobs
-from vscheduler.core.session import job_state, ordering, reasons, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.session import ordering, reasons
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.reasons import JobTurn
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 JOBS_MAX = 8
 """So many jobs are asked to give up their nodes for one job at most."""
@@ -17,14 +20,14 @@ JOBS_MAX = 8
 HOLDER_COST = 50
 """Approximate microseconds for one pod that gives up its node."""
 
-Places: TypeAlias = Sequence[tuple[jobs.Task, int]]
+Places: TypeAlias = Sequence[tuple[Task, int]]
 """Pods, each with the row of its node."""
 
 
 def take(
-    session: working.Session,
-    trial: statement.Statement,
-    turn: reasons.JobTurn,
+    session: Session,
+    statement: Statement,
+    turn: JobTurn,
     fill: Callable[[], None],
 ) -> bool:
     """Withdraw less important jobs from their nodes until the job fits, and place those again that
@@ -42,27 +45,27 @@ def take(
         fill()
         return session.dispatch.all_agree("job_ready", state)
 
-    trial.rollback()
-    given_up: list[tuple[job_state.JobState, Places]] = []
+    statement.rollback()
+    given_up: list[tuple[JobState, Places]] = []
     for holder in _holders(session, state)[:JOBS_MAX]:
-        given_up.append((holder, _withdraw(session, trial, holder)))
-        before = trial.checkpoint()
+        given_up.append((holder, _withdraw(session, statement, holder)))
+        before = statement.checkpoint()
         if fits():
             for other, places in reversed(given_up):
-                _return(session, trial, other, places)
+                _return(session, statement, other, places)
             session.reasons.forget(state.job.id)
             return True
-        trial.rollback(before)
-    trial.rollback()
+        statement.rollback(before)
+    statement.rollback()
     return False
 
 
-def may_take(session: working.Session, state: job_state.JobState) -> bool:
+def may_take(session: Session, state: JobState) -> bool:
     """Whether any job would have to give way to this job."""
     return bool(session.held_pods.holders) and bool(_holders(session, state))
 
 
-def _holders(session: working.Session, state: job_state.JobState) -> list[job_state.JobState]:
+def _holders(session: Session, state: JobState) -> list[JobState]:
     """Return the jobs that have to give way to this job, the least important and youngest first.
 
     In its own queue these have a lower priority. Another queue gives way if it is overused.
@@ -80,34 +83,32 @@ def _holders(session: working.Session, state: job_state.JobState) -> list[job_st
     return sorted(found, key=lambda each: (each.job.priority, -each.job.created, each.job.uid))
 
 
-def _withdraw(
-    session: working.Session, trial: statement.Statement, holder: job_state.JobState
-) -> Places:
+def _withdraw(session: Session, statement: Statement, holder: JobState) -> Places:
     places = []
-    for task in list(holder.tasks(jobs.TaskStatus.PIPELINED)):
+    for task in list(holder.tasks(TaskStatus.PIPELINED)):
         if session.held_pods.is_held(task):
             session.spend("held nodes", HOLDER_COST)
             places.append((task, session.layout.rows[holder.node(task) or ""]))
-            trial.withdraw(task)
+            statement.withdraw(task)
     return places
 
 
 def _return(
-    session: working.Session,
-    trial: statement.Statement,
-    holder: job_state.JobState,
+    session: Session,
+    statement: Statement,
+    holder: JobState,
     places: Places,
 ) -> None:
     """Let the pods wait on their nodes again where they still fit: a gang as a whole or not."""
-    before, lost = trial.checkpoint(), None
+    before, lost = statement.checkpoint(), None
     for task, row in places:
         session.spend("held nodes", HOLDER_COST)
         if session.placement.feasible(task, row):
-            trial.pipeline(task, row)
+            statement.pipeline(task, row)
         else:
             lost = task
     if lost is None:
         return
     if not session.held_pods.goes_on(holder):
-        trial.rollback(before)
+        statement.rollback(before)
     session.reasons.note(holder.job.id, reasons.no_room(session, holder, lost))

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.resources import Share, Vector
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import search, smallest_victims, whole_gang_search
+from vscheduler.core.preemption.whole_gang_search import WholeGangSearch
 
 TASKS_MAX = 8
 """Larger gangs aren't searched for."""
@@ -38,13 +40,13 @@ Numbers = tuple[int, ...]
 """For each of some tasks, the first task that is equal."""
 
 
-class LeastLossSearch(whole_gang_search.WholeGangSearch):
+class LeastLossSearch(WholeGangSearch):
     """One attempt to place a small gang, with the least that single victims could free."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._is_thrifty = True
-        self._evictable: dict[int, Sequence[resources.Vector]] = {}
+        self._evictable: dict[int, Sequence[Vector]] = {}
 
     def succeeds(self) -> bool:
         """Try choices of nodes, those first whose victims free the least in all."""
@@ -72,7 +74,7 @@ class LeastLossSearch(whole_gang_search.WholeGangSearch):
         return not self.has_minimum and 0 < len(self._ordered) <= TASKS_MAX
 
     @functools.cached_property
-    def _ordered(self) -> Sequence[jobs.Task]:
+    def _ordered(self) -> Sequence[Task]:
         """The tasks to be placed, the largest first, equal ones next to each other."""
         needed = self._needed_of([task for task in self._tasks if not task.best_effort])
         first = self._first_equal(needed)
@@ -85,17 +87,17 @@ class LeastLossSearch(whole_gang_search.WholeGangSearch):
         """For each of the tasks, the first one that is equal."""
         return self._first_equal(self._ordered)
 
-    def _first_equal(self, tasks: Sequence[jobs.Task]) -> Numbers:
+    def _first_equal(self, tasks: Sequence[Task]) -> Numbers:
         kinds = [nominated_pods.alike(self._session, task) for task in tasks]
         return tuple(kinds.index(kind) for kind in kinds)
 
     @functools.cached_property
-    def _weights(self) -> resources.Share:
+    def _weights(self) -> Share:
         """What a unit of each resource counts for: its part of all nodes, (R,)."""
-        weights: resources.Share = 1 / np.maximum(self._session.cluster.allocatable.sum(axis=0), 1)
+        weights: Share = 1 / np.maximum(self._session.cluster.allocatable.sum(axis=0), 1)
         return weights
 
-    def _rows(self, task: jobs.Task, most: resources.Vector) -> Sequence[int]:
+    def _rows(self, task: Task, most: Vector) -> Sequence[int]:
         """Return the rows where the task could have a place, those first that lack the least."""
         request, room = self._session.request(task), nominated_pods.room(self._session, task)
         able = whole_gang_search.has_room(room + most, request)
@@ -138,7 +140,7 @@ class LeastLossSearch(whole_gang_search.WholeGangSearch):
             known[row, here] = smallest_victims.least(self._freed(row), lacking, self._weights)
         return known[row, here]
 
-    def _freed(self, row: int) -> Sequence[resources.Vector]:
+    def _freed(self, row: int) -> Sequence[Vector]:
         """Return what each pod on the row frees that may be evicted, (R,), the preferred first."""
         if row not in self._evictable:
             units = self._pool.units(self._ordered[0], row)

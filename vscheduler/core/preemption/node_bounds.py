@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.preemption import victim_columns
+from vscheduler.core.preemption.victim_columns import Flags, VictimColumns
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 class NodeBounds(msgspec.Struct, eq=False):
     """Bounds for equal tasks, if certain pods may be evicted."""
 
-    fits: victim_columns.Flags
+    fits: Flags
     """Whether evicting all these pods would make enough room, (N,)."""
     keys: Floats
     """Where it would: the parts of `victims.cost` after the rank, (N, 4)."""
@@ -29,7 +29,7 @@ class NodeBounds(msgspec.Struct, eq=False):
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What bounds are asked for."""
 
-    eligible: Callable[[Ints], tuple[victim_columns.Flags, victim_columns.Flags]]
+    eligible: Callable[[Ints], tuple[Flags, Flags]]
     """Returns which of the pods of some rows may be evicted together, and which pods are similar to
     these: any of them could be evicted instead."""
     lacking: Ints
@@ -40,7 +40,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Whether at least one gang is evicted whole."""
 
 
-def compute(columns: victim_columns.VictimColumns, wanted: Wanted) -> NodeBounds:
+def compute(columns: VictimColumns, wanted: Wanted) -> NodeBounds:
     """Compute the bounds of all nodes."""
     count = len(wanted.lacking)
     found = NodeBounds(np.zeros(count, dtype=np.bool_), np.zeros((count, 4)))
@@ -48,9 +48,7 @@ def compute(columns: victim_columns.VictimColumns, wanted: Wanted) -> NodeBounds
     return found
 
 
-def refresh(
-    columns: victim_columns.VictimColumns, wanted: Wanted, bounds: NodeBounds, rows: Ints
-) -> None:
+def refresh(columns: VictimColumns, wanted: Wanted, bounds: NodeBounds, rows: Ints) -> None:
     """Compute the bounds of these rows again."""
     bounds.seen = len(columns.changed)
     bounds.fits[rows] = False
@@ -73,11 +71,11 @@ class _Pods:
 
     def __init__(
         self,
-        columns: victim_columns.VictimColumns,
+        columns: VictimColumns,
         rows: Ints,
         places: Ints,
-        eligible: victim_columns.Flags,
-        similar: victim_columns.Flags,
+        eligible: Flags,
+        similar: Flags,
         amounts: Ints,
     ) -> None:
         """Amounts (p, r) are requests of eligible pods, and 0 for the others."""
@@ -89,7 +87,7 @@ class _Pods:
         self.owner = np.repeat(np.arange(len(rows)), sizes)
         """The place of each pod's row in `rows`, (p,)."""
 
-    def on(self, chosen: victim_columns.Flags) -> "_Pods":
+    def on(self, chosen: Flags) -> "_Pods":
         """Return the pods of some of the rows, (n,)."""
         inside = chosen[self.owner]
         return _Pods(

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import JobId, Task, TaskId, TaskStatus
 from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.preemption import standing_plans
-from vscheduler.core.session import claim_attempts, job_state, ordering, reasons
-from vscheduler.core.session import session as working
+from vscheduler.core.session import claim_attempts, ordering, reasons
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
 
 TASK_COST = 20
 """Approximate microseconds for one nominated task."""
@@ -29,10 +30,10 @@ def restored(snapshot: Snapshot) -> Snapshot:
     for claim, request in claim_attempts.requested(snapshot.storage):
         if request.volume is not None or claim.selected_node:
             nodes[claim.key] = request.node
-    found: dict[jobs.TaskId, str] = {}
+    found: dict[TaskId, str] = {}
     for job in sorted(snapshot.jobs, key=lambda job: (job.created, job.id)):
         for task in () if job.fully_scheduled else job.tasks:
-            if task.status is jobs.TaskStatus.PENDING:
+            if task.status is TaskStatus.PENDING:
                 of_claims = (nodes[key] for key in claim_attempts.keys(task) if key in nodes)
                 node = next(of_claims, task.nominated_node)
                 if node:
@@ -43,20 +44,20 @@ def restored(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, carried=dataclasses.replace(snapshot.carried, nominations=nominations))
 
 
-def keep(session: working.Session) -> None:
+def keep(session: Session) -> None:
     """Pipeline nominated tasks onto the nominated nodes again, before any action runs.
 
     A job gives up all its reservations when a node no longer takes its nominated pod and the job
     can't start with the remaining pods.
     """
-    pending: defaultdict[jobs.JobId, list[tuple[jobs.Task, int]]] = defaultdict(list)
+    pending: defaultdict[JobId, list[tuple[Task, int]]] = defaultdict(list)
     nominations = session.snapshot.carried.nominations
     rows = session.layout.rows
     if not nominations:
         return
     for state in session.waiting_jobs():
-        if state.counts[jobs.TaskStatus.PENDING] and reasons.barred(session, state) is None:
-            for task in state.tasks(jobs.TaskStatus.PENDING):
+        if state.counts[TaskStatus.PENDING] and reasons.barred(session, state) is None:
+            for task in state.tasks(TaskStatus.PENDING):
                 if nominations.get(task.uid) in rows:
                     pending[state.job.id].append((task, rows[nominations[task.uid]]))
     for state in _in_order(session, pending, _by_age(nominations, pending)):
@@ -68,19 +69,19 @@ def keep(session: working.Session) -> None:
                 extend(session, state)
 
 
-def extend(session: working.Session, state: job_state.JobState) -> None:
+def extend(session: Session, state: JobState) -> None:
     """Nominate all pipelined tasks of a job for which pods are evicted, now or in the past.
 
     Tasks that wait on idle resources are included.
     """
     decided = session.decided
-    for task in state.tasks(jobs.TaskStatus.PIPELINED):
+    for task in state.tasks(TaskStatus.PIPELINED):
         decided.nominate(task, decided.pipelined[task.uid].node)
 
 
-def startable(session: working.Session, waiting: Iterable[jobs.JobId]) -> list[job_state.JobState]:
+def startable(session: Session, waiting: Iterable[JobId]) -> list[JobState]:
     """Return these jobs, which wait on reserved resources, in the order of their turns."""
-    ages: dict[jobs.JobId, int] = {}
+    ages: dict[JobId, int] = {}
     for age, uid in enumerate(session.decided.nominations):
         pipelined = session.decided.pipelined.get(uid)
         if pipelined is not None:
@@ -89,17 +90,17 @@ def startable(session: working.Session, waiting: Iterable[jobs.JobId]) -> list[j
 
 
 def _by_age(
-    nominations: Mapping[jobs.TaskId, str],
-    pending: Mapping[jobs.JobId, Sequence[tuple[jobs.Task, int]]],
-) -> dict[jobs.JobId, int]:
+    nominations: Mapping[TaskId, str],
+    pending: Mapping[JobId, Sequence[tuple[Task, int]]],
+) -> dict[JobId, int]:
     """Return the position of each job's oldest nomination."""
     places = {uid: place for place, uid in enumerate(nominations)}
     return {job: min(places[task.uid] for task, _ in tasks) for job, tasks in pending.items()}
 
 
 def _in_order(
-    session: working.Session, waiting: Iterable[jobs.JobId], ages: Mapping[jobs.JobId, int]
-) -> list[job_state.JobState]:
+    session: Session, waiting: Iterable[JobId], ages: Mapping[JobId, int]
+) -> list[JobState]:
     """Sort jobs by the age of the oldest nomination, then by job order.
 
     Otherwise resources freed for an older job could go to a newer job nominated on the same node.
@@ -107,7 +108,7 @@ def _in_order(
     found = [session.job_states[job] for job in waiting]
     last = len(ages)
 
-    def key(state: job_state.JobState) -> tuple[object, ...]:
+    def key(state: JobState) -> tuple[object, ...]:
         return (ages.get(state.job.id, last), *ordering.job_key(session.dispatch, state))
 
     return sorted(found, key=key)

@@ -7,23 +7,27 @@ for themselves.
 
 from collections.abc import Collection, Mapping
 
-from vscheduler.core.model import jobs, queues
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.preemption import preemptors
-from vscheduler.core.session import job_likeness, ordering, parked_groups
-from vscheduler.core.session import session as working
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.session import job_likeness, ordering
+from vscheduler.core.session.ordering import SortKey
+from vscheduler.core.session.parked_groups import ParkedGroup
+from vscheduler.core.session.session import Session
 
-Line = ordering.Line[preemptors.Preemptor]
+Line = ordering.Line[Preemptor]
 
 
 class ParkedClaims:
     """The parked jobs that one action may serve in this cycle."""
 
-    def __init__(self, session: working.Session, action: str, served: Collection[str]) -> None:
+    def __init__(self, session: Session, action: str, served: Collection[str]) -> None:
         """`served` are the names of all queues that the action may help."""
         self._session, self._action = session, action
         self._waiting = dict(session.parking.of_queues(served))
         """By queue, the groups that haven't joined its line."""
-        self._failed: dict[str, list[parked_groups.ParkedGroup]] = {}
+        self._failed: dict[str, list[ParkedGroup]] = {}
         """By queue, the groups that found no victims since the last successful plan."""
 
     @property
@@ -42,7 +46,7 @@ class ParkedClaims:
                 state = self._session.job_states[first.id]
                 preemptors.join(self._session, self._action, line, state, group)
 
-    def _is_one(self, group: parked_groups.ParkedGroup) -> bool:
+    def _is_one(self, group: ParkedGroup) -> bool:
         """Whether one of the jobs may ask for all: nothing is known of single ones."""
         session, carried = self._session, self._session.snapshot.carried
         if carried.reclaim_failed or not session.policy.alike_by_age:
@@ -52,7 +56,7 @@ class ParkedClaims:
         tasks = group.first.tasks
         return len(tasks) == 1 or len(set(map(job_likeness.traits, tasks))) == 1
 
-    def fail(self, preemptor: preemptors.Preemptor) -> None:
+    def fail(self, preemptor: Preemptor) -> None:
         """Record that the job found no victims, and that those for which it asked don't, either."""
         job, group = preemptor.state.job, preemptor.group
         history = self._session.eviction_history
@@ -62,9 +66,7 @@ class ParkedClaims:
         history.fail_all(self._action, group.members)
         self._failed.setdefault(job.queue, []).append(group)
 
-    def succeed(
-        self, preemptor: preemptors.Preemptor, queue: queues.Queue, lines: Mapping[str, Line]
-    ) -> None:
+    def succeed(self, preemptor: Preemptor, queue: Queue, lines: Mapping[str, Line]) -> None:
         """Wake the jobs for which this job asked, and those whose turn comes after its plan."""
         session, job, group = self._session, preemptor.state.job, preemptor.group
         if group is not None:
@@ -87,11 +89,11 @@ class ParkedClaims:
 
     def _rejoin(
         self,
-        group: parked_groups.ParkedGroup,
+        group: ParkedGroup,
         line: Line,
         *,
-        without: jobs.JobId | None = None,
-        after: ordering.SortKey = (),
+        without: JobId | None = None,
+        after: SortKey = (),
     ) -> None:
         """Let jobs of the group join the line whose places come after the given one."""
         session = self._session

@@ -4,9 +4,10 @@ The API server may refuse one bind of a gang and accept the rest. Every cycle tr
 missing members; a gang that never becomes complete must not hold resources for ever.
 """
 
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.session import job_state
-from vscheduler.core.session import session as working
+from vscheduler.core.model.decisions import Evict, LostPods
+from vscheduler.core.model.jobs import EVICTABLE, YOUNG, Task, TaskStatus
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
 
 RULE = "gang"
 """The plugin that sets the timeout; recorded as the action of the evictions."""
@@ -15,7 +16,7 @@ ANSWER_SECONDS = 1.0
 """When to look again at an expired gang whose last binds have just been sent."""
 
 
-def evict_expired(session: working.Session) -> None:
+def evict_expired(session: Session) -> None:
     """Evict partial gangs whose start timeout has expired, and wake for the next timeout.
 
     Runs after all actions, so that nothing starts on what a gang still has: the API server may
@@ -24,7 +25,7 @@ def evict_expired(session: working.Session) -> None:
     its phase tells. One for which no plugin has a `start_timeout` is left alone.
     """
     for state in session.waiting_jobs():
-        if state.job.phase not in jobs.YOUNG or not _is_partial(session, state):
+        if state.job.phase not in YOUNG or not _is_partial(session, state):
             continue
         uid = state.job.uid
         since = session.snapshot.carried.partial_since.get(uid)
@@ -37,13 +38,13 @@ def evict_expired(session: working.Session) -> None:
         now, expires = session.snapshot.now, since + seconds
         if expires > now:
             session.wake(expires)
-        elif state.counts[jobs.TaskStatus.ALLOCATED]:  # it is complete if these binds succeed
+        elif state.counts[TaskStatus.ALLOCATED]:  # it is complete if these binds succeed
             session.wake(now + ANSWER_SECONDS)
         else:
             evict(session, state)
 
 
-def _is_partial(session: working.Session, state: job_state.JobState) -> bool:
+def _is_partial(session: Session, state: JobState) -> bool:
     """Whether some, but fewer than minMember, pods have nodes; binds in flight don't count.
 
     A gang whose pods have ended keeps nothing from others, however many of them there are. A pod on
@@ -52,21 +53,21 @@ def _is_partial(session: working.Session, state: job_state.JobState) -> bool:
     """
     return (
         state.scheduled_tasks < state.job.min_member
-        and any(state.counts[status] for status in jobs.EVICTABLE)
+        and any(state.counts[status] for status in EVICTABLE)
         and bool(bound_pods(session, state))
     )
 
 
-def bound_pods(session: working.Session, state: job_state.JobState) -> list[jobs.Task]:
+def bound_pods(session: Session, state: JobState) -> list[Task]:
     """Return the pods that have nodes and could be evicted."""
     return [
         task
         for task in state.job.tasks
-        if state.status(task) in jobs.EVICTABLE and task.node in session.layout.rows
+        if state.status(task) in EVICTABLE and task.node in session.layout.rows
     ]
 
 
-def _since(session: working.Session, state: job_state.JobState) -> float:
+def _since(session: Session, state: JobState) -> float:
     """Return the instant from which a newly found partial gang counts as bound in part.
 
     The first cycle of a process takes the instant from the pods' PodScheduled conditions, so that a
@@ -83,9 +84,7 @@ def _since(session: working.Session, state: job_state.JobState) -> float:
     return min(now, max(state.job.created, min(bound, default=now)))
 
 
-def evict(
-    session: working.Session, state: job_state.JobState, lost: decisions.LostPods | None = None
-) -> None:
+def evict(session: Session, state: JobState, lost: LostPods | None = None) -> None:
     """Evict all bound pods of the gang at once. `lost` says what a gang lacks that ran.
 
     Nothing is evicted if the API server has just refused to evict any of the pods, or if a
@@ -97,12 +96,12 @@ def evict(
     if not session.cluster.budgets.spare(tasks):
         return
     with session.statement() as trial:
-        for task in state.tasks(jobs.TaskStatus.PIPELINED):
+        for task in state.tasks(TaskStatus.PIPELINED):
             trial.withdraw(task)
         for task in tasks:
             assert task.node is not None
             trial.evict(
-                decisions.Evict(
+                Evict(
                     task=task,
                     node=task.node,
                     action=RULE,

@@ -13,26 +13,34 @@ from enum import Enum
 
 from msgspec.structs import replace
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import durations, jobs, queues
+from vscheduler.core.api.contracts import Argument, Configured
+from vscheduler.core.model import durations
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import nominated_pods, unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.preemption import (
-    cheapest_nodes,
-    claim_bounds,
-    entitled_groups,
-    exchange_search,
-    least_loss_search,
-    nominations,
-    preemptors,
-    relocations,
-    search,
-    victim_columns,
-    victims,
-    whole_gang_search,
+from vscheduler.core.preemption import nominations
+from vscheduler.core.preemption.cheapest_nodes import KeptBounds
+from vscheduler.core.preemption.claim_bounds import ClaimBounds
+from vscheduler.core.preemption.entitled_groups import EntitledGroups
+from vscheduler.core.preemption.exchange_search import Exchange
+from vscheduler.core.preemption.least_loss_search import LeastLossSearch
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.preemption.relocations import Relocation
+from vscheduler.core.preemption.search import VictimSearch
+from vscheduler.core.preemption.victim_columns import VictimColumns
+from vscheduler.core.preemption.victims import (
+    EvictionRules,
+    Limits,
+    Scope,
+    VictimCandidates,
+    WholeGangs,
 )
-from vscheduler.core.session import session as working
-from vscheduler.core.session import statement, vain_claims
+from vscheduler.core.preemption.whole_gang_search import Found, WholeGangSearch
+from vscheduler.core.session import vain_claims
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
+from vscheduler.core.session.vain_claims import Phases
 
 PLAN_COST = 20
 """Approximate microseconds for one job that asks for victims, whatever the result."""
@@ -47,13 +55,11 @@ SKIP_COST = 6
 KEEP = "reclaim.keepRoom"
 
 
-def arguments(action: str, whole_gangs: victims.WholeGangs) -> Mapping[str, contracts.Argument]:
+def arguments(action: str, whole_gangs: WholeGangs) -> Mapping[str, Argument]:
     """Return the arguments of an action that plans evictions, with the default of wholeGangs."""
     return {
-        f"{action}.wholeGangs": contracts.Argument(
-            str, whole_gangs.value, choices=tuple(victims.WholeGangs)
-        ),
-        f"{action}.minRuntime": contracts.Argument(str, "0s", parse=durations.seconds),
+        f"{action}.wholeGangs": Argument(str, whole_gangs.value, choices=tuple(WholeGangs)),
+        f"{action}.minRuntime": Argument(str, "0s", parse=durations.seconds),
     }
 
 
@@ -70,24 +76,24 @@ class Planner:
 
     def __init__(
         self,
-        session: working.Session,
-        action: contracts.Configured,
+        session: Session,
+        action: Configured,
         hook: str,
     ) -> None:
         """Read the action's arguments. hook is `preemptable` or `reclaimable`."""
         self.session = session
         self.action = action.name
         self.hook = hook
-        self._limits = victims.Limits.of(action, session.snapshot.now)
+        self._limits = Limits.of(action, session.snapshot.now)
         self.keep = action.seconds(KEEP) if KEEP in action.arguments else 0.0
         """Seconds for which resources are reserved for the replacements of moved pods."""
-        self._phases: vain_claims.Phases = ()
+        self._phases: Phases = ()
         """The phases of jobs before the action."""
         self._failed: set[Hashable] = set()
         """Likenesses of jobs that found no victims since the last successful plan."""
         self._has_failed = False
         """Whether a search was in vain since the last successful plan."""
-        self._bounds: dict[str, claim_bounds.ClaimBounds] = {}
+        self._bounds: dict[str, ClaimBounds] = {}
         """By claimant's queue, since the last successful plan."""
         self._only_moving: set[Hashable] = set()
         """Queues and similar pods for which no victims exist except pods that can be moved: evicted
@@ -125,9 +131,7 @@ class Planner:
         )
         session.parking.note_vain(self.action, seen)
 
-    def plan(
-        self, queue: queues.Queue, preemptor: preemptors.Preemptor, scope: victims.Scope
-    ) -> bool:
+    def plan(self, queue: Queue, preemptor: Preemptor, scope: Scope) -> bool:
         """Make room for the job's minimum, or for the next pod of a started job.
 
         Placed tasks are removed from the preemptor. Return False, with nothing changed, if no plan
@@ -150,9 +154,7 @@ class Planner:
             self._failed.add(likeness)
         return False
 
-    def _finds_a_plan(
-        self, queue: queues.Queue, preemptor: preemptors.Preemptor, scope: victims.Scope
-    ) -> bool:
+    def _finds_a_plan(self, queue: Queue, preemptor: Preemptor, scope: Scope) -> bool:
         """Whether one of several attempts finds a plan, the mildest first.
 
         Moving pods of queues within their shares is tried only if a search without moves has met
@@ -160,13 +162,13 @@ class Planner:
         go only if single pods don't suffice.
         """
         session = self.session
-        gangs = (False,) if self._limits.whole_gangs is victims.WholeGangs.NEVER else (False, True)
+        gangs = (False,) if self._limits.whole_gangs is WholeGangs.NEVER else (False, True)
         pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
-        kinds: list[Callable[..., search.VictimSearch]] = [search.VictimSearch]
-        known = whole_gang_search.Found()
+        kinds: list[Callable[..., VictimSearch]] = [VictimSearch]
+        known = Found()
         if attempt.could_help(session, preemptor.state):
-            kinds.append(functools.partial(whole_gang_search.WholeGangSearch, known))
-        kinds.append(functools.partial(least_loss_search.LeastLossSearch, known))
+            kinds.append(functools.partial(WholeGangSearch, known))
+        kinds.append(functools.partial(LeastLossSearch, known))
         candidates = functools.partial(self._pool, queue, scope)
         for moving in Moving:
             if (moving is Moving.NOT) is (pods in self._only_moving):
@@ -189,18 +191,16 @@ class Planner:
 
     def _try(
         self,
-        kind: Callable[..., search.VictimSearch],
-        preemptor: preemptors.Preemptor,
-        pool: victims.VictimCandidates,
-    ) -> search.VictimSearch | None:
+        kind: Callable[..., VictimSearch],
+        preemptor: Preemptor,
+        pool: VictimCandidates,
+    ) -> VictimSearch | None:
         """Make one attempt, and return it if it fails; None if a plan is committed."""
         with self.session.statement() as trial:
             tried = kind(self.session, trial, preemptor, pool, self.action, self._kept)
             return None if self._carry_out(tried, trial, preemptor) else tried
 
-    def _is_excluded(
-        self, queue: queues.Queue, preemptor: preemptors.Preemptor, scope: victims.Scope
-    ) -> bool:
+    def _is_excluded(self, queue: Queue, preemptor: Preemptor, scope: Scope) -> bool:
         """Whether the bounds exclude every plan for the job.
 
         Bounds are computed once a search was in vain; until then, jobs may well find victims.
@@ -210,18 +210,16 @@ class Planner:
             return False
         bounds = self._bounds.get(queue.name)
         if bounds is None:
-            whole = self._limits.whole_gangs is not victims.WholeGangs.NEVER
+            whole = self._limits.whole_gangs is not WholeGangs.NEVER
             pool = self._pool(queue, scope, self._rules(whole=whole))
             kept = self._kept
-            bounds = claim_bounds.ClaimBounds(self.session, kept.columns, kept.entitled, pool)
+            bounds = ClaimBounds(self.session, kept.columns, kept.entitled, pool)
             self._bounds[queue.name] = bounds
         return bounds.exclude(preemptor)
 
-    def _pool(
-        self, queue: queues.Queue, scope: victims.Scope, rules: victims.EvictionRules
-    ) -> victims.VictimCandidates:
+    def _pool(self, queue: Queue, scope: Scope, rules: EvictionRules) -> VictimCandidates:
         """Return the candidates of one attempt."""
-        return victims.VictimCandidates(
+        return VictimCandidates(
             self.session,
             hook=self.hook,
             claimant=queue,
@@ -230,52 +228,52 @@ class Planner:
             rules=rules,
         )
 
-    def _rules(self, *, whole: bool) -> victims.EvictionRules:
+    def _rules(self, *, whole: bool) -> EvictionRules:
         """Return the rules of an attempt that moves nobody: with whole gangs or without."""
-        always = self._limits.whole_gangs is victims.WholeGangs.ALWAYS
-        return victims.EvictionRules(whole=whole, always=always, relocation=None)
+        always = self._limits.whole_gangs is WholeGangs.ALWAYS
+        return EvictionRules(whole=whole, always=always, relocation=None)
 
     def _relocation(
         self,
-        preemptor: preemptors.Preemptor,
+        preemptor: Preemptor,
         moving: Moving,
-        candidates: Callable[[victims.EvictionRules], victims.VictimCandidates],
-        rules: victims.EvictionRules,
-    ) -> relocations.Relocation | None:
+        candidates: Callable[[EvictionRules], VictimCandidates],
+        rules: EvictionRules,
+    ) -> Relocation | None:
         """Return where pods may move, with victims by these rules if any are needed."""
         if moving is Moving.NOT:
             return None
         if moving is Moving.TO_FREE:
-            return relocations.Relocation(self.session)
+            return Relocation(self.session)
 
-        def on_behalf_of(claimant: jobs.Task) -> victims.VictimCandidates:
-            return candidates(replace(rules, on_behalf=claimant))
+        def on_behalf_of(preemptor: Task) -> VictimCandidates:
+            return candidates(replace(rules, on_behalf=preemptor))
 
-        exchange = exchange_search.Exchange(
+        exchange = Exchange(
             self.session, preemptor, on_behalf_of, self.action, self._kept_for_exchanges
         )
-        return relocations.Relocation(self.session, exchange)
+        return Relocation(self.session, exchange)
 
     def _carry_out(
         self,
-        tried: search.VictimSearch,
-        trial: statement.Statement,
-        preemptor: preemptors.Preemptor,
+        tried: VictimSearch,
+        statement: Statement,
+        preemptor: Preemptor,
     ) -> bool:
         """Whether the attempt finds a plan; if so, the plan is committed."""
         if not tried.succeeds():
             return False
-        if trial.evicts:
+        if statement.evicts:
             tried.spare_the_unneeded()
         if not tried.moves_the_displaced(self.session.snapshot.now + self.keep):
             return False
-        if trial.evicts and not tried.leaves_plans_alone():
+        if statement.evicts and not tried.leaves_plans_alone():
             return False
-        if trial.evicts:
-            trial.commit()
+        if statement.evicts:
+            statement.commit()
             nominations.extend(self.session, preemptor.state)
         else:
-            trial.hold()
+            statement.hold()
         # The earlier reason is obsolete: now the job waits for its victims to terminate.
         self.session.reasons.forget(preemptor.state.job.id)
         preemptor.drop(tried.placed)
@@ -285,26 +283,26 @@ class Planner:
         self._has_failed = False
         return True
 
-    def is_futile(self, preemptor: preemptors.Preemptor) -> bool:
+    def is_futile(self, preemptor: Preemptor) -> bool:
         """Whether a similar job has found no victims, with no successful plan since."""
         return preemptor.likeness(self.session) in self._failed
 
     @functools.cached_property
-    def _kept(self) -> cheapest_nodes.KeptBounds:
+    def _kept(self) -> KeptBounds:
         """What searches on behalf of different jobs share."""
         return self._read_columns()
 
     @functools.cached_property
-    def _kept_for_exchanges(self) -> cheapest_nodes.KeptBounds:
+    def _kept_for_exchanges(self) -> KeptBounds:
         """The same for searches within a search, which would see what that one only tries."""
         return self._read_columns()
 
-    def _read_columns(self) -> cheapest_nodes.KeptBounds:
+    def _read_columns(self) -> KeptBounds:
         session, known = (
             self.session,
             self.session.dispatch.tells_alike(self.hook, "alike_resources"),
         )
-        columns = victim_columns.VictimColumns(session, self._limits.oldest, by_resources=known)
+        columns = VictimColumns(session, self._limits.oldest, by_resources=known)
         session.spend("columns", len(columns.queues) // PODS_PER_UNIT + columns.pods.read)
-        entitled = entitled_groups.EntitledGroups(session, columns, self.hook)
-        return cheapest_nodes.KeptBounds(columns, entitled)
+        entitled = EntitledGroups(session, columns, self.hook)
+        return KeptBounds(columns, entitled)

@@ -4,17 +4,15 @@ import functools
 from collections import deque
 from collections.abc import Container, Hashable, Iterable
 
-from vscheduler.core.model import jobs, queues
+from vscheduler.core.model.jobs import Phase, Task, TaskId, TaskStatus
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.session import (
-    dispatch,
-    job_likeness,
-    job_state,
-    ordering,
-    parked_groups,
-    reasons,
-)
-from vscheduler.core.session import session as working
+from vscheduler.core.session import job_likeness, ordering, reasons
+from vscheduler.core.session.dispatch import Dispatch
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.ordering import Line, SortKey
+from vscheduler.core.session.parked_groups import ParkedGroup
+from vscheduler.core.session.session import Session
 
 
 class Preemptor:
@@ -24,39 +22,39 @@ class Preemptor:
 
     def __init__(
         self,
-        dispatch: dispatch.Dispatch,
-        state: job_state.JobState,
-        group: parked_groups.ParkedGroup | None = None,
+        dispatch: Dispatch,
+        state: JobState,
+        group: ParkedGroup | None = None,
     ) -> None:
         self.state = state
         self.group = group
         """The parked jobs for which the job asks, too."""
-        self.place: ordering.SortKey = ()
+        self.place: SortKey = ()
         """The job's place in the line of its queue."""
         self._dispatch = dispatch
-        self._tasks: deque[jobs.Task] | None = None
+        self._tasks: deque[Task] | None = None
         """None until first used, since only one of many similar jobs is examined."""
 
     @property
-    def tasks(self) -> deque[jobs.Task]:
+    def tasks(self) -> deque[Task]:
         """The tasks in placement order."""
         if self._tasks is None:
-            pending = self.state.tasks(jobs.TaskStatus.PENDING)
+            pending = self.state.tasks(TaskStatus.PENDING)
             self._tasks = deque(ordering.tasks(self._dispatch, self.state, pending))
         return self._tasks
 
-    def drop(self, placed: Container[jobs.TaskId]) -> None:
+    def drop(self, placed: Container[TaskId]) -> None:
         """Remove placed tasks."""
         self._tasks = deque(task for task in self.tasks if task.uid not in placed)
 
-    def likeness(self, session: working.Session) -> Hashable:
+    def likeness(self, session: Session) -> Hashable:
         """Return a key: if a job finds no victims, jobs with equal keys find none, either.
 
         None for a job with sub-groups, or with any task not Pending: such a job resembles no other
         job.
         """
         state, job = self.state, self.state.job
-        if state.sub_groups is not None or len(job.tasks) > state.counts[jobs.TaskStatus.PENDING]:
+        if state.sub_groups is not None or len(job.tasks) > state.counts[TaskStatus.PENDING]:
             return None
         needs = job.memo("needs", functools.partial(job_likeness.needs, job))
         if len(job.tasks) == 1 and session.affinity_counts.nobody and not session.nominated.anybody:
@@ -67,8 +65,8 @@ class Preemptor:
 
 
 def line_up(
-    session: working.Session, action: str, served: Container[str] | None = None
-) -> tuple[ordering.Line[queues.Queue], dict[str, ordering.Line[Preemptor]]]:
+    session: Session, action: str, served: Container[str] | None = None
+) -> tuple[Line[Queue], dict[str, Line[Preemptor]]]:
     """Return the queues with starving jobs, and the starving jobs of each queue.
 
     `served` are the names of all queues that the action may help; None: all.
@@ -77,8 +75,8 @@ def line_up(
     which the API server has refused evictions repeatedly. Nobody is lined up when the budget is
     used up by then.
     """
-    waiting: ordering.Line[queues.Queue] = ordering.Line()
-    lines: dict[str, ordering.Line[Preemptor]] = {}
+    waiting: Line[Queue] = Line()
+    lines: dict[str, Line[Preemptor]] = {}
     if session.work_budget.exhausted:
         return waiting, lines
     for state in session.waiting_jobs():
@@ -87,7 +85,7 @@ def line_up(
         if _is_starving(session, action, state):
             line = lines.get(state.job.queue)
             if line is None:
-                line = lines[state.job.queue] = ordering.Line()
+                line = lines[state.job.queue] = Line()
             stand(session, line, Preemptor(session.dispatch, state))
     for name, line in lines.items():
         queue = session.queues[name]
@@ -96,10 +94,10 @@ def line_up(
 
 
 def join_parked(
-    session: working.Session,
+    session: Session,
     action: str,
-    line: ordering.Line[Preemptor],
-    groups: Iterable[parked_groups.ParkedGroup],
+    line: Line[Preemptor],
+    groups: Iterable[ParkedGroup],
 ) -> None:
     """Wake parked jobs of one queue, and let those that starve join the queue's line."""
     groups = list(groups)
@@ -109,29 +107,29 @@ def join_parked(
 
 
 def join(
-    session: working.Session,
+    session: Session,
     action: str,
-    line: ordering.Line[Preemptor],
-    state: job_state.JobState,
-    group: parked_groups.ParkedGroup | None = None,
+    line: Line[Preemptor],
+    state: JobState,
+    group: ParkedGroup | None = None,
 ) -> None:
     """Let the job join the line if it starves. `group` are the jobs for which it asks, too."""
     if _is_starving(session, action, state):
         stand(session, line, Preemptor(session.dispatch, state, group))
 
 
-def stand(session: working.Session, line: ordering.Line[Preemptor], preemptor: Preemptor) -> None:
+def stand(session: Session, line: Line[Preemptor], preemptor: Preemptor) -> None:
     """Let the job take its present place in the line."""
     preemptor.place = job_place(session, preemptor.state)
     line.join(preemptor.place, preemptor)
 
 
-def _is_starving(session: working.Session, action: str, state: job_state.JobState) -> bool:
+def _is_starving(session: Session, action: str, state: JobState) -> bool:
     """Whether pods may be evicted for the job, which is admitted and waits."""
     carried, job = session.snapshot.carried, state.job.id
     return not (
-        not state.counts[jobs.TaskStatus.PENDING]
-        or state.phase is jobs.Phase.PENDING
+        not state.counts[TaskStatus.PENDING]
+        or state.phase is Phase.PENDING
         or job in carried.eviction_refused_jobs
         or (carried.reclaim_failed and (action, job) in carried.reclaim_failed)
         or reasons.invalid(session, state) is not None
@@ -139,7 +137,7 @@ def _is_starving(session: working.Session, action: str, state: job_state.JobStat
     )
 
 
-def job_place(session: working.Session, state: job_state.JobState) -> ordering.SortKey:
+def job_place(session: Session, state: JobState) -> SortKey:
     """Return the job's sort key within the queue.
 
     In a hurry, jobs of namespaces with a high cost come last.
@@ -148,9 +146,7 @@ def job_place(session: working.Session, state: job_state.JobState) -> ordering.S
     return (comes_last, *ordering.job_key(session.dispatch, state))
 
 
-def queue_place(
-    session: working.Session, queue: queues.Queue, line: ordering.Line[Preemptor]
-) -> ordering.SortKey:
+def queue_place(session: Session, queue: Queue, line: Line[Preemptor]) -> SortKey:
     """Return the queue's sort key.
 
     In a hurry, a queue comes last if the first job's namespace has a high cost.

@@ -6,8 +6,11 @@ right to what their queue deserves as a large one.
 
 from collections.abc import Sequence
 
-from vscheduler.core.model import jobs, queues, resources
-from vscheduler.core.session import session as working
+from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import Phase, PodClass, Task, TaskStatus
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.session.session import Session
 
 JOBS_PER_UNIT = 10
 """How many waiting jobs are looked at in about a microsecond."""
@@ -16,9 +19,7 @@ POD_COST = 5
 """Approximate microseconds for asking whether the queue's share covers one more pod."""
 
 
-def of_others(
-    session: working.Session, queue: queues.Queue, own: Sequence[jobs.Task]
-) -> resources.Vector:
+def of_others(session: Session, queue: Queue, own: Sequence[Task]) -> Vector:
     """Return what waiting pods request, (R,), as far as the queue's share covers them, too.
 
     `own` are pods that come first, and don't count.
@@ -29,10 +30,10 @@ def of_others(
     states = [state for state in session.unfinished_jobs() if state.job.queue == queue.name]
     session.spend("queue lacks", 1 + len(states) // JOBS_PER_UNIT)
     for state in states:
-        if state.phase is jobs.Phase.PENDING:
+        if state.phase is Phase.PENDING:
             continue
-        refused: set[jobs.PodClass] = set()
-        for task in state.tasks(jobs.TaskStatus.PENDING):
+        refused: set[PodClass] = set()
+        for task in state.tasks(TaskStatus.PENDING):
             if task.uid in seen or task.pod_class in refused:
                 continue
             if task.best_effort or task.never_preempts:

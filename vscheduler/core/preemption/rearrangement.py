@@ -5,19 +5,20 @@ Placed one after the other, they may miss the nodes that have room for all of th
 
 from collections.abc import Sequence
 
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import Task, TaskId
 from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.session import job_state, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
-Placed = dict[jobs.TaskId, tuple[jobs.Task, int]]
+Placed = dict[TaskId, tuple[Task, int]]
 
 
 def succeeds(
-    session: working.Session,
-    trial: statement.Statement,
-    state: job_state.JobState,
-    tasks: Sequence[jobs.Task],
+    session: Session,
+    statement: Statement,
+    state: JobState,
+    tasks: Sequence[Task],
     placed: Placed,
 ) -> bool:
     """Whether nodes are found for all of these tasks, some of which are placed now.
@@ -28,7 +29,7 @@ def succeeds(
         return False
     for task in tasks:
         if task.uid in placed:
-            trial.withdraw(task)
+            statement.withdraw(task)
             del placed[task.uid]
     queue = session.queues[state.job.queue]
     for task, row in attempt.rearranged(session, state, tasks):
@@ -36,6 +37,6 @@ def succeeds(
             return False
         if session.placement.at(task, row) is None:
             return False
-        trial.pipeline(task, row)
+        statement.pipeline(task, row)
         placed[task.uid] = (task, row)
     return len(placed) == len(tasks)

@@ -12,13 +12,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, jobs, reclaim_outlooks, resources
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model import reclaim_outlooks, resources
+from vscheduler.core.model.decisions import (
+    CycleResult,
+    GroupStatus,
+    QueueFigures,
+    ReasonCode,
+    ShareAfter,
+)
+from vscheduler.core.model.jobs import EVICTABLE, WAITING, Job, JobId, Task
+from vscheduler.core.model.reclaim_outlooks import Protection, ReclaimOutlook
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
 from vscheduler.core.preemption import queue_lack, search, victims
-from vscheduler.core.session import evictable_pods, job_state, reasons
-from vscheduler.core.session import session as working
+from vscheduler.core.preemption.victims import Limits, WholeGangs
+from vscheduler.core.session import evictable_pods, reasons
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
 
-NO_ROOM = decisions.ReasonCode.NO_ROOM
+NO_ROOM = ReasonCode.NO_ROOM
 
 RECLAIM = "reclaim"
 HOOK = "reclaimable"
@@ -30,7 +42,7 @@ POD_COST = 8
 """Approximate microseconds for one of them."""
 
 
-def told(session: working.Session, result: decisions.CycleResult) -> decisions.CycleResult:
+def told(session: Session, result: CycleResult) -> CycleResult:
     """Return the result with an outlook for each queue below its share with a job that lacks
     room.
     """
@@ -39,20 +51,18 @@ def told(session: working.Session, result: decisions.CycleResult) -> decisions.C
     waiting = _waiting(session, result.groups)
     if not waiting:
         return result
-    finder = _Finder(session, {each.name: each for each in result.queues})
+    finder = _Finder(session, {queue.name: queue for queue in result.queues})
     figures = tuple(
-        replace(each, reclaim=finder.outlook(each, waiting[each.name]))
-        if each.name in waiting
-        else each
-        for each in result.queues
+        replace(queue, reclaim=finder.outlook(queue, waiting[queue.name]))
+        if queue.name in waiting
+        else queue
+        for queue in result.queues
     )
     spent, work = session.work_budget.spent, dict(session.work)
     return replace(result, queues=figures, spent=spent, work=work)
 
 
-def _waiting(
-    session: working.Session, groups: Sequence[decisions.GroupStatus]
-) -> Mapping[str, jobs.JobId]:
+def _waiting(session: Session, groups: Sequence[GroupStatus]) -> Mapping[str, JobId]:
     """Return by queue the first job whose status, of all by job, says that it lacks room.
 
     Only reasons of this cycle and those of parked jobs can say so.
@@ -75,9 +85,7 @@ def _waiting(
 class _Finder:
     """Finds outlooks in one cycle."""
 
-    def __init__(
-        self, session: working.Session, figures: Mapping[str, decisions.QueueFigures]
-    ) -> None:
+    def __init__(self, session: Session, figures: Mapping[str, QueueFigures]) -> None:
         self._session = session
         self._figures = figures
         self._left = PODS_MAX
@@ -85,9 +93,7 @@ class _Finder:
         held = session.demands.held
         self._holding = [name for name in sorted(held) if any(held[name]) and name in figures]
 
-    def outlook(
-        self, queue: decisions.QueueFigures, job: jobs.JobId
-    ) -> reclaim_outlooks.ReclaimOutlook | None:
+    def outlook(self, queue: QueueFigures, job: JobId) -> ReclaimOutlook | None:
         """Return why nothing is reclaimed; None if that isn't to be expected, or isn't known."""
         session = self._session
         state = session.job_states[job]
@@ -120,7 +126,7 @@ class _Finder:
         resource = beyond or max(
             asked, key=lambda name: over[name] > reclaim_outlooks.SURPLUS_LEAST
         )
-        made = reclaim_outlooks.ReclaimOutlook(
+        made = ReclaimOutlook(
             resource=resource,
             allocated=queue.allocated.get(resource, 0.0),
             deserved=queue.entitlement.deserved.get(resource, 0.0),
@@ -139,9 +145,9 @@ class _Finder:
 
     def _beyond_share(
         self,
-        queue: decisions.QueueFigures,
-        state: job_state.JobState,
-        needed: resources.ResourceMap,
+        queue: QueueFigures,
+        state: JobState,
+        needed: ResourceMap,
     ) -> str | None:
         """Return the resource for which the queue may not reclaim for the job, or None.
 
@@ -158,11 +164,11 @@ class _Finder:
 
     def _with_pods(
         self,
-        made: reclaim_outlooks.ReclaimOutlook,
-        limits: victims.Limits,
-        state: job_state.JobState,
-        task: jobs.Task,
-    ) -> reclaim_outlooks.ReclaimOutlook:
+        made: ReclaimOutlook,
+        limits: Limits,
+        state: JobState,
+        task: Task,
+    ) -> ReclaimOutlook:
         """Return the outlook with the pods of queues above their shares, by what protects them."""
         session, needed = self._session, _needed(state, task)
         own = _waiting_tasks(state.job)[: _lacking(state)]
@@ -170,21 +176,21 @@ class _Finder:
         lack = needed[made.resource] + int(others[session.space.columns[made.resource]])
         limit = search.PROPORTION * lack
         claimed = session.space.vector(needed)
-        counted: Counter[reclaim_outlooks.Protection] = Counter()
+        counted: Counter[Protection] = Counter()
         room = np.maximum(session.cluster.allocatable - session.cluster.future_used, 0)
         for owner, each in self._pods(frozenset(made.above)):
             found = self._protection(limits, owner, each, task)
             if found is None:
                 whole = self._is_kept_whole(limits, owner, each, made.resource, limit)
                 found = self._kept_for(limits, owner, each, (task, claimed), whole=whole)
-            counted[found or reclaim_outlooks.Protection.NONE] += 1
+            counted[found or Protection.NONE] += 1
             if found is None and each.node in session.layout.rows:
                 room[session.layout.rows[each.node]] += session.cluster.request(each)
-        pods = tuple((each, counted[each]) for each in reclaim_outlooks.Protection if counted[each])
+        pods = tuple((each, counted[each]) for each in Protection if counted[each])
         enough = self._left == 0 or self._holds(room, state, task)
         return replace(made, pods=pods, enough=enough)
 
-    def _holds(self, room: resources.Vector, state: job_state.JobState, task: jobs.Task) -> bool:
+    def _holds(self, room: Vector, state: JobState, task: Task) -> bool:
         """Whether so much room by node, (N, R), is enough for the pods that the job lacks.
 
         Pods of several kinds are taken to fit.
@@ -196,7 +202,7 @@ class _Finder:
         fitting = room[:, asked] // request[asked]
         return int(fitting.min(axis=1).sum()) >= _lacking(state)
 
-    def _pods(self, names: frozenset[str]) -> Iterator[tuple[job_state.JobState, jobs.Task]]:
+    def _pods(self, names: frozenset[str]) -> Iterator[tuple[JobState, Task]]:
         """Iterate over running pods of these queues, within the limit of the cycle."""
         for job in self._session.cluster.evictable.owner_jobs:
             if job.queue not in names:
@@ -204,104 +210,104 @@ class _Finder:
             for task in job.tasks:
                 if not self._left:
                     return
-                if task.status in jobs.EVICTABLE:
+                if task.status in EVICTABLE:
                     self._left -= 1
                     self._session.spend("outlooks", POD_COST)
                     yield self._session.job_states[job.id], task
 
     def _protection(
-        self, limits: victims.Limits, owner: job_state.JobState, pod: jobs.Task, claimant: jobs.Task
-    ) -> reclaim_outlooks.Protection | None:
+        self, limits: Limits, owner: JobState, pod: Task, preemptor: Task
+    ) -> Protection | None:
         """Return what protects the pod alone, or None."""
         session = self._session
         if owner.protected or not pod.preemptable:
-            return reclaim_outlooks.Protection.ANNOTATION
+            return Protection.ANNOTATION
         if evictable_pods.start(pod) > limits.oldest:
-            return reclaim_outlooks.Protection.YOUNG
+            return Protection.YOUNG
         if not session.cluster.budgets.spare((pod,)):
-            return reclaim_outlooks.Protection.BUDGET
-        if not session.dispatch.unprotected(HOOK, claimant, (pod,)):
-            return reclaim_outlooks.Protection.PLUGIN
+            return Protection.BUDGET
+        if not session.dispatch.unprotected(HOOK, preemptor, (pod,)):
+            return Protection.PLUGIN
         return None
 
     def _is_kept_whole(
         self,
-        limits: victims.Limits,
-        owner: job_state.JobState,
-        pod: jobs.Task,
+        limits: Limits,
+        owner: JobState,
+        pod: Task,
         resource: str,
         limit: float,
     ) -> bool:
         """Whether the pod belongs to a gang's minimum, and the gang mustn't be evicted."""
         if victims.surplus_pod(owner, pod) is not None:
             return False
-        if limits.whole_gangs is victims.WholeGangs.ALWAYS:
+        if limits.whole_gangs is WholeGangs.ALWAYS:
             return False
-        if limits.whole_gangs is victims.WholeGangs.NEVER:
+        if limits.whole_gangs is WholeGangs.NEVER:
             return True
         return owner.job.allocated.get(resource, 0) > limit
 
     def _kept_for(
         self,
-        limits: victims.Limits,
-        owner: job_state.JobState,
-        pod: jobs.Task,
-        claim: tuple[jobs.Task, resources.Vector],
+        limits: Limits,
+        owner: JobState,
+        pod: Task,
+        claim: tuple[Task, Vector],
         *,
         whole: bool,
-    ) -> reclaim_outlooks.Protection | None:
+    ) -> Protection | None:
         """Return what protects a pod that may be evicted by itself, or None.
 
         It may belong to a gang that is kept `whole`, unless the gang is borrowed; or the pod, or
         else its whole gang, is more than its queue has to give back.
         """
         unit = victims.surplus_pod(owner, pod) or victims.whole(owner)
-        gang = reclaim_outlooks.Protection.GANG if whole else None
+        gang = Protection.GANG if whole else None
         if unit is None:
             return gang
         dispatch, (claimant, claimed) = self._session.dispatch, claim
         if not dispatch.entitled(HOOK, claimant, unit.tasks):
-            return gang or reclaim_outlooks.Protection.SHARE
-        after: decisions.ShareAfter | None = dispatch.first(
+            return gang or Protection.SHARE
+        after: ShareAfter | None = dispatch.first(
             "share_after", None, claimant, claimed, unit.tasks
         )
         if after is not None and after.borrowed:
-            return gang if limits.whole_gangs is victims.WholeGangs.NEVER else None
+            return gang if limits.whole_gangs is WholeGangs.NEVER else None
         if gang or after is None or after.within or after.fair:
             return gang
-        always = unit.whole and limits.whole_gangs is victims.WholeGangs.ALWAYS
-        return None if always else reclaim_outlooks.Protection.SHARE
+        always = unit.whole and limits.whole_gangs is WholeGangs.ALWAYS
+        return None if always else Protection.SHARE
 
 
-def _limits(policy: policies.Policy, now: float) -> victims.Limits | None:
+def _limits(policy: Policy, now: float) -> Limits | None:
     """Return the limits of action reclaim; None if it isn't configured."""
-    for each in policy.actions:
-        if each.action.name == RECLAIM:
-            return victims.Limits.of(each.action(each.arguments), now)
+    for action in policy.actions:
+        if action.action.name == RECLAIM:
+            return Limits.of(action.action(action.arguments), now)
     return None
 
 
-def _lacking(state: job_state.JobState) -> int:
+def _lacking(state: JobState) -> int:
     return max(1, state.minimum - state.ready_tasks)
 
 
-def _waiting_tasks(job: jobs.Job) -> list[jobs.Task]:
-    return [task for task in job.tasks if task.status in jobs.WAITING and not task.best_effort]
+def _waiting_tasks(job: Job) -> list[Task]:
+    return [task for task in job.tasks if task.status in WAITING and not task.best_effort]
 
 
-def _needed(state: job_state.JobState, task: jobs.Task) -> dict[str, int]:
+def _needed(state: JobState, task: Task) -> dict[str, int]:
     """Return the least that the pods that the job lacks request of each resource of this one."""
     lacking = _lacking(state)
     return {name: reasons.smallest(state.job, name, lacking) for name in _asked(task)}
 
 
-def _asked(task: jobs.Task) -> Iterable[str]:
+def _asked(task: Task) -> Iterable[str]:
     """Return the requested resources, cpu and memory first."""
-    names = resources.ResourceSpace.of(task.pod_class.request).names
+    names = ResourceSpace.of(task.pod_class.request).names
     return [name for name in names if name != resources.PODS and task.pod_class.request.get(name)]
 
 
-def _surplus(queue: decisions.QueueFigures, resource: str) -> float:
+def _surplus(queue: QueueFigures, resource: str) -> float:
     """Return how much more of a resource the queue has than it deserves; negative if less."""
     if queue.entitlement is None:
         return 0.0

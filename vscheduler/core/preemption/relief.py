@@ -17,10 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import computed, decisions, jobs, nodes, queues
-from vscheduler.core.preemption import victim_columns, victims
-from vscheduler.core.session import job_state
-from vscheduler.core.session import session as working
+from vscheduler.core.model import computed, jobs, nodes, queues
+from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess
+from vscheduler.core.model.jobs import Job, PodClass, Task, TaskStatus
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.preemption.victim_columns import VictimColumns
+from vscheduler.core.preemption.victims import Limits, WholeGangs
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
 
 GROUPS_MAX = 256
 """With more kinds of jobs in a queue, jobs of equal priority count as alike."""
@@ -40,23 +44,23 @@ class AlikeJobs(msgspec.Struct, eq=False):
     """Jobs of one queue with equal pods and priorities."""
 
     priority: int
-    first: Sequence[jobs.Task]
+    first: Sequence[Task]
     """The pods of the first job that may be evicted."""
-    every: list[jobs.Task]
+    every: list[Task]
     """Those of all jobs."""
 
 
 class Evictable:
     """The pods that one action may evict at all, by queue."""
 
-    def __init__(self, session: working.Session, limits: victims.Limits, hook: str) -> None:
+    def __init__(self, session: Session, limits: Limits, hook: str) -> None:
         """`hook` names the plugins' answers: `preemptable` or `reclaimable`."""
         self._session, self._hook = session, hook
         self.asked = 0
         """How many questions were asked in this cycle."""
-        columns = victim_columns.VictimColumns(session, limits.oldest, by_resources=False)
+        columns = VictimColumns(session, limits.oldest, by_resources=False)
         leaving = columns.steady & columns.there
-        if limits.whole_gangs is victims.WholeGangs.NEVER:
+        if limits.whole_gangs is WholeGangs.NEVER:
             leaving &= columns.spare
         self._columns, self._leaving = columns, np.flatnonzero(leaving)
         self._groups: dict[str, Sequence[AlikeJobs]] = {}
@@ -97,23 +101,23 @@ class Evictable:
                 found[key] = AlikeJobs(job.priority, tasks, list(tasks))
         return list(found.values())
 
-    def part_of(self, claimant: jobs.Task, group: AlikeJobs) -> Amounts:
+    def part_of(self, preemptor: Task, group: AlikeJobs) -> Amounts:
         """Return what the claimant may take of these jobs, (R,), by what it may take of one."""
-        part = len(self.legal(claimant, group.first)) / len(group.first)
+        part = len(self.legal(preemptor, group.first)) / len(group.first)
         return part * self.amounts(group.every) if part else self.amounts(())
 
-    def legal(self, claimant: jobs.Task, tasks: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+    def legal(self, preemptor: Task, tasks: Sequence[Task]) -> Sequence[Task]:
         """Return which of these pods of one queue the claimant may take together."""
         self.asked += 1
         self._session.spend("relief", ASK_COST + len(tasks))
         dispatch = self._session.dispatch
-        left = dispatch.unprotected(self._hook, claimant, tasks)
-        return dispatch.entitled(self._hook, claimant, left) if left else ()
+        left = dispatch.unprotected(self._hook, preemptor, tasks)
+        return dispatch.entitled(self._hook, preemptor, left) if left else ()
 
-    def amounts(self, tasks: Iterable[jobs.Task]) -> Amounts:
+    def amounts(self, tasks: Iterable[Task]) -> Amounts:
         """Return what these pods hold together, (R,)."""
-        counted: defaultdict[jobs.PodClass, int] = defaultdict(int)
-        first: dict[jobs.PodClass, jobs.Task] = {}
+        counted: defaultdict[PodClass, int] = defaultdict(int)
+        first: dict[PodClass, Task] = {}
         for task in tasks:
             counted[task.pod_class] += 1
             first.setdefault(task.pod_class, task)
@@ -126,7 +130,7 @@ class Evictable:
 class Promises:
     """What admitted groups were promised and don't have yet, by queue, priority and nodes."""
 
-    def __init__(self, session: working.Session) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._columns, self._size = session.space.columns, session.space.size
         self._rows: dict[tuple[str, int, int], list[float]] = {}
@@ -136,7 +140,7 @@ class Promises:
             if inqueue_resources.holds(state):
                 self.add(state)
 
-    def add(self, state: job_state.JobState) -> None:
+    def add(self, state: JobState) -> None:
         """Count the promise to a group."""
         key = (state.job.queue, state.job.priority, self._reach(state))
         row = self._rows.setdefault(key, [0.0] * self._size)
@@ -146,7 +150,7 @@ class Promises:
         self._known.clear()
 
     def giving_way(
-        self, job: jobs.Job, below: frozenset[str], excess: decisions.LimitExcess, *, reclaims: bool
+        self, job: Job, below: frozenset[str], excess: LimitExcess, *, reclaims: bool
     ) -> float:
         """Return how much of what exceeds the limit was promised in these queues to groups of lower
         priority, and, for a job that may reclaim, to groups of other queues.
@@ -163,10 +167,10 @@ class Promises:
 
     def elsewhere(
         self,
-        job: jobs.Job,
+        job: Job,
         below: frozenset[str],
-        excess: decisions.LimitExcess,
-        rows: nodes.Mask,
+        excess: LimitExcess,
+        rows: Mask,
         *,
         reclaims: bool,
     ) -> float:
@@ -182,7 +186,7 @@ class Promises:
         )
 
     def _counted(
-        self, below: frozenset[str], excess: decisions.LimitExcess
+        self, below: frozenset[str], excess: LimitExcess
     ) -> Iterator[tuple[str, int, int, float]]:
         """Yield queue, priority, nodes and amount of the promises that the limit counts."""
         column = self._columns[excess.resource]
@@ -190,7 +194,7 @@ class Promises:
             if queue in below and (excess.nodes is None or not reach & ~excess.nodes):
                 yield queue, priority, reach, row[column]
 
-    def _reach(self, state: job_state.JobState) -> int:
+    def _reach(self, state: JobState) -> int:
         """Return the nodes that pods of the group may use, as a set; all, for one without pods."""
         pods = {task.pod_class: task for task in _waiting(state)}.values()
         layout = self._session.layout
@@ -203,12 +207,12 @@ class Promises:
 class Relief:
     """What could be released in this cycle for groups that admission refuses."""
 
-    def __init__(self, session: working.Session) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._limits = {
-            each.action.name: victims.Limits.of(each.action(each.arguments), session.snapshot.now)
-            for each in session.policy.actions
-            if each.action.name in (PREEMPT, RECLAIM)
+            action.action.name: Limits.of(action.action(action.arguments), session.snapshot.now)
+            for action in session.policy.actions
+            if action.action.name in (PREEMPT, RECLAIM)
         }
         self._below: dict[str, frozenset[str]] = {}
         self._own: dict[object, Amounts] = {}
@@ -219,7 +223,7 @@ class Relief:
         self._verdicts: dict[object, bool] = {}
         """Answers, until the next admission."""
 
-    def covers(self, state: job_state.JobState, refusal: decisions.AdmissionFailure) -> bool:
+    def covers(self, state: JobState, refusal: AdmissionFailure) -> bool:
         """Whether all that the group would exceed could be released for it."""
         if not refusal.exceeded:
             return False
@@ -230,11 +234,11 @@ class Relief:
             self._verdicts[key] = found
         return found
 
-    def is_waived(self, state: job_state.JobState, refusal: decisions.AdmissionFailure) -> bool:
+    def is_waived(self, state: JobState, refusal: AdmissionFailure) -> bool:
         """Whether preemptionPolicy Never alone keeps evictions from being considered."""
         return bool(self._limits and refusal.exceeded) and self._never_preempts(state)
 
-    def admitted(self, state: job_state.JobState) -> None:
+    def admitted(self, state: JobState) -> None:
         """Count the promise to a group that is admitted now."""
         if state.job.min_resources is None:
             return
@@ -242,19 +246,19 @@ class Relief:
             self._promises.add(state)
         self._verdicts.clear()
 
-    def _likeness(self, state: job_state.JobState) -> object:
+    def _likeness(self, state: JobState) -> object:
         """Return a key that is equal for groups for which the same is released."""
         job = state.job
         return job.memo("relief", lambda: self._traits(state))
 
-    def _traits(self, state: job_state.JobState) -> object:
+    def _traits(self, state: JobState) -> object:
         job = state.job
         classes = tuple(job.classes.items())
         asked = tuple(inqueue_resources.outstanding(state).items())
         never = self._never_preempts(state)
         return (job.queue, job.priority, state.minimum, state.ready_tasks, asked, classes, never)
 
-    def _is_released(self, state: job_state.JobState, excess: decisions.LimitExcess) -> bool:
+    def _is_released(self, state: JobState, excess: LimitExcess) -> bool:
         column = self._session.space.columns.get(excess.resource)
         if column is None:
             return False
@@ -268,7 +272,7 @@ class Relief:
             left -= min(excess.promised, given)
         return left <= 0 or left <= self._evictable(state, excess.queue, column)
 
-    def _free_rows(self, state: job_state.JobState) -> nodes.Mask | None:
+    def _free_rows(self, state: JobState) -> Mask | None:
         """Return the nodes (N,) where pods of the group fit now; None if not all that it needs do,
         by amounts, or if it has no pods yet.
         """
@@ -290,7 +294,7 @@ class Relief:
             rows |= slots > 0
         return rows
 
-    def _evictable(self, state: job_state.JobState, queue: str, column: int) -> float:
+    def _evictable(self, state: JobState, queue: str, column: int) -> float:
         """Return how much of a resource evictions could release below the queue."""
         if self._never_preempts(state) or self._is_refused(state):
             return 0.0
@@ -302,31 +306,31 @@ class Relief:
             found += sum(float(lent[name][column]) for name in lent.keys() & below)
         return found
 
-    def _is_refused(self, state: job_state.JobState) -> bool:
+    def _is_refused(self, state: JobState) -> bool:
         return state.job.id in self._session.snapshot.carried.eviction_refused_jobs
 
-    def _preemptable(self, state: job_state.JobState) -> Amounts:
+    def _preemptable(self, state: JobState) -> Amounts:
         """Return what `preempt` may take of other jobs of the queue, (R,)."""
         job, victims_ = state.job, self._evictables[PREEMPT]
         key = (job.queue, job.priority)
         groups = victims_.groups(job.queue)
         if key not in self._own:
             claimant = _claimant(state)
-            less = [each for each in groups if each.priority < job.priority]
+            less = [group for group in groups if group.priority < job.priority]
             parts = [victims_.part_of(claimant, each) for each in less]
             self._own[key] = sum(parts, start=victims_.amounts(()))
         found = self._own[key]
-        equals = [each for each in groups if each.priority == job.priority]
+        equals = [group for group in groups if group.priority == job.priority]
         if not equals or victims_.asked > ASKED_MAX:
             return found
         request = (*key, tuple(inqueue_resources.outstanding(state).items()))
         if request not in self._equals:
             claimant = _claimant(state)
-            parts = [victims_.part_of(claimant, each) for each in equals]
+            parts = [victims_.part_of(claimant, equal) for equal in equals]
             self._equals[request] = sum(parts, start=found)
         return self._equals[request]
 
-    def _may_reclaim(self, state: job_state.JobState) -> bool:
+    def _may_reclaim(self, state: JobState) -> bool:
         """Whether the group's queue deserves what the group asks for.
 
         Plugins are asked about a single pod with the minimum request of the whole group, since pods
@@ -340,7 +344,7 @@ class Relief:
             and dispatch.all_agree("preemptive", queue, [_claimant(state)])
         )
 
-    def _reclaimable(self, state: job_state.JobState) -> Mapping[str, Amounts]:
+    def _reclaimable(self, state: JobState) -> Mapping[str, Amounts]:
         """Return what `reclaim` may take of other queues, (R,) each."""
         asked = inqueue_resources.outstanding(state)
         key = (state.job.queue, tuple(sorted(name for name, amount in asked.items() if amount)))
@@ -348,24 +352,24 @@ class Relief:
         if found is None:
             claimant, victims_ = _claimant(state), self._evictables[RECLAIM]
             found = self._others[key] = {
-                each.name: self._taken(victims_, claimant, each.name)
-                for each in self._session.queues.values()
-                if each.reclaimable and each.name != state.job.queue
+                queue.name: self._taken(victims_, claimant, queue.name)
+                for queue in self._session.queues.values()
+                if queue.reclaimable and queue.name != state.job.queue
             }
         return found
 
     @staticmethod
-    def _taken(evictable: Evictable, claimant: jobs.Task, queue: str) -> Amounts:
+    def _taken(evictable: Evictable, preemptor: Task, queue: str) -> Amounts:
         """Return what may be taken of a queue, (R,): all its pods that go are asked about at once,
         for a queue gives no more than it has above its share.
         """
         some = [
             task
             for group in evictable.groups(queue)
-            if evictable.legal(claimant, group.first[:1])
+            if evictable.legal(preemptor, group.first[:1])
             for task in group.every
         ]
-        return evictable.amounts(evictable.legal(claimant, some) if some else ())
+        return evictable.amounts(evictable.legal(preemptor, some) if some else ())
 
     def _queues_below(self, name: str) -> frozenset[str]:
         """Return the queue and all below it; all queues for `root` and the whole cluster."""
@@ -380,7 +384,7 @@ class Relief:
         return found
 
     @staticmethod
-    def _never_preempts(state: job_state.JobState) -> bool:
+    def _never_preempts(state: JobState) -> bool:
         """Whether all pods that wait have preemptionPolicy Never."""
         waiting = _waiting(state)
         return bool(waiting) and all(task.never_preempts for task in waiting)
@@ -397,7 +401,7 @@ class Relief:
 class EvictableByAction(dict[str, Evictable]):
     """The evictable pods of each configured action, read when first asked for."""
 
-    def __init__(self, session: working.Session, limits: Mapping[str, victims.Limits]) -> None:
+    def __init__(self, session: Session, limits: Mapping[str, Limits]) -> None:
         super().__init__()
         self._session, self._limits = session, limits
 
@@ -407,17 +411,17 @@ class EvictableByAction(dict[str, Evictable]):
         return self[action]
 
 
-def _gives_way(job: jobs.Job, queue: str, priority: int, *, reclaims: bool) -> bool:
+def _gives_way(job: Job, queue: str, priority: int, *, reclaims: bool) -> bool:
     """Whether a promise in this queue, to a group of this priority, gives way to the job."""
     return priority < job.priority or (reclaims and queue != job.queue)
 
 
-def _waiting(state: job_state.JobState) -> Sequence[jobs.Task]:
+def _waiting(state: JobState) -> Sequence[Task]:
     """Return the pods of a group that wait for a node."""
-    return [task for task in state.job.tasks if task.status is jobs.TaskStatus.PENDING]
+    return [task for task in state.job.tasks if task.status is TaskStatus.PENDING]
 
 
-def _claimant(state: job_state.JobState) -> jobs.Task:
+def _claimant(state: JobState) -> Task:
     """Return a single pod with the minimum request of the whole group."""
     job = state.job
     return job.memo(

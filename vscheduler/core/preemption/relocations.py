@@ -13,9 +13,15 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from vscheduler.core.model import constraints, decisions, jobs, resources, snapshot
-from vscheduler.core.session import interfaces, job_state, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.model.constraints import ClaimUse
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import EVICTABLE, JobId, Phase, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import ReplacementReservation
+from vscheduler.core.session.interfaces import Choice
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 REPLACEMENT_SUFFIX = "/next"
 """Suffix added to a pod's UID for the replacement that the owner will create."""
@@ -24,7 +30,7 @@ RESERVATION_COST = 50
 """Approximate microseconds for finding or keeping the resources for one pod."""
 
 
-def successor(task: jobs.Task) -> jobs.Task | None:
+def successor(task: Task) -> Task | None:
     """Return the expected replacement of the pod.
 
     None for pods with affinity, anti-affinity or topology spread: counts for such constraints are
@@ -36,15 +42,15 @@ def successor(task: jobs.Task) -> jobs.Task | None:
         return None
     pod_class = task.pod_class
     if task.volumes:
-        if any(isinstance(each, constraints.ClaimUse) and each.owner for each in task.volumes):
+        if any(isinstance(volume, ClaimUse) and volume.owner for volume in task.volumes):
             return None
         limits = msgspec.structs.replace(limits, volumes=task.volumes)
         pod_class = dataclasses.replace(pod_class, constraints=limits)
     return msgspec.structs.replace(
         task,
         pod_class=pod_class,
-        uid=jobs.TaskId(task.uid + REPLACEMENT_SUFFIX),
-        status=jobs.TaskStatus.PENDING,
+        uid=TaskId(task.uid + REPLACEMENT_SUFFIX),
+        status=TaskStatus.PENDING,
         node=None,
         nominated_node=None,
         scheduled_at=None,
@@ -54,18 +60,18 @@ def successor(task: jobs.Task) -> jobs.Task | None:
 class Displacement(NamedTuple):
     """A pod that would be moved in favour of a claimant."""
 
-    claimant: jobs.Task
-    claimed: resources.Vector
+    claimant: Task
+    claimed: Vector
     """What the claimant's job still requests, (R,)."""
-    replacement: jobs.Task
+    replacement: Task
 
 
 class Exchange(Protocol):
     """Makes room for replacements, by evictions on behalf of the claimant."""
 
     def place(
-        self, trial: statement.Statement, displacement: Displacement, until: float
-    ) -> Sequence[Sequence[decisions.Evict]] | None:
+        self, statement: Statement, displacement: Displacement, until: float
+    ) -> Sequence[Sequence[Evict]] | None:
         """Reserve resources for the replacement where evictions cost least, and return these, in
         groups that only go together; None, with nothing changed, if evictions make no room.
         """
@@ -74,14 +80,14 @@ class Exchange(Protocol):
 class Relocation:
     """Finds new places for pods of queues within their shares, for one plan."""
 
-    def __init__(self, session: working.Session, exchange: Exchange | None = None) -> None:
+    def __init__(self, session: Session, exchange: Exchange | None = None) -> None:
         """Without an exchange, pods only move to free resources."""
         self._session, self._exchange = session, exchange
-        self._waiting: dict[str, list[jobs.Task]] = {}
+        self._waiting: dict[str, list[Task]] = {}
         """By queue, waiting pods that could start alone."""
-        self._claimants: dict[jobs.TaskId, jobs.Task] = {}
+        self._claimants: dict[TaskId, Task] = {}
         """For whom each pod would be moved."""
-        self._failed: set[jobs.PodClass] = set()
+        self._failed: set[PodClass] = set()
         """Pods for whose replacements evictions make no room."""
 
     @property
@@ -89,69 +95,67 @@ class Relocation:
         """Whether pods may be evicted in favour of those that move."""
         return self._exchange is not None
 
-    def is_possible(
-        self, claimant: jobs.Task, claimed: resources.Vector, tasks: Sequence[jobs.Task]
-    ) -> bool:
+    def is_possible(self, preemptor: Task, claimed: Vector, tasks: Sequence[Task]) -> bool:
         """Whether each pod's replacement seems to fit elsewhere, or a waiting pod of the queue with
         at least the same request does. `claimed` (R,) is what the claimant's job still requests.
         """
-        self._claimants.update((task.uid, claimant) for task in tasks)
+        self._claimants.update((task.uid, preemptor) for task in tasks)
         return all(self._fits_elsewhere(task) or self._fits_by(task, claimed) for task in tasks)
 
-    def find(self, trial: statement.Statement, tasks: Sequence[jobs.Task], until: float) -> bool:
+    def find(self, statement: Statement, tasks: Sequence[Task], until: float) -> bool:
         """Reserve resources for each pod's replacement, or place a waiting pod of the queue.
 
         Return False if neither is possible for some pod. Pods are evicted for a replacement if all
         else fails, and only those without whom not every replacement fits.
         """
-        checkpoint = trial.checkpoint()
+        checkpoint = statement.checkpoint()
         nothing = self._session.space.zeros()
-        needed: list[Sequence[decisions.Evict]] = []
+        needed: list[Sequence[Evict]] = []
         for task in tasks:
-            if not self._place(trial, task, until):
-                groups = self._make_room(trial, task, nothing, until)
+            if not self._place(statement, task, until):
+                groups = self._make_room(statement, task, nothing, until)
                 if groups is None:
                     return False
                 needed += groups
         for group in reversed(needed if len(needed) > 1 else ()):
             without = [each for each in needed if each is not group]
-            if self._suffice(trial, checkpoint, without, tasks, until):
+            if self._suffice(statement, checkpoint, without, tasks, until):
                 needed = without
-        return len(needed) < 2 or self._suffice(trial, checkpoint, needed, tasks, until)
+        return len(needed) < 2 or self._suffice(statement, checkpoint, needed, tasks, until)
 
     def _suffice(
         self,
-        trial: statement.Statement,
+        statement: Statement,
         checkpoint: int,
-        groups: Sequence[Sequence[decisions.Evict]],
-        tasks: Sequence[jobs.Task],
+        groups: Sequence[Sequence[Evict]],
+        tasks: Sequence[Task],
         until: float,
     ) -> bool:
         """Whether all pods find a place with these evictions, since the checkpoint."""
-        trial.rollback(checkpoint)
+        statement.rollback(checkpoint)
         for evict in itertools.chain.from_iterable(groups):
-            trial.evict(evict)
-        return all(self._place(trial, task, until) for task in tasks)
+            statement.evict(evict)
+        return all(self._place(statement, task, until) for task in tasks)
 
-    def _place(self, trial: statement.Statement, task: jobs.Task, until: float) -> bool:
+    def _place(self, statement: Statement, task: Task, until: float) -> bool:
         """Reserve free resources for the pod's replacement, or place a waiting pod of the queue."""
         replacement = successor(task)
         choice = None if replacement is None else self._choose(replacement)
         if replacement is None or choice is None:
-            return self._start_another(trial, task)
-        trial.keep(reservation(self._session, replacement, choice.row, until))
+            return self._start_another(statement, task)
+        statement.keep(reservation(self._session, replacement, choice.row, until))
         return True
 
     def _make_room(
-        self, trial: statement.Statement, task: jobs.Task, claimed: resources.Vector, until: float
-    ) -> Sequence[Sequence[decisions.Evict]] | None:
+        self, statement: Statement, task: Task, claimed: Vector, until: float
+    ) -> Sequence[Sequence[Evict]] | None:
         replacement = successor(task)
         if self._exchange is None or replacement is None:
             return None
         displacement = Displacement(self._claimants[task.uid], claimed, replacement)
-        return self._exchange.place(trial, displacement, until)
+        return self._exchange.place(statement, displacement, until)
 
-    def _fits_by(self, task: jobs.Task, claimed: resources.Vector) -> bool:
+    def _fits_by(self, task: Task, claimed: Vector) -> bool:
         """Whether evictions could make room for the pod's replacement."""
         if task.pod_class in self._failed:
             return False
@@ -161,42 +165,44 @@ class Relocation:
         self._failed.add(task.pod_class)
         return False
 
-    def _choose(self, task: jobs.Task) -> interfaces.Choice | None:
+    def _choose(self, task: Task) -> Choice | None:
         self._session.spend("moves", RESERVATION_COST)
         return self._session.placement.choose(task)
 
-    def _fits_elsewhere(self, task: jobs.Task) -> bool:
+    def _fits_elsewhere(self, task: Task) -> bool:
         replacement = successor(task)
         if replacement is not None and self._choose(replacement) is not None:
             return True
-        classes = {each.pod_class: each for each in self._substitutes(task)}
+        classes = {substitute.pod_class: substitute for substitute in self._substitutes(task)}
         return any(self._choose(each) is not None for each in classes.values())
 
-    def _start_another(self, trial: statement.Statement, task: jobs.Task) -> bool:
+    def _start_another(self, statement: Statement, task: Task) -> bool:
         """Place a waiting pod of the same queue instead of the pod's replacement."""
         queue = self._session.queues[self._session.job_state_of(task).job.queue]
-        failed: set[jobs.PodClass] = set()
-        for each in self._substitutes(task):
-            waits = self._session.job_state_of(each).status(each) is jobs.TaskStatus.PENDING
-            if not waits or each.pod_class in failed:
+        failed: set[PodClass] = set()
+        for substitute in self._substitutes(task):
+            waits = self._session.job_state_of(substitute).status(substitute) is TaskStatus.PENDING
+            if not waits or substitute.pod_class in failed:
                 continue
-            choice = self._choose(each)
-            if choice is None or not self._session.dispatch.all_agree("allocatable", queue, each):
-                failed.add(each.pod_class)
+            choice = self._choose(substitute)
+            if choice is None or not self._session.dispatch.all_agree(
+                "allocatable", queue, substitute
+            ):
+                failed.add(substitute.pod_class)
                 continue
-            trial.pipeline(each, choice.row)
+            statement.pipeline(substitute, choice.row)
             return True
         return False
 
-    def _substitutes(self, task: jobs.Task) -> list[jobs.Task]:
+    def _substitutes(self, task: Task) -> list[Task]:
         """Return the waiting pods in the task's queue that request no less of any resource."""
         queue = self._session.job_state_of(task).job.queue
         if queue not in self._waiting:
             self._waiting[queue] = [
-                each
+                task
                 for state in self._session.unfinished_jobs()
                 if state.job.queue == queue and _starts_singly(state)
-                for each in state.tasks(jobs.TaskStatus.PENDING)
+                for task in state.tasks(TaskStatus.PENDING)
             ]
         least = self._session.request(task)
         return [
@@ -204,32 +210,32 @@ class Relocation:
         ]
 
 
-def _starts_singly(state: job_state.JobState) -> bool:
+def _starts_singly(state: JobState) -> bool:
     """Whether each pod of the gang could start alone."""
-    admitted = state.phase is not jobs.Phase.PENDING
+    admitted = state.phase is not Phase.PENDING
     return admitted and (state.has_minimum or state.job.min_member <= 1) and not state.sub_groups
 
 
 def reservation(
-    session: working.Session, replacement: jobs.Task, row: int, until: float
-) -> snapshot.ReplacementReservation:
+    session: Session, replacement: Task, row: int, until: float
+) -> ReplacementReservation:
     """Return the reservation of this node for a replacement, until this instant."""
     queue = session.job_state_of(replacement).job.queue
-    return snapshot.ReplacementReservation(
+    return ReplacementReservation(
         task=replacement, queue=queue, node=session.layout.names[row], until=until
     )
 
 
-def awaited_replacements(session: working.Session) -> list[snapshot.ReplacementReservation]:
+def awaited_replacements(session: Session) -> list[ReplacementReservation]:
     """Return the reservations for pods that don't exist yet, and still count as demand."""
-    found: list[snapshot.ReplacementReservation] = []
+    found: list[ReplacementReservation] = []
     for job, reservations in _valid(session).items():
         _, left = _match(session, job, reservations)
         found += (reservation for reservation in left if reservation.queue in session.queues)
     return found
 
 
-def resume(session: working.Session) -> None:
+def resume(session: Session) -> None:
     """Give reservations to replacement pods that have appeared, and renew the rest.
 
     Runs before any action. If a job can't start with the replacements present, all reservations of
@@ -247,9 +253,9 @@ def resume(session: working.Session) -> None:
 
 
 def _nominate(
-    session: working.Session,
-    state: job_state.JobState,
-    pairs: Iterable[tuple[jobs.Task, snapshot.ReplacementReservation]],
+    session: Session,
+    state: JobState,
+    pairs: Iterable[tuple[Task, ReplacementReservation]],
 ) -> bool:
     """Nominate the pods on the reserved nodes, if the job could then start."""
     with session.statement() as trial:
@@ -260,13 +266,13 @@ def _nominate(
                 trial.pipeline(task, row)
         if not state.waiting_tasks or not session.dispatch.vote("job_pipelined", state):
             return False
-        for task in state.tasks(jobs.TaskStatus.PIPELINED):
+        for task in state.tasks(TaskStatus.PIPELINED):
             session.decided.move_in(task, state.node(task) or "")
         trial.hold()
     return True
 
 
-def _is_available(session: working.Session, reservation: snapshot.ReplacementReservation) -> bool:
+def _is_available(session: Session, reservation: ReplacementReservation) -> bool:
     """Whether the reservation can still be met.
 
     If the job has no pods left, only amounts are checked.
@@ -279,19 +285,19 @@ def _is_available(session: working.Session, reservation: snapshot.ReplacementRes
 
 
 def _valid(
-    session: working.Session,
-) -> Mapping[jobs.JobId, Sequence[snapshot.ReplacementReservation]]:
+    session: Session,
+) -> Mapping[JobId, Sequence[ReplacementReservation]]:
     """Return the valid reservations by job: not expired, and on an existing node.
 
     Reservations for pods that stayed, because the API server refused the eviction, are dropped.
     """
-    by_job: dict[jobs.JobId, list[snapshot.ReplacementReservation]] = {}
+    by_job: dict[JobId, list[ReplacementReservation]] = {}
     for reservation in session.snapshot.carried.replacement_reservations:
         if reservation.until > session.snapshot.now and reservation.node in session.layout.rows:
             by_job.setdefault(reservation.task.job, []).append(reservation)
     for job in [job for job in by_job if job in session.job_states]:
         tasks = session.job_states[job].job.tasks
-        stayed = {task.uid + REPLACEMENT_SUFFIX for task in tasks if task.status in jobs.EVICTABLE}
+        stayed = {task.uid + REPLACEMENT_SUFFIX for task in tasks if task.status in EVICTABLE}
         by_job[job] = [
             reservation for reservation in by_job[job] if reservation.task.uid not in stayed
         ]
@@ -299,12 +305,10 @@ def _valid(
 
 
 def _match(
-    session: working.Session,
-    job: jobs.JobId,
-    reservations: Sequence[snapshot.ReplacementReservation],
-) -> tuple[
-    list[tuple[jobs.Task, snapshot.ReplacementReservation]], list[snapshot.ReplacementReservation]
-]:
+    session: Session,
+    job: JobId,
+    reservations: Sequence[ReplacementReservation],
+) -> tuple[list[tuple[Task, ReplacementReservation]], list[ReplacementReservation]]:
     """Pair each reservation with a waiting pod of an equal class that has no nomination.
 
     Return the pairs, and the reservations without a pod.
@@ -314,7 +318,7 @@ def _match(
     newcomers = [
         task
         for task in (state.job.tasks if state is not None else ())
-        if task.status is jobs.TaskStatus.PENDING and task.uid not in nominated
+        if task.status is TaskStatus.PENDING and task.uid not in nominated
     ]
     pairs, left = [], []
     for reservation in reservations:

@@ -7,11 +7,14 @@ whole gang evicted for one job may leave enough resources for a second job, too.
 import itertools
 from collections import defaultdict
 
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import standing_plans, victims
-from vscheduler.core.session import ordering, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.preemption.victims import VictimGroup
+from vscheduler.core.session import ordering
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 ROUNDS_MAX = 3
 """Rounds are repeated because sparing a victim may move the preemptor's pods, which can make
@@ -24,7 +27,7 @@ TASK_COST = 50
 """Approximate microseconds for placing one pod again."""
 
 
-def grant(session: working.Session) -> None:
+def grant(session: Session) -> None:
     """Spare every victim without whose eviction the preemptor still fits, the costliest first.
 
     Runs after all actions. A single plan is minimal already, so at least two are required.
@@ -37,7 +40,7 @@ def grant(session: working.Session) -> None:
             return
 
 
-def _try_to_spare(session: working.Session, evicts: list[decisions.Evict]) -> bool:
+def _try_to_spare(session: Session, evicts: list[Evict]) -> bool:
     """Try to spare these victims, and return whether all of them stay."""
     if session.work_budget.exhausted:
         return False
@@ -51,48 +54,44 @@ def _try_to_spare(session: working.Session, evicts: list[decisions.Evict]) -> bo
     return fits
 
 
-def _costliest_first(session: working.Session) -> list[list[decisions.Evict]]:
+def _costliest_first(session: Session) -> list[list[Evict]]:
     """Group the evictions for jobs by victim group, the costliest first.
 
     A gang evicted whole is one group. Moved pods are left out, since space elsewhere is already
     reserved for the replacements.
     """
-    found: defaultdict[str, list[decisions.Evict]] = defaultdict(list)
+    found: defaultdict[str, list[Evict]] = defaultdict(list)
     gone = {evict.task.job for evict in session.decided.evicts.values() if evict.whole}
     for evict in sorted(session.decided.evicts.values(), key=lambda each: each.task.key):
         if evict.beneficiary is not None and not evict.moves:
             found[evict.task.job if evict.task.job in gone else evict.task.uid].append(evict)
 
-    def group_cost(evicts: list[decisions.Evict]) -> tuple[object, ...]:
+    def group_cost(evicts: list[Evict]) -> tuple[object, ...]:
         tasks = tuple(evict.task for evict in evicts)
         state = session.job_state_of(tasks[0])
         return (
-            *victims.cost(
-                [victims.VictimGroup(state=state, tasks=tasks, whole=tasks[0].job in gone)]
-            ),
+            *victims.cost([VictimGroup(state=state, tasks=tasks, whole=tasks[0].job in gone)]),
             tasks[0].key,
         )
 
     return sorted(found.values(), key=group_cost, reverse=True)
 
 
-def _fits(
-    session: working.Session, trial: statement.Statement, evicts: list[decisions.Evict]
-) -> bool:
+def _fits(session: Session, statement: Statement, evicts: list[Evict]) -> bool:
     """Whether all pods waiting for these evictions still fit if the victims stay.
 
     The preemptors' own pods may be placed on different nodes.
     """
     claimants = {evict.beneficiary for evict in evicts}
-    waiting: list[jobs.Task] = []
+    waiting: list[Task] = []
     for job in sorted(filter(None, claimants)):
         state = session.job_states[job]
-        tasks = state.tasks(jobs.TaskStatus.PIPELINED)
+        tasks = state.tasks(TaskStatus.PIPELINED)
         waiting += ordering.tasks(session.dispatch, state, tasks)
     if not waiting:
         return False
     for task in waiting:
-        trial.withdraw(task)
+        statement.withdraw(task)
     if not _leaves_others_alone(session, evicts):
         return False
     for task in waiting:
@@ -103,11 +102,11 @@ def _fits(
         choice = session.placement.choose(task)
         if choice is None:
             return False
-        trial.pipeline(task, choice.row)
-    return standing_plans.hold(session, trial, session.job_state_of(waiting[0]), waiting)
+        statement.pipeline(task, choice.row)
+    return standing_plans.hold(session, statement, session.job_state_of(waiting[0]), waiting)
 
 
-def _leaves_others_alone(session: working.Session, evicts: list[decisions.Evict]) -> bool:
+def _leaves_others_alone(session: Session, evicts: list[Evict]) -> bool:
     """Whether sparing the victims takes nothing from other waiting jobs.
 
     A victim is never spared if pod affinity of any kind involves the victim.
@@ -126,7 +125,7 @@ def _leaves_others_alone(session: working.Session, evicts: list[decisions.Evict]
     return True
 
 
-def _leaves_nominated_room(session: working.Session, evict: decisions.Evict) -> bool:
+def _leaves_nominated_room(session: Session, evict: Evict) -> bool:
     """Whether pods of other schedulers keep the resources nominated to them if the victim stays.
 
     All pods placed on the victim's node in this cycle are considered.

@@ -11,18 +11,18 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
-from vscheduler.core.model import decisions, jobs, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import PLACED, READY, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.resources import Share, Vector
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import (
-    cheapest_nodes,
-    preemptors,
-    queue_lack,
-    rearrangement,
-    standing_plans,
-    victims,
-)
-from vscheduler.core.session import job_state, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.preemption import queue_lack, rearrangement, standing_plans, victims
+from vscheduler.core.preemption.cheapest_nodes import CheapestNodes, KeptBounds
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.preemption.victims import NodeCandidate, VictimCandidates, VictimGroup
+from vscheduler.core.session import job_state
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 PROPORTION = 2.0
 """The limit for whole gangs, as a multiple of the resources that the preemptor lacks."""
@@ -45,30 +45,30 @@ class VictimSearch:
 
     def __init__(
         self,
-        session: working.Session,
-        trial: statement.Statement,
-        preemptor: preemptors.Preemptor,
-        pool: victims.VictimCandidates,
+        session: Session,
+        statement: Statement,
+        preemptor: Preemptor,
+        pool: VictimCandidates,
         action: str,
-        kept: cheapest_nodes.KeptBounds,
+        kept: KeptBounds,
     ) -> None:
         """Prepare the attempt. action is recorded with each eviction."""
-        self._session, self._trial, self._pool = session, trial, pool
+        self._session, self._trial, self._pool = session, statement, pool
         self._action, self._kept = action, kept
         self._state = preemptor.state
         self.has_minimum = self._is_pipelined()
         """Whether the job only wants one more pod."""
         self._tasks = self._tasks_to_place(preemptor)
-        self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
+        self.placed: dict[TaskId, tuple[Task, int]] = {}
         """Placed tasks with their rows, in the order of placement."""
-        self._chosen: dict[object, victims.VictimGroup] = {}
+        self._chosen: dict[object, VictimGroup] = {}
         """Chosen victims: whole gangs by job, single pods by UID."""
         self._scarce = np.full(self._session.space.size, np.inf)
         """What whole gangs are compared with."""
-        self._needed: Sequence[jobs.Task] = ()
+        self._needed: Sequence[Task] = ()
         """The tasks that had no place when `_scarce` was computed."""
         self._freed_whole = self._session.space.zeros()
-        self._candidates: dict[Hashable, cheapest_nodes.CheapestNodes] = {}
+        self._candidates: dict[Hashable, CheapestNodes] = {}
         """Candidate nodes, by what makes tasks equal to nodes; `_vacated` has the same keys."""
         self._version = 0
         self._vacated: defaultdict[Hashable, set[int]] = defaultdict(set)
@@ -106,7 +106,7 @@ class VictimSearch:
                     failed.add(alike)
         return self._done()
 
-    def _tasks_to_place(self, preemptor: preemptors.Preemptor) -> list[jobs.Task]:
+    def _tasks_to_place(self, preemptor: Preemptor) -> list[Task]:
         """Return the tasks to place; best-effort tasks, for which nothing is evicted, come last.
         Pods with preemptionPolicy Never are left out. Best-effort tasks count only towards a
         minimum that larger tasks also need.
@@ -131,7 +131,7 @@ class VictimSearch:
                 del self._chosen[key]
                 self._chosen.update({each.tasks[0].uid: each for each in enough})
 
-    def _spare(self, unit: victims.VictimGroup, but: Sequence[victims.VictimGroup] = ()) -> bool:
+    def _spare(self, unit: VictimGroup, but: Sequence[VictimGroup] = ()) -> bool:
         """Let the victims stay, but for these single pods, and return whether all tasks still fit.
 
         If they don't, nothing is changed.
@@ -149,7 +149,7 @@ class VictimSearch:
         self.placed = before
         return False
 
-    def _enough_of(self, unit: victims.VictimGroup) -> Sequence[victims.VictimGroup]:
+    def _enough_of(self, unit: VictimGroup) -> Sequence[VictimGroup]:
         """Evict so few pods of a gang, above its minimum, that all tasks fit, and return them.
 
         If that isn't possible, return nothing, with nothing changed. The rules allow the whole gang
@@ -168,7 +168,7 @@ class VictimSearch:
         enough = surplus[:count]
         return enough if count <= len(surplus) and self._spare(unit, enough) else ()
 
-    def _surplus_of(self, unit: victims.VictimGroup) -> Sequence[victims.VictimGroup]:
+    def _surplus_of(self, unit: VictimGroup) -> Sequence[VictimGroup]:
         """Return single pods of a gang evicted whole that may go without the rest, one after the
         other; those first that make room where tasks are placed.
         """
@@ -194,7 +194,7 @@ class VictimSearch:
         loose = standing_plans.loose(self._session, self._state)
         return self._plans_hold([*evicted, *placed, *loose])
 
-    def _plans_hold(self, changed: Sequence[jobs.Task]) -> bool:
+    def _plans_hold(self, changed: Sequence[Task]) -> bool:
         """Whether standing plans hold after what the trial does; these pods leave or come."""
         return standing_plans.hold(self._session, self._trial, self._state, changed)
 
@@ -209,7 +209,7 @@ class VictimSearch:
         relocation = self._pool.rules.relocation
         return relocation is None or relocation.find(self._trial, tasks, until)
 
-    def _needed_of(self, left: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+    def _needed_of(self, left: Sequence[Task]) -> Sequence[Task]:
         """Return as many tasks as the job needs for its minimum, or for one more pod."""
         state = self._state
         count = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
@@ -231,41 +231,41 @@ class VictimSearch:
         placed = state.ready_tasks + state.waiting_tasks + state.pending_best_effort
         if dispatch.asks("job_pipelined") and placed < state.minimum:
             return False
-        if job_state.rests(dispatch, state, jobs.PLACED):
+        if job_state.rests(dispatch, state, PLACED):
             return False
         return dispatch.vote("job_pipelined", state)
 
-    def _place_idle(self, task: jobs.Task) -> bool:
+    def _place_idle(self, task: Task) -> bool:
         if self._done() or not self._is_needed(task) or not self._may_claim(task):
             return False
         return self._is_allowed(task) and self._place(task)
 
-    def _place(self, task: jobs.Task) -> bool:
+    def _place(self, task: Task) -> bool:
         choice = self._session.placement.choose(task)
         if choice is None:
             return False
         self._assign(task, choice.row)
         return True
 
-    def _assign(self, task: jobs.Task, row: int) -> None:
+    def _assign(self, task: Task, row: int) -> None:
         self._trial.pipeline(task, row)
         self.placed[task.uid] = (task, row)
 
-    def _may_claim(self, task: jobs.Task) -> bool:
+    def _may_claim(self, task: Task) -> bool:
         """Whether the queue may reclaim resources for this task."""
         if self._pool.hook != "reclaimable":
             return True
         return self._session.dispatch.all_agree("preemptive", self._pool.claimant, (task,))
 
-    def _is_allowed(self, task: jobs.Task) -> bool:
+    def _is_allowed(self, task: Task) -> bool:
         return self._session.dispatch.all_agree("allocatable", self._pool.claimant, task)
 
-    def _is_needed(self, task: jobs.Task) -> bool:
+    def _is_needed(self, task: Task) -> bool:
         """Whether one more pod of the task's role brings the job closer to its minimum."""
         state, job = self._state, self._state.job
         if self.has_minimum or not job.roles_count:
             return True
-        placed = jobs.READY | {jobs.TaskStatus.PIPELINED}
+        placed = READY | {TaskStatus.PIPELINED}
         missing = {
             role: max(0, least - state.role_tasks(role, placed))
             for role, least in state.minimum_of.items()
@@ -273,7 +273,7 @@ class VictimSearch:
         more = state.minimum - state.ready_tasks - state.waiting_tasks - sum(missing.values())
         return more > 0 or missing.get(task.role, 0) > 0
 
-    def _scarce_request(self, left: Sequence[jobs.Task]) -> resources.Share:
+    def _scarce_request(self, left: Sequence[Task]) -> Share:
         """Return the request of unplaced, needed tasks for scarce resources, (R,), else inf.
 
         A resource is scarce if free amounts don't suffice for all tasks, regardless of other
@@ -292,20 +292,20 @@ class VictimSearch:
         # How many pods fit by each resource alone; the first task stands for all of them.
         slots = (free // np.maximum(first, 1)).sum(axis=0)
         short = (wanted > 0) & (slots < len(needed))
-        lack: resources.Share = np.where(short if short.any() else wanted > 0, wanted, np.inf)
+        lack: Share = np.where(short if short.any() else wanted > 0, wanted, np.inf)
         return lack
 
-    def _sum(self, tasks: Iterable[jobs.Task]) -> resources.Vector:
+    def _sum(self, tasks: Iterable[Task]) -> Vector:
         """Return the total request, (R,)."""
         total = self._session.space.zeros()
-        alike: dict[jobs.PodClass, list[jobs.Task]] = {}
+        alike: dict[PodClass, list[Task]] = {}
         for task in tasks:
             alike.setdefault(task.pod_class, []).append(task)
         for each in alike.values():
             total += len(each) * self._session.request(each[0])
         return total
 
-    def _place_with_victims(self, task: jobs.Task, alike: Hashable) -> bool:
+    def _place_with_victims(self, task: Task, alike: Hashable) -> bool:
         """Place the task where evictions cost least. Return False if no node is suitable.
 
         Victims are on the node of the task, unless it is a limit of the queue that is short.
@@ -316,7 +316,7 @@ class VictimSearch:
             return True
         return not self._is_allowed(task) and self._place_within_limits(task, alike)
 
-    def _place_where_cheapest(self, task: jobs.Task, alike: Hashable) -> bool:
+    def _place_where_cheapest(self, task: Task, alike: Hashable) -> bool:
         """Place the task where evictions on its node cost least.
 
         Evictions only raise the costs of other nodes, so a stored cost is a lower bound and only
@@ -325,7 +325,7 @@ class VictimSearch:
         """
         stored = self._candidates.get(alike)
         if stored is None:
-            stored = cheapest_nodes.CheapestNodes(self._session, self._kept, self._pool, task)
+            stored = CheapestNodes(self._session, self._kept, self._pool, task)
             self._candidates[alike] = stored
         stored.renew(self._vacated.pop(alike, ()))
         stored.start_search(task, self._trial, self._evict, self._is_proportionate)
@@ -341,7 +341,7 @@ class VictimSearch:
                 return True
         return False
 
-    def _place_within_limits(self, task: jobs.Task, alike: Hashable) -> bool:
+    def _place_within_limits(self, task: Task, alike: Hashable) -> bool:
         """Place the task after evictions on any nodes that the limits of its queue call for."""
         checkpoint, before = self._trial.checkpoint(), dict(self._chosen)
         freed = self._freed_whole.copy()
@@ -359,12 +359,10 @@ class VictimSearch:
         self._chosen, self._freed_whole = before, freed
         return False
 
-    def _evict_for_limits(
-        self, task: jobs.Task, units: Sequence[victims.VictimGroup]
-    ) -> Sequence[victims.VictimGroup]:
+    def _evict_for_limits(self, task: Task, units: Sequence[VictimGroup]) -> Sequence[VictimGroup]:
         """Evict these groups in turn, as far as they help, until limits admit the task."""
-        excess, gone = self._excess(task), list[victims.VictimGroup]()
-        useless: set[jobs.PodClass] = set()
+        excess, gone = self._excess(task), list[VictimGroup]()
+        useless: set[PodClass] = set()
         for unit in units:
             pod_class = unit.tasks[0].pod_class
             if not excess or (not unit.whole and pod_class in useless):
@@ -385,23 +383,23 @@ class VictimSearch:
                 useless.add(pod_class)
         return gone
 
-    def _excess(self, task: jobs.Task) -> float:
+    def _excess(self, task: Task) -> float:
         """Return how much the task would exceed limits of its queue, all resources together."""
         columns, request = self._session.space.columns, self._session.counted(task).tolist()
         answers = self._session.dispatch.every("queue_limits", self._pool.claimant, task)
         excess = 0.0
-        for limit in itertools.chain.from_iterable(each or () for each in answers):
+        for limit in itertools.chain.from_iterable(answer or () for answer in answers):
             if limit.nodes is None and (amount := request[columns.get(limit.resource, 0)]):
                 excess += max(0.0, amount - limit.room)
         return excess
 
-    def _candidate_on(self, task: jobs.Task, row: int) -> victims.NodeCandidate | None:
+    def _candidate_on(self, task: Task, row: int) -> NodeCandidate | None:
         """Return the victims needed to start the task on this node, or None; nothing is changed."""
         session = self._session
         session.spend("offers", NODE_COST)
         checkpoint = self._trial.checkpoint()
         if self._starts(task, row):
-            return victims.NodeCandidate((), ())
+            return NodeCandidate((), ())
         groups = self._groups_on(task, row)
         chosen, starts = self._evict_until_start(task, row, groups)
         self._trial.rollback(checkpoint)
@@ -418,20 +416,20 @@ class VictimSearch:
             return None
         needed = self._minimal(task, row, chosen, checkpoint)
         self._trial.rollback(checkpoint)
-        return victims.NodeCandidate(victims.cost(needed), tuple(needed))
+        return NodeCandidate(victims.cost(needed), tuple(needed))
 
-    def _groups_on(self, task: jobs.Task, row: int) -> Sequence[victims.VictimGroup]:
+    def _groups_on(self, task: Task, row: int) -> Sequence[VictimGroup]:
         """Return the groups to be evicted on this node until the task can start, in order."""
         return self._pool.units(task, row)
 
     def _evict_until_start(
-        self, task: jobs.Task, row: int, groups: Sequence[victims.VictimGroup]
-    ) -> tuple[list[victims.VictimGroup], bool]:
+        self, task: Task, row: int, groups: Sequence[VictimGroup]
+    ) -> tuple[list[VictimGroup], bool]:
         """Evict groups one by one until the task could start here.
 
         Return the victims, which remain evicted, and whether the task could start.
         """
-        chosen: list[victims.VictimGroup] = []
+        chosen: list[VictimGroup] = []
         for unit in groups:
             current = self._pool.legal(task, unit)
             if current is None or not self._is_proportionate(current, chosen):
@@ -446,17 +444,17 @@ class VictimSearch:
                 return chosen, True
         return chosen, False
 
-    def _frees_enough(self, task: jobs.Task, row: int, unit: victims.VictimGroup) -> bool:
+    def _frees_enough(self, task: Task, row: int, unit: VictimGroup) -> bool:
         """Whether evicting this group alone frees enough resources; filters aren't asked."""
         session = self._session
         name, request = session.layout.names[row], session.request(task)
         free = session.cluster.allocatable[row] - session.cluster.future_used[row]
-        free += self._sum(each for each in unit.tasks if each.node == name)
+        free += self._sum(task for task in unit.tasks if task.node == name)
         return bool((request <= free)[request > 0].all())
 
     def _minimal(
-        self, task: jobs.Task, row: int, chosen: list[victims.VictimGroup], checkpoint: int
-    ) -> list[victims.VictimGroup]:
+        self, task: Task, row: int, chosen: list[VictimGroup], checkpoint: int
+    ) -> list[VictimGroup]:
         """Return the victims without which the task can't start here; the last is always needed."""
         needed = list(chosen)
         for unit in reversed(chosen[:-1]):
@@ -469,9 +467,7 @@ class VictimSearch:
                 needed = without
         return needed
 
-    def _is_proportionate(
-        self, unit: victims.VictimGroup, chosen: Sequence[victims.VictimGroup] = ()
-    ) -> bool:
+    def _is_proportionate(self, unit: VictimGroup, chosen: Sequence[VictimGroup] = ()) -> bool:
         """Whether the gang frees no more than PROPORTION times what is lacking, or no limit
         applies: none does to what is borrowed. With `always`, the limit applies only when the
         preemptor already has its minimum.
@@ -480,21 +476,21 @@ class VictimSearch:
         if not unit.whole or unit.borrowed or always:
             return True
         gangs = [each for each in (*chosen, unit) if each.whole and not each.borrowed]
-        freed = self._freed_whole + self._sum(task for each in gangs for task in each.tasks)
+        freed = self._freed_whole + self._sum(task for gang in gangs for task in gang.tasks)
         if (freed <= PROPORTION * self._scarce).all():
             return True
         lack = self._scarce + self._lack_of_others
         return bool((freed <= PROPORTION * lack).all())
 
     @functools.cached_property
-    def _lack_of_others(self) -> resources.Vector:
+    def _lack_of_others(self) -> Vector:
         """What the share of the queue covers of the needs of its other jobs, (R,)."""
         if self._pool.hook != "reclaimable":
             return self._session.space.zeros()
         own = [task for task in self._needed if task.uid not in self.placed]
         return queue_lack.of_others(self._session, self._pool.claimant, own)
 
-    def _starts(self, task: jobs.Task, row: int) -> bool:
+    def _starts(self, task: Task, row: int) -> bool:
         """Whether resources, queue and filters admit the task, now or after pending releases."""
         session = self._session
         request = session.request(task)
@@ -503,11 +499,11 @@ class VictimSearch:
             return False
         return self._is_allowed(task) and session.placement.feasible(task, row)
 
-    def _evict(self, unit: victims.VictimGroup) -> None:
+    def _evict(self, unit: VictimGroup) -> None:
         for task in unit.tasks:
             assert task.node is not None
             self._trial.evict(
-                decisions.Evict(
+                Evict(
                     task=task,
                     node=task.node,
                     action=self._action,
@@ -517,7 +513,7 @@ class VictimSearch:
                 )
             )
 
-    def _accept(self, task: jobs.Task, row: int, candidate_node: victims.NodeCandidate) -> None:
+    def _accept(self, task: Task, row: int, candidate_node: NodeCandidate) -> None:
         self._version += 1
         for unit in candidate_node.units:
             self._evict(unit)
@@ -526,21 +522,21 @@ class VictimSearch:
         self._note_vacated(task, candidate_node.units, row)
 
     def _note_vacated(
-        self, task: jobs.Task, units: Sequence[victims.VictimGroup], row: int | None = None
+        self, task: Task, units: Sequence[VictimGroup], row: int | None = None
     ) -> None:
         """Let other nodes be looked at again on which whole gangs have been evicted."""
-        leaving = [each for unit in units if unit.whole for each in unit.tasks]
+        leaving = [task for unit in units if unit.whole for task in unit.tasks]
         if leaving and self._depends_on_others(task):
             self._candidates.clear()
         vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
         for alike in self._candidates:
             self._vacated[alike] |= vacated
 
-    def _depends_on_others(self, task: jobs.Task) -> bool:
+    def _depends_on_others(self, task: Task) -> bool:
         """Whether a change on one node may affect the task on a different node."""
         return any(each is not None for each in self._session.dispatch.every("outlook", task))
 
-    def _remember(self, unit: victims.VictimGroup) -> None:
+    def _remember(self, unit: VictimGroup) -> None:
         """Record the victims. A gang evicted whole absorbs single pods chosen before."""
         if not unit.whole:
             self._chosen[unit.tasks[0].uid] = unit
@@ -551,7 +547,7 @@ class VictimSearch:
             self._freed_whole += self._sum(unit.tasks)
         self._chosen[gang.state.job.id] = gang
 
-    def _fits_without(self, spared: victims.VictimGroup) -> bool:
+    def _fits_without(self, spared: VictimGroup) -> bool:
         """Whether all placed tasks still fit if these victims stay."""
         rows = {self._session.layout.rows[task.node or ""] for task in spared.tasks}
         placed = list(self.placed.values())

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import jobs
-from vscheduler.core.preemption import entitled_groups, victim_columns, victims
-from vscheduler.core.session import session as working
-from vscheduler.core.session import statement
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.preemption import victims
+from vscheduler.core.preemption.entitled_groups import Entitled
+from vscheduler.core.preemption.victim_columns import Likeness, VictimColumns
+from vscheduler.core.preemption.victims import Rank, VictimCandidates, VictimGroup
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 DEPTH_MAX = 8
 """About how many victims, one after the other, a group is asked at most."""
@@ -27,7 +30,7 @@ GROUPS_PER_NODE = 2
 ASK_COST = 60
 """Approximate microseconds for one question about a group."""
 
-Step = tuple[float, victims.Rank]
+Step = tuple[float, Rank]
 """The overshoot and the rank of an eviction, by which nodes are compared first."""
 
 FORBIDDEN = math.inf
@@ -42,16 +45,16 @@ class SimilarVictims:
 
     def __init__(
         self,
-        session: working.Session,
-        columns: victim_columns.VictimColumns,
-        pool: victims.VictimCandidates,
-        task: jobs.Task,
-        entitled: entitled_groups.Entitled,
+        session: Session,
+        columns: VictimColumns,
+        pool: VictimCandidates,
+        task: Task,
+        entitled: Entitled,
     ) -> None:
         self._session, self._columns, self._pool, self._task = session, columns, pool, task
         self._entitled = entitled
         self._asks = (
-            columns.likeness is victim_columns.Likeness.CLASS
+            columns.likeness is Likeness.CLASS
             and int(entitled.groups.sum()) <= GROUPS_PER_NODE * session.layout.size
         )
         self._pods: dict[int, list[float]] = {}
@@ -66,12 +69,12 @@ class SimilarVictims:
         lost = set(columns.losers[self._seen :])
         self._seen = len(columns.losers)
         if lost:
-            for group in [each for each in self._pods if columns.queue_of(each) in lost]:
+            for group in [pod for pod in self._pods if columns.queue_of(pod) in lost]:
                 del self._pods[group]
             self._gangs.clear()
 
     def steps_of_pods(
-        self, trial: statement.Statement, evict: Callable[[victims.VictimGroup], None]
+        self, statement: Statement, evict: Callable[[VictimGroup], None]
     ) -> Mapping[int, Sequence[Step]]:
         """Return the steps of each group, for one victim, two, and so on.
 
@@ -83,14 +86,12 @@ class SimilarVictims:
             queue = columns.queue_names[columns.queue_of(group)]
             if queue in self._pool.scope.queues and self._entitled.groups[group]:
                 if group not in self._pods:
-                    self._pods[group] = self._overshoots(group, trial, evict)
+                    self._pods[group] = self._overshoots(group, statement, evict)
                 rank = self._pool.rank(queue)
                 found[group] = [(overshoot, rank) for overshoot in self._pods[group]]
         return {group: steps for group, steps in found.items() if steps and steps[0][0] < FORBIDDEN}
 
-    def steps_of_gangs(
-        self, proportionate: Callable[[victims.VictimGroup], bool]
-    ) -> Mapping[int, Step]:
+    def steps_of_gangs(self, proportionate: Callable[[VictimGroup], bool]) -> Mapping[int, Step]:
         """Return the steps of each group of gangs, without groups that may not be evicted.
 
         proportionate tells which gangs aren't too large.
@@ -122,8 +123,8 @@ class SimilarVictims:
 
     def _of_gang(
         self,
-        unit: victims.VictimGroup | None,
-        proportionate: Callable[[victims.VictimGroup], bool],
+        unit: VictimGroup | None,
+        proportionate: Callable[[VictimGroup], bool],
     ) -> float | None:
         """Return the overshoot if a gang like this were evicted; None if it may not be."""
         if unit is None:
@@ -135,7 +136,7 @@ class SimilarVictims:
         return self._overshoot(unit.tasks) if proportionate(unit) else None
 
     def _overshoots(
-        self, group: int, trial: statement.Statement, evict: Callable[[victims.VictimGroup], None]
+        self, group: int, statement: Statement, evict: Callable[[VictimGroup], None]
     ) -> list[float]:
         """Return the overshoots if one pod of the group is evicted, then two, and so on."""
         columns, found = self._columns, list[float]()
@@ -143,7 +144,7 @@ class SimilarVictims:
             return [0.0] if columns.first_of(group, self._pool.scope, 1) else []
         deep = len(columns.representatives) <= DEEP_GROUPS_MAX
         members = columns.first_of(group, self._pool.scope, self._depth(group) if deep else 1)
-        checkpoint = trial.checkpoint()
+        checkpoint = statement.checkpoint()
         for number, place in enumerate(members, 1):
             victim = columns.pods.task(place)
             overshoot = self._overshoot((victim,))
@@ -153,8 +154,8 @@ class SimilarVictims:
             found.append(overshoot)
             if number < len(members):
                 state = self._session.job_state_of(victim)
-                evict(victims.VictimGroup(state=state, tasks=(victim,), whole=False))
-        trial.rollback(checkpoint)
+                evict(VictimGroup(state=state, tasks=(victim,), whole=False))
+        statement.rollback(checkpoint)
         return found
 
     def _depth(self, group: int) -> int:
@@ -167,7 +168,7 @@ class SimilarVictims:
             return DEPTH_MAX
         return min(DEPTH_MAX, int((-(-request[used] // freed[used])).max()))
 
-    def _overshoot(self, tasks: Sequence[jobs.Task]) -> float | None:
+    def _overshoot(self, tasks: Sequence[Task]) -> float | None:
         """Return the overshoot if a pod, or a whole gang, like these were evicted; None if not.
 
         The answer is 0 if plugins aren't asked.
@@ -178,7 +179,7 @@ class SimilarVictims:
         claimant = pool.claimant_of(self._task)
         self._session.spend("similar", ASK_COST)
         entitled = (
-            asked.may_be_entitled(pool.hook, claimant, each, "alike_victims") for each in tasks
+            asked.may_be_entitled(pool.hook, claimant, task, "alike_victims") for task in tasks
         )
         if not any(entitled):
             return None

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vscheduler.core.model import resources
+from vscheduler.core.model.resources import Share, Vector
 
 VICTIMS_MAX = 10
 """Of so many victims on a node, every choice is looked at."""
 
 
-def order(freed: Sequence[resources.Vector], lacking: resources.Vector) -> list[int] | None:
+def order(freed: Sequence[Vector], lacking: Vector) -> list[int] | None:
     """Return the victims to be evicted, the smallest first; None if there is nothing to choose.
 
     `freed` is what each victim frees on the node, (R,), the preferred victims first, and `lacking`
@@ -34,9 +34,7 @@ def order(freed: Sequence[resources.Vector], lacking: resources.Vector) -> list[
     return found
 
 
-def least(
-    freed: Sequence[resources.Vector], lacking: resources.Vector, weights: resources.Share
-) -> float:
+def least(freed: Sequence[Vector], lacking: Vector, weights: Share) -> float:
     """Return the least that sufficient victims free in all, weighted; inf if none suffice."""
     scarce = np.flatnonzero(lacking > 0)
     if not scarce.size:
@@ -46,15 +44,15 @@ def least(
     return float((choices @ (table @ weights)).min()) if choices.size else np.inf
 
 
-def _table(freed: Sequence[resources.Vector], lacking: resources.Vector) -> resources.Vector:
+def _table(freed: Sequence[Vector], lacking: Vector) -> Vector:
     """Return what each of the victims frees that are looked at, (V, R)."""
     return np.array(freed[:VICTIMS_MAX], dtype=np.int64).reshape(-1, lacking.size)
 
 
-def _sufficient(table: resources.Vector, lacking: resources.Vector) -> resources.Vector:
+def _sufficient(table: Vector, lacking: Vector) -> Vector:
     """Return the choices of victims (C, V) that free what is lacking, each of 0 and 1."""
     if not table.size:
         return table
     choices = (np.arange(1, 2 ** len(table))[:, np.newaxis] >> np.arange(len(table))) & 1
-    enough: resources.Vector = choices[(choices @ table >= lacking).all(axis=1)]
+    enough: Vector = choices[(choices @ table >= lacking).all(axis=1)]
     return enough

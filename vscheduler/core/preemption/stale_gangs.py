@@ -7,14 +7,15 @@ bound are the subject of `partial_gangs`.
 
 import datetime as dt
 
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model.decisions import LostPods
+from vscheduler.core.model.jobs import STARTED, WAITING, Job, TaskStatus
 from vscheduler.core.preemption import partial_gangs
-from vscheduler.core.session import job_state
-from vscheduler.core.session import session as working
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
 
 REFILLING = (
-    *jobs.WAITING,
-    *(jobs.TaskStatus.PIPELINED, jobs.TaskStatus.ALLOCATED, jobs.TaskStatus.BINDING),
+    *WAITING,
+    *(TaskStatus.PIPELINED, TaskStatus.ALLOCATED, TaskStatus.BINDING),
 )
 """Statuses of pods that may still start, so that the gang isn't left with what it has."""
 
@@ -22,7 +23,7 @@ UNSCHEDULABLE = "Unschedulable"
 """The condition that tells since when a PodGroup has lacked pods."""
 
 
-def evict_expired(session: working.Session) -> None:
+def evict_expired(session: Session) -> None:
     """Evict stale gangs whose recovery time-out has expired, and wake for the next one.
 
     Runs after all actions, as `partial_gangs.evict_expired` does. A gang for which no plugin has a
@@ -43,29 +44,29 @@ def evict_expired(session: working.Session) -> None:
         if since + seconds > now:
             session.wake(since + seconds)
         elif _may_go(session, state):
-            lost = decisions.LostPods(
+            lost = LostPods(
                 ready=state.ready_tasks,
                 minimum=state.job.min_member,
-                failed=state.counts[jobs.TaskStatus.FAILED],
+                failed=state.counts[TaskStatus.FAILED],
                 seconds=now - since,
             )
             partial_gangs.evict(session, state, lost)
 
 
-def _is_stale(session: working.Session, state: job_state.JobState) -> bool:
+def _is_stale(session: Session, state: JobState) -> bool:
     """Whether pods run without the minimum, and no pod exists that could complete it.
 
     Pods that have succeeded count towards the minimum, deleted or not.
     """
     return (
-        state.job.phase in jobs.STARTED
+        state.job.phase in STARTED
         and state.ready_tasks < state.job.min_member
         and not any(state.counts[status] for status in REFILLING)
         and bool(partial_gangs.bound_pods(session, state))
     )
 
 
-def _since(session: working.Session, job: jobs.Job) -> float:
+def _since(session: Session, job: Job) -> float:
     """Return the instant from which a newly found gang counts as stale.
 
     The first cycle of a process takes the instant from the PodGroup's condition, so that a new
@@ -77,7 +78,7 @@ def _since(session: working.Session, job: jobs.Job) -> float:
     return min(now, max(job.created, _lacks_pods_since(job, now)))
 
 
-def _lacks_pods_since(job: jobs.Job, default: float) -> float:
+def _lacks_pods_since(job: Job, default: float) -> float:
     for condition in job.state.conditions:
         if (condition.type, condition.status) == (UNSCHEDULABLE, "True"):
             try:
@@ -88,7 +89,7 @@ def _lacks_pods_since(job: jobs.Job, default: float) -> float:
     return default
 
 
-def _may_go(session: working.Session, state: job_state.JobState) -> bool:
+def _may_go(session: Session, state: JobState) -> bool:
     """Whether nothing protects any of the pods: the gang goes as a whole or not at all."""
     tasks = partial_gangs.bound_pods(session, state)
     if state.protected or not all(task.preemptable for task in tasks):

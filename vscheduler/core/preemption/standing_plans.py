@@ -10,22 +10,23 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
-from vscheduler.core.model import jobs
-from vscheduler.core.session import job_state, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.model.jobs import PLACED, JobId, Task, TaskStatus
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 PROOF_COST = 100
 """Approximate microseconds for placing one pod again on its node."""
 
-Places: TypeAlias = Sequence[tuple[jobs.Task, int]]
+Places: TypeAlias = Sequence[tuple[Task, int]]
 """Pods, each with the row of its node."""
 
 
 def hold(
-    session: working.Session,
-    trial: statement.Statement,
-    state: job_state.JobState,
-    changed: Collection[jobs.Task],
+    session: Session,
+    statement: Statement,
+    state: JobState,
+    changed: Collection[Task],
 ) -> bool:
     """Whether all standing plans hold after what the trial does; nothing is changed.
 
@@ -34,18 +35,18 @@ def hold(
     """
     if not may_break(session, state, changed):
         return True
-    leaving = {evict.task.uid for evict in trial.evicts}
+    leaving = {evict.task.uid for evict in statement.evicts}
     standing = [each for each in _standing(session) if each[0].uid not in leaving]
     own = _own(session, state)
-    if own and not _hold_with(session, trial, state, standing, own=()):
+    if own and not _hold_with(session, statement, state, standing, own=()):
         return False
-    return _hold_with(session, trial, state, standing, own)
+    return _hold_with(session, statement, state, standing, own)
 
 
 def _hold_with(
-    session: working.Session,
-    trial: statement.Statement,
-    state: job_state.JobState,
+    session: Session,
+    statement: Statement,
+    state: JobState,
     standing: Places,
     own: Places,
 ) -> bool:
@@ -54,21 +55,19 @@ def _hold_with(
     Pods that merely wait for a release are nowhere meanwhile: nothing keeps their nodes for them.
     """
     places = [*standing, *own]
-    checkpoint = trial.checkpoint()
+    checkpoint = statement.checkpoint()
     for task in reversed([*loose(session, state), *(task for task, _ in places)]):
-        trial.lift(task)
+        statement.lift(task)
     session.spend("standing plans", PROOF_COST * len(places))
-    by_job: defaultdict[jobs.JobId, list[tuple[jobs.Task, int]]] = defaultdict(list)
+    by_job: defaultdict[JobId, list[tuple[Task, int]]] = defaultdict(list)
     for task, row in places:
         by_job[task.job].append((task, row))
-    holds = all(place(session, trial, each) for each in by_job.values())
-    trial.rollback(checkpoint)
+    holds = all(place(session, statement, each) for each in by_job.values())
+    statement.rollback(checkpoint)
     return holds
 
 
-def may_break(
-    session: working.Session, state: job_state.JobState, changed: Collection[jobs.Task]
-) -> bool:
+def may_break(session: Session, state: JobState, changed: Collection[Task]) -> bool:
     """Whether any standing plan may rest on these pods, present or absent; False is certain."""
     if session.dispatch.rows_tell_all:
         counts = session.affinity_counts
@@ -83,7 +82,7 @@ def may_break(
     )
 
 
-def place(session: working.Session, trial: statement.Statement, places: Places) -> bool:
+def place(session: Session, statement: Statement, places: Places) -> bool:
     """Let the pods of a job wait on these nodes where filters permit it; return whether all do.
 
     A pod that needs others of the job comes after these, whatever the order.
@@ -93,7 +92,7 @@ def place(session: working.Session, trial: statement.Statement, places: Places) 
         refused = []
         for task, row in left:
             if session.placement.feasible(task, row):
-                trial.pipeline(task, row)
+                statement.pipeline(task, row)
             else:
                 refused.append((task, row))
         if len(refused) == len(left):
@@ -102,7 +101,7 @@ def place(session: working.Session, trial: statement.Statement, places: Places) 
     return True
 
 
-def _standing(session: working.Session) -> Places:
+def _standing(session: Session) -> Places:
     """Return the pods that start in this cycle, and then those that are nominated, the oldest
     nominations first.
     """
@@ -113,21 +112,21 @@ def _standing(session: working.Session) -> Places:
     ]
     for task in waiting:
         state = session.job_state_of(task)
-        if state.status(task) in jobs.PLACED:  # a trial may have moved it, or given up its node
+        if state.status(task) in PLACED:  # a trial may have moved it, or given up its node
             found.append((task, rows[state.node(task) or ""]))
     return found
 
 
-def _own(session: working.Session, state: job_state.JobState) -> Places:
+def _own(session: Session, state: JobState) -> Places:
     """Return the pods of the job that the trial would nominate."""
     return [
         (task, session.layout.rows[state.node(task) or ""])
-        for task in state.tasks(jobs.TaskStatus.PIPELINED)
+        for task in state.tasks(TaskStatus.PIPELINED)
         if task.uid not in session.decided.nominations
     ]
 
 
-def loose(session: working.Session, state: job_state.JobState) -> list[jobs.Task]:
+def loose(session: Session, state: JobState) -> list[Task]:
     """Return the pods of other jobs that wait on nodes which nothing keeps for them."""
     decided = session.decided
     found = decided.pipelined.keys() - decided.nominations.keys()
@@ -137,7 +136,7 @@ def loose(session: working.Session, state: job_state.JobState) -> list[jobs.Task
     return [waits.task for uid, waits in decided.pipelined.items() if uid in others]
 
 
-def _may_rest_on(session: working.Session, task: jobs.Task, others: Collection[jobs.Task]) -> bool:
+def _may_rest_on(session: Session, task: Task, others: Collection[Task]) -> bool:
     """Whether answers about the task may depend on whether these pods are there."""
     if not session.dispatch.rows_tell_all:
         return True
@@ -146,11 +145,11 @@ def _may_rest_on(session: working.Session, task: jobs.Task, others: Collection[j
     return session.affinity_counts.rests_on(task, others)
 
 
-def _has_claims(task: jobs.Task) -> bool:
+def _has_claims(task: Task) -> bool:
     return bool(task.volumes or task.pod_class.constraints.resource_claims)
 
 
-def _asks(task: jobs.Task) -> bool:
+def _asks(task: Task) -> bool:
     """Whether the task has any constraint that pods elsewhere may satisfy."""
     limits = task.pod_class.constraints
     return bool(limits.pod_affinity or limits.spread or _has_claims(task))

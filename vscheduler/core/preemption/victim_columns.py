@@ -13,10 +13,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import jobs
-from vscheduler.core.preemption import victims
-from vscheduler.core.session import evictable_pods, job_state
-from vscheduler.core.session import session as working
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.preemption.victims import Scope
+from vscheduler.core.session import evictable_pods
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
 
 GROUPS_MAX = 256
 """With more groups, pods are grouped by what they request, if plugins tell these apart."""
@@ -42,7 +43,7 @@ class Likeness(Enum):
 class VictimColumns:
     """The pods (P) that an action may evict, sorted by row, and their jobs (J)."""
 
-    def __init__(self, session: working.Session, oldest: float, *, by_resources: bool) -> None:
+    def __init__(self, session: Session, oldest: float, *, by_resources: bool) -> None:
         """Read the pods as they are now. Pods that started after `oldest` are left out.
 
         `by_resources` tells whether groups by requested resources are worth asking about.
@@ -80,7 +81,7 @@ class VictimColumns:
         """Jobs that have lost pods in this cycle, or got them back, and still have some."""
         self._amounts: dict[bytes, Rows] = {}
         self._seen = 0
-        self._in_scope: dict[victims.Scope, Flags] = {}
+        self._in_scope: dict[Scope, Flags] = {}
         self.refresh()
 
     def refresh(self) -> None:
@@ -124,7 +125,7 @@ class VictimColumns:
                 self.gang_groups[owner] = 0
                 self.changed += np.unique(self.pods.rows[places]).tolist()
 
-    def state(self, owner: int) -> job_state.JobState:
+    def state(self, owner: int) -> JobState:
         """Return the state of one of the jobs."""
         return self._session.job_states[self.pods.owner_jobs[owner].id]
 
@@ -133,7 +134,7 @@ class VictimColumns:
         """Whether group 0 has any pods."""
         return self._too_many_gangs or bool(self._torn)
 
-    def in_scope(self, scope: victims.Scope) -> Flags:
+    def in_scope(self, scope: Scope) -> Flags:
         """Return which pods the scope includes, (P,)."""
         found = self._in_scope.get(scope)
         if found is None:
@@ -147,7 +148,7 @@ class VictimColumns:
             found = self._in_scope[scope] = jobs_in[self.pods.owners]
         return found
 
-    def candidates(self, scope: victims.Scope, pods: Rows) -> Flags:
+    def candidates(self, scope: Scope, pods: Rows) -> Flags:
         """Return which of these pods may be considered as victims now."""
         return self.steady[pods] & self.there[pods] & self.in_scope(scope)[pods]
 
@@ -166,7 +167,7 @@ class VictimColumns:
         found[ordered] = before - np.repeat(before[begins], np.diff(begins, append=len(here)))
         return found[pods]
 
-    def first_of(self, group: int, scope: victims.Scope, count: int) -> Sequence[int]:
+    def first_of(self, group: int, scope: Scope, count: int) -> Sequence[int]:
         """Return the first pods of the group that may be evicted alone, at most so many."""
         members = self._members[group]
         found: list[int] = []
@@ -311,7 +312,7 @@ class VictimColumns:
 
     def _leave_out_spent_budgets(self) -> None:
         """Leave out pods whose PodDisruptionBudget allows no eviction."""
-        spent: dict[str, list[Callable[[jobs.Task], bool]]] = {}
+        spent: dict[str, list[Callable[[Task], bool]]] = {}
         for budget in self._session.snapshot.budgets:
             if budget.allowed <= 0:
                 spent.setdefault(budget.namespace, []).append(budget.covers)

@@ -10,11 +10,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.core.preemption import relocations
-from vscheduler.core.session import evictable_pods, job_state, ordering
-from vscheduler.core.session import session as working
+from vscheduler.core.api.contracts import Configured
+from vscheduler.core.model.decisions import ShareAfter
+from vscheduler.core.model.jobs import EVICTABLE, HOLDING, JobId, Task, TaskStatus
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.preemption.relocations import Relocation
+from vscheduler.core.session import evictable_pods, ordering
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.ordering import Descending
+from vscheduler.core.session.session import Session
 
 
 class WholeGangs(StrEnum):
@@ -31,7 +36,7 @@ Rank = tuple[tuple[float, ...], ...]
 Cost = tuple[Any, ...]
 """The cost of evictions; smaller is better."""
 
-Candidate = Callable[[job_state.JobState, jobs.Task], bool]
+Candidate = Callable[[JobState, Task], bool]
 """Whether a pod of a job may be considered as a victim at all."""
 
 
@@ -39,12 +44,12 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs' pods may be considered as victims at all; a Candidate."""
 
     queues: frozenset[str]
-    only: jobs.JobId | None = None
+    only: JobId | None = None
     """The one job whose pods are considered; None: all jobs in the queues."""
-    without: jobs.JobId | None = None
+    without: JobId | None = None
     """The job whose pods are left out."""
 
-    def __call__(self, state: job_state.JobState, task: jobs.Task) -> bool:
+    def __call__(self, state: JobState, task: Task) -> bool:
         """Whether the pod is in scope."""
         del task
         job = state.job
@@ -63,7 +68,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     whole_gangs: WholeGangs
 
     @classmethod
-    def of(cls, action: contracts.Configured, now: float) -> "Limits":
+    def of(cls, action: Configured, now: float) -> "Limits":
         """Read the arguments of an action."""
         return cls(
             oldest=now - action.seconds(f"{action.name}.minRuntime"),
@@ -79,17 +84,17 @@ class EvictionRules(msgspec.Struct, frozen=True, kw_only=True):
     always: bool
     """Whether a gang may be evicted whole even if that leaves its queue a smaller part of its share
     than the claimant's queue has."""
-    relocation: relocations.Relocation | None
+    relocation: Relocation | None
     """Where pods of queues within their shares may move; None if such pods stay."""
-    on_behalf: jobs.Task | None = None
+    on_behalf: Task | None = None
     """The claimant, whichever task is placed; None: each task claims for itself."""
 
 
 class VictimGroup(NamedTuple):
     """Pods of one job that are evicted together. Searches make very many of them."""
 
-    state: job_state.JobState
-    tasks: tuple[jobs.Task, ...]
+    state: JobState
+    tasks: tuple[Task, ...]
     whole: bool
     """Whether a gang of several pods is evicted completely."""
     overshoot: float = 0.0
@@ -136,7 +141,7 @@ class VictimGroup(NamedTuple):
 start = evictable_pods.start
 
 
-def surplus_pod(state: job_state.JobState, task: jobs.Task) -> VictimGroup | None:
+def surplus_pod(state: JobState, task: Task) -> VictimGroup | None:
     """Return the pod as a group of its own if the job can spare the pod, or None.
 
     The rest of the job must keep the minimum, or no other pod of the job holds resources.
@@ -146,7 +151,7 @@ def surplus_pod(state: job_state.JobState, task: jobs.Task) -> VictimGroup | Non
     return None
 
 
-def whole(state: job_state.JobState) -> VictimGroup | None:
+def whole(state: JobState) -> VictimGroup | None:
     """Return all pods that hold resources as a group.
 
     None for fewer than two pods, or if one of the pods can't be evicted now.
@@ -155,9 +160,9 @@ def whole(state: job_state.JobState) -> VictimGroup | None:
     return VictimGroup(state=state, tasks=tasks, whole=True) if tasks else None
 
 
-def _whole(state: job_state.JobState) -> tuple[jobs.Task, ...]:
-    held = [task for task in state.job.tasks if state.status(task) in jobs.HOLDING]
-    if len(held) < 2 or any(state.status(task) not in jobs.EVICTABLE for task in held):
+def _whole(state: JobState) -> tuple[Task, ...]:
+    held = [task for task in state.job.tasks if state.status(task) in HOLDING]
+    if len(held) < 2 or any(state.status(task) not in EVICTABLE for task in held):
         return ()
     return tuple(held)
 
@@ -166,8 +171,8 @@ def merged(chosen: Sequence[VictimGroup], more: VictimGroup) -> list[VictimGroup
     """Add a group to the chosen groups. A whole gang absorbs pods of the gang chosen before."""
     if not more.whole:
         return [*chosen, more]
-    tasks = [task for each in chosen if each.state is more.state for task in each.tasks]
-    rest = [each for each in chosen if each.state is not more.state]
+    tasks = [task for group in chosen if group.state is more.state for task in group.tasks]
+    rest = [group for group in chosen if group.state is not more.state]
     return [*rest, more._replace(tasks=(*more.tasks, *tasks))]
 
 
@@ -189,8 +194,8 @@ def cost(chosen: Sequence[VictimGroup]) -> Cost:
     )
 
 
-def _is_last(state: job_state.JobState) -> bool:
-    return sum(state.counts[status] for status in jobs.HOLDING) == 1
+def _is_last(state: JobState) -> bool:
+    return sum(state.counts[status] for status in HOLDING) == 1
 
 
 class VictimCandidates:
@@ -198,10 +203,10 @@ class VictimCandidates:
 
     def __init__(
         self,
-        session: working.Session,
+        session: Session,
         *,
         hook: str,
-        claimant: queues.Queue,
+        claimant: Queue,
         scope: Scope,
         oldest: float,
         rules: EvictionRules,
@@ -219,19 +224,19 @@ class VictimCandidates:
         self._claimed = session.space.zeros()
         """What the claimant's job still requests, (R,)."""
         self._ranks: dict[str, Rank] = {}
-        self._overshoots: dict[jobs.JobId, float] = {}
+        self._overshoots: dict[JobId, float] = {}
         """Overshoots of whole gangs, for the current task."""
 
-    def claimant_of(self, task: jobs.Task) -> jobs.Task:
+    def claimant_of(self, task: Task) -> Task:
         """Return on whose behalf pods are evicted if this task is placed."""
         return self.rules.on_behalf or task
 
-    def evictable_on(self, row: int) -> list[jobs.Task]:
+    def evictable_on(self, row: int) -> list[Task]:
         """Return the candidates on the node."""
         evictable = self._session.cluster.evictable_on(row)
         return [task for task in evictable if self._is_candidate(task)]
 
-    def start_search(self, claimed: resources.Vector) -> None:
+    def start_search(self, claimed: Vector) -> None:
         """Start the search for another task.
 
         claimed is the request of the task and all later tasks, (R,).
@@ -248,13 +253,13 @@ class VictimCandidates:
             self._ranks[queue] = key
         return self._ranks[queue]
 
-    def units(self, claimant: jobs.Task, row: int) -> list[VictimGroup]:
+    def units(self, preemptor: Task, row: int) -> list[VictimGroup]:
         """Return all groups with pods on this node, most preferred victims first.
 
         Whether a group may be evicted isn't checked yet.
         """
         found: list[VictimGroup] = []
-        owners: dict[jobs.JobId, job_state.JobState] = {}
+        owners: dict[JobId, JobState] = {}
         for task in self.evictable_on(row):
             state = owners[task.job] = self._session.job_state_of(task)
             rank = self._ranks.get(state.job.queue)
@@ -263,11 +268,11 @@ class VictimCandidates:
             found.append(VictimGroup(state=state, tasks=(task,), whole=False, rank=rank))
         if self.rules.whole:
             for unit in filter(None, map(whole, owners.values())):
-                overshoot = self._overshoot(claimant, unit)
+                overshoot = self._overshoot(preemptor, unit)
                 found.append(unit.judged(self.rank(unit.state.job.queue), overshoot))
         return sorted(found, key=self.preference)
 
-    def _overshoot(self, claimant: jobs.Task, unit: VictimGroup) -> float:
+    def _overshoot(self, preemptor: Task, unit: VictimGroup) -> float:
         """Return how far below its share the queue ends without this gang.
 
         The value is computed when the search for the task begins, once for all nodes with pods of
@@ -275,7 +280,7 @@ class VictimCandidates:
         """
         job = unit.state.job.id
         if job not in self._overshoots:
-            after = self._share_after(claimant, unit.tasks)
+            after = self._share_after(preemptor, unit.tasks)
             self._overshoots[job] = 0.0 if after is None else after.overshoot
         return self._overshoots[job]
 
@@ -292,12 +297,12 @@ class VictimCandidates:
             unit.state.job.priority,
             unit.priority,
             -unit.started,
-            ordering.Descending(ordering.task_key(self._session.dispatch, unit.tasks[0])),
+            Descending(ordering.task_key(self._session.dispatch, unit.tasks[0])),
         )
 
-    def legal(self, claimant: jobs.Task, unit: VictimGroup) -> VictimGroup | None:
+    def legal(self, preemptor: Task, unit: VictimGroup) -> VictimGroup | None:
         """Return the group in its present state, or None if a rule forbids the eviction."""
-        claimant = self.claimant_of(claimant)
+        preemptor = self.claimant_of(preemptor)
         current = whole(unit.state) if unit.whole else surplus_pod(unit.state, unit.tasks[0])
         if current is None or not all(map(self._is_candidate, current.tasks)):
             return None
@@ -307,66 +312,60 @@ class VictimCandidates:
         session, hook, tasks = self._session, self.hook, current.tasks
         if not session.cluster.budgets.spare(tasks):
             return None
-        if len(session.dispatch.unprotected(hook, claimant, tasks)) < len(tasks):
+        if len(session.dispatch.unprotected(hook, preemptor, tasks)) < len(tasks):
             return None
         # In reclaim, a gang may go whole if its queue is above its share at this moment, so one
         # entitled pod is enough. In preempt, every pod must be entitled.
         enough = 1 if hook == "reclaimable" else len(tasks)
-        if len(session.dispatch.entitled(hook, claimant, tasks)) < enough:
+        if len(session.dispatch.entitled(hook, preemptor, tasks)) < enough:
             return None
-        return self._within_rules(claimant, current, unit.rank)
+        return self._within_rules(preemptor, current, unit.rank)
 
-    def _has_nominations(self, state: job_state.JobState) -> bool:
+    def _has_nominations(self, state: JobState) -> bool:
         """Whether pods were evicted in favour of the gang, in vain if the gang went whole."""
-        pipelined = state.tasks(jobs.TaskStatus.PIPELINED)
+        pipelined = state.tasks(TaskStatus.PIPELINED)
         return any(task.uid in self._session.decided.nominations for task in pipelined)
 
-    def _within_rules(
-        self, claimant: jobs.Task, unit: VictimGroup, rank: Rank
-    ) -> VictimGroup | None:
+    def _within_rules(self, preemptor: Task, unit: VictimGroup, rank: Rank) -> VictimGroup | None:
         """Return the group with the queue's rank and resulting share.
 
         None if shares don't permit the eviction.
         """
-        after = self._share_after(claimant, unit.tasks)
+        after = self._share_after(preemptor, unit.tasks)
         if after is None:
             return unit.judged(rank)
         if after.within:
             if self.rules.relocation is None:
                 self.left_movable = True
                 return None
-            possible = self.rules.relocation.is_possible(claimant, self._claimed, unit.tasks)
+            possible = self.rules.relocation.is_possible(preemptor, self._claimed, unit.tasks)
             self.left_movable |= not possible
             return unit.judged(rank, moves=True) if possible else None
         if not after.fair and not (self.rules.always and unit.whole):
             return None
         return unit.judged(rank, after.overshoot, borrowed=after.borrowed)
 
-    def _share_after(
-        self, claimant: jobs.Task, tasks: Sequence[jobs.Task]
-    ) -> decisions.ShareAfter | None:
+    def _share_after(self, preemptor: Task, tasks: Sequence[Task]) -> ShareAfter | None:
         if self.hook != "reclaimable":
             return None
-        after: decisions.ShareAfter | None = self._session.dispatch.first(
-            "share_after", None, self.claimant_of(claimant), self._claimed, tasks
+        after: ShareAfter | None = self._session.dispatch.first(
+            "share_after", None, self.claimant_of(preemptor), self._claimed, tasks
         )
         return after
 
-    def share_of_similar(
-        self, claimant: jobs.Task, tasks: Sequence[jobs.Task]
-    ) -> decisions.ShareAfter | None:
+    def share_of_similar(self, preemptor: Task, tasks: Sequence[Task]) -> ShareAfter | None:
         """Return the shares after an eviction of pods like these; None if they can't be known."""
         if self.hook != "reclaimable":
             return None
-        on_behalf = self.claimant_of(claimant)
+        on_behalf = self.claimant_of(preemptor)
         return self._session.dispatch.share_of_similar(on_behalf, self._claimed, tasks)
 
-    def _is_candidate(self, task: jobs.Task) -> bool:
+    def _is_candidate(self, task: Task) -> bool:
         state = self._session.job_state_of(task)
         return (
             task.preemptable
             and not state.protected
-            and task.status in jobs.EVICTABLE
+            and task.status in EVICTABLE
             and state.status(task) is task.status
             and task.node in self._session.layout.rows
             and task.uid not in self._session.snapshot.carried.eviction_refused_pods

@@ -10,31 +10,32 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import jobs, nodes, resources, snapshot
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import SearchRoom
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.preemption import (
-    cheapest_nodes,
-    search,
-    smallest_victims,
-    victim_columns,
-    victims,
-)
+from vscheduler.core.preemption import search, smallest_victims
+from vscheduler.core.preemption.cheapest_nodes import CheapestNodes
+from vscheduler.core.preemption.search import VictimSearch
+from vscheduler.core.preemption.victim_columns import Flags
+from vscheduler.core.preemption.victims import VictimGroup
 
-Places = list[tuple[jobs.Task, int]] | None
+Places = list[tuple[Task, int]] | None
 
 
 class Found(msgspec.Struct, eq=False):
     """What the attempts of a plan have found."""
 
-    most: dict[tuple[bool, bool], resources.Vector | None] = msgspec.field(default_factory=dict)
+    most: dict[tuple[bool, bool], Vector | None] = msgspec.field(default_factory=dict)
     """What evictions could free on each node, (N, R), with whole gangs and moves or without; None
     if that can't be enough."""
     places: dict[bytes, Places] = msgspec.field(default_factory=dict)
     """Nodes for the gang, by what evictions could free."""
 
 
-class WholeGangSearch(search.VictimSearch):
+class WholeGangSearch(VictimSearch):
     """One attempt to place a gang of unequal pods, where taking them one by one has failed."""
 
     def __init__(self, known: Found, *arguments: Any) -> None:
@@ -43,7 +44,7 @@ class WholeGangSearch(search.VictimSearch):
         self._known = known
         self._is_thrifty = False
         """Whether victims are chosen that free no more than necessary."""
-        self._coming: dict[int, resources.Vector] = {}
+        self._coming: dict[int, Vector] = {}
         """By row, what pods ask for that are still to be placed there, (R,)."""
 
     def succeeds(self) -> bool:
@@ -63,7 +64,7 @@ class WholeGangSearch(search.VictimSearch):
         self._is_thrifty = True
         return self._put_all(places)
 
-    def _put_all(self, places: Sequence[tuple[jobs.Task, int]]) -> bool:
+    def _put_all(self, places: Sequence[tuple[Task, int]]) -> bool:
         """Place the tasks on these nodes, with evictions if need be."""
         asking = [task for task, _ in places if not task.best_effort]
         self._scarce = self._scarce_request(asking)
@@ -87,14 +88,14 @@ class WholeGangSearch(search.VictimSearch):
             return None
         key = most.tobytes()
         if key not in self._known.places:
-            rooms = snapshot.SearchRoom
+            rooms = SearchRoom
             room = rooms.EVICTABLE_GANGS if self._pool.rules.whole else rooms.EVICTABLE
             self._known.places[key] = attempt.with_room_to_free(
                 self._session, self._state, self._tasks, room, most
             )
         return self._known.places[key]
 
-    def _most(self) -> resources.Vector | None:
+    def _most(self) -> Vector | None:
         """Return what evictions could free on each node, (N, R); None if that can't be enough."""
         rules, known = self._pool.rules, self._known.most
         key = rules.whole, rules.relocation is not None
@@ -102,7 +103,7 @@ class WholeGangSearch(search.VictimSearch):
             known[key] = self._compute_most()
         return known[key]
 
-    def _compute_most(self) -> resources.Vector | None:
+    def _compute_most(self) -> Vector | None:
         sized = [task for task in self._tasks if not task.best_effort]
         needed = self._needed_of(sized)
         kinds = [nominated_pods.alike(self._session, task) for task in sized]
@@ -130,18 +131,18 @@ class WholeGangSearch(search.VictimSearch):
                 return None
         return most
 
-    def _evictable_for(self, task: jobs.Task) -> victim_columns.Flags:
+    def _evictable_for(self, task: Task) -> Flags:
         """Return the pods that may be evicted for such a task, (P,)."""
-        nodes = cheapest_nodes.CheapestNodes(self._session, self._kept, self._pool, task)
+        nodes = CheapestNodes(self._session, self._kept, self._pool, task)
         nodes.start_search(task, self._trial, self._evict, self._is_proportionate)
         return nodes.evictable()
 
-    def _may_fit(self, task: jobs.Task, most: resources.Vector) -> bool:
+    def _may_fit(self, task: Task, most: Vector) -> bool:
         """Whether some node has room for the task then, as far as amounts are concerned."""
         room = nominated_pods.room(self._session, task) + most
         return bool(has_room(room, self._session.request(task)).any())
 
-    def _groups_on(self, task: jobs.Task, row: int) -> Sequence[victims.VictimGroup]:
+    def _groups_on(self, task: Task, row: int) -> Sequence[VictimGroup]:
         """Return the victims on this node that are preferred, or those that free the least."""
         groups = super()._groups_on(task, row)
         if not self._is_thrifty or not groups:
@@ -149,7 +150,7 @@ class WholeGangSearch(search.VictimSearch):
         cluster, name = self._session.cluster, self._session.layout.names[row]
         coming = self._coming[row]
         free = cluster.allocatable[row] - cluster.future_used[row]
-        freed = [self._sum(each for each in unit.tasks if each.node == name) for unit in groups]
+        freed = [self._sum(task for task in unit.tasks if task.node == name) for unit in groups]
         order = smallest_victims.order(freed, np.where(coming > 0, coming - free, 0))
         return groups if order is None else [groups[place] for place in order]
 
@@ -161,7 +162,7 @@ class WholeGangSearch(search.VictimSearch):
         self._vacated.clear()
         self._freed_whole = self._session.space.zeros()
 
-    def _put(self, task: jobs.Task, row: int) -> bool:
+    def _put(self, task: Task, row: int) -> bool:
         """Place the task on this node, with evictions if need be."""
         self._session.spend("claims", search.TASK_COST)
         found = self._candidate_on(task, row)
@@ -171,6 +172,6 @@ class WholeGangSearch(search.VictimSearch):
         return True
 
 
-def has_room(room: resources.Vector, request: resources.Vector) -> nodes.Mask:
+def has_room(room: Vector, request: Vector) -> Mask:
     """Return the nodes (N,) on which a request fits in the room (N, R)."""
     return np.asarray((room >= request)[:, request > 0].all(axis=1))

@@ -11,18 +11,24 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import decisions, devices, jobs, queues, resources, snapshot, storage
-from vscheduler.core.session import job_state
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model.decisions import GroupStatus, Reason, Shortage
+from vscheduler.core.model.devices import Devices
+from vscheduler.core.model.jobs import Job, JobId, Phase, PodClass
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import FREE_NOW, Carried, GangSearch, SearchPlace, Snapshot
+from vscheduler.core.model.storage import Storage
+from vscheduler.core.session.job_state import JobState
 
-Pods: TypeAlias = tuple[tuple[jobs.PodClass, int], ...]
+Pods: TypeAlias = tuple[tuple[PodClass, int], ...]
 """Waiting pods, as counts by class."""
 
 
 class Admissions:
     """When PodGroups were admitted to a queue, and when admissions expired; by UID."""
 
-    def __init__(self, carried: snapshot.Carried) -> None:
+    def __init__(self, carried: Carried) -> None:
         self._admitted = dict(carried.admitted)
         self._expired = dict(carried.admission_expired)
         self.admitted: Mapping[str, float] = self._admitted
@@ -43,23 +49,23 @@ class Admissions:
         self._expired[uid] = now
 
     def still_admitted(
-        self, waiting: Iterable[job_state.JobState], *others: Collection[str]
+        self, waiting: Iterable[JobState], *others: Collection[str]
     ) -> Mapping[str, float]:
         """Return since when groups have been Inqueue: of waiting jobs, and of `others`, by UID."""
         if not self._admitted:
             return {}
-        left = set(self._admitted).difference(*others, _uids(waiting, jobs.Phase.INQUEUE))
+        left = set(self._admitted).difference(*others, _uids(waiting, Phase.INQUEUE))
         return {uid: since for uid, since in self._admitted.items() if uid not in left}
 
-    def still_expired(self, waiting: Iterable[job_state.JobState]) -> Mapping[str, float]:
+    def still_expired(self, waiting: Iterable[JobState]) -> Mapping[str, float]:
         """Return when the admissions of waiting jobs expired that are Pending."""
         if not self._expired:
             return {}
-        uids = _uids(waiting, jobs.Phase.PENDING)
+        uids = _uids(waiting, Phase.PENDING)
         return {uid: self._expired[uid] for uid in uids if uid in self._expired}
 
 
-def _uids(waiting: Iterable[job_state.JobState], phase: jobs.Phase) -> Sequence[str]:
+def _uids(waiting: Iterable[JobState], phase: Phase) -> Sequence[str]:
     """Return the UIDs of the waiting jobs in this phase, in order."""
     return [state.job.uid for state in waiting if state.phase is phase]
 
@@ -67,11 +73,11 @@ def _uids(waiting: Iterable[job_state.JobState], phase: jobs.Phase) -> Sequence[
 class EvictionHistory:
     """Outcomes of searches for victims, of the action shuffle, and of gangs bound in part."""
 
-    def __init__(self, carried: snapshot.Carried) -> None:
+    def __init__(self, carried: Carried) -> None:
         self._failed = set(carried.reclaim_failed)
         self._partial_since: dict[str, float] = {}
         self._stale_since: dict[str, float] = {}
-        self.failed: Collection[tuple[str, jobs.JobId]] = self._failed
+        self.failed: Collection[tuple[str, JobId]] = self._failed
         """By action, jobs without any victims, in this cycle or in unfinished cycles before."""
         self.partial_since: Mapping[str, float] = self._partial_since
         """By UID, since when a gang has been bound in part; only gangs that still are."""
@@ -80,11 +86,11 @@ class EvictionHistory:
         self.shuffled_at = carried.shuffled_at
         """When the action shuffle last evicted a pod, in this cycle or before."""
 
-    def fail(self, action: str, job: jobs.JobId) -> None:
+    def fail(self, action: str, job: JobId) -> None:
         """Record that the action found no victims for the job."""
         self._failed.add((action, job))
 
-    def fail_all(self, action: str, every: Iterable[jobs.JobId]) -> None:
+    def fail_all(self, action: str, every: Iterable[JobId]) -> None:
         """Record that the action found no victims for any of the jobs."""
         self._failed.update(zip(itertools.repeat(action), every))
 
@@ -107,9 +113,9 @@ class GangSearches:
     The steps of a cycle go to the namespaces whose searches have cost the least so far.
     """
 
-    def __init__(self, carried: snapshot.Carried) -> None:
+    def __init__(self, carried: Carried) -> None:
         self._before = carried.gang_searches
-        self._now: dict[snapshot.SearchPlace, snapshot.GangSearch] = {}
+        self._now: dict[SearchPlace, GangSearch] = {}
         self.steps_max = 0
         """How many steps the searches of one cycle may take."""
         self.steps_left = 0
@@ -132,18 +138,16 @@ class GangSearches:
         """Count the steps of one search."""
         self.steps_left -= steps
 
-    def is_due(self, job: jobs.JobId) -> bool:
+    def is_due(self, job: JobId) -> bool:
         """Whether a search for the job may begin, or go on; others may have to come first."""
         spent = self._spent.get(_namespace(job), 0)
         return not self._is_contested or spent <= self._least + self.steps_max // 4
 
-    def last(self, place: snapshot.SearchPlace) -> snapshot.GangSearch | None:
+    def last(self, place: SearchPlace) -> GangSearch | None:
         """Return the last search, in this cycle or before."""
         return self._now.get(place) or self._before.get(place)
 
-    def carried(
-        self, without_turn: Collection[jobs.JobId]
-    ) -> Mapping[snapshot.SearchPlace, snapshot.GangSearch]:
+    def carried(self, without_turn: Collection[JobId]) -> Mapping[SearchPlace, GangSearch]:
         """Return what the next cycle must know; jobs without a turn keep what they had."""
         kept = {place: each for place, each in self._before.items() if place[0] in without_turn}
         return dict(sorted((kept | self._now).items()))
@@ -152,19 +156,19 @@ class GangSearches:
     def expect_evictions(self) -> bool:
         """Whether any search counted on nodes that evictions would free, now or before."""
         rooms = (room for _, room in itertools.chain(self._before, self._now))
-        return any(room not in snapshot.FREE_NOW for room in rooms)
+        return any(room not in FREE_NOW for room in rooms)
 
-    def forget(self, job: jobs.JobId) -> None:
+    def forget(self, job: JobId) -> None:
         """Forget the searches for a job that has nodes now."""
         for place in [place for place in self._now if place[0] == job]:
             del self._now[place]
 
-    def keep(self, place: snapshot.SearchPlace, search: snapshot.GangSearch) -> None:
+    def keep(self, place: SearchPlace, search: GangSearch) -> None:
         """Remember a search that found no nodes."""
         self._now[place] = search
 
 
-def _namespace(job: jobs.JobId) -> str:
+def _namespace(job: JobId) -> str:
     return job.partition("/")[0]
 
 
@@ -180,13 +184,13 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     """The proof of why a gang can't start."""
 
     need: Need
-    unplaceable: jobs.PodClass | None = None
+    unplaceable: PodClass | None = None
     """A class of pods that no node can take."""
     capacity: int = 0
     """How many of the needed pods all nodes could hold."""
-    shortages: tuple[decisions.Shortage, ...] = ()
+    shortages: tuple[Shortage, ...] = ()
     """Resources that the pods together request more of than all nodes have."""
-    capped: tuple[decisions.Shortage, ...] = ()
+    capped: tuple[Shortage, ...] = ()
     """Resources that the pods together request more of than a capability allows, so that more nodes
     wouldn't help."""
 
@@ -194,61 +198,61 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 class Entry(msgspec.Struct, kw_only=True, eq=False):
     """The finding for one job."""
 
-    job: jobs.Job
+    job: Job
     """The job when the finding was made."""
     obstacle: Obstacle
     """The class of pods that no node can take."""
-    reason: decisions.Reason
+    reason: Reason
     """Why no node can take the pods."""
-    status: decisions.GroupStatus | None = None
+    status: GroupStatus | None = None
     """The status of the PodGroup at the end of the cycle."""
 
 
 class KnownUnschedulable(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """All findings, valid while nodes and settings are unchanged objects and queues are equal."""
 
-    allocatable: resources.Vector
+    allocatable: Vector
     """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
-    queues: Mapping[str, queues.Queue]
-    policy: policies.Policy
-    storage: storage.Storage
+    queues: Mapping[str, Queue]
+    policy: Policy
+    storage: Storage
     """Jobs with volumes depend on its objects, but not on who uses them."""
-    devices: devices.Devices
+    devices: Devices
     """Jobs with resource claims depend on its objects."""
-    entries: dict[jobs.JobId, Entry]
+    entries: dict[JobId, Entry]
 
     @property
-    def nowhere(self) -> set[tuple[str, jobs.PodClass]]:
+    def nowhere(self) -> set[tuple[str, PodClass]]:
         """Pairs of queue and pod class for which no node is suitable."""
-        found = ((each.job.queue, each.obstacle.unplaceable) for each in self.entries.values())
+        found = ((entry.job.queue, entry.obstacle.unplaceable) for entry in self.entries.values())
         return {(queue, pod_class) for queue, pod_class in found if pod_class is not None}
 
-    def holds(self, taken: snapshot.Snapshot, policy: policies.Policy) -> bool:
+    def holds(self, snapshot: Snapshot, policy: Policy) -> bool:
         """Whether the findings are still valid for this snapshot and policy."""
         return (
-            self.allocatable is taken.nodes.allocatable
+            self.allocatable is snapshot.nodes.allocatable
             and self.policy is policy
-            and self.queues == taken.queues
+            and self.queues == snapshot.queues
             and policy.nodes_last
         )
 
-    def add(self, job: jobs.Job, obstacle: Obstacle, reason: decisions.Reason) -> None:
+    def add(self, job: Job, obstacle: Obstacle, reason: Reason) -> None:
         """Record the finding for one job."""
         self.entries[job.id] = Entry(job=job, obstacle=obstacle, reason=reason)
 
     def status(
         self,
-        state: job_state.JobState,
-        reason: decisions.Reason | None,
-        make: Callable[[], decisions.GroupStatus],
-    ) -> decisions.GroupStatus:
+        state: JobState,
+        reason: Reason | None,
+        make: Callable[[], GroupStatus],
+    ) -> GroupStatus:
         """Return the status of a job with a finding, if no task of the job has moved.
 
         The last cycle's status is reused if reason and phase are unchanged; otherwise `make` is
         called.
         """
         entry = self.entries[state.job.id]
-        if entry.reason is not reason or state.phase is not jobs.Phase.PENDING:
+        if entry.reason is not reason or state.phase is not Phase.PENDING:
             return make()
         if entry.status is None:
             entry.status = make()
@@ -256,16 +260,16 @@ class KnownUnschedulable(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def still_known(
-    taken: snapshot.Snapshot,
-    policy: policies.Policy,
-    job_states: Mapping[jobs.JobId, job_state.JobState],
+    snapshot: Snapshot,
+    policy: Policy,
+    job_states: Mapping[JobId, JobState],
 ) -> KnownUnschedulable:
     """Return the earlier findings that are still valid, for this cycle to extend."""
-    carried = taken.carried.unschedulable
-    entries: dict[jobs.JobId, Entry] = {}
-    if isinstance(carried, KnownUnschedulable) and carried.holds(taken, policy):
-        same_storage = carried.storage.has_same_objects(taken.storage)
-        same_devices = carried.devices.has_same_objects(taken.devices)
+    carried = snapshot.carried.unschedulable
+    entries: dict[JobId, Entry] = {}
+    if isinstance(carried, KnownUnschedulable) and carried.holds(snapshot, policy):
+        same_storage = carried.storage.has_same_objects(snapshot.storage)
+        same_devices = carried.devices.has_same_objects(snapshot.devices)
         entries = {
             job: entry
             for job, entry in carried.entries.items()
@@ -275,18 +279,18 @@ def still_known(
             and (same_devices or not _uses_devices(entry.job))
         }
     return KnownUnschedulable(
-        allocatable=taken.nodes.allocatable,
-        queues=taken.queues,
+        allocatable=snapshot.nodes.allocatable,
+        queues=snapshot.queues,
         policy=policy,
-        storage=taken.storage,
-        devices=taken.devices,
+        storage=snapshot.storage,
+        devices=snapshot.devices,
         entries=entries,
     )
 
 
-def _uses_volumes(job: jobs.Job) -> bool:
+def _uses_volumes(job: Job) -> bool:
     return any(pod_class.constraints.volumes for pod_class in job.classes)
 
 
-def _uses_devices(job: jobs.Job) -> bool:
+def _uses_devices(job: Job) -> bool:
     return any(pod_class.constraints.resource_claims for pod_class in job.classes)

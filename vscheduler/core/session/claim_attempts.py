@@ -14,7 +14,11 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import claim_decisions, constraints, jobs, snapshot, storage
+from vscheduler.core.model.claim_decisions import ClaimAttempt, ClaimBinding, ClaimRequest, Pause
+from vscheduler.core.model.constraints import ClaimUse
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.model.storage import Claim, Storage
 
 PAUSE_SECONDS = 60
 """The pause after the first failure."""
@@ -26,7 +30,7 @@ longer than attempts on several other nodes take."""
 ELSEWHERE_MAX = 2
 """After more failures than this, a time-out is no reason to try another node at once."""
 
-NONE: Mapping[str, claim_decisions.ClaimAttempt] = {}
+NONE: Mapping[str, ClaimAttempt] = {}
 """The attempts in a cluster without claims; never written to."""
 
 
@@ -34,49 +38,49 @@ ANYWHERE = ""
 """Stands for all nodes in a pause."""
 
 
-def keys(task: jobs.Task) -> Iterator[str]:
+def keys(task: Task) -> Iterator[str]:
     """Iterate over the claims of the task, as `namespace/name`."""
     for volume in task.volumes:
-        if isinstance(volume, constraints.ClaimUse):
+        if isinstance(volume, ClaimUse):
             yield volume.claim
 
 
 def requested(
-    stored: storage.Storage,
-) -> Iterator[tuple[storage.Claim, claim_decisions.ClaimRequest]]:
+    storage: Storage,
+) -> Iterator[tuple[Claim, ClaimRequest]]:
     """Iterate over what this scheduler has asked for, by claim, as the API server shows it.
 
     A claim whose provisioner gave the node back is included. So is a claim of which somebody else
     has selected the same node since; claims with another node are left out.
     """
-    for key in stored.selected_claims:
-        claim = stored.claims[key]
+    for key in storage.selected_claims:
+        claim = storage.claims[key]
         made = claim.selection
         if made is not None and claim.selected_node in ("", made.node):
-            yield claim, claim_decisions.ClaimRequest(node=made.node, volume=None, since=made.since)
-    for name in stored.selected_volumes:
-        volume = stored.volumes[name]
+            yield claim, ClaimRequest(node=made.node, volume=None, since=made.since)
+    for name in storage.selected_volumes:
+        volume = storage.volumes[name]
         made, of = volume.selection, volume.claim
-        claim_of = None if of is None else stored.claims.get(f"{of.namespace}/{of.name}")
+        claim_of = None if of is None else storage.claims.get(f"{of.namespace}/{of.name}")
         if made is not None and of is not None and claim_of is not None and of.uid == claim_of.uid:
             yield (
                 claim_of,
-                claim_decisions.ClaimRequest(node=made.node, volume=name, since=made.since),
+                ClaimRequest(node=made.node, volume=name, since=made.since),
             )
 
 
 class ClaimAttempts:
     """The attempts of one cycle, from what the last cycle knew and what the API server shows."""
 
-    def __init__(self, taken: snapshot.Snapshot, timeout_seconds: float) -> None:
-        self._storage, self._now = taken.storage, taken.now
+    def __init__(self, snapshot: Snapshot, timeout_seconds: float) -> None:
+        self._storage, self._now = snapshot.storage, snapshot.now
         self._timeout = timeout_seconds
         self._found = {
             key: attempt
-            for key, attempt in taken.carried.claim_attempts.items()
+            for key, attempt in snapshot.carried.claim_attempts.items()
             if self._is_open(key, attempt.uid)
         }
-        self._shown: dict[str, claim_decisions.ClaimRequest] = {}
+        self._shown: dict[str, ClaimRequest] = {}
         self.wake_at: float | None = None
         """The next instant at which an attempt fails or a pause ends."""
         self._review()
@@ -100,10 +104,10 @@ class ClaimAttempts:
             for pause in self._found[key].pauses:
                 self._wake(pause.until)
 
-    def _follow(self, claim: storage.Claim, shown: claim_decisions.ClaimRequest) -> None:
+    def _follow(self, claim: Claim, shown: ClaimRequest) -> None:
         """Take in what the API server shows of one claim."""
         self._shown[claim.key] = shown
-        attempt = self._found.get(claim.key) or claim_decisions.ClaimAttempt(uid=claim.uid)
+        attempt = self._found.get(claim.key) or ClaimAttempt(uid=claim.uid)
         if attempt.failed == shown:
             return
         if shown.volume is None and not claim.selected_node:
@@ -119,8 +123,8 @@ class ClaimAttempts:
     def _fail_late(
         self,
         key: str,
-        attempt: claim_decisions.ClaimAttempt,
-        failed: claim_decisions.ClaimRequest,
+        attempt: ClaimAttempt,
+        failed: ClaimRequest,
     ) -> None:
         avoided = {failed.node: PAUSE_MAX_SECONDS}
         if attempt.failures >= ELSEWHERE_MAX:
@@ -130,8 +134,8 @@ class ClaimAttempts:
     def _fail(
         self,
         key: str,
-        attempt: claim_decisions.ClaimAttempt,
-        failed: claim_decisions.ClaimRequest,
+        attempt: ClaimAttempt,
+        failed: ClaimRequest,
         avoided: Mapping[str, int],
     ) -> None:
         """Avoid these nodes for so many seconds."""
@@ -141,7 +145,7 @@ class ClaimAttempts:
             if pause.until > self._now and pause.node not in avoided
         ]
         kept += [
-            claim_decisions.Pause(node=node, until=self._now + seconds, seconds=seconds)
+            Pause(node=node, until=self._now + seconds, seconds=seconds)
             for node, seconds in avoided.items()
         ]
         self._found[key] = replace(
@@ -152,7 +156,7 @@ class ClaimAttempts:
         if at > self._now:
             self.wake_at = at if self.wake_at is None else min(at, self.wake_at)
 
-    def pauses(self, task: jobs.Task) -> Iterator[tuple[str, claim_decisions.Pause]]:
+    def pauses(self, task: Task) -> Iterator[tuple[str, Pause]]:
         """Iterate over the pauses of the task's claims, each with the claim."""
         if self._found and task.volumes:
             for key in keys(task):
@@ -161,11 +165,11 @@ class ClaimAttempts:
                     if pause.until > self._now:
                         yield key, pause
 
-    def expires(self, binding: claim_decisions.ClaimBinding) -> float | None:
+    def expires(self, binding: ClaimBinding) -> float | None:
         """Return when the claim must be bound at the latest; None without a time-out."""
         return self.since(binding) + self._timeout if self._timeout > 0 else None
 
-    def since(self, binding: claim_decisions.ClaimBinding) -> float:
+    def since(self, binding: ClaimBinding) -> float:
         """Return since when this binding has been asked for; now, if it hasn't been."""
         attempt = self._found.get(binding.key)
         request = None if attempt is None else attempt.request
@@ -173,18 +177,16 @@ class ClaimAttempts:
             return self._now
         return request.since
 
-    def carried(
-        self, waiting: Mapping[str, claim_decisions.ClaimBinding]
-    ) -> Mapping[str, claim_decisions.ClaimAttempt]:
+    def carried(self, waiting: Mapping[str, ClaimBinding]) -> Mapping[str, ClaimAttempt]:
         """Return what the next cycle must know, where pods wait for these bindings, by claim."""
         found = dict(self._found)
         for key, binding in waiting.items():
             attempt = found.get(key)
             if attempt is None or attempt.uid != binding.uid:
-                attempt = claim_decisions.ClaimAttempt(uid=binding.uid)
+                attempt = ClaimAttempt(uid=binding.uid)
             found[key] = replace(
                 attempt,
-                request=claim_decisions.ClaimRequest(
+                request=ClaimRequest(
                     node=binding.node, volume=binding.volume, since=self.since(binding)
                 ),
             )

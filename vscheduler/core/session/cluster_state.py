@@ -6,15 +6,23 @@ from types import MappingProxyType
 
 import numpy as np
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import computed, constraints, jobs, pod_affinity, resources, snapshot
-from vscheduler.core.session import evictable_pods, interfaces, job_state, job_states
+from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.model import computed, pod_affinity, resources
+from vscheduler.core.model.constraints import HostPort
+from vscheduler.core.model.jobs import PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import Budget, ReplacementReservation, Snapshot
+from vscheduler.core.session import evictable_pods
+from vscheduler.core.session.evictable_pods import EvictablePods
+from vscheduler.core.session.interfaces import Devices, PodAffinityCounts, Volumes
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.job_states import JobStates
 
 PodPresence = pod_affinity.PodPresence
 
 PRESENCE = {
-    jobs.TaskStatus.ALLOCATED: PodPresence.STAYING,
-    jobs.TaskStatus.PIPELINED: PodPresence.COMING,
+    TaskStatus.ALLOCATED: PodPresence.STAYING,
+    TaskStatus.PIPELINED: PodPresence.COMING,
 }
 """How pod affinity counts a task that was placed in this cycle, by the new status of the task."""
 
@@ -27,22 +35,22 @@ class ClusterState:
     `reserve` and `release`.
     """
 
-    _notify: Callable[[str, jobs.Task], None]
+    _notify: Callable[[str, Task], None]
 
     def __init__(
         self,
-        taken: snapshot.Snapshot,
-        job_states: job_states.JobStates,
-        affinity_counts: interfaces.PodAffinityCounts,
-        volumes: interfaces.Volumes,
-        devices: interfaces.Devices,
+        snapshot: Snapshot,
+        job_states: JobStates,
+        affinity_counts: PodAffinityCounts,
+        volumes: Volumes,
+        devices: Devices,
         *,
-        evictable_before: evictable_pods.EvictablePods = evictable_pods.NOBODY,
+        evictable_before: EvictablePods = evictable_pods.NOBODY,
     ) -> None:
         """Copy the nodes of the snapshot; all other arguments are changed in place, except for the
         pods that an earlier cycle knew to be evictable.
         """
-        table = taken.nodes
+        table = snapshot.nodes
         self.layout = table.layout
         self.allocatable = resources.by_column(table.allocatable)
         self.used = resources.by_column(table.used)
@@ -57,22 +65,22 @@ class ClusterState:
         self.differs = False
         """Whether a statement has changed anything for the rest of the cycle; what is undone leaves
         no trace."""
-        self.budgets = Budgets(taken.budgets)
-        self._space = taken.space
+        self.budgets = Budgets(snapshot.budgets)
+        self._space = snapshot.space
         self._job_states = job_states
         self._affinity_counts = affinity_counts
         self._volumes, self._devices = volumes, devices
-        self._taken, self._evictable_before = taken, evictable_before
-        self._requests: dict[jobs.PodClass, resources.Vector] = {}
-        self._counted: dict[jobs.PodClass, resources.Vector] = {}
-        self._evictable_on: dict[int, Sequence[jobs.Task]] = {}
+        self._taken, self._evictable_before = snapshot, evictable_before
+        self._requests: dict[PodClass, Vector] = {}
+        self._counted: dict[PodClass, Vector] = {}
+        self._evictable_on: dict[int, Sequence[Task]] = {}
         """By row. Many searches look at the same nodes."""
 
-    def attach(self, notify: Callable[[str, jobs.Task], None]) -> None:
+    def attach(self, notify: Callable[[str, Task], None]) -> None:
         """Notify plugins of placements and evictions from here on: `notify(hook, task)`."""
         self._notify = notify
 
-    def request(self, task: jobs.Task) -> resources.Vector:
+    def request(self, task: Task) -> Vector:
         """Return the resource request of the task, (R,), `pods` included; read-only."""
         try:  # most are known, and this is asked several times for each pod
             return self._requests[task.pod_class]
@@ -81,7 +89,7 @@ class ClusterState:
             vector.setflags(write=False)
             return vector
 
-    def counted(self, task: jobs.Task) -> resources.Vector:
+    def counted(self, task: Task) -> Vector:
         """Return what of the task counts for its queue, (R,): the request, and devices of its
         claims; read-only.
         """
@@ -93,11 +101,11 @@ class ClusterState:
             vector.setflags(write=False)
         return vector
 
-    def job_state_of(self, task: jobs.Task) -> job_state.JobState:
+    def job_state_of(self, task: Task) -> JobState:
         """Return the state of the task's job in this cycle."""
         return self._job_states[task.job]
 
-    def evictable_on(self, row: int) -> Sequence[jobs.Task]:
+    def evictable_on(self, row: int) -> Sequence[Task]:
         """Return this scheduler's evictable pods on a node, as the cycle began, by UID."""
         found = self._evictable_on.get(row)
         if found is None:
@@ -105,7 +113,7 @@ class ClusterState:
         return found
 
     @computed.once
-    def evictable(self) -> evictable_pods.EvictablePods:
+    def evictable(self) -> EvictablePods:
         """This scheduler's evictable pods as the cycle began, without refused evictions."""
         taken = self._taken
         return self._evictable_before.after(
@@ -113,37 +121,35 @@ class ClusterState:
         )
 
     @property
-    def known_evictable(self) -> evictable_pods.EvictablePods:
+    def known_evictable(self) -> EvictablePods:
         """The evictable pods of the last cycle that asked for them, this one included."""
-        found: evictable_pods.EvictablePods
+        found: EvictablePods
         found = self.__dict__.get("evictable", self._evictable_before)
         return found
 
-    def view(
-        self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] | None" = None
-    ) -> contracts.NodeView:
+    def view(self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] | None" = None) -> NodeView:
         """Return the nodes as plugins see them: all nodes, or copies of the given rows."""
         if rows is None:
             return self._whole
         arrays = (self.allocatable[rows], self.used[rows], self.future_used[rows])
-        return contracts.NodeView(self.layout, rows, *arrays, self.ports, self.leaving_ports)
+        return NodeView(self.layout, rows, *arrays, self.ports, self.leaving_ports)
 
     @computed.once
-    def _whole(self) -> contracts.NodeView:
+    def _whole(self) -> NodeView:
         """All nodes as read-only views, which always show the current state."""
         every = (self.allocatable, self.used, self.future_used)
         allocatable, used, future_used = (array.view() for array in every)
         for array in (allocatable, used, future_used):
             array.setflags(write=False)
         arrays = (allocatable, used, future_used)
-        return contracts.NodeView(self.layout, None, *arrays, self.ports, self.leaving_ports)
+        return NodeView(self.layout, None, *arrays, self.ports, self.leaving_ports)
 
-    def take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
+    def take(self, task: Task, row: int, status: TaskStatus) -> None:
         """Place the task on a node, as allocated or pipelined."""
         request = self.request(task)
         future = self.future_used[row]  # a view: `self.future_used[row] += …` would store it again
         future += request
-        if status is jobs.TaskStatus.ALLOCATED:
+        if status is TaskStatus.ALLOCATED:
             used = self.used[row]
             used += request
             over = used > self.allocatable[row]
@@ -161,13 +167,13 @@ class ClusterState:
         self._job_states[task.job].move(task, status, name)
         self._notify("on_allocate", task)
 
-    def give_back(self, task: jobs.Task, row: int) -> None:
+    def give_back(self, task: Task, row: int) -> None:
         """Undo `take` exactly, for the task that was taken last."""
         self._notify("on_deallocate", task)
         state = self._job_states[task.job]
         request = self.request(task)
         self.future_used[row] -= request
-        if state.status(task) is jobs.TaskStatus.ALLOCATED:
+        if state.status(task) is TaskStatus.ALLOCATED:
             self.used[row] -= request
         self._affinity_counts.move(task, row, PRESENCE[state.status(task)], -1)
         if task.volumes:
@@ -180,17 +186,17 @@ class ClusterState:
         self._touched.append(row)
         state.move(task, task.status, task.node)
 
-    def reserve(self, reservation: snapshot.ReplacementReservation) -> None:
+    def reserve(self, reservation: ReplacementReservation) -> None:
         """Reserve resources for a pod that doesn't exist yet."""
         take_ports(self._ports, reservation.node, reservation.task)
         self._reserve(reservation, 1)
 
-    def release(self, reservation: snapshot.ReplacementReservation) -> None:
+    def release(self, reservation: ReplacementReservation) -> None:
         """Undo `reserve` exactly."""
         give_ports_back(self._ports, reservation.node, reservation.task)
         self._reserve(reservation, -1)
 
-    def _reserve(self, reservation: snapshot.ReplacementReservation, step: int) -> None:
+    def _reserve(self, reservation: ReplacementReservation, step: int) -> None:
         row, task = self.layout.rows[reservation.node], reservation.task
         self.future_used[row] += step * self.request(task)
         self._affinity_counts.move(task, row, PodPresence.COMING, step)
@@ -198,7 +204,7 @@ class ClusterState:
             self._volumes.move(task, row, PodPresence.COMING, step)
         self._touched.append(row)
 
-    def evict(self, task: jobs.Task, row: int) -> None:
+    def evict(self, task: Task, row: int) -> None:
         """Make the task's resources available to waiting pods."""
         name = self.layout.names[row]
         self.future_used[row] -= self.request(task)
@@ -208,10 +214,10 @@ class ClusterState:
         self._devices.leave(task, 1)
         self._touched.append(row)
         self.budgets.take(task)
-        self._job_states[task.job].move(task, jobs.TaskStatus.RELEASING, name)
+        self._job_states[task.job].move(task, TaskStatus.RELEASING, name)
         self._notify("on_deallocate", task)
 
-    def restore(self, task: jobs.Task, row: int) -> None:
+    def restore(self, task: Task, row: int) -> None:
         """Undo `evict` exactly."""
         name = self.layout.names[row]
         self._notify("on_allocate", task)
@@ -224,19 +230,19 @@ class ClusterState:
         self._touched.append(row)
         self._job_states[task.job].move(task, task.status, task.node)
 
-    def hold_back(self, task: jobs.Task, row: int) -> None:
+    def hold_back(self, task: Task, row: int) -> None:
         """Let pod affinity count an allocated task as waiting; others can't rely on it yet."""
         self._change_presence(task, row, PodPresence.STAYING, PodPresence.COMING)
         self._touched.append(row)
 
-    def let_start(self, task: jobs.Task, row: int) -> None:
+    def let_start(self, task: Task, row: int) -> None:
         """Undo `hold_back` exactly."""
         self._change_presence(task, row, PodPresence.COMING, PodPresence.STAYING)
         self._touched.append(row)
 
     def _change_presence(
         self,
-        task: jobs.Task,
+        task: Task,
         row: int,
         before: PodPresence,
         after: PodPresence,
@@ -255,15 +261,15 @@ class Budgets:
     The planner of evictions uses Budgets with any configuration, and so does the plugin pdb.
     """
 
-    def __init__(self, budgets: Sequence[snapshot.Budget]) -> None:
+    def __init__(self, budgets: Sequence[Budget]) -> None:
         self._budgets = budgets
         self._places: defaultdict[str, list[int]] = defaultdict(list)
         for place, budget in enumerate(budgets):
             self._places[budget.namespace].append(place)
         self._taken: defaultdict[int, int] = defaultdict(int)
-        self._covering: dict[jobs.TaskId, tuple[int, ...]] = {}
+        self._covering: dict[TaskId, tuple[int, ...]] = {}
 
-    def spare(self, tasks: Sequence[jobs.Task]) -> bool:
+    def spare(self, tasks: Sequence[Task]) -> bool:
         """Whether the budgets allow evicting all these tasks together.
 
         A pod under two budgets is never allowed: the Eviction API answers 500, whatever the budgets
@@ -285,17 +291,17 @@ class Budgets:
             for place, count in wanted.items()
         )
 
-    def take(self, task: jobs.Task) -> None:
+    def take(self, task: Task) -> None:
         """Count the task as evicted."""
         for place in self._of(task):
             self._taken[place] += 1
 
-    def give_back(self, task: jobs.Task) -> None:
+    def give_back(self, task: Task) -> None:
         """Undo `take` exactly."""
         for place in self._of(task):
             self._taken[place] -= 1
 
-    def _of(self, task: jobs.Task) -> tuple[int, ...]:
+    def _of(self, task: Task) -> tuple[int, ...]:
         """Return the indexes of the budgets that cover the task; computed once for each task."""
         covering = self._covering.get(task.uid)
         if covering is None:
@@ -307,16 +313,16 @@ class Budgets:
         return covering
 
 
-Ports = dict[str, tuple[constraints.HostPort, ...]]
+Ports = dict[str, tuple[HostPort, ...]]
 
 
-def take_ports(ports: Ports, name: str, task: jobs.Task) -> None:
+def take_ports(ports: Ports, name: str, task: Task) -> None:
     """Add the task's host ports to the node."""
     if task.pod_class.constraints.ports:
         ports[name] = tuple(sorted((*ports.get(name, ()), *task.pod_class.constraints.ports)))
 
 
-def give_ports_back(ports: Ports, name: str, task: jobs.Task) -> None:
+def give_ports_back(ports: Ports, name: str, task: Task) -> None:
     """Remove the task's host ports from the node; a node without host ports leaves the table."""
     if task.pod_class.constraints.ports:
         left = list(ports[name])

@@ -7,15 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from vscheduler.core.model import decisions, gang_proof, jobs, snapshot
+from vscheduler.core.model.decisions import Bind, Evict, Pipeline, Reason, ReasonCode
+from vscheduler.core.model.gang_proof import GangProof
+from vscheduler.core.model.jobs import JobId, Task, TaskId
+from vscheduler.core.model.snapshot import ReplacementReservation
 
-PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
+PRECEDENCE = {code: place for place, code in enumerate(ReasonCode)}
 
 ABOUT_PODS = frozenset(
     {
-        decisions.ReasonCode.NEVER_FITS,
-        decisions.ReasonCode.QUEUE_OVER_SHARE,
-        decisions.ReasonCode.NO_ROOM,
+        ReasonCode.NEVER_FITS,
+        ReasonCode.QUEUE_OVER_SHARE,
+        ReasonCode.NO_ROOM,
     }
 )
 """Reasons that may be about one pod of a gang that could start without it."""
@@ -29,60 +32,60 @@ class Decided:
 
     def __init__(self, now: float) -> None:
         self._now = now
-        self._binds: list[decisions.Bind] = []
-        self._pipelined: dict[jobs.TaskId, decisions.Pipeline] = {}
-        self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
-        self._nominations: dict[jobs.TaskId, str] = {}
-        self._reserved: list[snapshot.ReplacementReservation] = []
-        self._moved_in: set[jobs.TaskId] = set()
-        self.binds: Sequence[decisions.Bind] = self._binds
-        self.pipelined: Mapping[jobs.TaskId, decisions.Pipeline] = self._pipelined
+        self._binds: list[Bind] = []
+        self._pipelined: dict[TaskId, Pipeline] = {}
+        self._evicts: dict[TaskId, Evict] = {}
+        self._nominations: dict[TaskId, str] = {}
+        self._reserved: list[ReplacementReservation] = []
+        self._moved_in: set[TaskId] = set()
+        self.binds: Sequence[Bind] = self._binds
+        self.pipelined: Mapping[TaskId, Pipeline] = self._pipelined
         """By task, pods that wait on a node. Nothing is sent for these pods."""
-        self.evicts: Mapping[jobs.TaskId, decisions.Evict] = self._evicts
-        self.nominations: Mapping[jobs.TaskId, str] = self._nominations
+        self.evicts: Mapping[TaskId, Evict] = self._evicts
+        self.nominations: Mapping[TaskId, str] = self._nominations
         """By waiting task, the node where evictions freed resources, in this cycle or before."""
-        self.replacement_reservations: Sequence[snapshot.ReplacementReservation] = self._reserved
+        self.replacement_reservations: Sequence[ReplacementReservation] = self._reserved
         """Reservations for pods that the owners of evicted pods are expected to create."""
-        self.moved_in: Collection[jobs.TaskId] = self._moved_in
+        self.moved_in: Collection[TaskId] = self._moved_in
         """Pods that have taken over a reservation made for a replacement pod."""
         self.wake_at: float | None = None
         """The earliest instant at which a decision could change without an event."""
 
-    def bind(self, task: jobs.Task, node: str) -> None:
+    def bind(self, task: Task, node: str) -> None:
         """Bind the task now."""
-        self._binds.append(decisions.Bind(task=task, node=node))
+        self._binds.append(Bind(task=task, node=node))
 
-    def pipeline(self, task: jobs.Task, node: str) -> None:
+    def pipeline(self, task: Task, node: str) -> None:
         """Let the task wait on the node for the rest of the cycle."""
-        self._pipelined[task.uid] = decisions.Pipeline(task=task, node=node)
+        self._pipelined[task.uid] = Pipeline(task=task, node=node)
 
-    def withdraw(self, task: jobs.Task) -> None:
+    def withdraw(self, task: Task) -> None:
         """Let the task no longer wait, if the task did."""
         self._pipelined.pop(task.uid, None)
 
-    def start(self, task: jobs.Task, node: str) -> None:
+    def start(self, task: Task, node: str) -> None:
         """Bind a task that waited on the node."""
         del self._pipelined[task.uid]
         self.bind(task, node)
 
-    def evict(self, evicts: Mapping[jobs.TaskId, decisions.Evict]) -> None:
+    def evict(self, evicts: Mapping[TaskId, Evict]) -> None:
         """Evict the victims of one plan, by task."""
         self._evicts.update(evicts)
 
-    def reprieve(self, task: jobs.Task) -> None:
+    def reprieve(self, task: Task) -> None:
         """Cancel an eviction decided earlier in this cycle."""
         del self._evicts[task.uid]
 
-    def nominate(self, task: jobs.Task, node: str) -> None:
+    def nominate(self, task: Task, node: str) -> None:
         """Reserve resources freed by evictions on the node for the waiting task."""
         self._nominations[task.uid] = node
 
-    def move_in(self, task: jobs.Task, node: str) -> None:
+    def move_in(self, task: Task, node: str) -> None:
         """Let the task take over a reservation made for a replacement pod."""
         self.nominate(task, node)
         self._moved_in.add(task.uid)
 
-    def reserve(self, reservation: snapshot.ReplacementReservation) -> None:
+    def reserve(self, reservation: ReplacementReservation) -> None:
         """Reserve resources for a pod that doesn't exist yet, and wake when the time is up."""
         self._reserved.append(reservation)
         self.wake(reservation.until)
@@ -97,38 +100,38 @@ class JobReasons:
     """The dominant reason of each job so far, and the jobs without a turn in this cycle."""
 
     def __init__(self) -> None:
-        self._by_job: dict[jobs.JobId, decisions.Reason] = {}
-        self._not_attempted: set[jobs.JobId] = set()
-        self.by_job: Mapping[jobs.JobId, decisions.Reason] = self._by_job
-        self.not_attempted: Collection[jobs.JobId] = self._not_attempted
+        self._by_job: dict[JobId, Reason] = {}
+        self._not_attempted: set[JobId] = set()
+        self.by_job: Mapping[JobId, Reason] = self._by_job
+        self.not_attempted: Collection[JobId] = self._not_attempted
         """Jobs not considered in this cycle; the result says nothing about these jobs."""
 
-    def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
+    def note(self, job: JobId, reason: Reason) -> None:
         """Record why a job, or the rest of a job, isn't placed; the dominant reason is kept."""
         if self.is_news(job, reason.code):
             self._by_job[job] = reason
 
-    def is_news(self, job: jobs.JobId, code: decisions.ReasonCode) -> bool:
+    def is_news(self, job: JobId, code: ReasonCode) -> bool:
         """Whether `note` would record a reason with this code."""
         known = self._by_job.get(job)
         return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
 
-    def add_proof(self, job: jobs.JobId, proof: gang_proof.GangProof) -> None:
+    def add_proof(self, job: JobId, proof: GangProof) -> None:
         """Add what a search has shown to the reason of a job for which no nodes were found."""
         known = self._by_job.get(job)
-        if known is not None and known.code is decisions.ReasonCode.NO_ROOM:
+        if known is not None and known.code is ReasonCode.NO_ROOM:
             self._by_job[job] = msgspec.structs.replace(known, proof=proof)
 
-    def replace(self, job: jobs.JobId, reason: decisions.Reason) -> None:
+    def replace(self, job: JobId, reason: Reason) -> None:
         """Record a reason for the whole job instead of what was noted about single pods."""
         known = self._by_job.get(job)
         if known is None or known.code in ABOUT_PODS:
             self._by_job[job] = reason
 
-    def forget(self, job: jobs.JobId) -> None:
+    def forget(self, job: JobId) -> None:
         """Drop the reason of a job placed since."""
         self._by_job.pop(job, None)
 
-    def skip(self, *without_turn: jobs.JobId) -> None:
+    def skip(self, *without_turn: JobId) -> None:
         """Record jobs without a turn in this cycle."""
         self._not_attempted.update(without_turn)

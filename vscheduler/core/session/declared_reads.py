@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import group_texts, jobs, pod_texts
+from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.model import group_texts, pod_texts
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.pod_texts import DeclaredTexts, PodReads
 
 KEPT_PER_CLASS = frozenset(
     {"filter_nodes", "outlook", "row_outlook", "score_node_set", "score_nodes"}
@@ -24,7 +26,7 @@ BUILT_IN = "vscheduler.core."
 """Modules of plugins that tests check for such reads. Guarding them would cost time per pod."""
 
 
-def method(plugin: type[contracts.Plugin], hook: str) -> Callable[..., Any]:
+def method(plugin: type[Plugin], hook: str) -> Callable[..., Any]:
     """Return the method of a class of plugins for a hook, as a function whose first argument is the
     plugin; it is given a task with declared texts only.
     """
@@ -33,7 +35,7 @@ def method(plugin: type[contracts.Plugin], hook: str) -> Callable[..., Any]:
         return found
     reads = pod_texts.reads(plugin)
 
-    def guarded(opened: object, task: jobs.Task, *others: object) -> object:
+    def guarded(opened: object, task: Task, *others: object) -> object:
         token = group_texts.READER.set((plugin.name, hook))
         try:
             return found(opened, _as_declared(task, reads), *others)
@@ -43,7 +45,7 @@ def method(plugin: type[contracts.Plugin], hook: str) -> Callable[..., Any]:
     return guarded
 
 
-def _function(plugin: type[contracts.Plugin], hook: str) -> Callable[..., Any]:
+def _function(plugin: type[Plugin], hook: str) -> Callable[..., Any]:
     """Return the method as a function; what isn't defined as a method is looked up when called."""
     found = inspect.getattr_static(plugin, hook)
     if isinstance(found, FunctionType):
@@ -55,12 +57,12 @@ def _function(plugin: type[contracts.Plugin], hook: str) -> Callable[..., Any]:
     return looked_up
 
 
-def _as_declared(task: jobs.Task, reads: pod_texts.PodReads) -> jobs.Task:
+def _as_declared(task: Task, reads: PodReads) -> Task:
     """Return the task with the annotations and labels that the plugin declares."""
     return msgspec.structs.replace(
         task,
-        annotations=pod_texts.DeclaredTexts(
+        annotations=DeclaredTexts(
             task.annotations, reads.annotations, "annotation", "reads_annotations"
         ),
-        labels=pod_texts.DeclaredTexts(task.labels, reads.labels, "label", "reads_labels"),
+        labels=DeclaredTexts(task.labels, reads.labels, "label", "reads_labels"),
     )

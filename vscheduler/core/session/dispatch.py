@@ -10,10 +10,15 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from vscheduler.core.api import contracts, hooks
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import computed, decisions, jobs, nodes
+from vscheduler.core.api import hooks
+from vscheduler.core.api.contracts import Key, VictimRole
+from vscheduler.core.config.policy import PluginSetting, Policy
+from vscheduler.core.model import computed
+from vscheduler.core.model.decisions import AdmissionFailure, Fault, ShareAfter
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.session import hook_calls
+from vscheduler.core.session.hook_calls import Call, Opened
 
 Answer = TypeVar("Answer")
 
@@ -26,7 +31,7 @@ class PluginFailedError(Exception):
 
     def __init__(self, plugin: str, hook: str, cause: Exception) -> None:
         error = f"{type(cause).__name__}: {cause}"
-        self.fault = decisions.Fault(plugin=plugin, hook=hook, error=error)
+        self.fault = Fault(plugin=plugin, hook=hook, error=error)
         super().__init__(f"plugin {plugin}, {hook}: {error}")
 
 
@@ -39,8 +44,8 @@ class Dispatch:
 
     def __init__(
         self,
-        policy: policies.Policy,
-        plugins: Sequence[hook_calls.Opened],
+        policy: Policy,
+        plugins: Sequence[Opened],
         guarded: frozenset[str],
         unopened: Collection[int] = (),
     ) -> None:
@@ -60,13 +65,13 @@ class Dispatch:
         """Whether answers about a row depend only on values that can be compared: the row's columns
         and ports, `outlook` and `row_outlook`.
         """
-        return all(_declares_dependencies(each, self._guarded) for each in self._settings)
+        return all(_declares_dependencies(setting, self._guarded) for setting in self._settings)
 
     @computed.once
     def outlooks_are_for_filters(self) -> bool:
         """Whether no score of a node changes with `outlook`, and all dependencies are declared."""
         return self.rows_tell_all and not any(
-            {"outlook", "score_nodes"} <= each.answers for each in self._settings
+            {"outlook", "score_nodes"} <= setting.answers for setting in self._settings
         )
 
     def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
@@ -133,8 +138,8 @@ class Dispatch:
         self,
         hook: str,
         *subject: object,
-        forgive: Callable[[decisions.AdmissionFailure], bool] = lambda _: False,
-    ) -> decisions.AdmissionFailure | None:
+        forgive: Callable[[AdmissionFailure], bool] = lambda _: False,
+    ) -> AdmissionFailure | None:
         """Return the AdmissionFailure that decides the vote, or None if the vote passes.
 
         A failure for which `forgive` returns True counts as an abstention.
@@ -143,7 +148,7 @@ class Dispatch:
             permitted = False
             for call in tier:
                 answer = self._ask(call, hook, subject, None)
-                if isinstance(answer, decisions.AdmissionFailure):
+                if isinstance(answer, AdmissionFailure):
                     if not forgive(answer):
                         return answer
                     continue
@@ -161,28 +166,24 @@ class Dispatch:
                 return all(given)
         return False
 
-    def unprotected(
-        self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def unprotected(self, hook: str, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the candidates that no plugin protects, in any tier, in the given order."""
         left = list(candidates)
         for call in self._calls[hook]:
-            if call.role is contracts.VictimRole.PROTECTS:
-                left = common(left, self._victims(call, hook, claimant, candidates))
+            if call.role is VictimRole.PROTECTS:
+                left = common(left, self._victims(call, hook, preemptor, candidates))
         return [] if self.evictions_off else left
 
-    def entitled(
-        self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
+    def entitled(self, hook: str, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the candidates that the claimant may take; the first tier with an answer
         decides.
         """
         left = list(candidates)
         for tier in self._tiers[hook]:
             answers = [
-                self._victims(call, hook, claimant, candidates)
+                self._victims(call, hook, preemptor, candidates)
                 for call in tier
-                if call.role is contracts.VictimRole.ENTITLES
+                if call.role is VictimRole.ENTITLES
             ]
             if any(answer is not None for answer in answers):
                 for answer in answers:
@@ -190,18 +191,16 @@ class Dispatch:
                 return [] if self.evictions_off else left
         return []
 
-    def may_be_entitled(
-        self, hook: str, claimant: jobs.Task, victim: jobs.Task, *alike: str
-    ) -> bool:
+    def may_be_entitled(self, hook: str, preemptor: Task, victim: Task, *alike: str) -> bool:
         """Whether `entitled` could name any pod similar to this one: False is certain.
 
         `alike` are the attributes by which plugins tell which victims, and claimants, are similar.
         """
         for tier in self._tiers[hook]:
-            calls = [call for call in tier if call.role is contracts.VictimRole.ENTITLES]
+            calls = [call for call in tier if call.role is VictimRole.ENTITLES]
             named = self._alike(hook)
             known = [call for call in calls if named[call.place].issuperset(alike)]
-            answers = [self._victims(each, hook, claimant, (victim,)) for each in known]
+            answers = [self._victims(each, hook, preemptor, (victim,)) for each in known]
             if any(answer is not None and not answer for answer in answers):
                 return False
             if len(known) < len(calls) or any(answers):
@@ -223,25 +222,25 @@ class Dispatch:
             }
         return found
 
-    def share_of_similar(self, *subject: object) -> decisions.ShareAfter | None:
+    def share_of_similar(self, *subject: object) -> ShareAfter | None:
         """Return the answer of `share_after` for pods similar to these; None if it may differ."""
         hook = "share_after"
         if all("alike_victims" in each for each in self._alike(hook).values()):
-            found: decisions.ShareAfter | None = self.first(hook, None, *subject)
+            found: ShareAfter | None = self.first(hook, None, *subject)
             return found
         return None
 
     def victim_answers(
-        self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Iterator[Iterator[Sequence[jobs.Task]]]:
+        self, hook: str, preemptor: Task, candidates: Sequence[Task]
+    ) -> Iterator[Iterator[Sequence[Task]]]:
         """Yield the answers of each tier, without abstentions. A plugin is asked when its answer is
         read.
         """
         for tier in self._tiers[hook]:
-            answers = (self._victims(call, hook, claimant, candidates) for call in tier)
+            answers = (self._victims(call, hook, preemptor, candidates) for call in tier)
             yield (answer for answer in answers if answer is not None)
 
-    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+    def shuffle_victims(self, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the candidates named in the first tier with any victims, in the given order."""
         hook = "shuffle_victims"
         for tier in self._tiers[hook]:
@@ -253,10 +252,10 @@ class Dispatch:
         return []
 
     def _victims(
-        self, call: hook_calls.Call, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task] | None:
-        answer: Sequence[jobs.Task] | bool | None = self._ask(
-            call, hook, (claimant, candidates), default=False
+        self, call: Call, hook: str, preemptor: Task, candidates: Sequence[Task]
+    ) -> Sequence[Task] | None:
+        answer: Sequence[Task] | bool | None = self._ask(
+            call, hook, (preemptor, candidates), default=False
         )
         if isinstance(answer, bool):
             self.evictions_off = True
@@ -304,18 +303,14 @@ class Dispatch:
         answers = [answer for answer in self.every(hook) if answer is not None]
         return answers[-1] if answers else {}
 
-    def _ask(
-        self, call: hook_calls.Call, hook: str, subject: tuple[object, ...], default: Any
-    ) -> Any:
+    def _ask(self, call: Call, hook: str, subject: tuple[object, ...], default: Any) -> Any:
         try:
             answer = call.function(self._plugins[call.place], *subject)
             return answer if isinstance(answer, call.types) else _no_answer(answer)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             return self._stands_in(call, hook, error, default)
 
-    def _stands_in(
-        self, call: hook_calls.Call, hook: str, error: Exception, default: Answer
-    ) -> Answer:
+    def _stands_in(self, call: Call, hook: str, error: Exception, default: Answer) -> Answer:
         if isinstance(error, PluginFailedError):
             raise error  # another plugin failed, which this plugin called
         if call.plugin not in self._guarded:
@@ -323,7 +318,7 @@ class Dispatch:
         return default
 
 
-def _declares_dependencies(setting: policies.PluginSetting, guarded: frozenset[str]) -> bool:
+def _declares_dependencies(setting: PluginSetting, guarded: frozenset[str]) -> bool:
     """Whether a plugin declares what its answers about nodes depend on, and hasn't failed.
 
     Without a declaration, answers may depend on anything in the session, or on the plugin's own
@@ -334,7 +329,7 @@ def _declares_dependencies(setting: policies.PluginSetting, guarded: frozenset[s
     return not setting.answers & {"filter_nodes", "score_nodes"}
 
 
-def common(left: list[jobs.Task], answer: Sequence[jobs.Task] | None) -> list[jobs.Task]:
+def common(left: list[Task], answer: Sequence[Task] | None) -> list[Task]:
     """Return the tasks of `left` that the answer names; all if the answer is None."""
     if answer is None:
         return left
@@ -348,7 +343,7 @@ def _no_answer(answer: object) -> NoReturn:
     raise TypeError(f"an answer of type {type(answer).__name__}")
 
 
-def _sortable(key: contracts.Key) -> tuple[float, ...]:
+def _sortable(key: Key) -> tuple[float, ...]:
     """Return the key as a tuple, comparable with every other key of the same plugin."""
     parts = key if isinstance(key, tuple) else (key,)
     if any(map(math.isnan, parts)):
@@ -357,7 +352,7 @@ def _sortable(key: contracts.Key) -> tuple[float, ...]:
     return parts
 
 
-def mask_of(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
+def mask_of(answer: object, layout: NodeLayout) -> Mask | None:
     """Validate a mask over all nodes of a layout; raise ValueError for a wrong shape or type."""
     if answer is None:
         return None
@@ -369,7 +364,7 @@ def mask_of(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
 
 
 def check_guarded(
-    setting: policies.PluginSetting, hook: str, guarded: frozenset[str], error: Exception
+    setting: PluginSetting, hook: str, guarded: frozenset[str], error: Exception
 ) -> None:
     """Raise PluginFailedError for a plugin that has failed before its first hook was called, unless
     it is guarded: then a stand-in takes its place.

@@ -13,8 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import jobs, nodes, snapshot
-from vscheduler.core.session import job_division, job_state
+from vscheduler.core.model.jobs import EVICTABLE, HOLDING, Job, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.nodes import NodeLayout
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.session import job_division
+from vscheduler.core.session.job_state import JobState
 
 Rows = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -48,7 +51,7 @@ class EvictablePods:
     never changed.
     """
 
-    owner_jobs: Sequence[jobs.Job]
+    owner_jobs: Sequence[Job]
     """The jobs (J), by ID."""
     queue_names: Sequence[str]
     """The queues of the jobs (Q), by name."""
@@ -60,7 +63,7 @@ class EvictablePods:
     """Whether the jobs' PodGroups forbid evictions, (J,)."""
     spare: Flags
     """Whether the jobs could lose a single pod, regardless of roles and sub-groups, (J,)."""
-    classes: Sequence[jobs.PodClass]
+    classes: Sequence[PodClass]
     """The classes of the pods (C), in the order of jobs and their pods."""
     read: int
     """How many pods haven't been read in an earlier cycle."""
@@ -79,11 +82,11 @@ class EvictablePods:
     preemptable: Flags
     """Whether the pods allow evictions, (P,)."""
 
-    def __init__(self, layout: nodes.NodeLayout, queues: Collection[str]) -> None:
+    def __init__(self, layout: NodeLayout, queues: Collection[str]) -> None:
         """No pods. `queues` are the names of those that exist: jobs of others aren't looked at."""
         self._layout, self._queues = layout, queues
-        self._every: Sequence[jobs.Job] = ()
-        self._refused: frozenset[jobs.TaskId] = frozenset()
+        self._every: Sequence[Job] = ()
+        self._refused: frozenset[TaskId] = frozenset()
         self.owner_jobs, self.queue_names, self.classes, self.read = (), (), (), 0
         self._of_jobs: Sequence[_OfJob] = ()
         self._traits_of_jobs = np.zeros((3, 0), dtype=np.float64)
@@ -93,10 +96,10 @@ class EvictablePods:
 
     def after(
         self,
-        every: Sequence[jobs.Job],
-        layout: nodes.NodeLayout,
+        every: Sequence[Job],
+        layout: NodeLayout,
         queues: Collection[str],
-        refused: frozenset[jobs.TaskId],
+        refused: frozenset[TaskId],
     ) -> "EvictablePods":
         """Return the evictable pods of these jobs, which are all of a snapshot, by ID.
 
@@ -113,21 +116,21 @@ class EvictablePods:
         found._show()
         return found
 
-    def _follow(self, every: Sequence[jobs.Job]) -> None:
+    def _follow(self, every: Sequence[Job]) -> None:
         """Take out the pods of jobs that are gone, and put in those of new ones."""
         gone, come = job_division.all_changes(self._every, every)
         self._every = every
         come = [
             job
             for job in come
-            if any(map(job.counts.__getitem__, jobs.EVICTABLE)) and job.queue in self._queues
+            if any(map(job.counts.__getitem__, EVICTABLE)) and job.queue in self._queues
         ]
         found = (job_division.place_of(job, self.owner_jobs) for job in gone)
         places = [place for place in found if place is not None]
         if come or places:
             self._change(places, come)
 
-    def _change(self, gone: Sequence[int], come: Sequence[jobs.Job]) -> None:
+    def _change(self, gone: Sequence[int], come: Sequence[Job]) -> None:
         """Take out the jobs at these places, and put in those that have come, by ID."""
         stays = np.ones(len(self.owner_jobs), dtype=np.bool_)
         stays[gone] = False
@@ -151,7 +154,7 @@ class EvictablePods:
         self._number_classes(classes)
         self._set_owners(come, news, order)
 
-    def _set_owners(self, come: Sequence[jobs.Job], news: Sequence["_OfJob"], order: Rows) -> None:
+    def _set_owners(self, come: Sequence[Job], news: Sequence["_OfJob"], order: Rows) -> None:
         """Keep these of the jobs that were known, followed by those that come, in this order."""
         queues = {name: number for number, name in enumerate(self.queue_names)}
         for job in come:
@@ -173,7 +176,7 @@ class EvictablePods:
         self.owner_jobs = list(map(every.__getitem__, order.tolist()))
         self._of_jobs = list(map(of_jobs.__getitem__, order.tolist()))
 
-    def _read(self, job: jobs.Job) -> "_OfJob":
+    def _read(self, job: Job) -> "_OfJob":
         def read() -> _OfJob:
             self.read += len(job.tasks)
             return _OfJob(job)
@@ -181,9 +184,7 @@ class EvictablePods:
         found: _OfJob = job.memo("evictable", read)
         return found
 
-    def _columns(
-        self, news: Sequence["_OfJob"], first: int
-    ) -> tuple[_Columns, Sequence[jobs.PodClass]]:
+    def _columns(self, news: Sequence["_OfJob"], first: int) -> tuple[_Columns, Sequence[PodClass]]:
         """Return the pods of jobs, whose numbers begin with `first`, and the classes by which they
         are numbered: those that were there, and more.
         """
@@ -212,7 +213,7 @@ class EvictablePods:
         )
         return _Columns(places, traits).of(np.argsort(places[0], kind="stable")), list(numbers)
 
-    def _number_classes(self, classes: Sequence[jobs.PodClass]) -> None:
+    def _number_classes(self, classes: Sequence[PodClass]) -> None:
         """Number the classes as if all jobs were read anew, without those that are gone."""
         _, owners, places, numbers = self._all.places
         width = int(places.max(initial=0)) + 1
@@ -242,41 +243,41 @@ class EvictablePods:
         self.owner_priorities, protected, spare = self._traits_of_jobs
         self.protected, self.spare = protected > 0, spare > 0
 
-    def task(self, place: int) -> jobs.Task:
+    def task(self, place: int) -> Task:
         """Return one of the pods."""
         return self._task(int(self.owners[place]), int(self._places[place]))
 
-    def _task(self, owner: int, place: int) -> jobs.Task:
+    def _task(self, owner: int, place: int) -> Task:
         return self._of_jobs[owner].tasks[place]
 
-    def on(self, row: int) -> list[jobs.Task]:
+    def on(self, row: int) -> list[Task]:
         """Return the pods on the node, by UID."""
         tasks = map(self.task, range(self.bounds[row], self.bounds[row + 1]))
         return sorted(tasks, key=lambda task: task.uid)
 
 
-NOBODY = EvictablePods(nodes.NodeLayout(()), ())
+NOBODY = EvictablePods(NodeLayout(()), ())
 """What is known before anybody has asked."""
 
 
-def known(taken: snapshot.Snapshot) -> EvictablePods:
+def known(snapshot: Snapshot) -> EvictablePods:
     """Return the pods of the last cycle that asked for them."""
-    carried = taken.carried.evictable
+    carried = snapshot.carried.evictable
     return carried if isinstance(carried, EvictablePods) else NOBODY
 
 
-def start(task: jobs.Task) -> float:
+def start(task: Task) -> float:
     """Return when the pod got a node, or the creation time if unknown."""
     return task.created if task.scheduled_at is None else task.scheduled_at
 
 
-def may_lose_one(job: jobs.Job | job_state.JobState) -> bool:
+def may_lose_one(job: Job | JobState) -> bool:
     """Whether a single pod may be evicted, regardless of roles and sub-groups."""
-    minimum = job.min_member if isinstance(job, jobs.Job) else job.job.min_member
+    minimum = job.min_member if isinstance(job, Job) else job.job.min_member
     counts = job.counts
-    if job.ready_tasks - counts[jobs.TaskStatus.ALLOCATED] > minimum:
+    if job.ready_tasks - counts[TaskStatus.ALLOCATED] > minimum:
         return True
-    return sum(map(counts.__getitem__, jobs.HOLDING)) == 1
+    return sum(map(counts.__getitem__, HOLDING)) == 1
 
 
 class _OfJob:
@@ -284,8 +285,8 @@ class _OfJob:
 
     __slots__ = ("classes", "spare", "tasks")
 
-    def __init__(self, job: jobs.Job) -> None:
-        self.tasks = tuple(task for task in job.tasks if task.status in jobs.EVICTABLE)
+    def __init__(self, job: Job) -> None:
+        self.tasks = tuple(task for task in job.tasks if task.status in EVICTABLE)
         self.classes = tuple(dict.fromkeys(task.pod_class for task in self.tasks))
         self.spare = may_lose_one(job)
 

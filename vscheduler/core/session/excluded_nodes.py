@@ -1,12 +1,15 @@
 """Excluded nodes: nodes whose resources aren't shared out, with the reason for each."""
 
-from vscheduler.core.model import decisions, jobs, refusals
-from vscheduler.core.session import session as working
+from vscheduler.core.model import refusals
+from vscheduler.core.model.decisions import Exclusion
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.session.session import Session
 
-TOO_SMALL = refusals.Refusal(refusals.RefusalCode.TOO_SMALL)
+TOO_SMALL = Refusal(RefusalCode.TOO_SMALL)
 
 
-def exclusions(session: working.Session) -> tuple[decisions.Exclusion, ...]:
+def exclusions(session: Session) -> tuple[Exclusion, ...]:
     """Return the nodes that no pod could use, by the first filter that refuses a sample pod.
 
     The largest group comes first.
@@ -14,10 +17,10 @@ def exclusions(session: working.Session) -> tuple[decisions.Exclusion, ...]:
     left = session.policy.rules.unused_nodes(session)
     if not left.size:
         return ()
-    by_refusal: dict[refusals.Refusal, list[str]] = {}
+    by_refusal: dict[Refusal, list[str]] = {}
     task = _some_task(session)
     verdicts = () if task is None else session.placement.verdicts(task, session.cluster.view())
-    for verdict in (each for each in verdicts if not each.temporary):
+    for verdict in (verdict for verdict in verdicts if not verdict.temporary):
         refused = left[~verdict.passes[left]].tolist()
         if refused:
             names = by_refusal.setdefault(refusals.of(verdict.refusal), [])
@@ -26,13 +29,12 @@ def exclusions(session: working.Session) -> tuple[decisions.Exclusion, ...]:
     if left.size and task is not None:
         by_refusal[TOO_SMALL] = [session.layout.names[row] for row in left.tolist()]
     found = [
-        decisions.Exclusion(refusal=refusal, nodes=tuple(names))
-        for refusal, names in by_refusal.items()
+        Exclusion(refusal=refusal, nodes=tuple(names)) for refusal, names in by_refusal.items()
     ]
     return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.refusal)))
 
 
-def _some_task(session: working.Session) -> jobs.Task | None:
+def _some_task(session: Session) -> Task | None:
     """Return a pod that has or wants a node; as far as possible the same pod in every cycle."""
     for job in session.snapshot.jobs:
         if job.queue in session.queues:

@@ -10,16 +10,19 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from vscheduler.core.model import claim_decisions, device_decisions, jobs
-from vscheduler.core.session import decided, job_state
+from vscheduler.core.model.claim_decisions import ClaimBinding
+from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.jobs import JobId, Task, TaskId
+from vscheduler.core.session.decided import Decided
+from vscheduler.core.session.job_state import JobState
 
 
 class Lacks(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod lacks before it may start on a node."""
 
-    bindings: tuple[claim_decisions.ClaimBinding, ...] = ()
+    bindings: tuple[ClaimBinding, ...] = ()
     """Volumes that are to be bound to its claims."""
-    allocations: tuple[device_decisions.ClaimAllocation, ...] = ()
+    allocations: tuple[ClaimAllocation, ...] = ()
     """Resource claims that are to be allocated to it."""
     unconfirmed: tuple[str, ...] = ()
     """Resource claims that can't be used yet, although there is nothing more to decide."""
@@ -36,7 +39,7 @@ NOTHING = Lacks()
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that waits on its node for what it lacks, or for others of its gang."""
 
-    task: jobs.Task
+    task: Task
     node: str
     lacks: Lacks
 
@@ -44,40 +47,40 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 class HeldPods:
     """The pods that wait in this cycle."""
 
-    def __init__(self, is_ready: Callable[[job_state.JobState], bool]) -> None:
+    def __init__(self, is_ready: Callable[[JobState], bool]) -> None:
         """`is_ready` returns whether the minimum of a job can start now."""
         self.is_ready = is_ready
-        self._held: dict[jobs.TaskId, Held] = {}
-        self._jobs: dict[jobs.JobId, None] = {}
-        self.holders: Collection[jobs.JobId] = self._jobs.keys()
+        self._held: dict[TaskId, Held] = {}
+        self._jobs: dict[JobId, None] = {}
+        self.holders: Collection[JobId] = self._jobs.keys()
         """Jobs with pods that wait, in the order of their turns."""
 
-    def hold(self, task: jobs.Task, node: str, lacks: Lacks) -> None:
+    def hold(self, task: Task, node: str, lacks: Lacks) -> None:
         """Record that the task waits on its node for this, or with others if it lacks nothing."""
         self._held[task.uid] = Held(task=task, node=node, lacks=lacks)
         self._jobs[task.job] = None
 
-    def is_held(self, task: jobs.Task) -> bool:
+    def is_held(self, task: Task) -> bool:
         """Whether the task waits."""
         return task.uid in self._held
 
-    def goes_on(self, state: job_state.JobState) -> bool:
+    def goes_on(self, state: JobState) -> bool:
         """Whether pods of the job wait, and further pods don't have to wait for them.
 
         They have to if the minimum of the job waits.
         """
         return state.job.id in self._jobs and (state.starts_singly or self.is_ready(state))
 
-    def holds_back(self, state: job_state.JobState) -> bool:
+    def holds_back(self, state: JobState) -> bool:
         """Whether further pods of the job have to wait, because the minimum waits."""
         return state.job.id in self._jobs and not self.goes_on(state)
 
-    def still_waiting(self, so_far: decided.Decided) -> list[Held]:
+    def still_waiting(self, so_far: Decided) -> list[Held]:
         """Return the pods that still wait at the end of the cycle, by name."""
         found = [held for held in self._held.values() if _still_waits(held, so_far)]
         return sorted(found, key=lambda held: held.task.key)
 
 
-def _still_waits(held: Held, so_far: decided.Decided) -> bool:
+def _still_waits(held: Held, so_far: Decided) -> bool:
     pipelined = so_far.pipelined.get(held.task.uid)
     return pipelined is not None and pipelined.node == held.node

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
-from vscheduler.core.api import contracts, hooks
-from vscheduler.core.config import policy as policies
+from vscheduler.core.api import hooks
+from vscheduler.core.api.contracts import Plugin, VictimRole
+from vscheduler.core.config.policy import Policy
 from vscheduler.core.session import declared_reads
 
 ALIKE = ("alike_victims", "alike_claimants", "alike_resources")
@@ -27,7 +28,7 @@ class Unopened:
 
 UNOPENED = Unopened()
 
-Opened = contracts.Plugin | Unopened
+Opened = Plugin | Unopened
 
 
 class Call(NamedTuple):
@@ -38,7 +39,7 @@ class Call(NamedTuple):
     """The place of the plugin among all of the policy."""
     function: Callable[..., Any]
     """Its first argument is the plugin."""
-    role: contracts.VictimRole
+    role: VictimRole
     types: tuple[type, ...]
     """The types of valid answers."""
 
@@ -46,7 +47,7 @@ class Call(NamedTuple):
 class CallsByTier(dict[str, list[list[Call]]]):
     """The calls for each hook, by tier; tiers without any are left out."""
 
-    def __init__(self, policy: policies.Policy, unopened: Collection[int]) -> None:
+    def __init__(self, policy: Policy, unopened: Collection[int]) -> None:
         """`unopened` are the places of the plugins that failed to open."""
         super().__init__()
         self._tiers = policy.tiers
@@ -86,7 +87,7 @@ class Calls(dict[str, list[Call]]):
         return found
 
 
-def prepared(policy: policies.Policy, unopened: Collection[int]) -> tuple[CallsByTier, Calls]:
+def prepared(policy: Policy, unopened: Collection[int]) -> tuple[CallsByTier, Calls]:
     """Return the calls for the plugins of the policy; if all are open, they are the same for all
     sessions.
     """

@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import Job, JobId
 
 CHANGES_MAX = 16
 """With more changes, all jobs are looked up."""
 
-Jobs: TypeAlias = Sequence[jobs.Job]
+Jobs: TypeAlias = Sequence[Job]
 
 of_job = operator.attrgetter("id")
 """The ID of a job, by which jobs are in order."""
@@ -33,9 +33,9 @@ class JobDivision(msgspec.Struct, frozen=True, eq=False):
 
 def divide(
     every: Jobs,
-    left_out: Mapping[jobs.JobId, jobs.Job],
+    left_out: Mapping[JobId, Job],
     before: JobDivision | None,
-) -> tuple[JobDivision, Collection[jobs.JobId]]:
+) -> tuple[JobDivision, Collection[JobId]]:
     """Return the division of all jobs, and which of those left out have changed or are gone.
 
     `before` is the division by the same jobs left out, in an earlier cycle.
@@ -69,9 +69,7 @@ def _changed(others: Jobs, gone: Jobs, come: Jobs) -> Jobs:
     return found
 
 
-def _looked_up(
-    every: Jobs, left_out: Mapping[jobs.JobId, jobs.Job]
-) -> tuple[JobDivision, Collection[jobs.JobId]]:
+def _looked_up(every: Jobs, left_out: Mapping[JobId, Job]) -> tuple[JobDivision, Collection[JobId]]:
     """Return the same, with nothing known of earlier cycles."""
     others = _without(every, left_out)
     if len(others) + len(left_out) == len(every):
@@ -85,8 +83,8 @@ def changes(before: Jobs, now: Jobs) -> tuple[Jobs, Jobs] | None:
 
     A job that has changed is among both.
     """
-    gone: list[jobs.Job] = []
-    come: list[jobs.Job] = []
+    gone: list[Job] = []
+    come: list[Job] = []
     old = new = 0
     for _ in range(CHANGES_MAX):
         common = min(len(before) - old, len(now) - new)
@@ -112,17 +110,17 @@ def all_changes(before: Jobs, now: Jobs) -> tuple[Jobs, Jobs]:
     return _without(before, _by_id(now)), _without(now, _by_id(before))
 
 
-def place_of(job: jobs.Job, every: Jobs) -> int | None:
+def place_of(job: Job, every: Jobs) -> int | None:
     """Return the place of this very object among jobs by ID."""
     place = bisect.bisect_left(every, job.id, key=of_job)
     return place if place < len(every) and every[place] is job else None
 
 
-def _by_id(every: Jobs) -> Mapping[jobs.JobId, jobs.Job]:
+def _by_id(every: Jobs) -> Mapping[JobId, Job]:
     return dict(zip(map(of_job, every), every, strict=True))
 
 
-def _without(every: Collection[jobs.Job], others: Mapping[jobs.JobId, jobs.Job]) -> Jobs:
+def _without(every: Collection[Job], others: Mapping[JobId, Job]) -> Jobs:
     """Return the jobs that aren't the same objects as any of the others."""
     theirs = map(others.get, map(of_job, every))
     return list(itertools.compress(every, map(operator.is_not, theirs, every)))

@@ -6,27 +6,27 @@ of them, they refuse to all, unless placements or evictions come between.
 
 from collections.abc import Hashable, Mapping
 
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import Job, Task, TaskStatus
 
 
-def of_waiting(job: jobs.Job) -> Hashable:
+def of_waiting(job: Job) -> Hashable:
     """Return a key for a job of which no pod has started; None for any other job."""
     return job.memo("likeness", lambda: _of_waiting(job))
 
 
-def _of_waiting(job: jobs.Job) -> Hashable:
-    if job.sub_groups or len(job.tasks) > job.counts[jobs.TaskStatus.PENDING]:
+def _of_waiting(job: Job) -> Hashable:
+    if job.sub_groups or len(job.tasks) > job.counts[TaskStatus.PENDING]:
         return None
     return (job.namespace, needs(job), tuple(map(traits, job.tasks)))
 
 
-def needs(job: jobs.Job) -> Hashable:
+def needs(job: Job) -> Hashable:
     """Return the part of a likeness for the job itself."""
     texts = map(_frozen, (job.min_task_member, job.annotations, job.labels))
     return (job.queue, job.priority, job.min_member, *texts)
 
 
-def traits(task: jobs.Task) -> Hashable:
+def traits(task: Task) -> Hashable:
     """Return the part of a likeness for one task."""
     return (
         *(task.pod_class, task.role, task.priority, task.preemptable, task.never_preempts),

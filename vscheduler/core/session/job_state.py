@@ -5,8 +5,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import jobs
-from vscheduler.core.session import dispatch
+from vscheduler.core.config.cycle_rules import CycleRules
+from vscheduler.core.model.jobs import (
+    PLACED,
+    READY,
+    SCHEDULED,
+    VALID,
+    Job,
+    SubGroup,
+    Task,
+    TaskId,
+    TaskStatus,
+)
+from vscheduler.core.session.dispatch import Dispatch
 
 Key: TypeAlias = tuple[int, tuple[str, ...]]
 """A sub-group: the index of the policy, and the values of the labels that the policy groups by."""
@@ -21,10 +32,10 @@ class SubGroups:
 
     __slots__ = ("_counts", "_idlers", "_keys", "_policies")
 
-    def __init__(self, job: jobs.Job, rules: cycle_rules.CycleRules) -> None:
+    def __init__(self, job: Job, rules: CycleRules) -> None:
         self._policies = job.sub_groups
-        self._keys: dict[jobs.TaskId, Key] = {}
-        self._counts: Counter[tuple[Key, jobs.TaskStatus]] = Counter()
+        self._keys: dict[TaskId, Key] = {}
+        self._counts: Counter[tuple[Key, TaskStatus]] = Counter()
         self._idlers: Counter[Key] = Counter()
         for task in job.tasks:
             key = self._find(task, rules)
@@ -32,31 +43,29 @@ class SubGroups:
                 self._keys[task.uid] = key
                 self._count(key, task, task.status, 1)
 
-    def of(self, task: jobs.Task) -> Key | None:
+    def of(self, task: Task) -> Key | None:
         """Return the sub-group of the task; None for a task without a sub-group."""
         return self._keys.get(task.uid)
 
-    def move(self, task: jobs.Task, before: jobs.TaskStatus, after: jobs.TaskStatus) -> None:
+    def move(self, task: Task, before: TaskStatus, after: TaskStatus) -> None:
         """Update the counts after a status change of the task."""
         key = self.of(task)
         if key is not None:
             self._count(key, task, before, -1)
             self._count(key, task, after, 1)
 
-    def is_whole(
-        self, key: Key, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
-    ) -> bool:
+    def is_whole(self, key: Key, statuses: frozenset[TaskStatus], *, idlers: bool = True) -> bool:
         """Whether enough pods of the sub-group have one of these statuses.
 
         With `idlers`, waiting best-effort pods count.
         """
-        counted = idlers and jobs.TaskStatus.PENDING not in statuses
+        counted = idlers and TaskStatus.PENDING not in statuses
         waiting = self._idlers[key] if counted else 0
         return self._count_in(key, statuses) + waiting >= self._policies[key[0]].size
 
     def lacking(
-        self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
-    ) -> tuple[jobs.SubGroup, int] | None:
+        self, statuses: frozenset[TaskStatus], *, idlers: bool = True
+    ) -> tuple[SubGroup, int] | None:
         """Return the first policy with too few whole sub-groups, and the number of whole ones.
 
         Volcano: JobInfo.checkSubJobCondition.
@@ -69,26 +78,26 @@ class SubGroups:
 
     def missing(self, key: Key) -> int:
         """Return how many ready pods the sub-group lacks; at most 0 if it is whole."""
-        return self._policies[key[0]].size - self._count_in(key, jobs.READY)
+        return self._policies[key[0]].size - self._count_in(key, READY)
 
     def missing_groups(self) -> Mapping[int, int]:
         """Return how many ready sub-groups each policy lacks, by the policy's index."""
-        whole = self._whole(jobs.READY)
+        whole = self._whole(READY)
         return {place: policy.minimum - whole[place] for place, policy in enumerate(self._policies)}
 
-    def spares(self, task: jobs.Task) -> bool:
+    def spares(self, task: Task) -> bool:
         """Whether evicting this task leaves every whole sub-group whole."""
         key = self.of(task)
-        if key is None or not self.is_whole(key, jobs.READY):
+        if key is None or not self.is_whole(key, READY):
             return True
-        return self._count_in(key, jobs.READY) > self._policies[key[0]].size
+        return self._count_in(key, READY) > self._policies[key[0]].size
 
-    def completes(self, placed: Iterable[jobs.Task]) -> bool:
+    def completes(self, placed: Iterable[Task]) -> bool:
         """Whether each sub-group of these tasks is whole, pipelined pods included."""
         keys = {self.of(task) for task in placed}
-        return all(key is None or self.is_whole(key, jobs.PLACED) for key in keys)
+        return all(key is None or self.is_whole(key, PLACED) for key in keys)
 
-    def short(self, tasks: Iterable[jobs.Task]) -> tuple[Key, int, int] | None:
+    def short(self, tasks: Iterable[Task]) -> tuple[Key, int, int] | None:
         """Return the first sub-group of these tasks that can't become whole.
 
         The result includes the number of pods that are or could be placed, and the number of gated
@@ -97,22 +106,22 @@ class SubGroups:
         for key in dict.fromkeys(map(self.of, tasks)):
             if key is None:
                 continue
-            gated = self._counts[key, jobs.TaskStatus.GATED]
-            usable = self._count_in(key, jobs.VALID) - gated
+            gated = self._counts[key, TaskStatus.GATED]
+            usable = self._count_in(key, VALID) - gated
             if usable < self._policies[key[0]].size:
                 return key, usable, gated
         return None
 
-    def gathered(self, tasks: Iterable[jobs.Task]) -> list[jobs.Task]:
+    def gathered(self, tasks: Iterable[Task]) -> list[Task]:
         """Return the tasks in the given order, but members of a sub-group next to each other.
 
         Started sub-groups with missing pods come first, then sub-groups that the job needs to
         start, then the rest (Volcano: SubJobOrderFn, minSubGroups first).
         """
         ordered = list(tasks)
-        whole = self._whole(jobs.PLACED)
+        whole = self._whole(PLACED)
         first: dict[Key, int] = {}
-        ranks: dict[jobs.TaskId, tuple[int, int]] = {}
+        ranks: dict[TaskId, tuple[int, int]] = {}
         for place, task in enumerate(ordered):
             key = self.of(task)
             if key is None:
@@ -121,7 +130,7 @@ class SubGroups:
                 ranks[task.uid] = (self._rank(key, whole), first.setdefault(key, place))
         return sorted(ordered, key=lambda task: ranks[task.uid])
 
-    def _find(self, task: jobs.Task, rules: cycle_rules.CycleRules) -> Key | None:
+    def _find(self, task: Task, rules: CycleRules) -> Key | None:
         """Return the sub-group of the first matching policy (Volcano: getOrCreateSubJob)."""
         for place, policy in enumerate(self._policies):
             values = rules.sub_group_values(policy, task.labels)
@@ -130,30 +139,30 @@ class SubGroups:
         return None
 
     def _rank(self, key: Key, whole: Counter[int]) -> int:
-        if self.is_whole(key, jobs.PLACED):
+        if self.is_whole(key, PLACED):
             return 2
-        if self._count_in(key, jobs.PLACED):
+        if self._count_in(key, PLACED):
             return 0
         return 1 if whole[key[0]] < self._policies[key[0]].minimum else 2
 
-    def _whole(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> Counter[int]:
+    def _whole(self, statuses: frozenset[TaskStatus], *, idlers: bool = True) -> Counter[int]:
         """Count the whole sub-groups of each policy."""
         keys = set(self._keys.values())
         return Counter(key[0] for key in keys if self.is_whole(key, statuses, idlers=idlers))
 
-    def _count_in(self, key: Key, statuses: frozenset[jobs.TaskStatus]) -> int:
+    def _count_in(self, key: Key, statuses: frozenset[TaskStatus]) -> int:
         return sum(self._counts[key, status] for status in statuses)
 
-    def _count(self, key: Key, task: jobs.Task, status: jobs.TaskStatus, step: int) -> None:
+    def _count(self, key: Key, task: Task, status: TaskStatus, step: int) -> None:
         self._counts[key, status] += step
-        if task.best_effort and status is jobs.TaskStatus.PENDING:
+        if task.best_effort and status is TaskStatus.PENDING:
             self._idlers[key] += step
 
 
-NO_ROLES: Counter[tuple[str, jobs.TaskStatus]] = Counter()
+NO_ROLES: Counter[tuple[str, TaskStatus]] = Counter()
 """Shared empty counts of jobs without role minimums; never written to."""
 
-UNCHANGED: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
+UNCHANGED: dict[TaskId, tuple[TaskStatus, str | None]] = {}
 """Shared empty record of jobs without status changes; never written to."""
 
 
@@ -170,7 +179,7 @@ class JobState:
         *("role_counts", "scheduled_tasks", "fully_scheduled", "sub_groups", "valid_tasks"),
     )
 
-    def __init__(self, job: jobs.Job, rules: cycle_rules.CycleRules = cycle_rules.DEFAULT) -> None:
+    def __init__(self, job: Job, rules: CycleRules = cycle_rules.DEFAULT) -> None:
         self.job = job
         self.phase = job.state.phase
         self.minimum, self.minimum_of = rules.minimums(job)
@@ -203,17 +212,17 @@ class JobState:
         if job.sub_groups:
             self.sub_groups = SubGroups(job, rules)
 
-    def status(self, task: jobs.Task) -> jobs.TaskStatus:
+    def status(self, task: Task) -> TaskStatus:
         """Return the task's current status."""
         moved = self._moved.get(task.uid)
         return task.status if moved is None else moved[0]
 
-    def node(self, task: jobs.Task) -> str | None:
+    def node(self, task: Task) -> str | None:
         """Return the node that the task currently runs on, or is placed on."""
         moved = self._moved.get(task.uid)
         return task.node if moved is None else moved[1]
 
-    def move(self, task: jobs.Task, status: jobs.TaskStatus, node: str | None) -> None:
+    def move(self, task: Task, status: TaskStatus, node: str | None) -> None:
         """Record a new status and node. A return to the snapshot's values removes the record."""
         if self._moved is UNCHANGED:
             self._moved = {}
@@ -223,11 +232,11 @@ class JobState:
         counts[before] -= 1
         counts[status] += 1
         self.counts = counts
-        self.ready_tasks += (status in jobs.READY) - (before in jobs.READY)
-        self.valid_tasks += (status in jobs.VALID) - (before in jobs.VALID)
-        self.scheduled_tasks += (status in jobs.SCHEDULED) - (before in jobs.SCHEDULED)
+        self.ready_tasks += (status in READY) - (before in READY)
+        self.valid_tasks += (status in VALID) - (before in VALID)
+        self.scheduled_tasks += (status in SCHEDULED) - (before in SCHEDULED)
         if task.best_effort:
-            pending = jobs.TaskStatus.PENDING
+            pending = TaskStatus.PENDING
             self.pending_best_effort += (status is pending) - (before is pending)
         if self.job.min_task_member:
             self.role_counts[task.role, before] -= 1
@@ -239,27 +248,27 @@ class JobState:
         else:
             self._moved[task.uid] = (status, node)
 
-    def tasks(self, status: jobs.TaskStatus) -> Iterator[jobs.Task]:
+    def tasks(self, status: TaskStatus) -> Iterator[Task]:
         """Iterate over the tasks with this current status, by UID."""
         return (task for task in self.job.tasks if self.status(task) is status)
 
     @property
     def waiting_tasks(self) -> int:
         """Tasks that wait for resources being released (Volcano: WaitingTaskNum)."""
-        return self.counts[jobs.TaskStatus.PIPELINED]
+        return self.counts[TaskStatus.PIPELINED]
 
     @property
     def has_minimum(self) -> bool:
         """Whether the minimum is reached, regardless of roles (Volcano: JobInfo.IsReady)."""
         return self.ready_tasks + self.pending_best_effort >= self.minimum
 
-    def reaches(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> bool:
+    def reaches(self, statuses: frozenset[TaskStatus], *, idlers: bool = True) -> bool:
         """Whether tasks in these statuses, READY or PLACED, reach all minimums: of the job, the
         roles and the sub-groups. With `idlers`, waiting best-effort pods count.
         """
         job = self.job
         placed = self.ready_tasks + (self.pending_best_effort if idlers else 0)
-        if statuses is not jobs.READY:
+        if statuses is not READY:
             placed += self.waiting_tasks
         if placed < self.minimum:
             return False
@@ -283,41 +292,40 @@ class JobState:
             left = sum(
                 count
                 for (role, status), count in self.role_counts.items()
-                if status is jobs.TaskStatus.PENDING and role not in failed_roles
+                if status is TaskStatus.PENDING and role not in failed_roles
             )
             return self.ready_tasks + left >= self.minimum
         return all(
-            self.role_tasks(role, jobs.READY) >= self.minimum_of.get(role, 0)
-            for role in failed_roles
+            self.role_tasks(role, READY) >= self.minimum_of.get(role, 0) for role in failed_roles
         )
 
-    def lacks_role(self, task: jobs.Task) -> bool:
+    def lacks_role(self, task: Task) -> bool:
         """Whether the task's role has fewer placed tasks than the role's minimum."""
         least = self.minimum_of.get(task.role, 0) if self.job.roles_count else 0
-        return least > 0 and self.role_tasks(task.role, jobs.PLACED) < least
+        return least > 0 and self.role_tasks(task.role, PLACED) < least
 
-    def spares(self, task: jobs.Task) -> bool:
+    def spares(self, task: Task) -> bool:
         """Whether all minimums hold without this task: of the job, the role and the sub-group."""
         # A pod that is placed in this cycle may still fail to be bound.
-        kept = self.ready_tasks - self.counts[jobs.TaskStatus.ALLOCATED]
+        kept = self.ready_tasks - self.counts[TaskStatus.ALLOCATED]
         if kept <= self.job.min_member:
             return False
         if self.sub_groups is not None and not self.sub_groups.spares(task):
             return False
         least = self.job.min_task_member.get(task.role, 0) if self.job.roles_count else 0
-        return not least or self.role_tasks(task.role, jobs.READY) > least
+        return not least or self.role_tasks(task.role, READY) > least
 
-    def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
+    def role_tasks(self, role: str, statuses: frozenset[TaskStatus]) -> int:
         """Count the tasks of a role in these statuses."""
         return sum(self.role_counts[role, status] for status in statuses)
 
     def _has_role(
-        self, role: str, minimum: int, statuses: frozenset[jobs.TaskStatus], *, idlers: bool
+        self, role: str, minimum: int, statuses: frozenset[TaskStatus], *, idlers: bool
     ) -> bool:
         missing = minimum - self.role_tasks(role, statuses)
         if missing <= 0 or not (idlers and self.pending_best_effort):
             return missing <= 0
-        pending = self.tasks(jobs.TaskStatus.PENDING)
+        pending = self.tasks(TaskStatus.PENDING)
         return missing <= sum(task.best_effort and task.role == role for task in pending)
 
     @property
@@ -331,12 +339,12 @@ class JobState:
         return not self._moved
 
 
-def is_ready(asked: dispatch.Dispatch, state: JobState) -> bool:
+def is_ready(dispatch: Dispatch, state: JobState) -> bool:
     """Whether the minimum of the job can start now, including the best-effort members it needs."""
-    return asked.all_agree("job_ready", state) and not rests(asked, state, jobs.READY)
+    return dispatch.all_agree("job_ready", state) and not rests(dispatch, state, READY)
 
 
-def rests(asked: dispatch.Dispatch, state: JobState, statuses: frozenset[jobs.TaskStatus]) -> bool:
+def rests(dispatch: Dispatch, state: JobState, statuses: frozenset[TaskStatus]) -> bool:
     """Whether the minimum is reached in these statuses, READY or PLACED, only by counting waiting
     best-effort members. False if no plugin asks for a minimum.
     """
@@ -344,5 +352,5 @@ def rests(asked: dispatch.Dispatch, state: JobState, statuses: frozenset[jobs.Ta
         state.pending_best_effort > 0
         and not state.reaches(statuses, idlers=False)
         and state.reaches(statuses)
-        and asked.asks("job_ready")
+        and dispatch.asks("job_ready")
     )

@@ -7,14 +7,15 @@ import functools
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import TypeVar
 
-from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import jobs
-from vscheduler.core.session import job_state, settled_jobs
+from vscheduler.core.config.cycle_rules import CycleRules
+from vscheduler.core.model.jobs import YOUNG, Job, JobId, Phase
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.settled_jobs import SettledJobs
 
 Default = TypeVar("Default")
 
 
-class JobStates(dict[jobs.JobId, job_state.JobState]):
+class JobStates(dict[JobId, JobState]):
     """The states of all jobs whose queue exists, in order of IDs.
 
     A dictionary, because placement looks up the state of a job for each pod. States are missing
@@ -23,56 +24,56 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
 
     def __init__(
         self,
-        awake: Mapping[jobs.JobId, jobs.Job],
-        parked: Mapping[jobs.JobId, jobs.Job],
-        settled: settled_jobs.SettledJobs,
-        rules: cycle_rules.CycleRules,
+        awake: Mapping[JobId, Job],
+        parked: Mapping[JobId, Job],
+        settled: SettledJobs,
+        rules: CycleRules,
     ) -> None:
         """No job is in two of these. Parked jobs, and settled ones whose phase isn't stored yet,
         are Inqueue.
         """
         super().__init__()
         self._awake, self._parked, self._settled, self._rules = awake, parked, settled, rules
-        self.known: Callable[[jobs.JobId], job_state.JobState | None]
+        self.known: Callable[[JobId], JobState | None]
         """Return the state of a job if it is made by now."""
         self.known = functools.partial(dict.get, self)
 
-    def __missing__(self, job: jobs.JobId) -> job_state.JobState:
+    def __missing__(self, job: JobId) -> JobState:
         """Make the state of a job."""
         found = self._awake.get(job)
         if found is not None:
-            state = job_state.JobState(found, self._rules)
+            state = JobState(found, self._rules)
         elif (found := self._parked.get(job)) is not None:
-            state = job_state.JobState(found, self._rules)
-            state.phase = jobs.Phase.INQUEUE
+            state = JobState(found, self._rules)
+            state.phase = Phase.INQUEUE
         else:
-            state = job_state.JobState(self._settled.by_id[job], self._rules)
+            state = JobState(self._settled.by_id[job], self._rules)
             state.fully_scheduled = True
-            if state.phase in jobs.YOUNG:
-                state.phase = jobs.Phase.INQUEUE
+            if state.phase in YOUNG:
+                state.phase = Phase.INQUEUE
         self[job] = state
         return state
 
-    def promised(self) -> list[job_state.JobState]:
+    def promised(self) -> list[JobState]:
         """Return the states of jobs with minResources, by ID, but for settled ones, which hold all
         of them.
         """
         every = (*self._awake.values(), *self._parked.values())
         return [self[job] for job in sorted(each.id for each in every if each.min_resources)]
 
-    def unsettled(self) -> set[jobs.JobId]:
+    def unsettled(self) -> set[JobId]:
         """Return the jobs whose states are made, and that could still request something."""
         return {job for job, state in super().items() if not state.fully_scheduled}
 
-    def made(self) -> ItemsView[jobs.JobId, job_state.JobState]:
+    def made(self) -> ItemsView[JobId, JobState]:
         """Return the jobs whose states are made, with these."""
         return super().items()
 
-    def moved(self) -> list[job_state.JobState]:
+    def moved(self) -> list[JobState]:
         """Return the jobs with a task that has moved."""
         return [state for state in super().values() if not state.untouched]
 
-    def get(self, job: jobs.JobId, default: Default = None) -> job_state.JobState | Default:  # type: ignore[assignment]  # None is a Default
+    def get(self, job: JobId, default: Default = None) -> JobState | Default:  # type: ignore[assignment]  # None is a Default
         """Return the state of the job, or the default for an unknown job."""
         return self[job] if job in self else default  # noqa: SIM401 - this is that method
 
@@ -90,21 +91,21 @@ class JobStates(dict[jobs.JobId, job_state.JobState]):
         """Whether there is any job."""
         return bool(self._awake or self._parked or self._settled)
 
-    def __iter__(self) -> Iterator[jobs.JobId]:
+    def __iter__(self) -> Iterator[JobId]:
         """Iterate over the IDs of all jobs."""
         self._make_all()
         return super().__iter__()
 
-    def keys(self) -> KeysView[jobs.JobId]:  # type: ignore[override]  # dict has a class of its own
+    def keys(self) -> KeysView[JobId]:  # type: ignore[override]  # dict has a class of its own
         """Return the IDs of all jobs."""
         return KeysView(self)
 
-    def values(self) -> ValuesView[job_state.JobState]:  # type: ignore[override]  # as above
+    def values(self) -> ValuesView[JobState]:  # type: ignore[override]  # as above
         """Return the states of all jobs."""
         self._make_all()
         return super().values()
 
-    def items(self) -> ItemsView[jobs.JobId, job_state.JobState]:  # type: ignore[override]
+    def items(self) -> ItemsView[JobId, JobState]:  # type: ignore[override]
         """Return all jobs with their states."""
         self._make_all()
         return super().items()

@@ -3,46 +3,57 @@
 import functools
 from collections.abc import Collection, Mapping, Sequence
 
-from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import decisions, jobs, snapshot, storage
+from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.core.model import devices as models
+from vscheduler.core.model import storage
+from vscheduler.core.model.decisions import (
+    CycleResult,
+    Fault,
+    GroupStatus,
+    Reason,
+    ReasonCode,
+    RefusedBind,
+)
+from vscheduler.core.model.jobs import FINISHED, Job, JobId, Phase, Task, TaskId, TaskStatus
+from vscheduler.core.model.snapshot import Carried, LastNodes
 from vscheduler.core.session import (
     device_binding,
     excluded_nodes,
-    held_pods,
-    job_state,
     lasting,
     queue_figures,
     reasons,
     settled_jobs,
     volume_binding,
-    waiting_status,
 )
-from vscheduler.core.session import session as working
+from vscheduler.core.session.held_pods import Held
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.settled_jobs import SettledJobs
+from vscheduler.core.session.waiting_status import WaitingStatus
 
 NODES_HELP = frozenset(
     {
-        decisions.ReasonCode.NEVER_FITS,
-        decisions.ReasonCode.CLUSTER_FULL,
-        decisions.ReasonCode.NO_NODES,
-        decisions.ReasonCode.NO_ROOM,
+        ReasonCode.NEVER_FITS,
+        ReasonCode.CLUSTER_FULL,
+        ReasonCode.NO_NODES,
+        ReasonCode.NO_ROOM,
     }
 )
 """Reasons against admitting a group that additional nodes could remove."""
 
-REPORTED_TO_PODS = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
+REPORTED_TO_PODS = NODES_HELP | {ReasonCode.QUEUE_BARRED}
 """Reasons against admitting a group that are written to the status of all of its pods."""
 
 SOON_SECONDS = 0.001
 """When to go on with claims that are half read. The cycle isn't unfinished: all jobs had turns."""
 
-UNCONFIRMED = (jobs.TaskStatus.ALLOCATED, jobs.TaskStatus.BINDING)
+UNCONFIRMED = (TaskStatus.ALLOCATED, TaskStatus.BINDING)
 
 
-def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
+def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
     """Return everything that the session decided, in canonical order."""
     decided, history = session.decided, session.eviction_history
-    tried: frozenset[jobs.JobId] = frozenset()
+    tried: frozenset[JobId] = frozenset()
     if session.work_budget.exhausted:
         # A job that waits for resources being released has had its turn, too: the job would wait
         # again in the next cycle, and could use up the next budget as well.
@@ -62,7 +73,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
     waiting, parked = session.waiting_jobs(), session.parking.uids()
     if session.devices.are_unread:
         session.wake(session.snapshot.now + SOON_SECONDS)
-    return decisions.CycleResult(
+    return CycleResult(
         binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
         evicts=tuple(sorted(decided.evicts.values(), key=lambda evict: evict.task.key)),
@@ -74,7 +85,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
         queues=queue_figures.of(session, used),
         total=session.space.amounts(session.total),
         excluded=excluded_nodes.exclusions(session),
-        carried=snapshot.Carried(
+        carried=Carried(
             attempted=tried,
             work_by_namespace=session.work_budget.carried(session.waiting_jobs),
             reclaim_failed=frozenset(history.failed if session.work_budget.exhausted else ()),
@@ -90,7 +101,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
             settled=None if faults or not settled else settled,
             lasting=None if faults else lasting.kept(session),
             evictable=session.cluster.known_evictable,
-            seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
+            seen=LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
             gang_searches=session.gang_searches.carried(session.reasons.not_attempted),
@@ -105,9 +116,7 @@ def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> deci
     )
 
 
-def _conclude_volumes(
-    session: working.Session, waiting: Sequence[held_pods.Held]
-) -> volume_binding.Conclusion:
+def _conclude_volumes(session: Session, waiting: Sequence[Held]) -> volume_binding.Conclusion:
     if session.snapshot.storage is storage.NO_STORAGE:
         return volume_binding.NOTHING
     without_turn = session.reasons.not_attempted
@@ -123,9 +132,7 @@ def _conclude_volumes(
     return concluded
 
 
-def _conclude_devices(
-    session: working.Session, waiting: Sequence[held_pods.Held]
-) -> device_binding.Conclusion:
+def _conclude_devices(session: Session, waiting: Sequence[Held]) -> device_binding.Conclusion:
     if session.snapshot.devices is models.NO_DEVICES:
         return device_binding.NOTHING
     without_turn = session.reasons.not_attempted
@@ -137,14 +144,14 @@ def _conclude_devices(
     )
 
 
-def _costs(session: working.Session) -> Mapping[str, int]:
+def _costs(session: Session) -> Mapping[str, int]:
     """Return the costs by namespace, without the namespaces of which pods are bound."""
     bound = {bind.task.namespace for bind in session.decided.binds}
     costs = session.work_budget.costs(session.waiting_jobs())
     return {name: cost for name, cost in costs.items() if name not in bound}
 
 
-def _nominations(session: working.Session) -> Mapping[jobs.TaskId, str]:
+def _nominations(session: Session) -> Mapping[TaskId, str]:
     """Return the nominations of tasks that still wait on the nominated node, oldest first."""
     pipelined = session.decided.pipelined
     return {
@@ -154,9 +161,7 @@ def _nominations(session: working.Session) -> Mapping[jobs.TaskId, str]:
     }
 
 
-def phase(
-    state: job_state.JobState, rules: cycle_rules.CycleRules, *, unschedulable: bool
-) -> jobs.Phase:
+def phase(state: JobState, rules: CycleRules, *, unschedulable: bool) -> Phase:
     """Return the phase of a PodGroup after this cycle.
 
     Binds of this cycle don't count yet; a pod being deleted counts while the pod is on a node.
@@ -165,44 +170,44 @@ def phase(
     Unknown only if it has had its minimum.
     """
     if state.job.finished:
-        return jobs.Phase.COMPLETED
-    running = state.counts[jobs.TaskStatus.RUNNING]
+        return Phase.COMPLETED
+    running = state.counts[TaskStatus.RUNNING]
     if running and unschedulable and rules.is_unknown(state):
-        return jobs.Phase.UNKNOWN
+        return Phase.UNKNOWN
     scheduled = state.scheduled_tasks + _releasing(state)
     if scheduled >= max(1, state.job.min_member):
-        others = scheduled - sum(state.counts[status] for status in jobs.FINISHED)
+        others = scheduled - sum(state.counts[status] for status in FINISHED)
         others += rules.unfinished_without_node(state)
-        return jobs.Phase.RUNNING if others else jobs.Phase.COMPLETED
-    return jobs.Phase.INQUEUE if state.phase is jobs.Phase.INQUEUE else jobs.Phase.PENDING
+        return Phase.RUNNING if others else Phase.COMPLETED
+    return Phase.INQUEUE if state.phase is Phase.INQUEUE else Phase.PENDING
 
 
-def _releasing(state: job_state.JobState) -> int:
+def _releasing(state: JobState) -> int:
     """Count the pods that are being deleted but still have a node."""
-    if not state.counts[jobs.TaskStatus.RELEASING]:
+    if not state.counts[TaskStatus.RELEASING]:
         return 0
-    return sum(task.node is not None for task in state.tasks(jobs.TaskStatus.RELEASING))
+    return sum(task.node is not None for task in state.tasks(TaskStatus.RELEASING))
 
 
-def _is_terminating(state: job_state.JobState) -> bool:
+def _is_terminating(state: JobState) -> bool:
     """Whether the gang lacks members only because members are being deleted on their nodes.
 
     Volcano: gang shouldSkipUnschedulableForReleasing.
     """
     releasing = _releasing(state)
-    if not releasing or state.counts[jobs.TaskStatus.PENDING] or state.waiting_tasks:
+    if not releasing or state.counts[TaskStatus.PENDING] or state.waiting_tasks:
         return False
     return state.scheduled_tasks + releasing >= state.job.min_member
 
 
 def _groups(
-    session: working.Session,
+    session: Session,
     volumes: volume_binding.Conclusion,
     devices: device_binding.Conclusion,
-) -> tuple[tuple[decisions.GroupStatus, ...], settled_jobs.SettledJobs]:
+) -> tuple[tuple[GroupStatus, ...], SettledJobs]:
     """Return all statuses, by job, and the jobs that the next cycles may leave out as settled."""
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
-    settles: list[tuple[jobs.Job, decisions.GroupStatus]] = []
+    settles: list[tuple[Job, GroupStatus]] = []
     refused = session.snapshot.carried.refused_binds
     made = session.job_states.known
     for job, each in session.awake.items():
@@ -232,7 +237,7 @@ def _groups(
     return groups, settled.with_more(settles)
 
 
-def _looked_at(session: working.Session) -> Collection[jobs.JobId]:
+def _looked_at(session: Session) -> Collection[JobId]:
     """Return the settled jobs about which something was found or decided in this cycle."""
     settled, refused = session.settled, session.snapshot.carried.refused_binds
     if not settled:
@@ -245,7 +250,7 @@ def _looked_at(session: working.Session) -> Collection[jobs.JobId]:
     return sorted(found | (refused.keys() & settled.by_id.keys() if refused else found))
 
 
-def _is_quiet(session: working.Session, state: job_state.JobState) -> bool:
+def _is_quiet(session: Session, state: JobState) -> bool:
     """Whether no task of the job has moved, and nothing else is known of it than before."""
     reasons_ = session.reasons
     return (
@@ -257,11 +262,11 @@ def _is_quiet(session: working.Session, state: job_state.JobState) -> bool:
 
 
 def _status(
-    session: working.Session,
-    state: job_state.JobState,
+    session: Session,
+    state: JobState,
     volumes: volume_binding.Conclusion,
     devices: device_binding.Conclusion,
-) -> decisions.GroupStatus | None:
+) -> GroupStatus | None:
     """Return the status of a job; None if it had no turn, so that the stored one stays."""
     job, by_job = state.job.id, session.reasons.by_job
     if not state.untouched or job in session.snapshot.carried.refused_binds:
@@ -277,16 +282,16 @@ def _status(
         return known.status(state, by_job.get(job), ask)
     if job in volumes.waits or job in devices.waits:
         return ask()
-    last = state.job.memo("waiting status", waiting_status.WaitingStatus)
+    last = state.job.memo("waiting status", WaitingStatus)
     return last.status(state.phase, by_job.get(job), session.policy.rules, ask)
 
 
 def _group(
-    session: working.Session,
-    state: job_state.JobState,
+    session: Session,
+    state: JobState,
     volumes: volume_binding.Conclusion,
     devices: device_binding.Conclusion,
-) -> decisions.GroupStatus:
+) -> GroupStatus:
     job, rules = state.job, session.policy.rules
     reason = session.reasons.by_job.get(job.id)
     held, allocating = volumes.waits.get(job.id), devices.waits.get(job.id)
@@ -299,7 +304,7 @@ def _group(
     reason = reason or _waits(state) or reasons.rejected(state)
     reason = reason or reasons.short_sub_group(state)
     refused = _refused_binds(session, state)
-    if reason is None or (refused and reason.code is decisions.ReasonCode.GATED):
+    if reason is None or (refused and reason.code is ReasonCode.GATED):
         reason = reasons.bind_refused(state, refused)
     reason = reasons.after_refusal(reason, _refused_before(session, state))
     unsure = sum(state.status(each.task) in UNCONFIRMED for each in refused)
@@ -308,22 +313,20 @@ def _group(
     if terminating and reason is not None and reason.code in reasons.LACKS_PODS:
         reason = None  # nobody knows yet whether more pods come
     unschedulable = bool(job.tasks) and rules.lacks_minimum(state, placed) and not terminating
-    waiting: tuple[jobs.Task, ...] = ()
-    if reason is not None and state.counts[jobs.TaskStatus.PENDING]:
-        waiting = tuple(state.tasks(jobs.TaskStatus.PENDING))
+    waiting: tuple[Task, ...] = ()
+    if reason is not None and state.counts[TaskStatus.PENDING]:
+        waiting = tuple(state.tasks(TaskStatus.PENDING))
     # Autoscalers add nodes for pods with the condition Unschedulable. Pods of a group that isn't
     # admitted get the condition only if more nodes would help the group.
-    told = (
-        state.phase is not jobs.Phase.PENDING or reason is None or reason.code in REPORTED_TO_PODS
-    )
-    return decisions.GroupStatus(
+    told = state.phase is not Phase.PENDING or reason is None or reason.code in REPORTED_TO_PODS
+    return GroupStatus(
         job=job.id,
         uid=job.uid,
         queue=job.queue,
         phase=phase(state, rules, unschedulable=unschedulable),
-        running=state.counts[jobs.TaskStatus.RUNNING],
-        succeeded=state.counts[jobs.TaskStatus.SUCCEEDED],
-        failed=state.counts[jobs.TaskStatus.FAILED],
+        running=state.counts[TaskStatus.RUNNING],
+        succeeded=state.counts[TaskStatus.SUCCEEDED],
+        failed=state.counts[TaskStatus.FAILED],
         ready=placed - unsure >= job.min_member,
         unplaced=waiting if told else (),
         withheld=() if told else waiting,
@@ -336,15 +339,13 @@ def _group(
     )
 
 
-def _held(session: working.Session, state: job_state.JobState) -> tuple[jobs.Task, ...]:
+def _held(session: Session, state: JobState) -> tuple[Task, ...]:
     """Return the pods of the job that wait on their nodes for claims, or with such pods."""
-    pipelined = state.tasks(jobs.TaskStatus.PIPELINED)
+    pipelined = state.tasks(TaskStatus.PIPELINED)
     return tuple(task for task in pipelined if session.held_pods.is_held(task))
 
 
-def _refused_binds(
-    session: working.Session, state: job_state.JobState
-) -> tuple[decisions.RefusedBind, ...]:
+def _refused_binds(session: Session, state: JobState) -> tuple[RefusedBind, ...]:
     """Return the pods that count as bound, are bound now or are held back, and were refused the
     last time.
     """
@@ -354,59 +355,57 @@ def _refused_binds(
     found = []
     for task in state.job.tasks:
         said = known.get(task.uid)
-        if said is not None and state.status(task) in (*UNCONFIRMED, jobs.TaskStatus.GATED):
-            found.append(decisions.RefusedBind(task=task, node=said.node, message=said.message))
+        if said is not None and state.status(task) in (*UNCONFIRMED, TaskStatus.GATED):
+            found.append(RefusedBind(task=task, node=said.node, message=said.message))
     return tuple(found)
 
 
-def _refused_before(
-    session: working.Session, state: job_state.JobState
-) -> decisions.RefusedBind | None:
+def _refused_before(session: Session, state: JobState) -> RefusedBind | None:
     """Return the first pod that waits again after its last bind was refused; None without any."""
     known = session.snapshot.carried.refused_binds.get(state.job.id, {})
     for task in state.job.tasks if known else ():
         said = known.get(task.uid)
-        if said is not None and state.status(task) is jobs.TaskStatus.PENDING:
-            return decisions.RefusedBind(task=task, node=said.node, message=said.message)
+        if said is not None and state.status(task) is TaskStatus.PENDING:
+            return RefusedBind(task=task, node=said.node, message=said.message)
     return None
 
 
-def _placed(session: working.Session, state: job_state.JobState) -> int:
+def _placed(session: Session, state: JobState) -> int:
     """Count the pods that count towards minMember and run, or are bound now.
 
     Pods whose nodes are merely reserved for the rest of the cycle don't count.
     """
     if state.untouched:
         return state.ready_tasks
-    allocated = state.tasks(jobs.TaskStatus.ALLOCATED)
+    allocated = state.tasks(TaskStatus.ALLOCATED)
     return state.ready_tasks - sum(task.uid in session.decided.pipelined for task in allocated)
 
 
-def _waits(state: job_state.JobState) -> decisions.Reason | None:
+def _waits(state: JobState) -> Reason | None:
     """Return a reason for a job with pipelined pods, for which no action recorded a reason."""
     if not state.waiting_tasks:
         return None
-    return reasons.of(state, decisions.ReasonCode.WAITS_FOR_RELEASE)
+    return reasons.of(state, ReasonCode.WAITS_FOR_RELEASE)
 
 
-def _without_queue(job: jobs.Job) -> decisions.GroupStatus:
+def _without_queue(job: Job) -> GroupStatus:
     """Return the status of a job whose queue doesn't exist: the phase stays as it was."""
-    reason = decisions.Reason(
-        code=decisions.ReasonCode.QUEUE_MISSING,
+    reason = Reason(
+        code=ReasonCode.QUEUE_MISSING,
         queue=job.queue,
         tasks=len(job.tasks),
         minimum=job.min_member,
     )
-    return decisions.GroupStatus(
+    return GroupStatus(
         job=job.id,
         uid=job.uid,
         queue=job.queue,
         phase=job.phase,
-        running=job.counts[jobs.TaskStatus.RUNNING],
-        succeeded=job.counts[jobs.TaskStatus.SUCCEEDED],
-        failed=job.counts[jobs.TaskStatus.FAILED],
+        running=job.counts[TaskStatus.RUNNING],
+        succeeded=job.counts[TaskStatus.SUCCEEDED],
+        failed=job.counts[TaskStatus.FAILED],
         ready=job.ready_tasks >= job.min_member,
-        unplaced=tuple(task for task in job.tasks if task.status is jobs.TaskStatus.PENDING),
+        unplaced=tuple(task for task in job.tasks if task.status is TaskStatus.PENDING),
         rejections=job.rejections,
         reason=reason,
     )

@@ -9,44 +9,48 @@ from typing import Protocol
 
 import msgspec
 
-from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import fair_shares, node_domains, node_pools
-from vscheduler.core.model import queues, resources, snapshot
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.fair_share.fair_shares import QueueLimits
+from vscheduler.core.fair_share.node_domains import KnownDomains
+from vscheduler.core.fair_share.node_pools import NodePools
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
+from vscheduler.core.model.snapshot import Snapshot
 
 
 class Lasting(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a cycle derived; without influence on decisions."""
 
-    policy: policies.Policy
-    space: resources.ResourceSpace
-    allocatable: resources.Vector
+    policy: Policy
+    space: ResourceSpace
+    allocatable: Vector
     """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
-    queues: Mapping[str, queues.Queue]
-    used_by_other_schedulers: Mapping[str, resources.ResourceMap]
-    domains: node_domains.KnownDomains
+    queues: Mapping[str, Queue]
+    used_by_other_schedulers: Mapping[str, ResourceMap]
+    domains: KnownDomains
     """The nodes that pods could use if these were empty."""
-    limits: fair_shares.QueueLimits
+    limits: QueueLimits
     """The limits of queues; they depend on `used_by_other_schedulers`, too."""
 
-    def holds(self, taken: snapshot.Snapshot, policy: policies.Policy) -> bool:
+    def holds(self, snapshot: Snapshot, policy: Policy) -> bool:
         """Whether nodes, queues and the configuration are the same as then."""
         return (
             self.policy is policy
-            and self.space is taken.space
-            and self.allocatable is taken.nodes.allocatable
-            and self.queues == taken.queues
+            and self.space is snapshot.space
+            and self.allocatable is snapshot.nodes.allocatable
+            and self.queues == snapshot.queues
         )
 
 
-def may_last(policy: policies.Policy) -> bool:
+def may_last(policy: Policy) -> bool:
     """Whether plugins give equal answers about nodes in every cycle."""
     return policy.nodes_last and policy.rules.leaves_jobs_out
 
 
-def known(taken: snapshot.Snapshot, policy: policies.Policy) -> Lasting | None:
+def known(snapshot: Snapshot, policy: Policy) -> Lasting | None:
     """Return what the last cycle derived, if that is still right."""
-    carried = taken.carried.lasting
-    if isinstance(carried, Lasting) and carried.holds(taken, policy):
+    carried = snapshot.carried.lasting
+    if isinstance(carried, Lasting) and carried.holds(snapshot, policy):
         return carried
     return None
 
@@ -54,15 +58,15 @@ def known(taken: snapshot.Snapshot, policy: policies.Policy) -> Lasting | None:
 class Concluded(Protocol):
     """The running cycle at its end."""
 
-    snapshot: snapshot.Snapshot
-    policy: policies.Policy
+    snapshot: Snapshot
+    policy: Policy
 
     @property
-    def pools(self) -> node_pools.NodePools:
+    def pools(self) -> NodePools:
         """The nodes, by the queues and pods that could use them."""
 
     @property
-    def queue_limits(self) -> fair_shares.QueueLimits:
+    def queue_limits(self) -> QueueLimits:
         """The limits of queues."""
 
 

@@ -4,8 +4,10 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from vscheduler.core.model import jobs, queues
-from vscheduler.core.session import dispatch, job_state
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.session.dispatch import Dispatch
+from vscheduler.core.session.job_state import JobState
 
 Item = TypeVar("Item")
 
@@ -94,21 +96,21 @@ class QueueLine(Protocol):
     def __len__(self) -> int:
         """Return how many queues wait."""
 
-    def join(self, key: SortKey, item: queues.Queue) -> None:
+    def join(self, key: SortKey, item: Queue) -> None:
         """Add a queue, always after its turn."""
 
-    def next(self) -> queues.Queue:
+    def next(self) -> Queue:
         """Remove and return the first queue."""
 
 
-class GrowingKeys(Line[queues.Queue]):
+class GrowingKeys(Line[Queue]):
     """Queues whose keys only grow while others wait."""
 
-    def __init__(self, key: Callable[[queues.Queue], SortKey]) -> None:
+    def __init__(self, key: Callable[[Queue], SortKey]) -> None:
         super().__init__()
         self._key = key
 
-    def next(self) -> queues.Queue:
+    def next(self) -> Queue:
         """Remove and return the first queue."""
         return self.leave_as_things_stand(self._key)
 
@@ -116,7 +118,7 @@ class GrowingKeys(Line[queues.Queue]):
 class ChangingKeys(GrowingKeys):
     """Queues whose keys may change in any way while others wait."""
 
-    def next(self) -> queues.Queue:
+    def next(self) -> Queue:
         """Remove and return the first queue."""
         return self.leave_smallest(self._key)
 
@@ -158,31 +160,31 @@ class TreeLine:
 
     def __init__(
         self,
-        key: Callable[[queues.Queue], SortKey],
-        path: Callable[[queues.Queue], Sequence[Hashable]],
+        key: Callable[[Queue], SortKey],
+        path: Callable[[Queue], Sequence[Hashable]],
     ) -> None:
         """`path` is the hook `queue_path` of the only plugin with a `queue_key`."""
         self._key, self._path = key, path
         self._state: Hashable = None
-        self._queues: dict[str, queues.Queue] = {}
+        self._queues: dict[str, Queue] = {}
         self._nodes: dict[tuple[Hashable, ...], _Node] = {}
 
     def __len__(self) -> int:
         return len(self._queues)
 
-    def join(self, key: SortKey, item: queues.Queue) -> None:
+    def join(self, key: SortKey, item: Queue) -> None:
         """Add a queue, always after its turn."""
         self._queues[item.name] = item
         state, *path = self._path(item)
         if state != self._state:  # any key may have changed
             self._state = state
             self._nodes.clear()
-            for each in self._queues.values():
-                self._add(self._key(each), each.name, self._path(each)[1:])
+            for queue in self._queues.values():
+                self._add(self._key(queue), queue.name, self._path(queue)[1:])
         else:
             self._add(key, item.name, path)
 
-    def next(self) -> queues.Queue:
+    def next(self) -> Queue:
         """Remove and return the first queue."""
         path: tuple[Hashable, ...] = ()
         while True:
@@ -218,10 +220,10 @@ class TreeLine:
             self._nodes[path[: depth - 1]].put(path[depth - 1], suffix)
 
 
-def queue_line(dispatch: dispatch.Dispatch, *, shrinks: bool) -> QueueLine:
+def queue_line(dispatch: Dispatch, *, shrinks: bool) -> QueueLine:
     """Return an empty line of queues. `shrinks` says that keys may shrink while queues wait."""
 
-    def key(queue: queues.Queue) -> SortKey:
+    def key(queue: Queue) -> SortKey:
         return queue_key(dispatch, queue)
 
     if not shrinks:
@@ -248,21 +250,21 @@ class Descending:
     __hash__ = None  # type: ignore[assignment]  # a sort key is never a dictionary's
 
 
-def queue_key(dispatch: dispatch.Dispatch, queue: queues.Queue) -> SortKey:
+def queue_key(dispatch: Dispatch, queue: Queue) -> SortKey:
     """Order queues by plugins, then by age, then by name (Volcano: QueueOrderFn)."""
     return (*dispatch.key("queue_key", queue), queue.created, queue.name)
 
 
-def job_key(dispatch: dispatch.Dispatch, state: job_state.JobState) -> SortKey:
+def job_key(dispatch: Dispatch, state: JobState) -> SortKey:
     """Order jobs by plugins, then by age, then by `namespace/name` (Volcano: JobOrderFn)."""
     return (*dispatch.key("job_key", state), state.job.created, state.job.id)
 
 
 def victim_key(
-    dispatch: dispatch.Dispatch,
-    claimant: queues.Queue,
-    owner: tuple[queues.Queue, job_state.JobState],
-    task: jobs.Task,
+    dispatch: Dispatch,
+    claimant: Queue,
+    owner: tuple[Queue, JobState],
+    task: Task,
 ) -> SortKey:
     """Order candidates for eviction on behalf of the claimant; the first is evicted first.
 
@@ -278,20 +280,18 @@ def victim_key(
     )
 
 
-def pending(asked: dispatch.Dispatch, state: job_state.JobState) -> list[jobs.Task]:
+def pending(dispatch: Dispatch, state: JobState) -> list[Task]:
     """Return the pending tasks with requests, in the order of their turns."""
-    waiting = state.tasks(jobs.TaskStatus.PENDING)
-    return tasks(asked, state, [task for task in waiting if not task.best_effort])
+    waiting = state.tasks(TaskStatus.PENDING)
+    return tasks(dispatch, state, [task for task in waiting if not task.best_effort])
 
 
-def tasks(
-    dispatch: dispatch.Dispatch, state: job_state.JobState, waiting: Iterable[jobs.Task]
-) -> list[jobs.Task]:
+def tasks(dispatch: Dispatch, state: JobState, waiting: Iterable[Task]) -> list[Task]:
     """Return a job's tasks in placement order, members of a sub-group next to each other."""
     ordered = sorted(waiting, key=lambda task: task_key(dispatch, task))
     return ordered if state.sub_groups is None else state.sub_groups.gathered(ordered)
 
 
-def task_key(dispatch: dispatch.Dispatch, task: jobs.Task) -> SortKey:
+def task_key(dispatch: Dispatch, task: Task) -> SortKey:
     """Order tasks by plugins, then by index, age and UID (Volcano: TaskOrderFn)."""
     return (*dispatch.key("task_key", task), task.index, task.created, task.uid)

@@ -13,14 +13,22 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import demands, inqueue_resources
-from vscheduler.core.model import computed, decisions, jobs, queues, resources, snapshot
-from vscheduler.core.session import job_division, job_state, vain_claims
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.fair_share import inqueue_resources
+from vscheduler.core.fair_share.demands import CountedPod, CountedPods, Pair
+from vscheduler.core.model import computed, resources
+from vscheduler.core.model.decisions import GroupStatus, Reason, ReasonCode
+from vscheduler.core.model.jobs import Job, JobId
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.session.job_division import JobDivision
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.vain_claims import VainClaims
 
-Statuses: TypeAlias = Mapping[jobs.JobId, decisions.GroupStatus]
+Statuses: TypeAlias = Mapping[JobId, GroupStatus]
 
-NO_ROOM = decisions.ReasonCode.NO_ROOM
+NO_ROOM = ReasonCode.NO_ROOM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,21 +37,21 @@ class ParkedGroup:
 
     likeness: Hashable
     """What the jobs have in common (session.job_likeness)."""
-    request: resources.Vector
+    request: Vector
     """The request of each pod, (R,)."""
-    reason: decisions.Reason
-    members: Mapping[jobs.JobId, jobs.Job]
+    reason: Reason
+    members: Mapping[JobId, Job]
     """The jobs, in order of IDs."""
     statuses: Statuses
-    due: Mapping[jobs.JobId, float]
+    due: Mapping[JobId, float]
     """When the admission of each job with minResources expires."""
-    first: jobs.Job = field(init=False, repr=False)
+    first: Job = field(init=False, repr=False)
     """The first job."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "first", next(iter(self.members.values())))
 
-    def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroup | None":
+    def only(self, staying: Collection[JobId]) -> "ParkedGroup | None":
         """Return the group with these jobs only; None if none of them is left."""
         if all(map(staying.__contains__, self.members)):
             return self
@@ -57,7 +65,7 @@ class ParkedGroup:
             due={job: due for job, due in self.due.items() if job in left},
         )
 
-    def explained(self, reason: decisions.Reason) -> "ParkedGroup":
+    def explained(self, reason: Reason) -> "ParkedGroup":
         """Return the group with another reason, and with statuses that give this reason."""
         return ParkedGroup(
             likeness=self.likeness,
@@ -69,14 +77,14 @@ class ParkedGroup:
         )
 
 
-OTHER_FIELDS = tuple(name for name in decisions.GroupStatus.__struct_fields__ if name != "reason")
+OTHER_FIELDS = tuple(name for name in GroupStatus.__struct_fields__ if name != "reason")
 _other_values = operator.attrgetter(*OTHER_FIELDS)
 
 
-def _with_reason(status: decisions.GroupStatus, reason: decisions.Reason) -> decisions.GroupStatus:
+def _with_reason(status: GroupStatus, reason: Reason) -> GroupStatus:
     """Return the status with another reason: `replace`, which is slow, for thousands."""
     others = dict(zip(OTHER_FIELDS, _other_values(status), strict=True))
-    return decisions.GroupStatus(reason=reason, **others)
+    return GroupStatus(reason=reason, **others)
 
 
 def joined(groups: Sequence[ParkedGroup]) -> ParkedGroup:
@@ -97,7 +105,7 @@ class ParkedMembers:
 
     def __init__(self, groups: Sequence[ParkedGroup]) -> None:
         self._groups = groups
-        self.jobs: Mapping[jobs.JobId, jobs.Job] = dict(
+        self.jobs: Mapping[JobId, Job] = dict(
             itertools.chain.from_iterable(group.members.items() for group in groups)
         )
         dues = itertools.chain.from_iterable(group.due.values() for group in groups)
@@ -110,27 +118,27 @@ class ParkedMembers:
         return {job.uid for job in self.jobs.values()}
 
     @computed.once
-    def requests(self) -> resources.Vector:
+    def requests(self) -> Vector:
         """The request of a pod of each group, (G, R)."""
         return np.array([group.request for group in self._groups], dtype=np.int64)
 
     @computed.once
-    def counted(self) -> demands.CountedPods:
+    def counted(self) -> CountedPods:
         """What the jobs request, and what was promised to them."""
-        pods: dict[demands.Pair, demands.CountedPod] = {}
-        queues: dict[str, jobs.JobId] = {}
-        promised: dict[str, resources.ResourceMap] = {}
+        pods: dict[Pair, CountedPod] = {}
+        queues: dict[str, JobId] = {}
+        promised: dict[str, ResourceMap] = {}
         for group in self._groups:
             first = group.first
             pair = first.queue, first.tasks[0].pod_class
             number = len(first.tasks) * len(group.members)
-            known = pods.get(pair) or demands.CountedPod(first.id, 0, *pair, 0, 0)
+            known = pods.get(pair) or CountedPod(first.id, 0, *pair, 0, 0)
             pods[pair] = known._replace(pending=known.pending + number)
             queues.setdefault(first.queue, first.id)
             for job in group.due:
-                more = inqueue_resources.outstanding(job_state.JobState(group.members[job]))
+                more = inqueue_resources.outstanding(JobState(group.members[job]))
                 promised[first.queue] = resources.add(promised.get(first.queue, {}), more)
-        return demands.CountedPods(pods=pods, queues=queues, promised=promised)
+        return CountedPods(pods=pods, queues=queues, promised=promised)
 
 
 class ParkedGroups:
@@ -157,15 +165,15 @@ class ParkedGroups:
         return {group: row for row, group in enumerate(self.groups)}
 
     @computed.once
-    def statuses(self) -> Sequence[decisions.GroupStatus]:
+    def statuses(self) -> Sequence[GroupStatus]:
         """The statuses of all jobs, by job, without stale ones."""
         told = (group.statuses.values() for group in self._told)
         return sorted(itertools.chain.from_iterable(told), key=operator.attrgetter("job"))
 
     @computed.once
-    def first_without_room(self) -> Mapping[str, jobs.JobId]:
+    def first_without_room(self) -> Mapping[str, JobId]:
         """By queue, the first job whose status says that it lacks room."""
-        found: dict[str, jobs.JobId] = {}
+        found: dict[str, JobId] = {}
         for group in self._told:
             first = group.first
             if group.reason.code is NO_ROOM and first.queue not in found:
@@ -190,7 +198,7 @@ class ParkedGroups:
         """Whether these are the same groups, with the same ones stale."""
         return self.groups == to.groups and self.stale == to.stale
 
-    def only(self, staying: Collection[jobs.JobId]) -> "ParkedGroups":
+    def only(self, staying: Collection[JobId]) -> "ParkedGroups":
         """Return these jobs only."""
         left = {group: group.only(staying) for group in self.groups}
         stale = {each for group, each in left.items() if each is not None and group in self.stale}
@@ -203,7 +211,7 @@ NO_GROUPS = ParkedGroups()
 class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What was free, and what plugins looked at, when the reasons of parked jobs were right."""
 
-    free: resources.Vector
+    free: Vector
     """What each node had free after pending releases, (N, R)."""
     outlooks: Mapping[str, Hashable]
     """By queue, the answers of plugins to `queue_outlook`."""
@@ -212,23 +220,23 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class ParkedJobs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """All parked jobs, and what they wait for. Without influence on decisions."""
 
-    policy: policies.Policy
-    space: resources.ResourceSpace
-    allocatable: resources.Vector
+    policy: Policy
+    space: ResourceSpace
+    allocatable: Vector
     """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
-    queues: Mapping[str, queues.Queue]
+    queues: Mapping[str, Queue]
     seen: Seen
     found: ParkedGroups
-    vain: Mapping[str, vain_claims.VainClaims] = msgspec.field(default_factory=dict)
+    vain: Mapping[str, VainClaims] = msgspec.field(default_factory=dict)
     """By action, what it saw when it found victims for nobody."""
-    division: job_division.JobDivision | None = None
+    division: JobDivision | None = None
     """The jobs without settled ones, as last divided by these groups."""
 
-    def holds(self, taken: snapshot.Snapshot, policy: policies.Policy) -> bool:
+    def holds(self, snapshot: Snapshot, policy: Policy) -> bool:
         """Whether the jobs still wait for the same nodes, by the same rules."""
         return (
             self.policy is policy
-            and self.space is taken.space
-            and self.allocatable is taken.nodes.allocatable
-            and self.queues == taken.queues
+            and self.space is snapshot.space
+            and self.allocatable is snapshot.nodes.allocatable
+            and self.queues == snapshot.queues
         )

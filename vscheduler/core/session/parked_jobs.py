@@ -14,60 +14,65 @@ import itertools
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import inqueue_resources, node_pools
-from vscheduler.core.model import decisions, jobs, resources, snapshot
-from vscheduler.core.session import (
-    decided,
-    job_division,
-    job_state,
-    job_states,
-    parked_groups,
-    vain_claims,
-)
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.fair_share import inqueue_resources
+from vscheduler.core.fair_share.node_pools import NodePools
+from vscheduler.core.model.decisions import GroupStatus, Reason
+from vscheduler.core.model.jobs import Job, JobId, Phase
+from vscheduler.core.model.resources import ResourceSpace
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.session import job_division, parked_groups
+from vscheduler.core.session.decided import JobReasons
+from vscheduler.core.session.job_division import JobDivision
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.job_states import JobStates
+from vscheduler.core.session.parked_groups import ParkedGroup, ParkedGroups, ParkedJobs, Seen
+from vscheduler.core.session.vain_claims import VainClaims
 
 
 def divide(
-    every: Sequence[jobs.Job], taken: snapshot.Snapshot, policy: policies.Policy, *, apart: bool
-) -> tuple[Sequence[jobs.Job], "Parking"]:
+    every: Sequence[Job], snapshot: Snapshot, policy: Policy, *, apart: bool
+) -> tuple[Sequence[Job], "Parking"]:
     """Return the jobs that are awake in this cycle, and those that stay parked.
 
     `every` are the jobs of the snapshot without settled ones. `apart` says that no pod has a term
     about other pods: pods compete for resources only. A job that has changed is another object. A
     job whose admission expires is awake.
     """
-    if not (policy.parks_jobs and _may_last(taken, apart=apart)):
+    if not (policy.parks_jobs and _may_last(snapshot, apart=apart)):
         return every, Parking(is_on=False)
-    known = taken.carried.parked
-    if not isinstance(known, parked_groups.ParkedJobs) or not known.holds(taken, policy):
+    known = snapshot.carried.parked
+    if not isinstance(known, ParkedJobs) or not known.holds(snapshot, policy):
         return every, Parking()
     groups = known.found
     division, gone = job_division.divide(every, groups.jobs, known.division)
     dues = itertools.chain.from_iterable(group.due.items() for group in groups.groups)
-    late = {job for job, due in dues if taken.now >= due} if taken.now >= groups.due else set()
+    late = (
+        {job for job, due in dues if snapshot.now >= due} if snapshot.now >= groups.due else set()
+    )
     if gone or late:
         left = groups.jobs.keys() - late.union(gone)
         groups = groups.only(left)
         others = [job for job in every if job.id not in left]
-        division = job_division.JobDivision(every, others)
+        division = JobDivision(every, others)
     return division.others, Parking(groups, known.seen, known.vain, division=division)
 
 
-def _may_last(taken: snapshot.Snapshot, *, apart: bool) -> bool:
+def _may_last(snapshot: Snapshot, *, apart: bool) -> bool:
     """Whether only resources keep pods from nodes, and nothing is reserved for single pods."""
-    return apart and not (taken.carried.nominations or taken.nominated or taken.refused)
+    return apart and not (snapshot.carried.nominations or snapshot.nominated or snapshot.refused)
 
 
 class Concluded(Protocol):
     """The running cycle at its end, as far as parking reads it."""
 
-    snapshot: snapshot.Snapshot
-    policy: policies.Policy
-    job_states: job_states.JobStates
-    reasons: decided.JobReasons
+    snapshot: Snapshot
+    policy: Policy
+    job_states: JobStates
+    reasons: JobReasons
 
     @property
-    def pools(self) -> node_pools.NodePools:
+    def pools(self) -> NodePools:
         """The nodes, by the queues and pods that could use them."""
 
 
@@ -76,11 +81,11 @@ class Parking:
 
     def __init__(
         self,
-        found: parked_groups.ParkedGroups = parked_groups.NO_GROUPS,
-        before: parked_groups.Seen | None = None,
-        vain: Mapping[str, vain_claims.VainClaims] | None = None,
+        found: ParkedGroups = parked_groups.NO_GROUPS,
+        before: Seen | None = None,
+        vain: Mapping[str, VainClaims] | None = None,
         *,
-        division: job_division.JobDivision | None = None,
+        division: JobDivision | None = None,
         is_on: bool = True,
     ) -> None:
         """`before` is what the reasons of these groups depend on; `vain` is by action, what it saw
@@ -92,28 +97,28 @@ class Parking:
         self.is_on = is_on
         self._division = division
         self._vain = {} if vain is None else vain
-        self._still_vain: dict[str, vain_claims.VainClaims] = {}
+        self._still_vain: dict[str, VainClaims] = {}
         self._rows = dict(found.rows)
-        self.groups: Mapping[parked_groups.ParkedGroup, int] = self._rows
+        self.groups: Mapping[ParkedGroup, int] = self._rows
         """The groups that are still parked, with their rows in `found.members.requests`."""
-        self.seen: parked_groups.Seen | None = None
+        self.seen: Seen | None = None
         """What reasons in this cycle depend on; None until they are given."""
-        self._explained: dict[parked_groups.ParkedGroup, parked_groups.ParkedGroup] = {}
+        self._explained: dict[ParkedGroup, ParkedGroup] = {}
         self._stale = set(found.stale)
-        self.stale: Collection[parked_groups.ParkedGroup] = self._stale
+        self.stale: Collection[ParkedGroup] = self._stale
         """The groups of which nothing is said: nobody has found out whether their reasons hold."""
-        self._now: parked_groups.ParkedGroups | None = found
+        self._now: ParkedGroups | None = found
         """The answer of `now`, until anything changes."""
-        self._woken: list[parked_groups.ParkedGroup] = []
-        self._due: dict[jobs.JobId, float] = {}
-        self._without_room: set[jobs.JobId] = set()
-        self._candidates: dict[jobs.JobId, tuple[Hashable, decisions.Reason]] = {}
+        self._woken: list[ParkedGroup] = []
+        self._due: dict[JobId, float] = {}
+        self._without_room: set[JobId] = set()
+        self._candidates: dict[JobId, tuple[Hashable, Reason]] = {}
 
     def __bool__(self) -> bool:
         """Whether any job is parked."""
         return bool(self._rows)
 
-    def wake(self, groups: Iterable[parked_groups.ParkedGroup]) -> list[parked_groups.ParkedGroup]:
+    def wake(self, groups: Iterable[ParkedGroup]) -> list[ParkedGroup]:
         """Take groups out, and return them with the reasons that are right by now."""
         woken = []
         self._now = None
@@ -124,58 +129,58 @@ class Parking:
             self._woken += woken
         return woken
 
-    def explain(self, group: parked_groups.ParkedGroup, reason: decisions.Reason) -> None:
+    def explain(self, group: ParkedGroup, reason: Reason) -> None:
         """Record the reason that a group has now, if that is another one than before."""
         self._now = None
         self._stale.discard(group)
         if reason != group.reason:
             self._explained[group] = group.explained(reason)
 
-    def leave_stale(self, groups: Iterable[parked_groups.ParkedGroup]) -> None:
+    def leave_stale(self, groups: Iterable[ParkedGroup]) -> None:
         """Say nothing of these groups in this cycle; the next cycle finds out their reasons."""
         self._now = None
         self._stale.update(groups)
 
-    def vain(self, action: str) -> vain_claims.VainClaims | None:
+    def vain(self, action: str) -> VainClaims | None:
         """Return what the action saw when it last found victims for nobody, if that is known."""
         return self._vain.get(action)
 
-    def note_vain(self, action: str, seen: vain_claims.VainClaims | None) -> None:
+    def note_vain(self, action: str, seen: VainClaims | None) -> None:
         """Record what the action sees in this cycle, in which it finds victims for nobody."""
         if seen is not None and self.is_on:
             self._still_vain[action] = seen
 
-    def expires(self, job: jobs.JobId, due: float) -> None:
+    def expires(self, job: JobId, due: float) -> None:
         """Record when the admission of a job with minResources expires."""
         self._due[job] = due
 
-    def note_without_room(self, states: Iterable[job_state.JobState]) -> None:
+    def note_without_room(self, states: Iterable[JobState]) -> None:
         """Record that no usable node has enough free resources for a pod of these jobs."""
         if self.is_on:
             self._without_room.update(state.job.id for state in states)
 
-    def park(self, state: job_state.JobState, likeness: Hashable, reason: decisions.Reason) -> None:
+    def park(self, state: JobState, likeness: Hashable, reason: Reason) -> None:
         """Park a job after the cycle for the reason given now, if it is without room."""
         if state.job.id in self._without_room:
             self._candidates[state.job.id] = likeness, reason
 
-    def now(self) -> parked_groups.ParkedGroups:
+    def now(self) -> ParkedGroups:
         """Return the groups that are still parked, with the reasons that are right by now."""
         if self._now is None:
             self._now = self._found_now()
         return self._now
 
-    def _found_now(self) -> parked_groups.ParkedGroups:
+    def _found_now(self) -> ParkedGroups:
         found, stale = self.found, self._stale
         if len(self._rows) < len(found.groups):
             groups = [self._explained.get(group, group) for group in self._rows]
-            return parked_groups.ParkedGroups(groups, stale.intersection(groups))
+            return ParkedGroups(groups, stale.intersection(groups))
         if not self._explained and stale == found.stale:
             return found
         every = list(found.groups)
         for group, explained in self._explained.items():
             every[self._rows[group]] = explained
-        return parked_groups.ParkedGroups(every, stale, like=found)
+        return ParkedGroups(every, stale, like=found)
 
     def uids(self) -> Collection[str]:
         """Return the UIDs of all jobs that are still parked."""
@@ -183,21 +188,18 @@ class Parking:
             return self.found.members.uids
         return {job.uid for group in self._rows for job in group.members.values()}
 
-    def of_queues(
-        self, names: Collection[str]
-    ) -> Mapping[str, Sequence[parked_groups.ParkedGroup]]:
+    def of_queues(self, names: Collection[str]) -> Mapping[str, Sequence[ParkedGroup]]:
         """Return the groups that are still parked of each of these queues that has any."""
         every = {name: self.found.by_queue[name] for name in self.found.by_queue if name in names}
         if len(self._rows) == len(self.found.groups):
             return every
         left = {
-            name: [each for each in groups if each in self._rows] for name, groups in every.items()
+            name: [group for group in groups if group in self._rows]
+            for name, groups in every.items()
         }
         return {name: groups for name, groups in left.items() if groups}
 
-    def carried(
-        self, session: Concluded, statuses: Iterable[decisions.GroupStatus]
-    ) -> parked_groups.ParkedJobs | None:
+    def carried(self, session: Concluded, statuses: Iterable[GroupStatus]) -> ParkedJobs | None:
         """Return the jobs that the next cycles may leave out, by the reasons and statuses of this
         cycle; None without any.
         """
@@ -207,7 +209,7 @@ class Parking:
         found = self._concluded(session.job_states, session.reasons.by_job, statuses, taken.space)
         if not found.groups:
             return None
-        return parked_groups.ParkedJobs(
+        return ParkedJobs(
             policy=session.policy,
             space=taken.space,
             allocatable=taken.nodes.allocatable,
@@ -220,11 +222,11 @@ class Parking:
 
     def _concluded(
         self,
-        states: job_states.JobStates,
-        by_job: Mapping[jobs.JobId, decisions.Reason],
-        statuses: Iterable[decisions.GroupStatus],
-        space: resources.ResourceSpace,
-    ) -> parked_groups.ParkedGroups:
+        states: JobStates,
+        by_job: Mapping[JobId, Reason],
+        statuses: Iterable[GroupStatus],
+        space: ResourceSpace,
+    ) -> ParkedGroups:
         """Return the groups to park after this cycle."""
         staying = self.now()
         if not (self._woken or self._candidates):
@@ -248,7 +250,7 @@ class Parking:
         found = merged(groups, staying.stale)
         return self.found if found.is_equal(self.found) else found
 
-    def _may_park(self, state: job_state.JobState) -> bool:
+    def _may_park(self, state: JobState) -> bool:
         """Whether all that the job waits for is known to `ParkedJobs`.
 
         No pod of the job has started, or waits for anything but resources of nodes; and the job was
@@ -266,15 +268,15 @@ class Parking:
 
     def _group(
         self,
-        state: job_state.JobState,
-        status: decisions.GroupStatus,
+        state: JobState,
+        status: GroupStatus,
         likeness: Hashable,
-        space: resources.ResourceSpace,
-    ) -> parked_groups.ParkedGroup:
+        space: ResourceSpace,
+    ) -> ParkedGroup:
         """Return a group of one job."""
         job, reason = state.job, status.reason
         assert reason is not None, "a parked job waits for a reason"
-        return parked_groups.ParkedGroup(
+        return ParkedGroup(
             likeness=likeness,
             request=space.vector(job.tasks[0].pod_class.request),
             reason=reason,
@@ -284,24 +286,20 @@ class Parking:
         )
 
 
-def _is_unchanged(state: job_state.JobState | None) -> bool:
+def _is_unchanged(state: JobState | None) -> bool:
     """Whether the job is still admitted, and none of its tasks has moved."""
-    return state is None or (state.untouched and state.phase is jobs.Phase.INQUEUE)
+    return state is None or (state.untouched and state.phase is Phase.INQUEUE)
 
 
-def merged(
-    groups: Iterable[parked_groups.ParkedGroup], stale: Collection[parked_groups.ParkedGroup]
-) -> parked_groups.ParkedGroups:
+def merged(groups: Iterable[ParkedGroup], stale: Collection[ParkedGroup]) -> ParkedGroups:
     """Return groups with all jobs that are alike in one group each.
 
     Of jobs that are alike, but wait for different reasons, the first ones are parked.
     """
-    found: dict[Hashable, list[parked_groups.ParkedGroup]] = {}
+    found: dict[Hashable, list[ParkedGroup]] = {}
     for group in groups:
         alike = found.setdefault(group.likeness, [])
         if not alike or alike[0].reason == group.reason:
             alike.append(group)
     joined = {parked_groups.joined(alike): alike[0] for alike in found.values()}
-    return parked_groups.ParkedGroups(
-        joined, {group for group, first in joined.items() if first in stale}
-    )
+    return ParkedGroups(joined, {group for group, first in joined.items() if first in stale})

@@ -4,8 +4,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import jobs
-from vscheduler.core.session import decided, device_binding, held_pods, volume_binding
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.session import held_pods
+from vscheduler.core.session.decided import Decided
+from vscheduler.core.session.device_binding import DeviceBinding
+from vscheduler.core.session.held_pods import Held, HeldPods, Lacks
+from vscheduler.core.session.volume_binding import VolumeBinding
 
 
 class Prerequisites:
@@ -13,31 +17,29 @@ class Prerequisites:
 
     def __init__(
         self,
-        volumes: volume_binding.VolumeBinding,
-        devices: device_binding.DeviceBinding,
-        held: held_pods.HeldPods,
+        volumes: VolumeBinding,
+        devices: DeviceBinding,
+        held: HeldPods,
     ) -> None:
         self.held = held
         self._volumes, self._devices = volumes, devices
 
-    def lacks(self, task: jobs.Task, row: int) -> held_pods.Lacks:
+    def lacks(self, task: Task, row: int) -> Lacks:
         """Return what the task lacks before it may start on this node."""
         if not (task.volumes or task.pod_class.constraints.resource_claims):
             return held_pods.NOTHING
-        return held_pods.Lacks(
+        return Lacks(
             bindings=self._volumes.unbound(task, row),
             allocations=self._devices.unallocated(task, row),
             unconfirmed=tuple(self._devices.unconfirmed(task)),
         )
 
-    def lacks_choice(self, task: jobs.Task, lacks: held_pods.Lacks) -> bool:
+    def lacks_choice(self, task: Task, lacks: Lacks) -> bool:
         """Whether the task lacks something for which nothing is chosen on its node."""
         lost = self._volumes.lacks_choice(task, lacks.bindings)
         return lost or self._devices.lacks_choice(task)
 
-    def still_waiting(
-        self, so_far: decided.Decided, rows: Mapping[str, int]
-    ) -> list[held_pods.Held]:
+    def still_waiting(self, so_far: Decided, rows: Mapping[str, int]) -> list[Held]:
         """Return the pods that still wait at the end of the cycle, by name, with what they lack.
 
         A pod that has lost its node to another job and got it back may have other volumes and

@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from vscheduler.core.model import decisions, jobs, queues
-from vscheduler.core.session import session as working
+from vscheduler.core.model.decisions import QueueFigures
+from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.core.model.queues import Usage
+from vscheduler.core.session.session import Session
 
 
-def of(
-    session: working.Session, used: Mapping[str, queues.Usage]
-) -> tuple[decisions.QueueFigures, ...]:
+def of(session: Session, used: Mapping[str, Usage]) -> tuple[QueueFigures, ...]:
     """Return the figures of all queues, by name; `used` is what they used over time."""
     demands, names = session.demands, session.space.names
     held, pending = demands.held, demands.pending
@@ -22,7 +22,7 @@ def of(
         holds, asks = held.get(name, nothing), pending.get(name, nothing)
         more = bound.get(name, nothing)
         found.append(
-            decisions.QueueFigures(
+            QueueFigures(
                 name=name,
                 state=queue.state,
                 weight=queue.weight,
@@ -45,10 +45,10 @@ def of(
     return tuple(found)
 
 
-def _bound(session: working.Session) -> Mapping[str, Sequence[int]]:
+def _bound(session: Session) -> Mapping[str, Sequence[int]]:
     """Return what pods bound in this cycle count for their queues, by column."""
-    counts: defaultdict[tuple[str, jobs.PodClass], int] = defaultdict(int)
-    tasks: dict[jobs.PodClass, jobs.Task] = {}
+    counts: defaultdict[tuple[str, PodClass], int] = defaultdict(int)
+    tasks: dict[PodClass, Task] = {}
     for bind in session.decided.binds:
         task = bind.task
         counts[session.job_state_of(task).job.queue, task.pod_class] += 1

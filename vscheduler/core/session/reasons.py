@@ -10,40 +10,35 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.model import (
-    claim_decisions,
-    constraints,
-    decisions,
-    device_decisions,
-    gang_proof,
-    jobs,
-    nodes,
-    queues,
-    refusals,
-    resources,
-    unassigned_pods,
-)
-from vscheduler.core.session import job_state
-from vscheduler.core.session import session as working
+from vscheduler.core.model import nodes, refusals, unassigned_pods
+from vscheduler.core.model.claim_decisions import VolumeWait
+from vscheduler.core.model.constraints import Constraints
+from vscheduler.core.model.decisions import Reason, ReasonCode, RefusalCounts, RefusedBind, Shortage
+from vscheduler.core.model.device_decisions import DeviceWait
+from vscheduler.core.model.gang_proof import GangProof
+from vscheduler.core.model.jobs import Job, PodClass, Task, TaskStatus
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.refusals import RefusalCode
+from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
 
 LACKS_PODS = frozenset(
     {
-        decisions.ReasonCode.TOO_FEW_PODS,
-        decisions.ReasonCode.TOO_FEW_OF_ROLE,
-        decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
+        ReasonCode.TOO_FEW_PODS,
+        ReasonCode.TOO_FEW_OF_ROLE,
+        ReasonCode.TOO_FEW_SUB_GROUPS,
     }
 )
 """Reason codes of jobs with too few pods, which might have enough if all pods were usable."""
 
-FILTER_FAILED = refusals.RefusalCode.FILTER_FAILED
+FILTER_FAILED = RefusalCode.FILTER_FAILED
 
-FAILED = decisions.Reason(code=decisions.ReasonCode.PLUGIN_FAILED, queue="")
+FAILED = Reason(code=ReasonCode.PLUGIN_FAILED, queue="")
 """The reason when a plugin fails in `job_valid`."""
 
 
-def of(
-    state: job_state.JobState, code: decisions.ReasonCode, **numbers: object
-) -> decisions.Reason:
+def of(state: JobState, code: ReasonCode, **numbers: object) -> Reason:
     """Return a Reason for this job; numbers are further fields of Reason."""
     fields = {
         "queue": state.job.queue,
@@ -52,10 +47,10 @@ def of(
         "placed": state.ready_tasks + state.waiting_tasks,
         **numbers,
     }
-    return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name
+    return Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name
 
 
-def barred(session: working.Session, state: job_state.JobState) -> decisions.Reason | None:
+def barred(session: Session, state: JobState) -> Reason | None:
     """Return why a job may not start, regardless of plugins and free resources, or None.
 
     The job's phase doesn't matter, since tenants can write the phase. A queue created after a job
@@ -63,19 +58,19 @@ def barred(session: working.Session, state: job_state.JobState) -> decisions.Rea
     """
     job, queue = state.job, session.queues[state.job.queue]
     if not queue.takes(job.namespace):
-        return of(state, decisions.ReasonCode.QUEUE_BARRED, subject=job.namespace)
+        return of(state, ReasonCode.QUEUE_BARRED, subject=job.namespace)
     return _topology(session, state)
 
 
-def _topology(session: working.Session, state: job_state.JobState) -> decisions.Reason | None:
+def _topology(session: Session, state: JobState) -> Reason | None:
     """Return why a gang with hard network topology waits: no action considers the topology yet."""
     field = state.job.hard_topology
     if not field or not session.policy.hard_topology_waits:
         return None
-    return of(state, decisions.ReasonCode.TOPOLOGY_UNKNOWN, subject=field)
+    return of(state, ReasonCode.TOPOLOGY_UNKNOWN, subject=field)
 
 
-def leave(session: working.Session, state: job_state.JobState) -> bool:
+def leave(session: Session, state: JobState) -> bool:
     """Say nothing of a job with whose turn the next cycle goes on, and end the turns; False."""
     session.reasons.forget(state.job.id)
     session.reasons.skip(state.job.id)
@@ -83,12 +78,12 @@ def leave(session: working.Session, state: job_state.JobState) -> bool:
     return False
 
 
-def invalid(session: working.Session, state: job_state.JobState) -> decisions.Reason | None:
+def invalid(session: Session, state: JobState) -> Reason | None:
     """Return why this job can't be scheduled in its present state; None if the job can."""
     bar = barred(session, state) if session.bars else None
     if bar is not None:
         return bar
-    reason: decisions.Reason | None = session.dispatch.first("job_valid", FAILED, state)
+    reason: Reason | None = session.dispatch.first("job_valid", FAILED, state)
     if reason is FAILED:
         return replace(FAILED, queue=state.job.queue, tasks=len(state.job.tasks))
     if reason is not None and reason.code in LACKS_PODS:
@@ -96,37 +91,33 @@ def invalid(session: working.Session, state: job_state.JobState) -> decisions.Re
     return reason
 
 
-def rejected(state: job_state.JobState) -> decisions.Reason | None:
+def rejected(state: JobState) -> Reason | None:
     """Return the reason for pods of this job that can't be used; None if all pods can."""
     rejections = state.job.rejections
     if not rejections:
         return None
     return of(
         state,
-        decisions.ReasonCode.POD_REJECTED,
+        ReasonCode.POD_REJECTED,
         tasks=len(state.job.tasks) + len(rejections),
         rejected=len(rejections),
         rejection=rejections[0],
     )
 
 
-def bind_refused(
-    state: job_state.JobState, refused: Sequence[decisions.RefusedBind]
-) -> decisions.Reason | None:
+def bind_refused(state: JobState, refused: Sequence[RefusedBind]) -> Reason | None:
     """Return the reason for pods that the API server refuses to bind; None without such pods."""
     if not refused:
         return None
     return of(
         state,
-        decisions.ReasonCode.BIND_REFUSED,
+        ReasonCode.BIND_REFUSED,
         rejected=len(refused),
         refused_bind=refused[0],
     )
 
 
-def after_refusal(
-    reason: decisions.Reason | None, refused: decisions.RefusedBind | None
-) -> decisions.Reason | None:
+def after_refusal(reason: Reason | None, refused: RefusedBind | None) -> Reason | None:
     """Return the reason with the last refusal of a bind, which may be why the job has no room by
     now.
     """
@@ -135,35 +126,31 @@ def after_refusal(
     return replace(reason, refused_bind=refused)
 
 
-def waits_for_volumes(
-    state: job_state.JobState, volumes: claim_decisions.VolumeWait
-) -> decisions.Reason:
+def waits_for_volumes(state: JobState, volumes: VolumeWait) -> Reason:
     """Return the reason of a job with pods that wait for volumes."""
-    return of(state, decisions.ReasonCode.WAITS_FOR_VOLUMES, volumes=volumes)
+    return of(state, ReasonCode.WAITS_FOR_VOLUMES, volumes=volumes)
 
 
-def waits_for_devices(
-    state: job_state.JobState, wait: device_decisions.DeviceWait
-) -> decisions.Reason:
+def waits_for_devices(state: JobState, wait: DeviceWait) -> Reason:
     """Return the reason of a job with pods that wait for devices."""
-    return of(state, decisions.ReasonCode.WAITS_FOR_DEVICES, devices=wait)
+    return of(state, ReasonCode.WAITS_FOR_DEVICES, devices=wait)
 
 
-def short_sub_group(state: job_state.JobState) -> decisions.Reason | None:
+def short_sub_group(state: JobState) -> Reason | None:
     """Return the reason for a sub-group with too few pods, or None.
 
     Pods of a sub-group are placed only if the sub-group can become whole.
     """
-    if state.sub_groups is None or not state.counts[jobs.TaskStatus.PENDING]:
+    if state.sub_groups is None or not state.counts[TaskStatus.PENDING]:
         return None
-    found = state.sub_groups.short(state.tasks(jobs.TaskStatus.PENDING))
+    found = state.sub_groups.short(state.tasks(TaskStatus.PENDING))
     if found is None:
         return None
     (place, values), usable, gated = found
     policy = state.job.sub_groups[place]
-    code = decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP
+    code = ReasonCode.TOO_FEW_OF_SUB_GROUP
     if usable + gated >= policy.size:
-        code = decisions.ReasonCode.GATED
+        code = ReasonCode.GATED
     return of(
         state,
         code,
@@ -176,21 +163,19 @@ def short_sub_group(state: job_state.JobState) -> decisions.Reason | None:
     )
 
 
-def no_room(
-    session: working.Session, state: job_state.JobState, task: jobs.Task, *, empty: bool = False
-) -> decisions.Reason:
+def no_room(session: Session, state: JobState, task: Task, *, empty: bool = False) -> Reason:
     """Return why no node takes this task, or with `empty`, why no node would without any pods."""
     placement = session.placement
     paused = None if empty else session.volume_binding.paused(task)
     if paused is not None:
         return waits_for_volumes(state, paused)
     found = placement.empty_node_explanation(task) if empty else placement.explanation(task)
-    code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
+    code = ReasonCode.NO_ROOM if session.layout.size else ReasonCode.NO_NODES
     if found.outsized:
-        code = decisions.ReasonCode.NEVER_FITS
+        code = ReasonCode.NEVER_FITS
     failed = failed_filter(found.refusals)
     if failed:
-        code = decisions.ReasonCode.PLUGIN_FAILED
+        code = ReasonCode.PLUGIN_FAILED
     return of(
         state,
         code,
@@ -205,33 +190,29 @@ def no_room(
     )
 
 
-def _evicts(session: working.Session) -> bool:
+def _evicts(session: Session) -> bool:
     """Whether an action evicts pods for jobs without room."""
     return session.runs("preempt") or session.runs("reclaim")
 
 
-def _unmatched(
-    session: working.Session, task: jobs.Task, refused: decisions.RefusalCounts
-) -> tuple[tuple[str, str], ...]:
+def _unmatched(session: Session, task: Task, refused: RefusalCounts) -> tuple[tuple[str, str], ...]:
     """Return the labels in the nodeSelector of a task that no node has."""
-    if all(each.code is not refusals.RefusalCode.NODE_AFFINITY for each, _ in refused):
+    if all(each.code is not RefusalCode.NODE_AFFINITY for each, _ in refused):
         return ()
     return tuple(
         each
         for each in task.pod_class.constraints.node_selector
-        if not nodes.selected(session.layout, constraints.Constraints(node_selector=(each,))).any()
+        if not nodes.selected(session.layout, Constraints(node_selector=(each,))).any()
     )
 
 
-def failed_filter(refused: decisions.RefusalCounts) -> str:
+def failed_filter(refused: RefusalCounts) -> str:
     """Return the plugin whose filter failed, or "". It would fail on further nodes, too."""
     failed = (each.subject for each, _ in refused if each.code is FILTER_FAILED)
     return next(failed, "")
 
 
-def shortages(
-    session: working.Session, queue: queues.Queue, task: jobs.Task
-) -> tuple[decisions.Shortage, ...]:
+def shortages(session: Session, queue: Queue, task: Task) -> tuple[Shortage, ...]:
     """Return the shortages for which the queue may not take this task, under one limit: what a
     queue may have at most comes before what it deserves.
     """
@@ -248,8 +229,8 @@ class JobTurn:
 
     def __init__(
         self,
-        state: job_state.JobState,
-        tasks: Iterable[jobs.Task] | Callable[[], Iterable[jobs.Task]],
+        state: JobState,
+        tasks: Iterable[Task] | Callable[[], Iterable[Task]],
     ) -> None:
         """Start with these tasks; a function is called when the job has its first turn."""
         self.state = state
@@ -257,23 +238,23 @@ class JobTurn:
         self.failed_roles: set[str] = set()
         """Roles with a task that found no node: further tasks of the role aren't tried (Volcano:
         TaskHasFitErrors). Tasks without a role are always tried."""
-        self.failed_classes: set[jobs.PodClass] = set()
+        self.failed_classes: set[PodClass] = set()
 
     @property
-    def tasks(self) -> deque[jobs.Task]:
+    def tasks(self) -> deque[Task]:
         """The remaining tasks, in the order of their turns."""
         if not isinstance(self._tasks, deque):
             self._tasks = deque(self._tasks() if callable(self._tasks) else self._tasks)
         return self._tasks
 
-    def begin_anew(self, tasks: Iterable[jobs.Task]) -> None:
+    def begin_anew(self, tasks: Iterable[Task]) -> None:
         """Go on with these tasks; what was refused before may fit now, and is reported anew."""
         self._tasks = tasks
         self.failed_roles.clear()
         self.failed_classes.clear()
 
 
-def note_incomplete(session: working.Session, state: job_state.JobState) -> None:
+def note_incomplete(session: Session, state: JobState) -> None:
     """Record why a job can't start although no node and no queue refused a task.
 
     A reason recorded before, for a refused task, is kept.
@@ -281,28 +262,28 @@ def note_incomplete(session: working.Session, state: job_state.JobState) -> None
     if state.sub_groups and (short := short_sub_group(state)) is not None:
         session.reasons.note(state.job.id, rejected(state) or short)
         return
-    gated = state.counts[jobs.TaskStatus.GATED]
-    code = decisions.ReasonCode.GATED if gated else decisions.ReasonCode.NO_ROOM
+    gated = state.counts[TaskStatus.GATED]
+    code = ReasonCode.GATED if gated else ReasonCode.NO_ROOM
     if not session.reasons.is_news(state.job.id, code):
         return
     tasks = state.valid_tasks - gated
     session.reasons.note(state.job.id, of(state, code, tasks=tasks, nodes=session.layout.size))
 
 
-def note_waiting(session: working.Session, state: job_state.JobState) -> None:
+def note_waiting(session: Session, state: JobState) -> None:
     """Record that the job waits for resources being released."""
-    waits = decisions.ReasonCode.WAITS_FOR_RELEASE
+    waits = ReasonCode.WAITS_FOR_RELEASE
     if session.reasons.is_news(state.job.id, waits):
         session.reasons.note(state.job.id, waiting(session, state))
 
 
-def waiting(session: working.Session, state: job_state.JobState) -> decisions.Reason:
+def waiting(session: Session, state: JobState) -> Reason:
     """Return the reason of a job with pods that wait for other pods to be gone.
 
     If filters keep the first of its pods waiting, and not only a lack of resources, it names them.
     """
-    code = decisions.ReasonCode.WAITS_FOR_RELEASE
-    task = next(iter(state.tasks(jobs.TaskStatus.PIPELINED)), None)
+    code = ReasonCode.WAITS_FOR_RELEASE
+    task = next(iter(state.tasks(TaskStatus.PIPELINED)), None)
     row = None if task is None else session.layout.rows.get(state.node(task) or "")
     if task is None or row is None:
         return of(state, code)
@@ -315,7 +296,7 @@ def waiting(session: working.Session, state: job_state.JobState) -> decisions.Re
     return of(state, code, refusals=tuple(found))
 
 
-def note_no_room(session: working.Session, turn: JobTurn, task: jobs.Task) -> None:
+def note_no_room(session: Session, turn: JobTurn, task: Task) -> None:
     """Record why no node takes this task, once for each pod class."""
     if task.pod_class in turn.failed_classes:
         return
@@ -323,9 +304,7 @@ def note_no_room(session: working.Session, turn: JobTurn, task: jobs.Task) -> No
     session.reasons.note(turn.state.job.id, no_room(session, turn.state, task))
 
 
-def note_share(
-    session: working.Session, queue: queues.Queue, turn: JobTurn, task: jobs.Task | None = None
-) -> None:
+def note_share(session: Session, queue: Queue, turn: JobTurn, task: Task | None = None) -> None:
     """Record that the queue has used up its share, or is closed.
 
     For a pod that no node could ever take, record the nodes' refusals instead: no share would help.
@@ -334,13 +313,13 @@ def note_share(
     if queue.open and session.nowhere(task):
         note_no_room(session, turn, task)
         return
-    short: tuple[decisions.Shortage, ...] = ()
+    short: tuple[Shortage, ...] = ()
     if not queue.open:
-        code = decisions.ReasonCode.QUEUE_CLOSED
+        code = ReasonCode.QUEUE_CLOSED
     elif not session.layout.size:
-        code = decisions.ReasonCode.NO_NODES
+        code = ReasonCode.NO_NODES
     else:
-        code = decisions.ReasonCode.QUEUE_OVER_SHARE
+        code = ReasonCode.QUEUE_OVER_SHARE
         short = shortages(session, queue, task)
     reason = of(
         turn.state,
@@ -354,7 +333,7 @@ def note_share(
     session.reasons.note(turn.state.job.id, reason)
 
 
-def _of_gang(state: job_state.JobState, reason: decisions.Reason) -> decisions.Reason:
+def _of_gang(state: JobState, reason: Reason) -> Reason:
     """Return a reason about one pod as a reason about all pods that the gang lacks.
 
     The pods counted are the smallest that the gang could start with. A reason that these pods don't
@@ -365,14 +344,13 @@ def _of_gang(state: job_state.JobState, reason: decisions.Reason) -> decisions.R
         return reason
     placed = _placed_now(state) if reason.placed > state.job.ready_tasks else []
     wanted = {
-        each.resource: smallest(state.job, each.resource, lacking) for each in reason.shortages
+        shortage.resource: smallest(state.job, shortage.resource, lacking)
+        for shortage in reason.shortages
     }
     return _of_pods(reason, placed, wanted, lacking)
 
 
-def _of_sub_group(
-    state: job_state.JobState, reason: decisions.Reason, task: jobs.Task
-) -> decisions.Reason:
+def _of_sub_group(state: JobState, reason: Reason, task: Task) -> Reason:
     """Return a reason about one pod as a reason about all that its sub-group lacks, if some of them
     had a place for the moment.
     """
@@ -384,42 +362,44 @@ def _of_sub_group(
     if not placed or lacking <= len(placed):
         return reason
     wanted = {
-        each.resource: sum(other.pod_class.counted.get(each.resource, 0) for other in placed)
-        + task.pod_class.counted.get(each.resource, 0)
-        for each in reason.shortages
+        shortage.resource: sum(
+            other.pod_class.counted.get(shortage.resource, 0) for other in placed
+        )
+        + task.pod_class.counted.get(shortage.resource, 0)
+        for shortage in reason.shortages
     }
     reason = replace(reason, placed=reason.placed - len(placed))
     return _of_pods(reason, placed, wanted, len(placed) + 1)
 
 
-def _placed_now(state: job_state.JobState) -> list[jobs.Task]:
+def _placed_now(state: JobState) -> list[Task]:
     """Return the pods that have found a place in this cycle."""
-    found = (state.tasks(jobs.TaskStatus.ALLOCATED), state.tasks(jobs.TaskStatus.PIPELINED))
+    found = (state.tasks(TaskStatus.ALLOCATED), state.tasks(TaskStatus.PIPELINED))
     return [task for tasks in found for task in tasks]
 
 
 def _of_pods(
-    reason: decisions.Reason,
-    placed: Sequence[jobs.Task],
-    wanted: resources.ResourceMap,
+    reason: Reason,
+    placed: Sequence[Task],
+    wanted: ResourceMap,
     lacking: int,
-) -> decisions.Reason:
+) -> Reason:
     """Return the reason as one about so many pods together, of which some are placed already; as it
     is if these pods don't explain it.
     """
     whole = []
-    for each in reason.shortages:
-        requested = wanted[each.resource]
-        allocated = each.allocated - sum(
-            task.pod_class.counted.get(each.resource, 0) for task in placed
+    for shortage in reason.shortages:
+        requested = wanted[shortage.resource]
+        allocated = shortage.allocated - sum(
+            task.pod_class.counted.get(shortage.resource, 0) for task in placed
         )
-        if requested <= each.limit - allocated:
+        if requested <= shortage.limit - allocated:
             return reason
-        whole.append(replace(each, requested=requested, allocated=allocated))
+        whole.append(replace(shortage, requested=requested, allocated=allocated))
     return replace(reason, shortages=tuple(whole), lacking=lacking)
 
 
-def smallest(job: jobs.Job, resource: str, count: int) -> int:
+def smallest(job: Job, resource: str, count: int) -> int:
     """Return the least that so many waiting pods of a job request of a resource."""
     total = 0
     sizes = [(each.counted.get(resource, 0), waiting) for each, (_, waiting) in job.classes.items()]
@@ -431,30 +411,30 @@ def smallest(job: jobs.Job, resource: str, count: int) -> int:
 
 
 def note_limit(
-    session: working.Session,
-    state: job_state.JobState,
-    proof: gang_proof.GangProof,
-    shortages: tuple[decisions.Shortage, ...],
+    session: Session,
+    state: JobState,
+    proof: GangProof,
+    shortages: tuple[Shortage, ...],
 ) -> None:
     """Record that the queue may not have the minimum of the job, whichever pods are chosen."""
-    reason = of(state, decisions.ReasonCode.QUEUE_OVER_SHARE, shortages=shortages, proof=proof)
+    reason = of(state, ReasonCode.QUEUE_OVER_SHARE, shortages=shortages, proof=proof)
     session.reasons.replace(state.job.id, reason)
 
 
-def note_no_choice(session: working.Session, state: job_state.JobState) -> None:
+def note_no_choice(session: Session, state: JobState) -> None:
     """Record that no choice of pods fits, if all that is known is that the queue may not have some.
 
     It may have others.
     """
     known = session.reasons.by_job.get(state.job.id)
-    if known is None or known.code is not decisions.ReasonCode.QUEUE_OVER_SHARE:
+    if known is None or known.code is not ReasonCode.QUEUE_OVER_SHARE:
         return
-    code = decisions.ReasonCode.NO_ROOM
+    code = ReasonCode.NO_ROOM
     numbers = {"tasks": state.valid_tasks, "nodes": session.layout.size}
     session.reasons.replace(state.job.id, of(state, code, **numbers))
 
 
-def _task_without_node(session: working.Session, turn: JobTurn) -> jobs.Task | None:
+def _task_without_node(session: Session, turn: JobTurn) -> Task | None:
     """Return a task of the job that no node could take even if empty, or None.
 
     A larger share of the queue wouldn't help such a task.

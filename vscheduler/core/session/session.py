@@ -5,39 +5,53 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from vscheduler.core.api import views
-from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import (
-    demands,
-    fair_shares,
-    node_domains,
-    node_loss_grace,
-    node_pools,
-)
-from vscheduler.core.model import computed, decisions, jobs, nodes, queues, resources, storage
+from vscheduler.core.api.views import NominatedPods
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.fair_share import fair_shares, node_domains, node_loss_grace, node_pools
+from vscheduler.core.fair_share.demands import QueueDemands
+from vscheduler.core.fair_share.fair_shares import QueueLimits
+from vscheduler.core.fair_share.node_domains import KnownDomains
+from vscheduler.core.fair_share.node_loss_grace import NodeLosses
+from vscheduler.core.fair_share.node_pools import NodePools, NodePoolsBuilder
+from vscheduler.core.model import computed, storage
 from vscheduler.core.model import devices as models
-from vscheduler.core.model import snapshot as snapshots
+from vscheduler.core.model.decisions import Bind, Evict
+from vscheduler.core.model.jobs import Job, JobId, PodClass, Task, TaskId
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import ReplacementReservation, Snapshot
 from vscheduler.core.session import (
     carried,
-    cluster_state,
-    decided,
-    device_binding,
     dispatch,
     evictable_pods,
-    held_pods,
     hook_calls,
-    interfaces,
     job_state,
-    job_states,
     lasting,
-    parked_groups,
     parked_jobs,
-    prerequisites,
     settled_jobs,
-    statement,
-    volume_binding,
-    work_budget,
 )
+from vscheduler.core.session.carried import (
+    Admissions,
+    EvictionHistory,
+    GangSearches,
+    KnownUnschedulable,
+)
+from vscheduler.core.session.cluster_state import ClusterState
+from vscheduler.core.session.decided import Decided, JobReasons
+from vscheduler.core.session.device_binding import DeviceBinding
+from vscheduler.core.session.dispatch import Dispatch
+from vscheduler.core.session.held_pods import Held, HeldPods
+from vscheduler.core.session.hook_calls import Opened
+from vscheduler.core.session.interfaces import Devices, Placement, PodAffinityCounts, Volumes
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.job_states import JobStates
+from vscheduler.core.session.parked_groups import ParkedGroup
+from vscheduler.core.session.prerequisites import Prerequisites
+from vscheduler.core.session.settled_jobs import SettledJobs
+from vscheduler.core.session.statement import Statement
+from vscheduler.core.session.volume_binding import VolumeBinding
+from vscheduler.core.session.work_budget import WorkBudget
 
 
 class Session:
@@ -49,19 +63,19 @@ class Session:
     EvictionHistory and NodeLosses.
     """
 
-    placement: interfaces.Placement
-    _awaited: Sequence[snapshots.ReplacementReservation] = ()
+    placement: Placement
+    _awaited: Sequence[ReplacementReservation] = ()
 
     def __init__(  # noqa: PLR0913 - the input of a cycle, and what it counts with
         self,
-        snapshot: snapshots.Snapshot,
-        policy: policies.Policy,
+        snapshot: Snapshot,
+        policy: Policy,
         *,
-        budget: work_budget.WorkBudget,
-        affinity_counts: interfaces.PodAffinityCounts,
-        nominated: views.NominatedPods,
-        volumes: interfaces.Volumes,
-        devices: interfaces.Devices,
+        budget: WorkBudget,
+        affinity_counts: PodAffinityCounts,
+        nominated: NominatedPods,
+        volumes: Volumes,
+        devices: Devices,
         leaves_out: bool = True,
     ) -> None:
         """Copy the snapshot; the caller, core.cycle, calls `open` next.
@@ -72,15 +86,15 @@ class Session:
         self.policy = policy
         self.space = snapshot.space
         self.layout = snapshot.nodes.layout
-        self.queues: Mapping[str, queues.Queue] = snapshot.queues
+        self.queues: Mapping[str, Queue] = snapshot.queues
         self._lasting = lasting.known(snapshot, policy) if leaves_out else None
-        self.settled: settled_jobs.SettledJobs
+        self.settled: SettledJobs
         """Jobs that run, and that cycles leave out (session.settled_jobs)."""
-        awake: Sequence[jobs.Job] = snapshot.jobs
+        awake: Sequence[Job] = snapshot.jobs
         if leaves_out and policy.rules.leaves_jobs_out:
             awake, self.settled = settled_jobs.known(snapshot, policy)
         else:
-            self.settled = settled_jobs.SettledJobs(policy)
+            self.settled = SettledJobs(policy)
         awake, self.parking = parked_jobs.divide(
             awake, snapshot, policy, apart=leaves_out and affinity_counts.nobody
         )
@@ -88,35 +102,33 @@ class Session:
         """Jobs whose queue doesn't exist."""
         self.awake = {job.id: job for job in awake if job.queue in self.queues}
         """All other jobs, by ID, but for settled and parked ones (session.parked_jobs)."""
-        self.job_states = job_states.JobStates(
-            self.awake, self.parking.found.jobs, self.settled, policy.rules
-        )
+        self.job_states = JobStates(self.awake, self.parking.found.jobs, self.settled, policy.rules)
         before = evictable_pods.known(snapshot) if leaves_out else evictable_pods.NOBODY
-        self.cluster = cluster_state.ClusterState(
+        self.cluster = ClusterState(
             snapshot, self.job_states, affinity_counts, volumes, devices, evictable_before=before
         )
         self.request = self.cluster.request
         self.counted = self.cluster.counted
         self.job_state_of = self.cluster.job_state_of
-        self.decided = decided.Decided(snapshot.now)
-        self.reasons = decided.JobReasons()
-        self.over_share: dict[jobs.JobId, job_state.JobState] = {}
+        self.decided = Decided(snapshot.now)
+        self.reasons = JobReasons()
+        self.over_share: dict[JobId, JobState] = {}
         """Jobs that allocate has refused pods because of their queues' shares."""
         self.lending = False
         """Whether allocate lends at this moment (contracts.Session)."""
-        self.admissions = carried.Admissions(snapshot.carried)
-        self.eviction_history = carried.EvictionHistory(snapshot.carried)
-        self.gang_searches = carried.GangSearches(snapshot.carried)
+        self.admissions = Admissions(snapshot.carried)
+        self.eviction_history = EvictionHistory(snapshot.carried)
+        self.gang_searches = GangSearches(snapshot.carried)
         self.work_budget = budget
         self.spend = budget.spend
-        self._waiting: tuple[int, Sequence[job_state.JobState]] = (-1, ())
+        self._waiting: tuple[int, Sequence[JobState]] = (-1, ())
         waiting = self.waiting_jobs()
         self.work_budget.open(len(waiting))
         if snapshot.carried.work_by_namespace:
             self.work_budget.resume_round(waiting, snapshot.carried.attempted)
         if self.parking.found.due < math.inf:
             self.wake(self.parking.found.due)
-        self.node_losses = node_loss_grace.NodeLosses(snapshot)
+        self.node_losses = NodeLosses(snapshot)
         self.affinity_counts = affinity_counts
         self.nominated = nominated
         self.volumes, self.devices = volumes, devices
@@ -124,8 +136,8 @@ class Session:
     def open(
         self,
         guarded: frozenset[str],
-        placement: interfaces.Placement,
-        awaited: Sequence[snapshots.ReplacementReservation],
+        placement: Placement,
+        awaited: Sequence[ReplacementReservation],
     ) -> None:
         """Let actions prepare the cycle, then open all plugins. guarded names plugins that failed
         earlier in this cycle; awaited are reservations for pods that don't exist yet.
@@ -135,7 +147,7 @@ class Session:
         for action in self.policy.actions:
             action.action(action.arguments).prepare(self)
         settings = self.policy.settings
-        plugins: list[hook_calls.Opened] = [hook_calls.UNOPENED] * len(settings)
+        plugins: list[Opened] = [hook_calls.UNOPENED] * len(settings)
         unopened: set[int] = set()
         for place, setting in enumerate(settings):
             try:
@@ -145,7 +157,7 @@ class Session:
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 dispatch.check_guarded(setting, "open", guarded, error)
                 unopened.add(place)
-        self._attach(dispatch.Dispatch(self.policy, plugins, guarded, unopened))
+        self._attach(Dispatch(self.policy, plugins, guarded, unopened))
         started, failed = list(plugins), set(unopened)
         for place in self.policy.starting:
             if place in unopened:
@@ -157,63 +169,63 @@ class Session:
                 started[place] = hook_calls.UNOPENED
                 failed.add(place)
         if failed != unopened:
-            self._attach(dispatch.Dispatch(self.policy, started, guarded, failed))
+            self._attach(Dispatch(self.policy, started, guarded, failed))
 
-    def _attach(self, to: dispatch.Dispatch) -> None:
+    def _attach(self, to: Dispatch) -> None:
         self.dispatch = to
         self.cluster.attach(to.notify)
 
     @computed.once
-    def total(self) -> resources.Vector:
+    def total(self) -> Vector:
         """The resources that shares are computed from, (R,)."""
         return self.policy.rules.total(self)
 
-    def still_held(self) -> list[held_pods.Held]:
+    def still_held(self) -> list[Held]:
         """Return the pods that wait for volumes or devices as the cycle ends, by name."""
         needed = self._prerequisites
         return [] if needed is None else needed.still_waiting(self.decided, self.layout.rows)
 
     @computed.once
-    def held_pods(self) -> held_pods.HeldPods:
+    def held_pods(self) -> HeldPods:
         """The pods that wait for volumes or devices."""
-        return held_pods.HeldPods(lambda state: job_state.is_ready(self.dispatch, state))
+        return HeldPods(lambda state: job_state.is_ready(self.dispatch, state))
 
     @computed.once
-    def volume_binding(self) -> volume_binding.VolumeBinding:
+    def volume_binding(self) -> VolumeBinding:
         """The volumes that pods wait for."""
-        return volume_binding.VolumeBinding(self.snapshot, self.volumes)
+        return VolumeBinding(self.snapshot, self.volumes)
 
     @computed.once
-    def device_binding(self) -> device_binding.DeviceBinding:
+    def device_binding(self) -> DeviceBinding:
         """The devices that pods wait for."""
-        return device_binding.DeviceBinding(self.snapshot, self.devices)
+        return DeviceBinding(self.snapshot, self.devices)
 
     @computed.once
-    def _prerequisites(self) -> prerequisites.Prerequisites | None:
+    def _prerequisites(self) -> Prerequisites | None:
         """What pods may have to wait for; None where no pod has claims."""
         taken = self.snapshot
         if taken.storage is storage.NO_STORAGE and taken.devices is models.NO_DEVICES:
             return None
-        return prerequisites.Prerequisites(self.volume_binding, self.device_binding, self.held_pods)
+        return Prerequisites(self.volume_binding, self.device_binding, self.held_pods)
 
     @computed.once
     def bars(self) -> bool:
         """Whether `reasons.barred` could refuse any job."""
-        limited = [each for each in self.queues.values() if each.namespaces is not None]
+        limited = [queue for queue in self.queues.values() if queue.namespaces is not None]
         return bool(limited or [each for each in self.awake.values() if each.hard_topology])
 
     @computed.once
-    def known_unschedulable(self) -> carried.KnownUnschedulable:
+    def known_unschedulable(self) -> KnownUnschedulable:
         """Earlier findings about jobs that can't start on empty nodes, if still valid."""
         return carried.still_known(self.snapshot, self.policy, self.job_states)
 
     @property
-    def known_domains(self) -> node_domains.KnownDomains:
+    def known_domains(self) -> KnownDomains:
         """The nodes that pods of a queue could use, as known from the last cycle."""
         return node_domains.NOTHING_KNOWN if self._lasting is None else self._lasting.domains
 
     @computed.once
-    def queue_limits(self) -> fair_shares.QueueLimits:
+    def queue_limits(self) -> QueueLimits:
         """Capabilities and guarantees of all queues."""
         used, known = self.snapshot.used_by_other_schedulers, self._lasting
         if known is not None and known.used_by_other_schedulers == used:
@@ -221,20 +233,20 @@ class Session:
         return fair_shares.limits(self.space, self.queues, used)
 
     @property
-    def known_nowhere(self) -> Collection[tuple[str, jobs.PodClass]]:
+    def known_nowhere(self) -> Collection[tuple[str, PodClass]]:
         """Pairs of queue and pod class for which no node is known to be suitable."""
         return self.known_unschedulable.nowhere
 
     @property
-    def promised_jobs(self) -> Sequence[job_state.JobState]:
+    def promised_jobs(self) -> Sequence[JobState]:
         """The jobs that may have been promised more than they hold, by ID."""
         return self.job_states.promised()
 
     @computed.once
-    def demands(self) -> demands.QueueDemands:
+    def demands(self) -> QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
-        return demands.QueueDemands(
+        return QueueDemands(
             self.space,
             self.awake.values(),
             awaited,
@@ -242,7 +254,7 @@ class Session:
             parked=self.parking.found.members.counted,
         )
 
-    def waiting_jobs(self) -> Sequence[job_state.JobState]:
+    def waiting_jobs(self) -> Sequence[JobState]:
         """Return the jobs that could still request something, but for parked ones; most jobs run,
         and don't.
 
@@ -264,14 +276,14 @@ class Session:
             self._waiting = (changes, found)
         return self._waiting[1]
 
-    def unfinished_jobs(self) -> Sequence[job_state.JobState]:
+    def unfinished_jobs(self) -> Sequence[JobState]:
         """Return all jobs that could still request something, parked ones too."""
         parked = [self.job_states[job] for group in self.parking.groups for job in group.members]
         if not parked:
             return self.waiting_jobs()
         return sorted((*self.waiting_jobs(), *parked), key=lambda state: state.job.id)
 
-    def wake_jobs(self, groups: Iterable[parked_groups.ParkedGroup]) -> None:
+    def wake_jobs(self, groups: Iterable[ParkedGroup]) -> None:
         """Let the rest of the cycle go through these parked jobs like through any others.
 
         What their cycle has done without them so far, it would have done with them as well.
@@ -292,21 +304,21 @@ class Session:
                     self.reasons.note(job, group.reason)
 
     @computed.once
-    def pools(self) -> node_pools.NodePools:
+    def pools(self) -> NodePools:
         """The nodes as they are now, grouped by the queues and pods that could use them."""
         return self.pools_builder.build(node_pools.pool_nodes(self))
 
     @computed.once
-    def pools_builder(self) -> node_pools.NodePoolsBuilder:
+    def pools_builder(self) -> NodePoolsBuilder:
         """The builder of all node pools in this cycle."""
-        return node_pools.NodePoolsBuilder(self)
+        return NodePoolsBuilder(self)
 
-    def nowhere(self, task: jobs.Task) -> bool:
+    def nowhere(self, task: Task) -> bool:
         """Whether the task earns its queue no share because no node could take the task."""
         queue = self.job_state_of(task).job.queue
         return self.policy.rules.has_no_nodes(self, queue, task.pod_class)
 
-    def pools_before(self, seconds: float) -> node_pools.NodePools | None:
+    def pools_before(self, seconds: float) -> NodePools | None:
         """Return the node pools as if no node had lost anything in the last `seconds`; None if no
         node has. Losses are remembered for `seconds`, and a cycle is due when a loss expires.
         """
@@ -319,7 +331,7 @@ class Session:
             node_loss_grace.nodes_before(self.pools.nodes, lost, self.space)
         )
 
-    def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
         """Return the nodes (N,) that pods of this class could use if no pods ran there."""
         mask = np.ones(layout.size, dtype=np.bool_)
         for answer in self.dispatch.each("class_nodes", dispatch.mask_of, None, pod_class, layout):
@@ -327,13 +339,13 @@ class Session:
                 mask &= answer
         return mask
 
-    def queue_nodes(self, queue: queues.Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    def queue_nodes(self, queue: Queue, layout: NodeLayout) -> Mask | None:
         """Return the nodes (N,) of the layout that pods of the queue could use; None: all."""
         answers = self.dispatch.each("queue_nodes", dispatch.mask_of, None, queue, layout)
         masks = [answer for answer in answers if answer is not None]
         return np.logical_and.reduce(masks) if masks else None
 
-    def has_nomination(self, task: jobs.Task) -> bool:
+    def has_nomination(self, task: Task) -> bool:
         """Whether a node was nominated in an earlier cycle, or a reservation served the task."""
         return task.uid in self.snapshot.carried.nominations or task.uid in self.decided.moved_in
 
@@ -341,14 +353,14 @@ class Session:
         """Whether an action of this name is configured."""
         return self.policy.runs(action)
 
-    def reachable(self, task: jobs.Task) -> nodes.Mask:
+    def reachable(self, task: Task) -> Mask:
         """Return the nodes that the task could use if evictions made space for the task."""
         return self.placement.reachable(task)
 
     @property
-    def free(self) -> resources.Vector:
+    def free(self) -> Vector:
         """What nodes have free after pending releases, (N, R)."""
-        free: resources.Vector = self.cluster.allocatable - self.cluster.future_used
+        free: Vector = self.cluster.allocatable - self.cluster.future_used
         return free
 
     @property
@@ -357,12 +369,12 @@ class Session:
         return self.cluster.differs
 
     @property
-    def binds(self) -> Sequence[decisions.Bind]:
+    def binds(self) -> Sequence[Bind]:
         """The pods bound so far."""
         return self.decided.binds
 
     @property
-    def evicts(self) -> Mapping[jobs.TaskId, decisions.Evict]:
+    def evicts(self) -> Mapping[TaskId, Evict]:
         """The pods evicted so far, by task."""
         return self.decided.evicts
 
@@ -370,10 +382,10 @@ class Session:
         """Ask for a cycle at this instant, when a decision could change without an event."""
         self.decided.wake(at)
 
-    def statement(self) -> statement.Statement:
+    def statement(self) -> Statement:
         """Return a journal of changes: `with session.statement() as trial: …; trial.commit()`."""
         needed = self._prerequisites
-        return statement.Statement(self.cluster, self.decided, self.work_budget, needed)
+        return Statement(self.cluster, self.decided, self.work_budget, needed)
 
     @property
     def work(self) -> Mapping[str, int]:

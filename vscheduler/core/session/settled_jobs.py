@@ -15,12 +15,18 @@ import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from vscheduler.core.config import policy as policies
-from vscheduler.core.fair_share import demands, inqueue_resources
-from vscheduler.core.model import computed, decisions, jobs, resources, snapshot
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.fair_share import inqueue_resources
+from vscheduler.core.fair_share.demands import CountedPod, CountedPods, Pair
+from vscheduler.core.model import computed, resources
+from vscheduler.core.model.decisions import GroupStatus
+from vscheduler.core.model.jobs import YOUNG, Job, JobId, Phase
+from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.session import job_division
+from vscheduler.core.session.job_division import JobDivision
 
-Status: TypeAlias = decisions.GroupStatus
+Status: TypeAlias = GroupStatus
 
 FEW = 16
 """Up to one in so many jobs is taken out or put in by itself; with more, all are added up anew."""
@@ -29,7 +35,7 @@ by_job = operator.attrgetter("job")
 """The job of a status, by which statuses are in order."""
 
 
-def may_settle(job: jobs.Job, phase: jobs.Phase, *, bars: bool = False) -> bool:
+def may_settle(job: Job, phase: Phase, *, bars: bool = False) -> bool:
     """Whether cycles may leave out this job while it has its status and nobody looks at it.
 
     `phase` is that of the job in this cycle; `bars` says that queues bar jobs, which would end the
@@ -44,24 +50,22 @@ def may_settle(job: jobs.Job, phase: jobs.Phase, *, bars: bool = False) -> bool:
     )
 
 
-def is_inqueue(job: jobs.Job, phase: jobs.Phase) -> bool:
+def is_inqueue(job: Job, phase: Phase) -> bool:
     """Whether the job has started, but counts as Inqueue until its new phase is stored."""
     has_all = job.has_all and job.ready_tasks >= max(1, job.min_member)
-    return has_all and job.phase in jobs.YOUNG and phase is jobs.Phase.INQUEUE
+    return has_all and job.phase in YOUNG and phase is Phase.INQUEUE
 
 
-def known(
-    taken: snapshot.Snapshot, policy: policies.Policy
-) -> tuple[Sequence[jobs.Job], "SettledJobs"]:
+def known(snapshot: Snapshot, policy: Policy) -> tuple[Sequence[Job], "SettledJobs"]:
     """Return the other jobs of the snapshot, and those that the last cycle knows to be settled."""
-    carried = taken.carried.settled
+    carried = snapshot.carried.settled
     if not isinstance(carried, SettledJobs):
-        return taken.jobs, _nobody(taken, policy)
-    return carried.present(taken, policy)
+        return snapshot.jobs, _nobody(snapshot, policy)
+    return carried.present(snapshot, policy)
 
 
-def _nobody(taken: snapshot.Snapshot, policy: policies.Policy) -> "SettledJobs":
-    division = job_division.JobDivision(taken.jobs, taken.jobs)
+def _nobody(snapshot: Snapshot, policy: Policy) -> "SettledJobs":
+    division = JobDivision(snapshot.jobs, snapshot.jobs)
     return SettledJobs(policy, division=division)
 
 
@@ -70,16 +74,16 @@ class SettledJobs:
 
     def __init__(
         self,
-        policy: policies.Policy | None = None,
-        every: Mapping[jobs.JobId, jobs.Job] | None = None,
+        policy: Policy | None = None,
+        every: Mapping[JobId, Job] | None = None,
         statuses: Sequence[Status] = (),
         sums: "_Sums | None" = None,
-        division: job_division.JobDivision | None = None,
+        division: JobDivision | None = None,
         inqueue: frozenset[str] = frozenset(),
     ) -> None:
         """`statuses` are in order of jobs; `division` is that of the snapshot they come from."""
         self.policy = policy
-        self.by_id: Mapping[jobs.JobId, jobs.Job] = {} if every is None else every
+        self.by_id: Mapping[JobId, Job] = {} if every is None else every
         """The jobs, in no particular order."""
         self.statuses = statuses
         self._sums = _Sums() if sums is None else sums
@@ -92,25 +96,23 @@ class SettledJobs:
         return bool(self.by_id)
 
     @computed.once
-    def counted(self) -> demands.CountedPods:
+    def counted(self) -> CountedPods:
         """What the jobs hold."""
         return self._sums.counted()
 
-    def present(
-        self, taken: snapshot.Snapshot, policy: policies.Policy
-    ) -> tuple[Sequence[jobs.Job], "SettledJobs"]:
+    def present(self, snapshot: Snapshot, policy: Policy) -> tuple[Sequence[Job], "SettledJobs"]:
         """Return the other jobs of the snapshot, and the settled jobs that it still has."""
-        if self.policy is not policy or not self._sums.queues.keys() <= taken.queues.keys():
-            return taken.jobs, _nobody(taken, policy)
-        if self.inqueue and any(queue.namespaces is not None for queue in taken.queues.values()):
-            return taken.jobs, _nobody(taken, policy)
-        division, gone = job_division.divide(taken.jobs, self.by_id, self._division)
+        if self.policy is not policy or not self._sums.queues.keys() <= snapshot.queues.keys():
+            return snapshot.jobs, _nobody(snapshot, policy)
+        if self.inqueue and any(queue.namespaces is not None for queue in snapshot.queues.values()):
+            return snapshot.jobs, _nobody(snapshot, policy)
+        division, gone = job_division.divide(snapshot.jobs, self.by_id, self._division)
         if division is self._division:
             return division.others, self
         found = self._changed([self.by_id[job] for job in gone], (), division)
         return division.others, found
 
-    def with_more(self, more: Collection[tuple[jobs.Job, Status]]) -> "SettledJobs":
+    def with_more(self, more: Collection[tuple[Job, Status]]) -> "SettledJobs":
         """Return the same jobs, and these."""
         if not more:
             return self
@@ -118,14 +120,14 @@ class SettledJobs:
         if division is not None:
             names = {job.id for job, _ in more}
             others = [job for job in division.others if job.id not in names]
-            division = job_division.JobDivision(division.every, others)
+            division = JobDivision(division.every, others)
         return self._changed((), more, division)
 
     def _changed(
         self,
-        gone: Collection[jobs.Job],
-        more: Collection[tuple[jobs.Job, Status]],
-        division: job_division.JobDivision | None,
+        gone: Collection[Job],
+        more: Collection[tuple[Job, Status]],
+        division: JobDivision | None,
     ) -> "SettledJobs":
         """Return the jobs without those that are gone, and with more."""
         if not (gone or more):
@@ -148,7 +150,7 @@ class SettledJobs:
             if sums.headless:
                 sums.find_first(ordered)
         inqueue = self.inqueue.difference(job.uid for job in gone)
-        inqueue = inqueue.union(job.uid for job, _ in more if job.phase in jobs.YOUNG)
+        inqueue = inqueue.union(job.uid for job, _ in more if job.phase in YOUNG)
         return SettledJobs(self.policy, every, statuses, sums, division, inqueue)
 
 
@@ -156,22 +158,22 @@ class _Sums:
     """What queues hold by settled jobs, each amount with the first job that it comes from."""
 
     def __init__(self) -> None:
-        self.pods: dict[demands.Pair, demands.CountedPod] = {}
-        self.queues: dict[str, tuple[jobs.JobId, int]] = {}
+        self.pods: dict[Pair, CountedPod] = {}
+        self.queues: dict[str, tuple[JobId, int]] = {}
         """The first job of each queue, and their number."""
-        self.required: dict[str, resources.ResourceMap] = {}
-        self.headless: set[demands.Pair | str] = set()
+        self.required: dict[str, ResourceMap] = {}
+        self.headless: set[Pair | str] = set()
         """Pairs and queues whose first job is gone."""
 
-    def counted(self) -> demands.CountedPods:
+    def counted(self) -> CountedPods:
         """Return the sums as demand of queues."""
-        return demands.CountedPods(
+        return CountedPods(
             pods=self.pods,
             queues={name: first for name, (first, _) in self.queues.items()},
             required=self.required,
         )
 
-    def changed(self, gone: Iterable[jobs.Job], more: Iterable[jobs.Job]) -> "_Sums":
+    def changed(self, gone: Iterable[Job], more: Iterable[Job]) -> "_Sums":
         """Return the sums without the jobs that are gone, and with more."""
         found = _Sums()
         found.pods, found.queues = dict(self.pods), dict(self.queues)
@@ -182,7 +184,7 @@ class _Sums:
             found.add(job)
         return found
 
-    def add(self, job: jobs.Job) -> None:
+    def add(self, job: Job) -> None:
         """Count a job that is settled from now on."""
         first, number = self.queues.get(job.queue) or (job.id, 0)
         self.queues[job.queue] = (min(first, job.id), number + 1)
@@ -190,7 +192,7 @@ class _Sums:
             pair = (job.queue, pod_class)
             known = self.pods.get(pair)
             if known is None:
-                self.pods[pair] = demands.CountedPod(job.id, place, *pair, held, 0)
+                self.pods[pair] = CountedPod(job.id, place, *pair, held, 0)
             else:
                 first, place_there = min((job.id, place), known[:2])
                 self.pods[pair] = known._replace(
@@ -200,7 +202,7 @@ class _Sums:
             sums = self.required.get(job.queue, {})
             self.required[job.queue] = resources.add(sums, _required(job))
 
-    def remove(self, job: jobs.Job) -> None:
+    def remove(self, job: Job) -> None:
         """Undo `add`; where the job was the first, the next one is still to be found."""
         first, number = self.queues[job.queue]
         if number == 1:
@@ -226,7 +228,7 @@ class _Sums:
             less = {name: -amount for name, amount in _required(job).items()}
             self.required[job.queue] = resources.add(sums, less)
 
-    def find_first(self, ordered: Iterable[jobs.Job]) -> None:
+    def find_first(self, ordered: Iterable[Job]) -> None:
         """Find the first jobs of headless pairs and queues, among all settled jobs by ID."""
         for job in ordered:
             if job.queue in self.headless:
@@ -241,18 +243,18 @@ class _Sums:
                 break
 
 
-def _required(job: jobs.Job) -> resources.ResourceMap:
+def _required(job: Job) -> ResourceMap:
     """Return what the group holds of its minResources."""
     return {name: has - job.elastic.get(name, 0) for name, has in job.allocated.items()}
 
 
-def without(statuses: Sequence[Status], gone: Collection[jobs.JobId]) -> Sequence[Status]:
+def without(statuses: Sequence[Status], gone: Collection[JobId]) -> Sequence[Status]:
     """Return the statuses, which are in order of jobs, without those of jobs that are gone."""
     if not gone:
         return statuses
     if _are_many(len(gone), statuses):
         gone = frozenset(gone)
-        return [each for each in statuses if each.job not in gone]
+        return [statuse for statuse in statuses if statuse.job not in gone]
     left = list(statuses)
     for job in gone:
         place = bisect.bisect_left(left, job, key=by_job)

@@ -6,14 +6,14 @@ from enum import Enum
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.core.session import (
-    cluster_state,
-    decided,
-    held_pods,
-    prerequisites,
-    work_budget,
-)
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import EVICTABLE, JobId, Task, TaskId, TaskStatus
+from vscheduler.core.model.snapshot import ReplacementReservation
+from vscheduler.core.session.cluster_state import ClusterState
+from vscheduler.core.session.decided import Decided
+from vscheduler.core.session.held_pods import Lacks
+from vscheduler.core.session.prerequisites import Prerequisites
+from vscheduler.core.session.work_budget import WorkBudget
 
 
 class Step(Enum):
@@ -29,7 +29,7 @@ class Step(Enum):
     STARTED = "started"
 
 
-Placement: TypeAlias = tuple[jobs.Task, int, jobs.TaskStatus]
+Placement: TypeAlias = tuple[Task, int, TaskStatus]
 """A task, the row of its node, and whether it starts there or waits."""
 
 
@@ -42,20 +42,20 @@ class Statement:
 
     def __init__(
         self,
-        cluster: cluster_state.ClusterState,
-        decided: decided.Decided,
-        budget: work_budget.WorkBudget,
-        needed: prerequisites.Prerequisites | None = None,
+        cluster: ClusterState,
+        decided: Decided,
+        budget: WorkBudget,
+        needed: Prerequisites | None = None,
     ) -> None:
         """`needed` is None where no pod has to wait for volumes or devices."""
         self._cluster = cluster
         self._decided = decided
         self._budget = budget
         self._needed = needed
-        self._operations: list[tuple[Step, jobs.Task, int]] = []
-        self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
-        self._spared: dict[jobs.TaskId, decisions.Evict] = {}
-        self._kept: dict[jobs.TaskId, snapshot.ReplacementReservation] = {}
+        self._operations: list[tuple[Step, Task, int]] = []
+        self._evicts: dict[TaskId, Evict] = {}
+        self._spared: dict[TaskId, Evict] = {}
+        self._kept: dict[TaskId, ReplacementReservation] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -71,24 +71,24 @@ class Statement:
         if error is None:
             self.rollback()
 
-    def allocate(self, task: jobs.Task, row: int) -> None:
+    def allocate(self, task: Task, row: int) -> None:
         """Place the task on this node, to start now."""
-        self._take(task, row, jobs.TaskStatus.ALLOCATED)
+        self._take(task, row, TaskStatus.ALLOCATED)
 
-    def pipeline(self, task: jobs.Task, row: int) -> None:
+    def pipeline(self, task: Task, row: int) -> None:
         """Place the task on this node, to wait for resources that are being released."""
-        self._take(task, row, jobs.TaskStatus.PIPELINED)
+        self._take(task, row, TaskStatus.PIPELINED)
 
-    def evict(self, evict: decisions.Evict) -> None:
+    def evict(self, evict: Evict) -> None:
         """Evict the task from its node."""
         task = evict.task
-        assert self._cluster.job_state_of(task).status(task) in jobs.EVICTABLE
+        assert self._cluster.job_state_of(task).status(task) in EVICTABLE
         row = self._cluster.layout.rows[evict.node]
         self._cluster.evict(task, row)
         self._evicts[task.uid] = evict
         self._operations.append((Step.EVICTED, task, row))
 
-    def spare(self, task: jobs.Task) -> None:
+    def spare(self, task: Task) -> None:
         """Cancel an eviction of this statement."""
         evict = self._evicts.pop(task.uid)
         row = self._cluster.layout.rows[evict.node]
@@ -96,24 +96,24 @@ class Statement:
         self._operations.append((Step.SPARED, task, row))
         self._spared[task.uid] = evict
 
-    def reprieve(self, evict: decisions.Evict) -> None:
+    def reprieve(self, evict: Evict) -> None:
         """Cancel an eviction that an earlier statement has committed."""
         row = self._cluster.layout.rows[evict.node]
         self._cluster.restore(evict.task, row)
         self._operations.append((Step.REPRIEVED, evict.task, row))
 
-    def withdraw(self, task: jobs.Task) -> None:
+    def withdraw(self, task: Task) -> None:
         """Remove a pipelined task from its node."""
         state = self._cluster.job_state_of(task)
-        assert state.status(task) is jobs.TaskStatus.PIPELINED
+        assert state.status(task) is TaskStatus.PIPELINED
         row = self._cluster.layout.rows[state.node(task) or ""]
         self._cluster.give_back(task, row)
         self._operations.append((Step.WITHDRAWN, task, row))
 
-    def lift(self, task: jobs.Task) -> None:
+    def lift(self, task: Task) -> None:
         """Remove a task that starts or waits from its node, to see what follows; only undone."""
         state = self._cluster.job_state_of(task)
-        if state.status(task) is jobs.TaskStatus.PIPELINED:
+        if state.status(task) is TaskStatus.PIPELINED:
             self.withdraw(task)
             return
         if task.uid in self._decided.pipelined:  # an earlier statement has held it back
@@ -122,7 +122,7 @@ class Statement:
         self._cluster.give_back(task, row)
         self._operations.append((Step.LIFTED, task, row))
 
-    def keep(self, reservation: snapshot.ReplacementReservation) -> None:
+    def keep(self, reservation: ReplacementReservation) -> None:
         """Reserve resources for a pod that doesn't exist yet."""
         self._cluster.reserve(reservation)
         self._kept[reservation.task.uid] = reservation
@@ -130,17 +130,19 @@ class Statement:
             (Step.KEPT, reservation.task, self._cluster.layout.rows[reservation.node])
         )
 
-    def start(self, task: jobs.Task) -> None:
+    def start(self, task: Task) -> None:
         """Let an allocated task start that an earlier statement had held back."""
         state = self._cluster.job_state_of(task)
-        assert state.status(task) is jobs.TaskStatus.ALLOCATED
+        assert state.status(task) is TaskStatus.ALLOCATED
         row = self._cluster.layout.rows[state.node(task) or ""]
         self._cluster.let_start(task, row)
         self._operations.append((Step.STARTED, task, row))
 
     def postpone(self, checkpoint: int) -> None:
         """Turn all allocations since the checkpoint into pipelined tasks."""
-        placed = [each for each in self._operations[checkpoint:] if each[0] is Step.PLACED]
+        placed = [
+            operation for operation in self._operations[checkpoint:] if operation[0] is Step.PLACED
+        ]
         self.rollback(checkpoint)
         for _, task, row in placed:
             self.pipeline(task, row)
@@ -160,7 +162,7 @@ class Statement:
         for task, row, status in placed:
             self._take(task, row, status)
 
-    def places(self, task: jobs.Task) -> bool:
+    def places(self, task: Task) -> bool:
         """Whether this statement placed the task."""
         return any(step is Step.PLACED and each is task for step, each, _ in self._operations)
 
@@ -179,9 +181,9 @@ class Statement:
                     self._cluster.restore(task, row)
                     del self._evicts[task.uid]
                 case Step.WITHDRAWN:
-                    self._cluster.take(task, row, jobs.TaskStatus.PIPELINED)
+                    self._cluster.take(task, row, TaskStatus.PIPELINED)
                 case Step.LIFTED:
-                    self._cluster.take(task, row, jobs.TaskStatus.ALLOCATED)
+                    self._cluster.take(task, row, TaskStatus.ALLOCATED)
                 case Step.REPRIEVED:
                     self._cluster.evict(task, row)
                 case Step.KEPT:
@@ -193,7 +195,7 @@ class Statement:
                     self._evicts[task.uid] = self._spared.pop(task.uid)
 
     @property
-    def evicts(self) -> tuple[decisions.Evict, ...]:
+    def evicts(self) -> tuple[Evict, ...]:
         """The planned evictions, in the order in which the victims were chosen."""
         return tuple(self._evicts.values())
 
@@ -224,13 +226,13 @@ class Statement:
         self._budget.count("evictions", bool(self._evicts))
         self._forget()
 
-    def _wait_for_claims(self, needed: prerequisites.Prerequisites) -> None:
+    def _wait_for_claims(self, needed: Prerequisites) -> None:
         """Let tasks wait on their nodes if claims must be bound or allocated first.
 
         If the job can't start without them, its other tasks wait, too. So do tasks that must be
         near other pods, as those might be among the ones that wait.
         """
-        starting: defaultdict[jobs.JobId, list[tuple[jobs.Task, int]]] = defaultdict(list)
+        starting: defaultdict[JobId, list[tuple[Task, int]]] = defaultdict(list)
         for step, task, row in self._operations:
             if step in (Step.PLACED, Step.STARTED) and self._is_allocated(task):
                 starting[task.job].append((task, row))
@@ -244,9 +246,9 @@ class Statement:
 
     def _hold_nodes(
         self,
-        needed: prerequisites.Prerequisites,
-        places: Sequence[tuple[jobs.Task, int]],
-        found: Mapping[jobs.TaskId, held_pods.Lacks],
+        needed: Prerequisites,
+        places: Sequence[tuple[Task, int]],
+        found: Mapping[TaskId, Lacks],
     ) -> None:
         """Let the tasks of a job wait that lack something, or need others to start first."""
         for task, row in places:
@@ -258,10 +260,10 @@ class Statement:
 
     def _let_wait(
         self,
-        needed: prerequisites.Prerequisites,
-        task: jobs.Task,
+        needed: Prerequisites,
+        task: Task,
         row: int,
-        lacks: held_pods.Lacks,
+        lacks: Lacks,
     ) -> None:
         """Turn an allocated task into a pipelined task that waits for this, or with others."""
         if self._is_allocated(task):
@@ -270,14 +272,14 @@ class Statement:
                 lacks = needed.lacks(task, row)
             needed.held.hold(task, self._cluster.layout.names[row], lacks)
 
-    def _wait(self, task: jobs.Task, row: int) -> None:
+    def _wait(self, task: Task, row: int) -> None:
         self._cluster.give_back(task, row)
-        self._cluster.take(task, row, jobs.TaskStatus.PIPELINED)
+        self._cluster.take(task, row, TaskStatus.PIPELINED)
 
-    def _is_allocated(self, task: jobs.Task) -> bool:
-        return self._cluster.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED
+    def _is_allocated(self, task: Task) -> bool:
+        return self._cluster.job_state_of(task).status(task) is TaskStatus.ALLOCATED
 
-    def _is_held(self, task: jobs.Task) -> bool:
+    def _is_held(self, task: Task) -> bool:
         return self._needed is not None and self._needed.held.is_held(task)
 
     def hold(self) -> None:
@@ -291,7 +293,7 @@ class Statement:
             if step is Step.WITHDRAWN:
                 decided.withdraw(task)
             elif step in (Step.PLACED, Step.STARTED):
-                if self._cluster.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
+                if self._cluster.job_state_of(task).status(task) is TaskStatus.ALLOCATED:
                     # The task waits with its gang, so it can't satisfy another pod's affinity yet.
                     self._cluster.hold_back(task, row)
                 decided.pipeline(task, names[row])
@@ -308,7 +310,7 @@ class Statement:
         self._evicts.clear()
         self._spared.clear()
 
-    def _take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
-        assert self._cluster.job_state_of(task).status(task) is jobs.TaskStatus.PENDING
+    def _take(self, task: Task, row: int, status: TaskStatus) -> None:
+        assert self._cluster.job_state_of(task).status(task) is TaskStatus.PENDING
         self._cluster.take(task, row, status)
         self._operations.append((Step.PLACED, task, row))

@@ -12,19 +12,21 @@ from typing import Protocol, TypeAlias
 import msgspec
 import numpy as np
 
-from vscheduler.core.config import policy as policies
-from vscheduler.core.model import jobs, nodes, snapshot
-from vscheduler.core.session import interfaces, job_state
+from vscheduler.core.config.policy import Policy
+from vscheduler.core.model import snapshot
+from vscheduler.core.model.jobs import Job, JobId, Phase, TaskId
+from vscheduler.core.model.nodes import NodeTable
+from vscheduler.core.model.snapshot import GangSearch, SearchPlace, Snapshot
+from vscheduler.core.session.interfaces import Devices
+from vscheduler.core.session.job_state import JobState
 
-Phases: TypeAlias = Sequence[tuple[jobs.JobId, jobs.Phase, bool]]
+Phases: TypeAlias = Sequence[tuple[JobId, Phase, bool]]
 
 WHOLE = frozenset({"affinity_index", "storage", "devices"})
 """Parts of a snapshot that are the same object while nothing in them changes."""
 
 OTHERS = tuple(
-    name
-    for name in snapshot.Snapshot.__struct_fields__
-    if name not in {"now", "carried", "nodes", "jobs"}
+    name for name in Snapshot.__struct_fields__ if name not in {"now", "carried", "nodes", "jobs"}
 )
 """All parts of a snapshot but time, memory, nodes and jobs."""
 
@@ -32,35 +34,35 @@ OTHERS = tuple(
 class Session(Protocol):
     """The running cycle, as far as it is compared."""
 
-    snapshot: snapshot.Snapshot
-    policy: policies.Policy
+    snapshot: Snapshot
+    policy: Policy
 
     @property
-    def devices(self) -> interfaces.Devices:
+    def devices(self) -> Devices:
         """Devices as the cycle has decided so far."""
 
     @property
     def touched(self) -> bool:
         """Whether anything was decided about nodes in this cycle."""
 
-    def waiting_jobs(self) -> Sequence[job_state.JobState]:
+    def waiting_jobs(self) -> Sequence[JobState]:
         """Return the jobs that could still request something, but for parked ones."""
 
 
 class VainClaims(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What one action saw in a cycle in which nobody found victims."""
 
-    taken: snapshot.Snapshot
+    taken: Snapshot
     """The snapshot, with nothing of what earlier cycles remember."""
-    refused: tuple[frozenset[jobs.TaskId], frozenset[jobs.JobId]]
+    refused: tuple[frozenset[TaskId], frozenset[JobId]]
     """The pods and jobs for which the API server refused evictions."""
-    searches: Mapping[snapshot.SearchPlace, snapshot.GangSearch]
+    searches: Mapping[SearchPlace, GangSearch]
     """What was known of searches for whole gangs."""
     phases: Phases
     """The jobs that weren't parked, with their phases and whether anything is reserved for them."""
     youngest: float
     """When the pod got its node that runs for the shortest time, in seconds since the epoch."""
-    failed: Sequence[jobs.JobId]
+    failed: Sequence[JobId]
     """The jobs that have asked, parked ones too."""
 
     def hold(self, session: Session, oldest: float) -> bool:
@@ -86,7 +88,7 @@ def of(
     *,
     youngest: float,
     oldest: float,
-    failed: Sequence[jobs.JobId],
+    failed: Sequence[JobId],
 ) -> VainClaims | None:
     """Return what the action has seen; None if the next cycle may find victims all the same.
 
@@ -113,13 +115,13 @@ def _is_settled(session: Session) -> bool:
         *(carried.claim_attempts, carried.refused_claims, carried.refused_allocations),
         *(carried.refused_binds, session.snapshot.refused),
     )
-    searched = all(each.finished for each in carried.gang_searches.values())
+    searched = all(search.finished for search in carried.gang_searches.values())
     is_settled = session.policy.claims_last and searched and not session.touched
     return is_settled and not (any(under_way) or session.devices.are_unread)
 
 
-def _refused(taken: snapshot.Snapshot) -> tuple[frozenset[jobs.TaskId], frozenset[jobs.JobId]]:
-    return taken.carried.eviction_refused_pods, taken.carried.eviction_refused_jobs
+def _refused(snapshot: Snapshot) -> tuple[frozenset[TaskId], frozenset[JobId]]:
+    return snapshot.carried.eviction_refused_pods, snapshot.carried.eviction_refused_jobs
 
 
 def phases_of(session: Session) -> Phases:
@@ -127,12 +129,12 @@ def phases_of(session: Session) -> Phases:
     return [(state.job.id, state.phase, state.owed) for state in session.waiting_jobs()]
 
 
-def _same_jobs(before: Sequence[jobs.Job], now: Sequence[jobs.Job]) -> bool:
+def _same_jobs(before: Sequence[Job], now: Sequence[Job]) -> bool:
     """Whether these are the same objects; a job that has changed is another one."""
     return before is now or (len(before) == len(now) and all(map(operator.is_, before, now)))
 
 
-def _same_nodes(before: nodes.NodeTable, now: nodes.NodeTable) -> bool:
+def _same_nodes(before: NodeTable, now: NodeTable) -> bool:
     """Whether nodes and what pods use of them are the same."""
     return before is now or (
         before.layout is now.layout
@@ -144,7 +146,7 @@ def _same_nodes(before: nodes.NodeTable, now: nodes.NodeTable) -> bool:
     )
 
 
-def _same_part(name: str, before: snapshot.Snapshot, now: snapshot.Snapshot) -> bool:
+def _same_part(name: str, before: Snapshot, now: Snapshot) -> bool:
     """Whether a part of both snapshots is the same."""
     old, new = getattr(before, name), getattr(now, name)
     return old is new or (name not in WHOLE and bool(old == new))

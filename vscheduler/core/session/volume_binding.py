@@ -8,17 +8,33 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from vscheduler.core.model import claim_decisions, jobs, snapshot, storage
-from vscheduler.core.session import claim_attempts, decided, held_pods, interfaces
+from vscheduler.core.model import storage
+from vscheduler.core.model.claim_decisions import (
+    ClaimAttempt,
+    ClaimBinding,
+    PrepareClaims,
+    Release,
+    ReleaseClaim,
+    ReleaseVolume,
+    VolumeWait,
+)
+from vscheduler.core.model.jobs import Job, JobId, Task
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.model.storage import ClaimReference
+from vscheduler.core.session import claim_attempts
+from vscheduler.core.session.claim_attempts import ClaimAttempts
+from vscheduler.core.session.decided import Decided
+from vscheduler.core.session.held_pods import Held
+from vscheduler.core.session.interfaces import Volumes
 
 
 class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """What a cycle has decided about claims."""
 
-    prepared: tuple[claim_decisions.PrepareClaims, ...] = ()
-    releases: tuple[claim_decisions.Release, ...] = ()
-    attempts: Mapping[str, claim_decisions.ClaimAttempt] = msgspec.field(default_factory=dict)
-    waits: Mapping[jobs.JobId, claim_decisions.VolumeWait] = msgspec.field(default_factory=dict)
+    prepared: tuple[PrepareClaims, ...] = ()
+    releases: tuple[Release, ...] = ()
+    attempts: Mapping[str, ClaimAttempt] = msgspec.field(default_factory=dict)
+    waits: Mapping[JobId, VolumeWait] = msgspec.field(default_factory=dict)
     """How far the volumes are, of jobs with pods that wait for volumes."""
     wake_at: tuple[float, ...] = ()
 
@@ -29,18 +45,16 @@ NOTHING = Conclusion()
 class VolumeBinding:
     """What is asked for in this cycle, and what is given back."""
 
-    def __init__(self, taken: snapshot.Snapshot, volumes: interfaces.Volumes) -> None:
-        self.attempts = claim_attempts.ClaimAttempts(taken, volumes.bind_timeout_seconds)
-        self._storage, self._volumes = taken.storage, volumes
-        self._refused = taken.carried.refused_claims
+    def __init__(self, snapshot: Snapshot, volumes: Volumes) -> None:
+        self.attempts = ClaimAttempts(snapshot, volumes.bind_timeout_seconds)
+        self._storage, self._volumes = snapshot.storage, volumes
+        self._refused = snapshot.carried.refused_claims
 
-    def unbound(self, task: jobs.Task, row: int) -> tuple[claim_decisions.ClaimBinding, ...]:
+    def unbound(self, task: Task, row: int) -> tuple[ClaimBinding, ...]:
         """Return the claims to bind before the task may start on this node."""
         return self._volumes.unbound(task, row) if task.volumes else ()
 
-    def lacks_choice(
-        self, task: jobs.Task, bindings: tuple[claim_decisions.ClaimBinding, ...]
-    ) -> bool:
+    def lacks_choice(self, task: Task, bindings: tuple[ClaimBinding, ...]) -> bool:
         """Whether a claim isn't bound, although there is nothing to ask for on the task's node."""
         if bindings or not (task.volumes and self._volumes.binds):
             return False
@@ -49,11 +63,11 @@ class VolumeBinding:
 
     def conclude(
         self,
-        waiting: Sequence[held_pods.Held],
-        so_far: decided.Decided,
+        waiting: Sequence[Held],
+        so_far: Decided,
         rows: Mapping[str, int],
         *,
-        without_turn: Iterable[jobs.Job],
+        without_turn: Iterable[Job],
         finished: bool,
     ) -> Conclusion:
         """Return the decisions on claims, at the end of the cycle.
@@ -63,7 +77,9 @@ class VolumeBinding:
         """
         if self._storage is storage.NO_STORAGE:
             return NOTHING
-        asked = {each.key: each for held in reversed(waiting) for each in held.lacks.bindings}
+        asked = {
+            binding.key: binding for held in reversed(waiting) for binding in held.lacks.bindings
+        }
         needed = {
             each.key: each
             for pipelined in so_far.pipelined.values()
@@ -84,8 +100,8 @@ class VolumeBinding:
         )
 
     def _releases(
-        self, needed: Mapping[str, claim_decisions.ClaimBinding], spared: Collection[str]
-    ) -> Iterator[claim_decisions.Release]:
+        self, needed: Mapping[str, ClaimBinding], spared: Collection[str]
+    ) -> Iterator[Release]:
         """Iterate over what this scheduler has asked for, and no pod waits for any more."""
         for key in self._storage.selected_claims:
             claim, wanted = self._storage.claims[key], needed.get(key)
@@ -94,7 +110,7 @@ class VolumeBinding:
             if kept or key in spared or claim.volume or claim.deleting:
                 continue
             if claim.selection is not None and claim.selection.node == node:
-                yield claim_decisions.ReleaseClaim(
+                yield ReleaseClaim(
                     namespace=claim.namespace, name=claim.name, uid=claim.uid, node=node
                 )
         for name in self._storage.selected_volumes:
@@ -104,7 +120,7 @@ class VolumeBinding:
             if of is None or not of.uid or not volume.available or volume.deleting:
                 continue
             if not self._is_wanted(name, of, needed, spared):
-                yield claim_decisions.ReleaseVolume(
+                yield ReleaseVolume(
                     name=name,
                     uid=volume.uid,
                     claim=of.key,
@@ -114,8 +130,8 @@ class VolumeBinding:
     def _is_wanted(
         self,
         volume: str,
-        of: storage.ClaimReference,
-        needed: Mapping[str, claim_decisions.ClaimBinding],
+        of: ClaimReference,
+        needed: Mapping[str, ClaimBinding],
         spared: Collection[str],
     ) -> bool:
         """Whether a pod waits for the claim, or the claim is being bound to the volume."""
@@ -125,20 +141,18 @@ class VolumeBinding:
         kept = wanted is not None and wanted.volume == volume
         return kept or bool(claim.volume) or of.key in spared
 
-    def _waits(
-        self, waiting: Iterable[held_pods.Held]
-    ) -> Mapping[jobs.JobId, claim_decisions.VolumeWait]:
-        by_job: defaultdict[jobs.JobId, list[held_pods.Held]] = defaultdict(list)
+    def _waits(self, waiting: Iterable[Held]) -> Mapping[JobId, VolumeWait]:
+        by_job: defaultdict[JobId, list[Held]] = defaultdict(list)
         for held in waiting:
             by_job[held.task.job].append(held)
         found = ((job, self._wait(theirs)) for job, theirs in by_job.items())
         return {job: wait for job, wait in found if wait is not None}
 
-    def _wait(self, waiting: Iterable[held_pods.Held]) -> claim_decisions.VolumeWait | None:
+    def _wait(self, waiting: Iterable[Held]) -> VolumeWait | None:
         """Return how far the volumes of these pods are, which belong to one job."""
         pods = list(waiting)
         keys = {key for held in pods for key in claim_attempts.keys(held.task)}
-        open_ = [each for held in pods for each in held.lacks.bindings]
+        open_ = [binding for held in pods for binding in held.lacks.bindings]
         if not open_:
             return None
         # What can't be asked for is told first, then what has been asked for first.
@@ -150,7 +164,7 @@ class VolumeBinding:
                 each.key,
             ),
         )
-        return claim_decisions.VolumeWait(
+        return VolumeWait(
             bound=len(keys) - len({each.key for each in open_}),
             claims=len(keys),
             claim=slowest.key,
@@ -160,12 +174,12 @@ class VolumeBinding:
             refusal=self._refused.get(slowest.key, ""),
         )
 
-    def paused(self, task: jobs.Task) -> claim_decisions.VolumeWait | None:
+    def paused(self, task: Task) -> VolumeWait | None:
         """Return the claim for which no volume is asked for now, wherever the task could run."""
         for key, pause in self.attempts.pauses(task):
             if not pause.node:
                 of = [self._storage.claims.get(each) for each in claim_attempts.keys(task)]
-                return claim_decisions.VolumeWait(
+                return VolumeWait(
                     bound=sum(claim is not None and claim.bound for claim in of),
                     claims=len(of),
                     claim=key,
@@ -181,21 +195,21 @@ class VolumeBinding:
 
 
 def _prepared(
-    waiting: Iterable[held_pods.Held], asked: Mapping[str, claim_decisions.ClaimBinding]
-) -> Iterator[claim_decisions.PrepareClaims]:
+    waiting: Iterable[Held], asked: Mapping[str, ClaimBinding]
+) -> Iterator[PrepareClaims]:
     """Iterate over what the API server doesn't show yet, by job; no claim is in two of them."""
-    pods: defaultdict[jobs.JobId, list[jobs.Task]] = defaultdict(list)
-    bindings: defaultdict[jobs.JobId, dict[str, claim_decisions.ClaimBinding]] = defaultdict(dict)
+    pods: defaultdict[JobId, list[Task]] = defaultdict(list)
+    bindings: defaultdict[JobId, dict[str, ClaimBinding]] = defaultdict(dict)
     taken: set[str] = set()
     for held in waiting:
         if held.lacks.bindings:
             pods[held.task.job].append(held.task)
-        for each in held.lacks.bindings:
-            if each.key not in taken and not asked[each.key].requested:
-                taken.add(each.key)
-                bindings[held.task.job][each.key] = asked[each.key]
+        for binding in held.lacks.bindings:
+            if binding.key not in taken and not asked[binding.key].requested:
+                taken.add(binding.key)
+                bindings[held.task.job][binding.key] = asked[binding.key]
     for job in sorted(bindings):
         found = bindings[job]
-        yield claim_decisions.PrepareClaims(
+        yield PrepareClaims(
             job=job, pods=tuple(pods[job]), bindings=tuple(found[key] for key in sorted(found))
         )

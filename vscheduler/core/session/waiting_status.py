@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.config.cycle_rules import CycleRules
+from vscheduler.core.model.decisions import GroupStatus, Reason
+from vscheduler.core.model.jobs import Phase
 
-_Kept: TypeAlias = tuple[
-    jobs.Phase, decisions.Reason | None, cycle_rules.CycleRules, decisions.GroupStatus
-]
+_Kept: TypeAlias = tuple[Phase, Reason | None, CycleRules, GroupStatus]
 """A status, after what it depends on besides the job."""
 
 
@@ -22,11 +21,11 @@ class WaitingStatus:
 
     def status(
         self,
-        phase: jobs.Phase,
-        reason: decisions.Reason | None,
-        rules: cycle_rules.CycleRules,
-        make: Callable[[], decisions.GroupStatus],
-    ) -> decisions.GroupStatus:
+        phase: Phase,
+        reason: Reason | None,
+        rules: CycleRules,
+        make: Callable[[], GroupStatus],
+    ) -> GroupStatus:
         """Return the last status if it is still right, otherwise what `make` returns."""
         last = self._last
         if last is not None and last[0] is phase and last[1] == reason and last[2] is rules:

@@ -10,8 +10,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from vscheduler.core.model import jobs
-from vscheduler.core.session import job_state
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.session.job_state import JobState
 
 OPENING_COST = 20
 """Approximate microseconds for the presence of one job that could request something, with or
@@ -68,9 +68,7 @@ class WorkBudget:
             left = self._budget - OPENING_COST * unfinished_jobs
             self._budget = self._limit = max(left, -(-self._budget // 2))
 
-    def resume_round(
-        self, unfinished_jobs: Sequence[job_state.JobState], tried: Collection[jobs.JobId]
-    ) -> None:
+    def resume_round(self, unfinished_jobs: Sequence[JobState], tried: Collection[JobId]) -> None:
         """Serve cheap namespaces first, since this cycle continues an unfinished cycle.
 
         unfinished_jobs are the jobs to serve; tried are the jobs that have already had a turn.
@@ -173,7 +171,7 @@ class WorkBudget:
         """Whether the namespace must let others go first; never the case without hurry."""
         return self._part is not None and self._cost(namespace) > self._part
 
-    def in_turn(self, waiting: Iterable[job_state.JobState]) -> Iterator[job_state.JobState]:
+    def in_turn(self, waiting: Iterable[JobState]) -> Iterator[JobState]:
         """Iterate over these jobs, and charge the work for each job to the job's namespace.
 
         In a hurry, jobs of a namespace that has used its part come last.
@@ -191,9 +189,7 @@ class WorkBudget:
             yield state
         self.payer = ""
 
-    def carried(
-        self, unfinished_jobs: Callable[[], Iterable[job_state.JobState]]
-    ) -> Mapping[str, int]:
+    def carried(self, unfinished_jobs: Callable[[], Iterable[JobState]]) -> Mapping[str, int]:
         """Return the costs that the next cycle must know, if that cycle continues this one.
 
         Older costs count for half in each cycle, so that no namespace comes last for ever.
@@ -207,14 +203,14 @@ class WorkBudget:
         costs = {name: self._before.get(name, 0) // 2 + self._now.get(name, 0) for name in names}
         return {name: cost for name, cost in costs.items() if cost}
 
-    def costs(self, unfinished_jobs: Iterable[job_state.JobState]) -> Mapping[str, int]:
+    def costs(self, unfinished_jobs: Iterable[JobState]) -> Mapping[str, int]:
         """Return this cycle's costs by namespace, plus the costs of these jobs' presence."""
         found = defaultdict(int, self._now)
         for state in unfinished_jobs:
             found[state.job.namespace] += OPENING_COST
         return {name: found[name] for name in sorted(found) if name}
 
-    def _count(self, unfinished_jobs: Iterable[job_state.JobState]) -> None:
+    def _count(self, unfinished_jobs: Iterable[JobState]) -> None:
         """Charge the namespaces for the presence of these jobs."""
         for state in unfinished_jobs:
             self._now[state.job.namespace] += OPENING_COST

@@ -13,28 +13,37 @@ from typing import Protocol
 import msgspec
 
 from vscheduler.cluster import lease_records
-from vscheduler.cluster.http import connection
-from vscheduler.daemon.leader_election import api, election_settings, state_machine
+from vscheduler.cluster.http.connection import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
+from vscheduler.cluster.lease_records import Record, Stored
+from vscheduler.daemon.leader_election import election_settings, state_machine
+from vscheduler.daemon.leader_election.api import LeaseStatus, Permit
+from vscheduler.daemon.leader_election.election_settings import Timing
+from vscheduler.daemon.leader_election.state_machine import Write
 from vscheduler.mirror import statuses
 
 RELEASES_MAX = 2
 """How often the release of a Lease is tried: once more after a conflict."""
 
-CONFLICT = connection.Conflict.__name__.lower()
+CONFLICT = Conflict.__name__.lower()
 
 
 class Transport(Protocol):
     """Access to the Leases of a namespace, implemented by cluster.leases.Leases."""
 
-    async def get(self, name: str) -> lease_records.Stored | None:
+    async def get(self, name: str) -> Stored | None:
         """Return the Lease of this name, or None when there is none."""
 
-    async def create(self, name: str, record: lease_records.Record) -> lease_records.Stored:
+    async def create(self, name: str, record: Record) -> Stored:
         """Create the Lease."""
 
-    async def replace(
-        self, over: lease_records.Stored, record: lease_records.Record
-    ) -> lease_records.Stored:
+    async def replace(self, over: Stored, record: Record) -> Stored:
         """Replace the Lease's record if the Lease is unchanged since `over` was read."""
 
 
@@ -49,7 +58,7 @@ def clock() -> float:
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
-def while_new() -> api.Permit:
+def while_new() -> Permit:
     """Return a permit for the next few seconds, for events about this process."""
     end = clock() + OWN_NEWS_SECONDS
     return lambda: clock() < end
@@ -70,7 +79,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: str
     namespace: str
-    timing: election_settings.Timing
+    timing: Timing
     configuration: Callable[[str], str] = _no_configuration
     """Returns the digest of this process' configuration for a Lease; empty where it doesn't
     count."""
@@ -136,7 +145,7 @@ class LeaseTerm:
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A changed status of a Lease."""
 
-    status: api.LeaseStatus
+    status: LeaseStatus
     term: LeaseTerm | None = None
     gained: bool = False
     """Whether the term has just begun."""
@@ -160,23 +169,23 @@ class _Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """Why calls fail. The sentence stays the same as long as the cause does."""
 
     sentence: str = ""
-    kind: type[connection.ApiError] | None = None
+    kind: type[ApiError] | None = None
     verb: str = ""
     """The refused verb; empty when the cause does not depend on the request."""
 
-    def after(self, verb: str, error: connection.ApiError, namespace: str) -> "_Trouble":
+    def after(self, verb: str, error: ApiError, namespace: str) -> "_Trouble":
         """Return the trouble after one more failed call."""
-        lasting = connection.NotFound | connection.Forbidden | connection.Invalid
+        lasting = NotFound | Forbidden | Invalid
         verb = verb if isinstance(error, lasting) else ""
         if (type(error), verb) == (self.kind, self.verb):
             return self
         match error:
-            case connection.NotFound():
+            case NotFound():
                 sentence = (
                     f"namespace {namespace} doesn't exist: create it, or name another with"
                     " --leader-elect-resource-namespace"
                 )
-            case connection.Forbidden():
+            case Forbidden():
                 sentence = (
                     f"the right to {verb} leases (coordination.k8s.io) in namespace {namespace}"
                     f" is missing: {error}"
@@ -199,7 +208,7 @@ class Elector:
         self._outlets = outlets
         self._state = state_machine.begin(terms.identity)
         self._term: LeaseTerm | None = None
-        self._reported = api.LeaseStatus(lease=lease, leads=False)
+        self._reported = LeaseStatus(lease=lease, leads=False)
         self._trouble = _Trouble()
         self._woken = asyncio.Event()
         self._resigning = False
@@ -285,7 +294,7 @@ class Elector:
 
     def _fail(self, error: Exception) -> None:
         """Treat an unexpected exception in a step like a failed call."""
-        failure = connection.Unavailable(f"the election failed: {type(error).__name__}: {error}")
+        failure = Unavailable(f"the election failed: {type(error).__name__}: {error}")
         self._state = state_machine.failed(self._state, self._terms.timing, at=self._terms.clock())
         self._trouble = self._trouble.after("", failure, self._terms.namespace)
         self._report()
@@ -294,7 +303,7 @@ class Elector:
         timing, now = self._terms.timing, self._terms.clock
         try:
             stored = await transport.get(self._lease)
-        except connection.ApiError as error:
+        except ApiError as error:
             self._state = state_machine.failed(self._state, timing, at=now())
             self._trouble = self._trouble.after("get", error, self._terms.namespace)
             return
@@ -303,7 +312,7 @@ class Elector:
         )
         self._trouble = self._trouble.without({"get"} if stored is None else {"get", "create"})
 
-    async def _write(self, transport: Transport, write: state_machine.Write, sent_at: float) -> str:
+    async def _write(self, transport: Transport, write: Write, sent_at: float) -> str:
         """Make the write; return `done`, or the name of an error."""
         timing, now = self._terms.timing, self._terms.clock
         self._state = state_machine.attempted(self._state, write, sent_at=sent_at)
@@ -313,11 +322,9 @@ class Elector:
                 stored = await transport.create(self._lease, write.record)
             else:
                 stored = await transport.replace(write.over, write.record)
-        except connection.ApiError as error:
+        except ApiError as error:
             outcome = type(error).__name__.lower()
-            quicker = (
-                (connection.Conflict,) if create else (connection.Conflict, connection.NotFound)
-            )
+            quicker = (Conflict,) if create else (Conflict, NotFound)
             if isinstance(error, quicker):
                 self._state = state_machine.refused(self._state, timing, at=now())
             else:
@@ -362,13 +369,13 @@ class Elector:
             self._other_configuration = ""
         elif self._state.own is None:
             self._other_configuration = self._differing_configuration()
-        status = api.LeaseStatus(
+        status = LeaseStatus(
             lease=self._lease,
             leads=term is not None,
             holder="" if stored is None else stored.record.holder,
             uid="" if stored is None else stored.uid,
             problem=self._trouble.sentence or self._withheld(),
-            reachable=self._trouble.kind is not connection.Unavailable,
+            reachable=self._trouble.kind is not Unavailable,
             other_configuration=self._other_configuration,
         )
         if status != self._reported or term is not earlier:

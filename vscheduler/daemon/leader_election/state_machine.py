@@ -27,8 +27,9 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.cluster import lease_records
+from vscheduler.cluster.lease_records import Record, Stored
 from vscheduler.daemon.leader_election import election_settings
+from vscheduler.daemon.leader_election.election_settings import Timing
 
 ATTEMPTS_MAX = 8
 """How many unanswered writes are remembered."""
@@ -40,8 +41,8 @@ GIVEN_BACK_SECONDS = 1.0
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """A write of the Lease."""
 
-    record: lease_records.Record
-    over: lease_records.Stored | None
+    record: Record
+    over: Stored | None
     """The Lease to replace, if still unchanged. None: create the Lease, if still missing."""
 
 
@@ -56,9 +57,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate's knowledge of its Lease."""
 
     identity: str
-    stored: lease_records.Stored | None = None
+    stored: Stored | None = None
     """The Lease as last seen. None: the Lease is missing, or was never read."""
-    last: lease_records.Record | None = None
+    last: Record | None = None
     """The last record seen, even if deleted since. None: no record was ever seen."""
     own: Attempt | None = None
     """The last write by which this candidate gained or renewed the Lease. None: the Lease is not
@@ -88,21 +89,21 @@ def begin(identity: str) -> State:
     return State(identity=identity)
 
 
-def leads(state: State, timing: election_settings.Timing, now: float) -> bool:
+def leads(state: State, timing: Timing, now: float) -> bool:
     """Whether this candidate holds the Lease, even if acting is paused until a renewal succeeds."""
     if state.own is None or state.resigned or not _ripe(state):
         return False
     return now < state.own.sent_at + timing.renew_deadline_seconds
 
 
-def acts_until(state: State, timing: election_settings.Timing) -> float:
+def acts_until(state: State, timing: Timing) -> float:
     """Return the time before which this candidate may act, or -inf."""
     if state.own is None or state.resigned or state.doubted_at is not None or not _ripe(state):
         return -math.inf
     return state.own.sent_at + timing.fence_seconds
 
 
-def next_at(state: State, timing: election_settings.Timing, *, chance: float) -> float:
+def next_at(state: State, timing: Timing, *, chance: float) -> float:
     """Return when to make the next call (see `wanted`), possibly in the past.
 
     `chance` is from 0 to 1. The candidate reads or renews the Lease exactly when its wait ends.
@@ -121,7 +122,7 @@ def next_at(state: State, timing: election_settings.Timing, *, chance: float) ->
     return due_at if _ripe(state) else min(due_at, state.ripe_at)
 
 
-def wanted(state: State, timing: election_settings.Timing, *, wall_time: str) -> Write | None:
+def wanted(state: State, timing: Timing, *, wall_time: str) -> Write | None:
     """Return the write to make now, or None to read the Lease.
 
     Delays are harmless. If the Lease changes before the write arrives, the write fails. A candidate
@@ -134,7 +135,7 @@ def wanted(state: State, timing: election_settings.Timing, *, wall_time: str) ->
         return Write(record=record, over=state.stored)
     if not _ripe(state):
         return None
-    record = lease_records.Record(
+    record = Record(
         holder=state.identity,
         duration_seconds=timing.duration_seconds,
         acquired=wall_time,
@@ -173,8 +174,8 @@ def attempted(state: State, write: Write, *, sent_at: float) -> State:
 
 def wrote(
     state: State,
-    timing: election_settings.Timing,
-    stored: lease_records.Stored,
+    timing: Timing,
+    stored: Stored,
     *,
     answered_at: float,
 ) -> State:
@@ -186,18 +187,18 @@ def wrote(
     return _held(state, timing, attempt, asked_at=attempt.sent_at, answered_at=answered_at)
 
 
-def refused(state: State, timing: election_settings.Timing, *, at: float) -> State:
+def refused(state: State, timing: Timing, *, at: float) -> State:
     """Record that the last attempted write failed: another candidate wrote first (409, 404)."""
     attempts = state.attempts if state.resigned else state.attempts[:-1]
     return replace(state, attempts=attempts, looking=True, due_at=at + timing.conflict_seconds)
 
 
-def failed(state: State, timing: election_settings.Timing, *, at: float) -> State:
+def failed(state: State, timing: Timing, *, at: float) -> State:
     """Record a call without a usable answer. A write may have been executed."""
     return replace(state, looking=True, due_at=at + timing.again_seconds)
 
 
-def postponed(state: State, timing: election_settings.Timing, *, at: float) -> State:
+def postponed(state: State, timing: Timing, *, at: float) -> State:
     """Record that a candidate makes no use of its right to take the Lease, and looks again."""
     return replace(state, looking=True, due_at=at + timing.look_seconds)
 
@@ -209,8 +210,8 @@ def doubted(state: State, *, at: float) -> State:
 
 def saw(
     state: State,
-    timing: election_settings.Timing,
-    stored: lease_records.Stored | None,
+    timing: Timing,
+    stored: Stored | None,
     *,
     sent_at: float,
     answered_at: float,
@@ -223,7 +224,9 @@ def saw(
             return _held(state, timing, attempt, asked_at=sent_at, answered_at=answered_at)
     if state.own and stored and _edited(state, before, stored, timing, answered_at):
         return _held(state, timing, state.own, asked_at=sent_at, answered_at=answered_at)
-    pending = tuple(each for each in state.attempts if _over(each.write.over) == _over(stored))
+    pending = tuple(
+        attempt for attempt in state.attempts if _over(attempt.write.over) == _over(stored)
+    )
     state = replace(state, attempts=pending)
     if stored is None and _fenced(state, timing, answered_at) and state.doubted_at is None:
         return state
@@ -238,7 +241,7 @@ def saw(
 
 def _held(
     state: State,
-    timing: election_settings.Timing,
+    timing: Timing,
     attempt: Attempt,
     *,
     asked_at: float,
@@ -278,7 +281,7 @@ def _ripe(state: State) -> bool:
     return state.ripe_at <= state.marked_at
 
 
-def _marked(state: State, timing: election_settings.Timing, at: float) -> State:
+def _marked(state: State, timing: Timing, at: float) -> State:
     """Record that nothing changed until `at`.
 
     A gap longer than usual does not count fully as waiting time.
@@ -289,16 +292,16 @@ def _marked(state: State, timing: election_settings.Timing, at: float) -> State:
     return replace(state, marked_at=at, ripe_at=state.ripe_at + excess_seconds)
 
 
-def _fenced(state: State, timing: election_settings.Timing, now: float) -> bool:
+def _fenced(state: State, timing: Timing, now: float) -> bool:
     """Whether the last renewal still keeps other candidates out, whatever happened to the Lease."""
     return state.own is not None and now < state.own.sent_at + timing.fence_seconds
 
 
 def _edited(
     state: State,
-    before: lease_records.Stored | None,
-    stored: lease_records.Stored,
-    timing: election_settings.Timing,
+    before: Stored | None,
+    stored: Stored,
+    timing: Timing,
     now: float,
 ) -> bool:
     """Whether somebody edited the candidate's Lease without making another candidate the holder.
@@ -313,7 +316,7 @@ def _edited(
     return same and stored.record.holder == state.identity and _fenced(state, timing, now)
 
 
-def _patience_seconds(state: State, timing: election_settings.Timing) -> float:
+def _patience_seconds(state: State, timing: Timing) -> float:
     """Return how long to wait for the holder of the Lease as seen."""
     if state.stored is None:
         # The former holder may create the Lease again. After creating it, we wait once more.
@@ -324,13 +327,13 @@ def _patience_seconds(state: State, timing: election_settings.Timing) -> float:
     return _held_seconds(timing, record)
 
 
-def _held_seconds(timing: election_settings.Timing, record: lease_records.Record | None) -> float:
+def _held_seconds(timing: Timing, record: Record | None) -> float:
     """Return how long the holder in a record may act, as far as known."""
     theirs = min(record.duration_seconds, election_settings.DURATION_MAX_SECONDS) if record else 0.0
     return max(timing.duration_seconds, theirs)
 
 
-def _claim(record: lease_records.Record) -> tuple[str, str, str, int]:
+def _claim(record: Record) -> tuple[str, str, str, int]:
     """Return the fields that identify a write of this candidate.
 
     No two writes are equal. The duration is left out, because anybody may edit it.
@@ -338,7 +341,7 @@ def _claim(record: lease_records.Record) -> tuple[str, str, str, int]:
     return record.holder, record.acquired, record.renewed, record.transitions
 
 
-def _what(stored: lease_records.Stored | None) -> tuple[str, lease_records.Record] | None:
+def _what(stored: Stored | None) -> tuple[str, Record] | None:
     """Return the parts of a Lease whose change is a sign of life.
 
     Annotations, for example, are not.
@@ -346,6 +349,6 @@ def _what(stored: lease_records.Stored | None) -> tuple[str, lease_records.Recor
     return (stored.uid, stored.record) if stored else None
 
 
-def _over(stored: lease_records.Stored | None) -> tuple[str, str] | None:
+def _over(stored: Stored | None) -> tuple[str, str] | None:
     """Return the state that a pending write must find in order to succeed."""
     return (stored.uid, stored.version) if stored else None

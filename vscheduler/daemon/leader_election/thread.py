@@ -15,9 +15,11 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from vscheduler import containment
-from vscheduler.daemon.leader_election import api, elector
-from vscheduler.daemon.liveness import progress
+from vscheduler.containment import Failures
+from vscheduler.daemon.leader_election import elector
+from vscheduler.daemon.leader_election.api import LeaseStatus, Token
+from vscheduler.daemon.leader_election.elector import Change, Elector, LeaseTerm, Terms, Transport
+from vscheduler.daemon.liveness.progress import Heartbeat
 
 log = structlog.get_logger(__name__)
 
@@ -27,16 +29,16 @@ RELEASE_SECONDS = 2.0
 AGAIN_SECONDS = 1.0
 """Pause of a candidate after an unexpected error. A held Lease expires if not renewed meanwhile."""
 
-Open = Callable[[], AbstractAsyncContextManager[elector.Transport]]
+Open = Callable[[], AbstractAsyncContextManager[Transport]]
 """Opens the connection to the Leases, in the caller's event loop."""
-OnChange = Callable[[api.LeaseStatus, api.LeaseStatus], None]
+OnChange = Callable[[LeaseStatus, LeaseStatus], None]
 """Receives the old and the new status of a Lease."""
 Renewed = Callable[[str, float, str], None]
 """Receives the Lease, the duration of a renewal in seconds, and the result: `done`, or the name of
 an error."""
 
 
-def _ignore_change(before: api.LeaseStatus, after: api.LeaseStatus) -> None:
+def _ignore_change(before: LeaseStatus, after: LeaseStatus) -> None:
     del before, after
 
 
@@ -49,8 +51,8 @@ class Outlets(msgspec.Struct, frozen=True, kw_only=True):
 
     on_change: OnChange = _ignore_change
     observe_renewal: Renewed = _ignore_renewal
-    failures: containment.Failures = msgspec.field(default_factory=containment.Failures)
-    heartbeat: progress.Heartbeat = msgspec.field(default_factory=progress.Heartbeat)
+    failures: Failures = msgspec.field(default_factory=Failures)
+    heartbeat: Heartbeat = msgspec.field(default_factory=Heartbeat)
     """Heartbeat answered by the thread's event loop while the thread runs."""
 
 
@@ -63,7 +65,7 @@ class ElectionThread:
     def __init__(
         self,
         leases: Iterable[str],
-        terms: elector.Terms,
+        terms: Terms,
         open_leases: Open,
         outlets: Outlets | None = None,
     ) -> None:
@@ -72,8 +74,8 @@ class ElectionThread:
         self._on_change, self._observe_renewal = outlets.on_change, outlets.observe_renewal
         names = sorted(leases)
         self._open = open_leases
-        self._statuses = {name: api.LeaseStatus(lease=name, leads=False) for name in names}
-        self._held: dict[str, elector.LeaseTerm] = {}
+        self._statuses = {name: LeaseStatus(lease=name, leads=False) for name in names}
+        self._held: dict[str, LeaseTerm] = {}
         self._change = asyncio.Event()
         self._released = False
         self._daemon_loop = asyncio.get_running_loop()
@@ -85,7 +87,7 @@ class ElectionThread:
             failed=partial(self._failures.failed, "election"),
             doubted=lambda lease, term: self._in_thread(self._candidates[lease].doubted, term),
         )
-        self._candidates = {name: elector.Elector(name, terms, callbacks) for name in names}
+        self._candidates = {name: Elector(name, terms, callbacks) for name in names}
 
     async def run(self) -> None:
         """Run for ever, or until `release`.
@@ -112,7 +114,7 @@ class ElectionThread:
         if failure is not None:
             raise failure
 
-    def held(self, leases: Iterable[str]) -> Mapping[str, api.Token]:
+    def held(self, leases: Iterable[str]) -> Mapping[str, Token]:
         """Return the tokens of all Leases in `leases` that are held now."""
         return {lease: self._held[lease] for lease in leases if lease in self._held}
 
@@ -123,7 +125,7 @@ class ElectionThread:
         """
         return _wait_for(self._change)
 
-    def lease_statuses(self) -> tuple[api.LeaseStatus, ...]:
+    def lease_statuses(self) -> tuple[LeaseStatus, ...]:
         """Return the status of each Lease, by name."""
         return tuple(self._statuses.values())
 
@@ -150,7 +152,7 @@ class ElectionThread:
         if held:
             self._wake()
 
-    def _take(self, change: elector.Change) -> None:
+    def _take(self, change: Change) -> None:
         """Process a status change reported by the thread."""
         after, term = change.status, change.term
         before = self._statuses[after.lease]
@@ -220,7 +222,7 @@ def _cancel_all() -> None:
         task.cancel()
 
 
-def _log_change(before: api.LeaseStatus, change: elector.Change, *, ours: bool) -> None:
+def _log_change(before: LeaseStatus, change: Change, *, ours: bool) -> None:
     """Log each new fact about a Lease.
 
     With `ours`, a loss is our own release and no reason for a warning.

@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from vscheduler.cluster import reflector
-from vscheduler.cluster.writes import write_queue
-from vscheduler.daemon.liveness import progress
-from vscheduler.mirror.index import entries
+from vscheduler.cluster.reflector import Reflector
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.daemon.liveness.progress import Cause, Check, Cycles, Heartbeat, Progress, Stuck
+from vscheduler.mirror.index.entries import Event
 
 log = structlog.get_logger(__name__)
 
@@ -58,63 +58,63 @@ WRITES_SECONDS = 180.0
 class Signs(msgspec.Struct, frozen=True):
     """The signs of life of all parts of the daemon. Created before the parts."""
 
-    cycles: progress.Cycles = msgspec.field(default_factory=progress.Cycles)
-    loop: progress.Heartbeat = msgspec.field(default_factory=progress.Heartbeat)
+    cycles: Cycles = msgspec.field(default_factory=Cycles)
+    loop: Heartbeat = msgspec.field(default_factory=Heartbeat)
     """Heartbeat of the daemon's main event loop."""
-    kopf: progress.Heartbeat = msgspec.field(default_factory=progress.Heartbeat)
-    election: progress.Heartbeat = msgspec.field(default_factory=progress.Heartbeat)
+    kopf: Heartbeat = msgspec.field(default_factory=Heartbeat)
+    election: Heartbeat = msgspec.field(default_factory=Heartbeat)
 
     @property
-    def heartbeats(self) -> tuple[progress.Heartbeat, ...]:
+    def heartbeats(self) -> tuple[Heartbeat, ...]:
         """All heartbeats, which need regular questions."""
         return (self.loop, self.kopf, self.election)
 
 
 def checks(
     signs: Signs,
-    calls: write_queue.WriteQueue,
-    watches: Iterable["reflector.Reflector[entries.Event]"],
+    calls: WriteQueue,
+    watches: Iterable["Reflector[Event]"],
     *,
     deadline_seconds: float,
-) -> list[progress.Check]:
+) -> list[Check]:
     """Return the checks of the daemon.
 
     Leaders and standbys are checked alike: a stuck standby must not take over.
     """
-    cause = progress.Cause
+    cause = Cause
     found = [
-        progress.Check(
+        Check(
             cause=cause.CYCLE,
             mark=signs.cycles.oldest,
             bound_seconds=deadline_seconds,
             words="a scheduling cycle doesn't end",
             details=signs.cycles.where,
         ),
-        progress.Check(
+        Check(
             cause=cause.DROPPED,
             mark=signs.cycles.keeps_dropping,
             bound_seconds=deadline_seconds,
             words="cycle after cycle is dropped",
         ),
-        progress.Check(
+        Check(
             cause=cause.LOOP,
             mark=signs.loop.mark,
             bound_seconds=max(LOOP_LEAST_SECONDS, LOOP_SHARE * deadline_seconds),
             words="the event loop doesn't answer",
         ),
-        progress.Check(
+        Check(
             cause=cause.KOPF,
             mark=signs.kopf.mark,
             bound_seconds=deadline_seconds,
             words="Kopf's thread doesn't answer",
         ),
-        progress.Check(
+        Check(
             cause=cause.ELECTION,
             mark=signs.election.mark,
             bound_seconds=deadline_seconds,
             words="the thread that stands for election doesn't answer",
         ),
-        progress.Check(
+        Check(
             cause=cause.WRITES,
             mark=lambda: calls.steps if calls.busy else None,
             bound_seconds=WRITES_SECONDS,
@@ -124,9 +124,9 @@ def checks(
     return found + [_check(watch) for watch in watches]
 
 
-def _check(watch: "reflector.Reflector[entries.Event]") -> progress.Check:
-    return progress.Check(
-        cause=progress.Cause.WATCH,
+def _check(watch: "Reflector[Event]") -> Check:
+    return Check(
+        cause=Cause.WATCH,
         mark=lambda: watch.heard_at if watch.problem is None else None,
         bound_seconds=WATCH_SECONDS,
         words=f"nothing is heard of {watch.path}",
@@ -142,7 +142,7 @@ class Outlets(msgspec.Struct, frozen=True, kw_only=True):
 
     give_up: Callable[[], Coroutine[Any, Any, None]]
     """Stops all writes and releases the Leases if possible. Runs in the event loop."""
-    observe: Callable[[progress.Stuck], None]
+    observe: Callable[[Stuck], None]
     """Counts that this instance gave up. Safe to call from any thread."""
     hold: Callable[[], None] = _do_nothing
     """Called at each check, as a sign that the interpreter is alive."""
@@ -157,22 +157,22 @@ class Watchdog:
 
     def __init__(
         self,
-        checks: Sequence[progress.Check],
-        heartbeats: Sequence[progress.Heartbeat],
+        checks: Sequence[Check],
+        heartbeats: Sequence[Heartbeat],
         outlets: Outlets,
         *,
         tick_seconds: float = TICK_SECONDS,
     ) -> None:
-        self._progress = progress.Progress(checks)
+        self._progress = Progress(checks)
         self._heartbeats = tuple(heartbeats)
         self._outlets = outlets
         self._tick_seconds = tick_seconds
         self._stopped = threading.Event()
-        self._stuck: progress.Stuck | None = None
+        self._stuck: Stuck | None = None
         self._giving_up: asyncio.Task[None] | None = None
 
     @property
-    def stuck(self) -> progress.Stuck | None:
+    def stuck(self) -> Stuck | None:
         """Why the process is stuck, or None."""
         return self._stuck
 
@@ -203,7 +203,7 @@ class Watchdog:
             for heartbeat in self._heartbeats:
                 heartbeat.ask()
 
-    def _give_up(self, stuck: progress.Stuck, loop: asyncio.AbstractEventLoop) -> None:
+    def _give_up(self, stuck: Stuck, loop: asyncio.AbstractEventLoop) -> None:
         """Let another instance take over, log why, and end the process, even if parts hang."""
         self._stuck = stuck
         done = threading.Event()
@@ -216,7 +216,7 @@ class Watchdog:
             loop.call_soon_threadsafe(begin)
         self._outlets.observe(stuck)
         _bounded(lambda: _log_stuck(stuck))
-        if stuck.cause is not progress.Cause.LOOP:  # a stuck loop would not run `give_up`
+        if stuck.cause is not Cause.LOOP:  # a stuck loop would not run `give_up`
             done.wait(LAST_WILL_SECONDS)
         _bounded(self._outlets.flush)
         self._outlets.end(STATUS)
@@ -245,7 +245,7 @@ class KillTimer:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _log_stuck(stuck: progress.Stuck) -> None:
+def _log_stuck(stuck: Stuck) -> None:
     """Log why this instance ends."""
     log.critical("instance.stuck", cause=stuck.cause.value, message=stuck.message, **stuck.details)
 

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 
 import structlog
 
-from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.core.model.decisions import CycleResult, Exclusion
+from vscheduler.core.model.queues import QueueProblem
+from vscheduler.core.model.snapshot import Refused
 from vscheduler.mirror import queue_status, wording
 from vscheduler.mirror.decode import quantities
 
@@ -17,13 +19,13 @@ class CycleLog:
 
     def __init__(self) -> None:
         self._total: Mapping[str, float] = {}
-        self._excluded: tuple[decisions.Exclusion, ...] = ()
-        self._set_aside: set[queues.QueueProblem] = set()
-        self._refused: Mapping[str, snapshot.Refused] = {}
+        self._excluded: tuple[Exclusion, ...] = ()
+        self._set_aside: set[QueueProblem] = set()
+        self._refused: Mapping[str, Refused] = {}
 
     def log_cycle(
         self,
-        result: decisions.CycleResult,
+        result: CycleResult,
         *,
         cycle: int,
         bound: int,
@@ -45,14 +47,14 @@ class CycleLog:
             **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
         )
 
-    def log_refusals(self, refused: Mapping[str, snapshot.Refused]) -> None:
+    def log_refusals(self, refused: Mapping[str, Refused]) -> None:
         """Log nodes newly avoided after a kubelet's refusal, or avoided for longer."""
         for name, each in refused.items():
             if self._refused.get(name) != each:
                 log.warning("node.refused", node=name, reason=each.reason, seconds=each.seconds)
         self._refused = refused
 
-    def _log_total(self, result: decisions.CycleResult) -> None:
+    def _log_total(self, result: CycleResult) -> None:
         if (result.total, result.excluded) == (self._total, self._excluded):
             return
         self._total, self._excluded = result.total, result.excluded
@@ -62,7 +64,7 @@ class CycleLog:
             nodes_left_out=queue_status.left_out(result.excluded),
         )
 
-    def _log_queues(self, result: decisions.CycleResult) -> None:
+    def _log_queues(self, result: CycleResult) -> None:
         """Log queues newly excluded from scheduling, and queues whose problem was fixed."""
         problems = {queue.problem for queue in result.queues if queue.problem is not None}
         for problem in sorted(problems - self._set_aside, key=str):

@@ -6,9 +6,11 @@ from typing import TypeVar
 import prometheus_client
 from prometheus_client import metrics
 
-from vscheduler.core.model import decisions
-from vscheduler.daemon.leader_election import api
-from vscheduler.daemon.observability import metric_table, share_gauges
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.daemon.leader_election.api import LeaseStatus
+from vscheduler.daemon.observability import metric_table
+from vscheduler.daemon.observability.metric_table import Kind
+from vscheduler.daemon.observability.share_gauges import ShareGauges
 
 MILLISECONDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
@@ -43,15 +45,15 @@ class Metrics:
         self._histograms: dict[str, prometheus_client.Histogram] = {}
         for row in metric_table.TABLE:
             match row.kind:
-                case metric_table.Kind.COUNTER:
+                case Kind.COUNTER:
                     self._counters[row.name] = prometheus_client.Counter(
                         row.name, row.about, row.labels, registry=self.registry
                     )
-                case metric_table.Kind.GAUGE:
+                case Kind.GAUGE:
                     self._gauges[row.name] = prometheus_client.Gauge(
                         row.name, row.about, row.labels, registry=self.registry
                     )
-                case metric_table.Kind.HISTOGRAM:
+                case Kind.HISTOGRAM:
                     self._histograms[row.name] = prometheus_client.Histogram(
                         row.name,
                         row.about,
@@ -62,7 +64,7 @@ class Metrics:
         self._counted, self._timed = Series(self._counters), Series(self._histograms)
         self._holders: dict[str, str] = {}
         """The last known holder of each Lease."""
-        self._shares = share_gauges.ShareGauges()
+        self._shares = ShareGauges()
         self.registry.register(self._shares)
 
     def exposition(self) -> bytes:
@@ -72,7 +74,7 @@ class Metrics:
         self._lines_counted = dropped
         return prometheus_client.generate_latest(self.registry)
 
-    def observe_cycle(self, result: decisions.CycleResult, parts: Mapping[str, float]) -> None:
+    def observe_cycle(self, result: CycleResult, parts: Mapping[str, float]) -> None:
         """Record a cycle; `parts` has the seconds of each part (snapshot, decide, commit)."""
         self._shares.observe(result)
         whole = sum(parts.values())
@@ -168,7 +170,7 @@ class Metrics:
         if successful:
             self._gauges["vscheduler_config_last_reload_success_timestamp_seconds"].set(now)
 
-    def observe_lease_status(self, status: api.LeaseStatus) -> None:
+    def observe_lease_status(self, status: LeaseStatus) -> None:
         """Record the status of a Lease. A change of the holder is counted, a release is not."""
         name, holder = status.lease, status.holder
         self._gauges["leader_election_master_status"].labels(name).set(status.leads)

@@ -11,8 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from prometheus_client import core, registry
 
-from vscheduler.core.model import decisions, jobs, resources
+from vscheduler.core.model import resources
+from vscheduler.core.model.decisions import CycleResult, Exclusion, QueueFigures
+from vscheduler.core.model.jobs import PodClass
 from vscheduler.daemon.observability import metric_table
+from vscheduler.daemon.observability.metric_table import Metric
 from vscheduler.mirror import refusal_wording
 
 REASONS_MAX = 20
@@ -41,12 +44,12 @@ class Waiting(msgspec.Struct, kw_only=True):
     """PodGroups that wait, completely or in part."""
     pods: int = 0
     """Number of these PodGroups' pods without a node."""
-    classes: Counter[jobs.PodClass] = msgspec.field(default_factory=Counter)
+    classes: Counter[PodClass] = msgspec.field(default_factory=Counter)
     """Classes of the pods that found no node, or wait for resources being freed. Pods of PodGroups
     not admitted count only if the cluster alone has too few resources for them."""
 
 
-def waiting(result: decisions.CycleResult) -> Mapping[str, Waiting]:
+def waiting(result: CycleResult) -> Mapping[str, Waiting]:
     """Return the waiting pods by queue after this cycle.
 
     Queues without waiting pods are left out.
@@ -68,9 +71,7 @@ def waiting(result: decisions.CycleResult) -> Mapping[str, Waiting]:
     return found
 
 
-def missing(
-    figures: decisions.QueueFigures, classes: Mapping[jobs.PodClass, int]
-) -> dict[str, float]:
+def missing(figures: QueueFigures, classes: Mapping[PodClass, int]) -> dict[str, float]:
     """Return the requests of waiting pods that fit into the rest of the deserved share.
 
     A pod counts only if it fits in every resource of which the queue deserves any: where CPU is
@@ -95,7 +96,7 @@ def missing(
     return unmet
 
 
-def owed(figures: decisions.QueueFigures, unmet: Mapping[str, float]) -> dict[str, float]:
+def owed(figures: QueueFigures, unmet: Mapping[str, float]) -> dict[str, float]:
     """Return the part of the deserved share in use plus the missing amounts, without zeros."""
     deserved = {} if figures.entitlement is None else figures.entitlement.deserved
     amounts = {
@@ -108,11 +109,11 @@ def owed(figures: decisions.QueueFigures, unmet: Mapping[str, float]) -> dict[st
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a cycle's result kept for the next scrape."""
 
-    queues: Sequence[decisions.QueueFigures] = ()
+    queues: Sequence[QueueFigures] = ()
     total: Mapping[str, float] = msgspec.field(default_factory=dict)
     excluded: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Number of nodes by reason."""
-    result: decisions.CycleResult | None = None
+    result: CycleResult | None = None
     """The cycle's result. Counting by queue is left to the scrape, because cycles are far more
     frequent."""
 
@@ -127,7 +128,7 @@ class ShareGauges(registry.Collector):
     def __init__(self) -> None:
         self._figures = Figures()
 
-    def observe(self, result: decisions.CycleResult) -> None:
+    def observe(self, result: CycleResult) -> None:
         """Keep the figures of a cycle for the next scrape."""
         total = dict.fromkeys(self._figures.total, 0.0) | dict(result.total)
         self._figures = Figures(
@@ -148,7 +149,7 @@ class ShareGauges(registry.Collector):
         yield from share_gauges(figures)
 
 
-def nodes_by_reason(excluded: Sequence[decisions.Exclusion]) -> Counter[str]:
+def nodes_by_reason(excluded: Sequence[Exclusion]) -> Counter[str]:
     """Return the number of excluded nodes by reason, largest first."""
     nodes: Counter[str] = Counter()
     for at, each in enumerate(excluded):
@@ -171,17 +172,17 @@ def fairness_error(
     }
 
 
-def queue_gauges(queues: Sequence[decisions.QueueFigures]) -> Iterator[core.GaugeMetricFamily]:
+def queue_gauges(queues: Sequence[QueueFigures]) -> Iterator[core.GaugeMetricFamily]:
     """Yield the gauges with Volcano's names."""
     weight, share, allocated, request, deserved, capacity, real = metric_table.QUEUE_TABLE
-    entitled = [(each.name, each.entitlement) for each in queues if each.entitlement]
-    yield _family(weight, {(each.name,): each.weight for each in queues}, QUEUE)
+    entitled = [(queue.name, queue.entitlement) for queue in queues if queue.entitlement]
+    yield _family(weight, {(queue.name,): queue.weight for queue in queues}, QUEUE)
     yield _family(share, {(name,): each.share for name, each in entitled}, QUEUE)
     for row, amounts in (
-        (allocated, [(each.name, each.allocated) for each in queues]),
-        (request, [(each.name, each.request) for each in queues]),
+        (allocated, [(queue.name, queue.allocated) for queue in queues]),
+        (request, [(queue.name, queue.request) for queue in queues]),
         (deserved, [(name, each.deserved) for name, each in entitled]),
-        (capacity, [(each.name, UNLIMITED | dict(each.capability)) for each in queues]),
+        (capacity, [(queue.name, UNLIMITED | dict(queue.capability)) for queue in queues]),
         (real, [(name, each.real_capability or {}) for name, each in entitled]),
     ):
         yield from _amounts(row, amounts)
@@ -191,17 +192,17 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
     """Yield this scheduler's own gauges, in the order of the table."""
     queues, idle = figures.queues, Waiting()
     by_queue = {} if figures.result is None else waiting(figures.result)
-    waits = [by_queue.get(each.name, idle) for each in queues]
+    waits = [by_queue.get(queue.name, idle) for queue in queues]
     unmet = [missing(each, of.classes) for each, of in zip(queues, waits, strict=True)]
     due = [owed(each, of) for each, of in zip(queues, unmet, strict=True)]
-    deserved = [each.entitlement.deserved if each.entitlement else {} for each in queues]
+    deserved = [queue.entitlement.deserved if queue.entitlement else {} for queue in queues]
     values: tuple[Series, ...] = (
         _ratios(queues, deserved),
         _ratios(queues, due),
         {
-            (each.name, *resource): amount
-            for each in queues
-            for resource, amount in _in_units(each.used_by_other_schedulers)
+            (queue.name, *resource): amount
+            for queue in queues
+            for resource, amount in _in_units(queue.used_by_other_schedulers)
         },
         {(each.name,): of.groups for each, of in zip(queues, waits, strict=True)},
         {(each.name,): of.pods for each, of in zip(queues, waits, strict=True)},
@@ -213,9 +214,7 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
         yield _family(row, series, row.labels)
 
 
-def _ratios(
-    queues: Sequence[decisions.QueueFigures], amounts: Sequence[Mapping[str, float]]
-) -> Series:
+def _ratios(queues: Sequence[QueueFigures], amounts: Sequence[Mapping[str, float]]) -> Series:
     """Return allocated ÷ amount by queue and resource, leaving out zero and infinite amounts."""
     return {
         (each.name, resource): each.allocated.get(resource, 0) / amount
@@ -234,9 +233,7 @@ def _in_units(amounts: Mapping[str, float]) -> Iterator[tuple[tuple[str, str], f
             yield (resource, "byte" if resource.startswith(BYTES) else "integer"), amount
 
 
-def _family(
-    row: metric_table.Metric, series: Series, labels: Sequence[str]
-) -> core.GaugeMetricFamily:
+def _family(row: Metric, series: Series, labels: Sequence[str]) -> core.GaugeMetricFamily:
     family = core.GaugeMetricFamily(row.name, row.about, labels=labels)
     for values, value in series.items():
         family.add_metric(values, value)
@@ -244,7 +241,7 @@ def _family(
 
 
 def _amounts(
-    row: metric_table.Metric, values: Iterable[tuple[str, Mapping[str, float]]]
+    row: Metric, values: Iterable[tuple[str, Mapping[str, float]]]
 ) -> Iterator[core.GaugeMetricFamily]:
     """Yield a row as Volcano's three families: milli CPU, bytes, and all other resources."""
     cpu = core.GaugeMetricFamily(f"{row.name}_milli_cpu", f"{row.about}, milli CPU.", labels=QUEUE)

@@ -13,6 +13,32 @@ from typing import Any, TypeAlias
 import msgspec
 
 from vscheduler.mirror.decode import kinds, large_pods, wire, wire_devices, wire_storage
+from vscheduler.mirror.decode.large_pods import LargePod
+from vscheduler.mirror.decode.wire import (
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    PriorityClass,
+    Queue,
+    ResourceQuota,
+)
+from vscheduler.mirror.decode.wire_devices import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from vscheduler.mirror.decode.wire_storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 
 Kind = kinds.Kind
 
@@ -80,25 +106,25 @@ def key_of(namespace: str, name: str) -> str:
 
 
 STRUCTS: Mapping[Kind, type[Object]] = {
-    Kind.POD: wire.Pod,
-    Kind.NODE: wire.Node,
-    Kind.QUEUE: wire.Queue,
-    Kind.POD_GROUP: wire.PodGroup,
-    Kind.PRIORITY_CLASS: wire.PriorityClass,
-    Kind.BUDGET: wire.PodDisruptionBudget,
-    Kind.QUOTA: wire.ResourceQuota,
-    Kind.NAMESPACE: wire.Namespace,
-    Kind.CLAIM: wire_storage.PersistentVolumeClaim,
-    Kind.VOLUME: wire_storage.PersistentVolume,
-    Kind.STORAGE_CLASS: wire_storage.StorageClass,
-    Kind.CSI_NODE: wire_storage.CSINode,
-    Kind.CSI_DRIVER: wire_storage.CSIDriver,
-    Kind.CAPACITY: wire_storage.CSIStorageCapacity,
-    Kind.ATTACHMENT: wire_storage.VolumeAttachment,
-    Kind.RESOURCE_CLAIM: wire_devices.ResourceClaim,
-    Kind.RESOURCE_CLAIM_TEMPLATE: wire_devices.ResourceClaimTemplate,
-    Kind.RESOURCE_SLICE: wire_devices.ResourceSlice,
-    Kind.DEVICE_CLASS: wire_devices.DeviceClass,
+    Kind.POD: Pod,
+    Kind.NODE: Node,
+    Kind.QUEUE: Queue,
+    Kind.POD_GROUP: PodGroup,
+    Kind.PRIORITY_CLASS: PriorityClass,
+    Kind.BUDGET: PodDisruptionBudget,
+    Kind.QUOTA: ResourceQuota,
+    Kind.NAMESPACE: Namespace,
+    Kind.CLAIM: PersistentVolumeClaim,
+    Kind.VOLUME: PersistentVolume,
+    Kind.STORAGE_CLASS: StorageClass,
+    Kind.CSI_NODE: CSINode,
+    Kind.CSI_DRIVER: CSIDriver,
+    Kind.CAPACITY: CSIStorageCapacity,
+    Kind.ATTACHMENT: VolumeAttachment,
+    Kind.RESOURCE_CLAIM: ResourceClaim,
+    Kind.RESOURCE_CLAIM_TEMPLATE: ResourceClaimTemplate,
+    Kind.RESOURCE_SLICE: ResourceSlice,
+    Kind.DEVICE_CLASS: DeviceClass,
 }
 """The struct that objects of a kind decode to."""
 
@@ -165,7 +191,7 @@ def decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | DecodeFailed:
     return _decode(kind, item)
 
 
-def whole(pod: large_pods.LargePod) -> Upsert | DecodeFailed:
+def whole(pod: LargePod) -> Upsert | DecodeFailed:
     """Return the event of a LargePod with its affinity decoded."""
     return _decode(Kind.POD, pod.item)
 

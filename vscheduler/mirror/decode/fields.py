@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from vscheduler.core.model import durations, resources
-from vscheduler.mirror.decode import quantities, wire
+from vscheduler.core.model.durations import RangeError
+from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode.quantities import Quantity, QuantityError
+from vscheduler.mirror.decode.wire import Metadata, Pod
 
 INT32_MAX = 2**31 - 1
 DIGITS_MAX = 1000
@@ -47,9 +50,7 @@ def check_named(name: str) -> None:
         raise FieldError("metadata.name", "is missing")
 
 
-def amounts(
-    quantities_by_name: Mapping[str, quantities.Quantity], field: str, limit: int
-) -> dict[str, int]:
+def amounts(quantities_by_name: Mapping[str, Quantity], field: str, limit: int) -> dict[str, int]:
     """Return amounts by resource in the units of resources.ResourceMap, capped at `limit`; zeros
     stay.
 
@@ -61,7 +62,7 @@ def amounts(
             continue
         try:
             amount = quantities.parse(name, quantity)
-        except quantities.QuantityError as error:
+        except QuantityError as error:
             raise FieldError(f"{field}.{name}", str(error)) from error
         if amount < 0:
             raise FieldError(f"{field}.{name}", f"{quantity} must not be negative")
@@ -89,14 +90,12 @@ def int32(text: str, field: str) -> int:
     return number
 
 
-def allocatable(
-    quantities_by_name: Mapping[str, quantities.Quantity], field: str
-) -> dict[str, int]:
+def allocatable(quantities_by_name: Mapping[str, Quantity], field: str) -> dict[str, int]:
     """Return the amounts of a node."""
     return amounts(quantities_by_name, field, resources.ALLOCATABLE_MAX)
 
 
-def totals(quantities_by_name: Mapping[str, quantities.Quantity], field: str) -> dict[str, int]:
+def totals(quantities_by_name: Mapping[str, Quantity], field: str) -> dict[str, int]:
     """Return the limits of a queue or namespace, or the amounts that a whole group needs."""
     return amounts(quantities_by_name, field, resources.TOTAL_MAX)
 
@@ -128,7 +127,7 @@ def seconds(instant: dt.datetime | None) -> float:
     return (instant if instant.tzinfo else instant.replace(tzinfo=dt.UTC)).timestamp()
 
 
-def check_pod_numbers(metadata: wire.Metadata) -> None:
+def check_pod_numbers(metadata: Metadata) -> None:
     """Raise FieldError for a number in the pod's annotations that is out of range.
 
     Text without any number is left to its readers, which ignore the text as Volcano does.
@@ -137,7 +136,7 @@ def check_pod_numbers(metadata: wire.Metadata) -> None:
         if COOLDOWN in texts:
             try:
                 durations.seconds(texts[COOLDOWN])
-            except durations.RangeError as error:
+            except RangeError as error:
                 raise FieldError(f"metadata.{kind}[{COOLDOWN}]", str(error)) from error
             except ValueError:
                 pass
@@ -153,7 +152,7 @@ def check_pod_numbers(metadata: wire.Metadata) -> None:
                 check_int32(weight, f"{place}.{name}")
 
 
-def pod_priority(pod: wire.Pod) -> int:
+def pod_priority(pod: Pod) -> int:
     """Return the priority of a pod in its job: the annotation, else spec.priority, else 1.
 
     Volcano ignores an annotation without a 32-bit number. Here the annotation is ignored only for

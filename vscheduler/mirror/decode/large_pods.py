@@ -9,7 +9,7 @@ import hashlib
 
 import msgspec
 
-from vscheduler.mirror.decode import wire
+from vscheduler.mirror.decode.wire import Pod, Struct
 
 LONG_BYTES = 16_384
 """An affinity of at least LONG_BYTES bytes isn't decoded at first."""
@@ -17,7 +17,7 @@ LONG_BYTES = 16_384
 HEAD_BYTES = 64
 
 
-class LargePod(wire.Pod, frozen=True):
+class LargePod(Pod, frozen=True):
     """A pod without its affinity; `spec.affinity` is None."""
 
     item: bytes = b""
@@ -26,16 +26,16 @@ class LargePod(wire.Pod, frozen=True):
     """Digest of the affinity's text."""
 
 
-class _Spec(wire.Struct, frozen=True):
+class _Spec(Struct, frozen=True):
     affinity: msgspec.Raw = msgspec.Raw()
 
 
-class _Pod(wire.Struct, frozen=True):
+class _Pod(Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
 _decode_affinity = msgspec.json.Decoder(_Pod).decode
-_decode_pod = msgspec.json.Decoder(wire.Pod).decode
+_decode_pod = msgspec.json.Decoder(Pod).decode
 
 
 def read(item: bytes | msgspec.Raw) -> LargePod | None:

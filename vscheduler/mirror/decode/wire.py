@@ -10,9 +10,16 @@ from typing import TypeAlias
 import msgspec
 from msgspec import field
 
-from vscheduler.mirror.decode import quantities, wire_terms, wire_volumes
+from vscheduler.mirror.decode.quantities import Quantity
+from vscheduler.mirror.decode.wire_terms import (
+    Affinity,
+    LabelSelector,
+    SpreadConstraint,
+    Toleration,
+)
+from vscheduler.mirror.decode.wire_volumes import Volume
 
-ResourceList: TypeAlias = dict[str, quantities.Quantity]
+ResourceList: TypeAlias = dict[str, Quantity]
 """Quantities by resource name."""
 
 
@@ -118,14 +125,14 @@ class PodSpec(Struct, frozen=True):
     host_network: bool = False
     host_users: bool | None = None
     node_selector: dict[str, str] = {}
-    affinity: wire_terms.Affinity | None = None
-    tolerations: list[wire_terms.Toleration] = []
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
     scheduling_gates: list[object] = []
     scheduling_group: PodSchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None
-    topology_spread_constraints: list[wire_terms.SpreadConstraint] = []
+    topology_spread_constraints: list[SpreadConstraint] = []
     resource_claims: list[PodResourceClaim] = []
-    volumes: list[wire_volumes.Volume] = []
+    volumes: list[Volume] = []
 
 
 class Condition(Struct, frozen=True):
@@ -277,7 +284,7 @@ class SubGroupPolicy(Struct, frozen=True):
     name: str = ""
     sub_group_size: int | None = None
     min_sub_groups: int = 0
-    label_selector: wire_terms.LabelSelector | None = None
+    label_selector: LabelSelector | None = None
     match_label_keys: list[str] = []
     network_topology: NetworkTopology | None = None
 
@@ -329,7 +336,7 @@ class Namespace(Struct, frozen=True):
 class BudgetSpec(Struct, frozen=True):
     """policy/v1 PodDisruptionBudgetSpec. The allowed disruptions are in the status."""
 
-    selector: wire_terms.LabelSelector | None = None
+    selector: LabelSelector | None = None
 
 
 class BudgetStatus(Struct, frozen=True):

@@ -8,7 +8,9 @@ from typing import TypeAlias
 import msgspec
 from msgspec import field
 
-from vscheduler.mirror.decode import quantities, wire, wire_terms
+from vscheduler.mirror.decode.quantities import Quantity
+from vscheduler.mirror.decode.wire import Metadata
+from vscheduler.mirror.decode.wire_terms import NodeSelector
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -27,7 +29,7 @@ class Attribute(Struct, frozen=True):
 class DeviceCapacity(Struct, frozen=True):
     """resource.k8s.io/v1 DeviceCapacity."""
 
-    value: quantities.Quantity = 0
+    value: Quantity = 0
 
 
 class Taint(Struct, frozen=True):
@@ -56,7 +58,7 @@ class Device(Struct, frozen=True):
     capacity: dict[str, DeviceCapacity] = {}
     taints: list[Taint] = []
     node_name: str | None = None
-    node_selector: wire_terms.NodeSelector | None = None
+    node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
     consumes_counters: list[object] = []
     allow_multiple_allocations: bool | None = None
@@ -79,7 +81,7 @@ class SliceSpec(Struct, frozen=True):
     driver: str = ""
     pool: Pool = Pool()
     node_name: str | None = None
-    node_selector: wire_terms.NodeSelector | None = None
+    node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
     per_device_node_selection: bool | None = None
     devices: list[Device] = []
@@ -88,7 +90,7 @@ class SliceSpec(Struct, frozen=True):
 class ResourceSlice(Struct, frozen=True):
     """resource.k8s.io/v1 ResourceSlice."""
 
-    metadata: wire.Metadata = wire.Metadata()
+    metadata: Metadata = Metadata()
     spec: SliceSpec = SliceSpec()
 
 
@@ -132,7 +134,7 @@ class ClassSpec(Struct, frozen=True):
 class DeviceClass(Struct, frozen=True):
     """resource.k8s.io/v1 DeviceClass."""
 
-    metadata: wire.Metadata = wire.Metadata()
+    metadata: Metadata = Metadata()
     spec: ClassSpec = ClassSpec()
 
 
@@ -202,7 +204,7 @@ class Allocation(Struct, frozen=True):
     """resource.k8s.io/v1 AllocationResult."""
 
     devices: AllocatedDevices = AllocatedDevices()
-    node_selector: wire_terms.NodeSelector | None = None
+    node_selector: NodeSelector | None = None
 
 
 class Consumer(Struct, frozen=True):
@@ -221,7 +223,7 @@ class ClaimStatus(Struct, frozen=True):
     reserved_for: list[Consumer] = []
 
 
-class ClaimMetadata(wire.Metadata, frozen=True):
+class ClaimMetadata(Metadata, frozen=True):
     """meta/v1 ObjectMeta with finalizers."""
 
     finalizers: list[str] = field(default_factory=list)
@@ -244,7 +246,7 @@ class TemplateSpec(Struct, frozen=True):
 class ResourceClaimTemplate(Struct, frozen=True):
     """resource.k8s.io/v1 ResourceClaimTemplate."""
 
-    metadata: wire.Metadata = wire.Metadata()
+    metadata: Metadata = Metadata()
     spec: TemplateSpec = TemplateSpec()
 
 

@@ -5,7 +5,10 @@ from typing import TypeAlias
 import msgspec
 from msgspec import field
 
-from vscheduler.mirror.decode import quantities, wire, wire_terms, wire_volumes
+from vscheduler.mirror.decode.quantities import Quantity
+from vscheduler.mirror.decode.wire import Metadata, ResourceList, ResourceRequirements
+from vscheduler.mirror.decode.wire_terms import LabelSelector, NodeSelector
+from vscheduler.mirror.decode.wire_volumes import Disks
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -16,8 +19,8 @@ class ClaimSpec(Struct, frozen=True):
     """core/v1 PersistentVolumeClaimSpec."""
 
     access_modes: list[str] = []
-    resources: wire.ResourceRequirements | None = None
-    selector: wire_terms.LabelSelector | None = None
+    resources: ResourceRequirements | None = None
+    selector: LabelSelector | None = None
     storage_class_name: str | None = None
     volume_mode: str = "Filesystem"
     volume_name: str = ""
@@ -33,7 +36,7 @@ class ClaimStatus(Struct, frozen=True):
 class PersistentVolumeClaim(Struct, frozen=True):
     """core/v1 PersistentVolumeClaim."""
 
-    metadata: wire.Metadata = wire.Metadata()
+    metadata: Metadata = Metadata()
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
@@ -49,7 +52,7 @@ class ClaimReference(Struct, frozen=True):
 class VolumeAffinity(Struct, frozen=True):
     """core/v1 VolumeNodeAffinity."""
 
-    required: wire_terms.NodeSelector | None = None
+    required: NodeSelector | None = None
 
 
 class CsiSource(Struct, frozen=True):
@@ -59,11 +62,11 @@ class CsiSource(Struct, frozen=True):
     volume_handle: str = ""
 
 
-class VolumeSpec(wire_volumes.Disks, frozen=True):
+class VolumeSpec(Disks, frozen=True):
     """core/v1 PersistentVolumeSpec."""
 
     access_modes: list[str] = field(default_factory=list)
-    capacity: wire.ResourceList = field(default_factory=dict)
+    capacity: ResourceList = field(default_factory=dict)
     claim_ref: ClaimReference | None = None
     node_affinity: VolumeAffinity | None = None
     storage_class_name: str = ""
@@ -81,7 +84,7 @@ class VolumeStatus(Struct, frozen=True):
 class PersistentVolume(Struct, frozen=True):
     """core/v1 PersistentVolume."""
 
-    metadata: wire.Metadata = wire.Metadata()
+    metadata: Metadata = Metadata()
     spec: VolumeSpec = VolumeSpec()
     status: VolumeStatus = VolumeStatus()
 
@@ -102,7 +105,7 @@ class TopologyTerm(Struct, frozen=True):
 class StorageClass(Struct, frozen=True):
     """storage.k8s.io/v1 StorageClass."""
 
-    metadata: wire.Metadata = wire.Metadata()
+    metadata: Metadata = Metadata()
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: list[TopologyTerm] = []
@@ -130,7 +133,7 @@ class CSINodeSpec(Struct, frozen=True):
 class CSINode(Struct, frozen=True):
     """storage.k8s.io/v1 CSINode."""
 
-    metadata: wire.Metadata = wire.Metadata()
+    metadata: Metadata = Metadata()
     spec: CSINodeSpec = CSINodeSpec()
 
 
@@ -143,18 +146,18 @@ class CSIDriverSpec(Struct, frozen=True):
 class CSIDriver(Struct, frozen=True):
     """storage.k8s.io/v1 CSIDriver."""
 
-    metadata: wire.Metadata = wire.Metadata()
+    metadata: Metadata = Metadata()
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
 class CSIStorageCapacity(Struct, frozen=True):
     """storage.k8s.io/v1 CSIStorageCapacity."""
 
-    metadata: wire.Metadata = wire.Metadata()
-    node_topology: wire_terms.LabelSelector | None = None
+    metadata: Metadata = Metadata()
+    node_topology: LabelSelector | None = None
     storage_class_name: str = ""
-    capacity: quantities.Quantity | None = None
-    maximum_volume_size: quantities.Quantity | None = None
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
 
 
 class AttachmentSource(Struct, frozen=True):
@@ -174,7 +177,7 @@ class AttachmentSpec(Struct, frozen=True):
 class VolumeAttachment(Struct, frozen=True):
     """storage.k8s.io/v1 VolumeAttachment."""
 
-    metadata: wire.Metadata = wire.Metadata()
+    metadata: Metadata = Metadata()
     spec: AttachmentSpec = AttachmentSpec()
 
 

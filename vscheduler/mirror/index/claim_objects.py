@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Mapping
 
-from vscheduler.core.model import devices, jobs, storage
-from vscheduler.mirror.decode import kinds
-from vscheduler.mirror.index import (
-    device_charges,
-    device_requests,
-    devices_index,
-    entries,
-    storage_index,
-    storage_requests,
-)
-from vscheduler.mirror.translate import pods
+from vscheduler.core.model import devices, storage
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.mirror.index.device_charges import DeviceCharges
+from vscheduler.mirror.index.device_requests import DeviceRequests
+from vscheduler.mirror.index.devices_index import DeviceIndex
+from vscheduler.mirror.index.entries import Entry, Value
+from vscheduler.mirror.index.storage_index import StorageIndex
+from vscheduler.mirror.index.storage_requests import StorageRequests
+from vscheduler.mirror.translate.pods import Pod
 
 
 class ClaimObjects:
@@ -20,19 +19,17 @@ class ClaimObjects:
 
     def __init__(
         self,
-        stored: Mapping[kinds.Kind, Mapping[str, entries.Entry]],
-        pod_of: Callable[[jobs.TaskId], pods.Pod | None],
-        charge: Callable[[jobs.TaskId, Mapping[str, int]], None],
+        stored: Mapping[Kind, Mapping[str, Entry]],
+        pod_of: Callable[[TaskId], Pod | None],
+        charge: Callable[[TaskId, Mapping[str, int]], None],
     ) -> None:
         """`stored` has all objects as last seen. `charge` is told which devices count for a pod."""
-        self.storage = storage_index.StorageIndex()
-        self.requests = storage_requests.StorageRequests(self.storage, stored)
-        self.devices = devices_index.DeviceIndex(device_charges.DeviceCharges(pod_of, charge))
-        self.allocations = device_requests.DeviceRequests(
-            self.devices, stored[kinds.Kind.RESOURCE_CLAIM]
-        )
+        self.storage = StorageIndex()
+        self.requests = StorageRequests(self.storage, stored)
+        self.devices = DeviceIndex(DeviceCharges(pod_of, charge))
+        self.allocations = DeviceRequests(self.devices, stored[Kind.RESOURCE_CLAIM])
 
-    def move(self, key: str, old: entries.Value | None, new: entries.Value | None) -> bool:
+    def move(self, key: str, old: Value | None, new: Value | None) -> bool:
         """Apply an object that came, changed or went; return whether decisions can depend on it.
 
         They can't where no pod of ours uses volumes, or devices.
@@ -45,7 +42,7 @@ class ClaimObjects:
         assert isinstance(new, storage.Object | None)
         return self.requests.move(key, old, new) and self.storage.in_use
 
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         if (old is not None and old.volumes) or (new is not None and new.volumes):
             self.storage.move_pod(old, new)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from vscheduler.core.model import devices, jobs
-from vscheduler.mirror.translate import pods
+from vscheduler.core.model.devices import ResourceClaim
+from vscheduler.core.model.jobs import WAITING, JobId, TaskId, TaskStatus
+from vscheduler.mirror.translate.pods import Pod
 
 Amounts = Mapping[str, int]
 
@@ -19,9 +20,9 @@ Amounts = Mapping[str, int]
 class Uses(msgspec.Struct, kw_only=True):
     """A claim, and the pods that wait for it."""
 
-    claim: devices.ResourceClaim | None = None
-    waiting: dict[jobs.TaskId, pods.Pod] = msgspec.field(default_factory=dict)
-    charged: frozenset[jobs.TaskId] = frozenset()
+    claim: ResourceClaim | None = None
+    waiting: dict[TaskId, Pod] = msgspec.field(default_factory=dict)
+    charged: frozenset[TaskId] = frozenset()
 
 
 class DeviceCharges:
@@ -29,15 +30,15 @@ class DeviceCharges:
 
     def __init__(
         self,
-        pod_of: Callable[[jobs.TaskId], pods.Pod | None],
-        changed: Callable[[jobs.TaskId, Amounts], None],
+        pod_of: Callable[[TaskId], Pod | None],
+        changed: Callable[[TaskId, Amounts], None],
     ) -> None:
         """`pod_of` returns a pod as cycles see it. `changed` is told what counts for a pod now."""
         self._pod_of, self._changed = pod_of, changed
         self._uses: defaultdict[str, Uses] = defaultdict(Uses)
         self._reserved: defaultdict[str, set[str]] = defaultdict(set)
         """By UID of a pod, the allocated claims that are reserved for it."""
-        self._charges: defaultdict[jobs.TaskId, dict[str, Amounts]] = defaultdict(dict)
+        self._charges: defaultdict[TaskId, dict[str, Amounts]] = defaultdict(dict)
         """By pod, what counts for it, by claim."""
         self._foreign: set[str] = set()
         self.foreign: frozenset[str] = frozenset()
@@ -48,13 +49,11 @@ class DeviceCharges:
         """Whether devices count for any pod."""
         return bool(self._charges)
 
-    def concerns(self, pod: pods.Pod) -> bool:
+    def concerns(self, pod: Pod) -> bool:
         """Whether a claim is reserved for the pod."""
         return pod.uid in self._reserved
 
-    def move_claim(
-        self, key: str, old: devices.ResourceClaim | None, new: devices.ResourceClaim | None
-    ) -> None:
+    def move_claim(self, key: str, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Apply a claim that came, changed or went."""
         for uid in _consumers(old):
             self._reserved[uid].discard(key)
@@ -65,7 +64,7 @@ class DeviceCharges:
         self._uses[key].claim = new
         self._settle(key)
 
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         known = old or new
         assert known is not None
@@ -100,8 +99,8 @@ class DeviceCharges:
     def _note_foreign(self, key: str) -> None:
         claim = self._uses[key].claim
         users = () if claim is None or claim.allocation is None else claim.reserved_for
-        pods_ = [pod for each in users if (pod := self._pod_of(jobs.TaskId(each.uid))) is not None]
-        others = any(each.resource != "pods" for each in users) or any(
+        pods_ = [pod for user in users if (pod := self._pod_of(TaskId(user.uid))) is not None]
+        others = any(user.resource != "pods" for user in users) or any(
             pod.lives for pod in pods_ if not pod.ours
         )
         foreign = others and not any(pod.ours for pod in pods_)
@@ -109,39 +108,39 @@ class DeviceCharges:
             (self._foreign.add if foreign else self._foreign.discard)(key)
             self.foreign = frozenset(self._foreign)
 
-    def _charged(self, uses: Uses) -> Iterator[jobs.TaskId]:
+    def _charged(self, uses: Uses) -> Iterator[TaskId]:
         claim = uses.claim
         if claim is not None and claim.allocation is not None and claim.reserved_for:
-            consumers = (jobs.TaskId(each.uid) for each in claim.reserved_for)
+            consumers = (TaskId(each.uid) for each in claim.reserved_for)
             yield from [uid for uid in consumers if self._lives(uid)][:1]
             return
-        first: dict[jobs.JobId | None, pods.Pod] = {}
+        first: dict[JobId | None, Pod] = {}
         for pod in sorted(uses.waiting.values(), key=_rank):
             first.setdefault(pod.group, pod)
         yield from (pod.uid for pod in first.values())
 
-    def _lives(self, uid: jobs.TaskId) -> bool:
+    def _lives(self, uid: TaskId) -> bool:
         pod = self._pod_of(uid)
         return pod is not None and pod.ours and pod.lives
 
 
-def _consumers(claim: devices.ResourceClaim | None) -> Iterator[str]:
+def _consumers(claim: ResourceClaim | None) -> Iterator[str]:
     if claim is not None and claim.allocation is not None:
         yield from {each.uid for each in claim.reserved_for}
 
 
-def _waits_for(pod: pods.Pod | None) -> Iterator[str]:
+def _waits_for(pod: Pod | None) -> Iterator[str]:
     """Iterate over the claims that a waiting pod of ours uses."""
-    if pod is not None and pod.task is not None and pod.status in jobs.WAITING:
+    if pod is not None and pod.task is not None and pod.status in WAITING:
         uses = pod.pod_class.constraints.resource_claims
         yield from (use.claim for use in uses if use.claim and use.owner in ("", pod.uid))
 
 
-def _rank(pod: pods.Pod) -> tuple[bool, int, float, str]:
+def _rank(pod: Pod) -> tuple[bool, int, float, str]:
     """Return the place of a pod among those of its job: in the order in which they start."""
     assert pod.task is not None
     return (
-        pod.status is jobs.TaskStatus.GATED,
+        pod.status is TaskStatus.GATED,
         -pod.task.priority,
         pod.task.created,
         pod.uid,

@@ -9,23 +9,24 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import device_decisions, devices
+from vscheduler.core.model.device_decisions import DeallocateClaim
+from vscheduler.core.model.devices import Object, ResourceClaim
 from vscheduler.mirror import device_requests
-from vscheduler.mirror.index import devices_index, entries
+from vscheduler.mirror.device_requests import Change, Target
+from vscheduler.mirror.index.devices_index import DeviceIndex
+from vscheduler.mirror.index.entries import Entry
 
 
 class DeviceRequests:
     """Passes objects about devices on to the index, with the requests in flight applied."""
 
-    def __init__(
-        self, index: devices_index.DeviceIndex, stored: Mapping[str, entries.Entry]
-    ) -> None:
+    def __init__(self, index: DeviceIndex, stored: Mapping[str, Entry]) -> None:
         """`stored` has all resource claims as last seen, by `namespace/name`."""
         self._index = index
         self._stored = stored
-        self._wanted: dict[str, devices.ResourceClaim] = {}
+        self._wanted: dict[str, ResourceClaim] = {}
 
-    def target(self, change: device_requests.Change) -> device_requests.Target | None:
+    def target(self, change: Change) -> Target | None:
         """Return the claim of a change as last seen, or as it is to be made.
 
         None if there is none, another one of the same name, one that has changed, or one with a
@@ -33,16 +34,16 @@ class DeviceRequests:
         """
         entry = self._stored.get(change.key)
         value = self._index.planned(change.key) if entry is None else entry.value
-        if not isinstance(value, devices.ResourceClaim):
+        if not isinstance(value, ResourceClaim):
             return None
         if change.key in self._wanted or not device_requests.is_about(change, value):
             return None
         version = "" if entry is None else entry.reference.resource_version
-        return device_requests.Target(version=version, value=value)
+        return Target(version=version, value=value)
 
-    def begin(self, target: device_requests.Target, change: device_requests.Change) -> None:
+    def begin(self, target: Target, change: Change) -> None:
         """Count what the claim gets as written; what it gives back is its own until then."""
-        given_back = isinstance(change, device_decisions.DeallocateClaim)
+        given_back = isinstance(change, DeallocateClaim)
         value = target.value if given_back else device_requests.result(target.value, change)
         wanted = replace(value, writing=True)
         self._index.move(wanted.key, self._as_stored(wanted.key), wanted)
@@ -72,17 +73,17 @@ class DeviceRequests:
         wanted = self._wanted.pop(key)
         self._index.move(key, wanted, self._as_stored(key))
 
-    def _as_stored(self, key: str) -> devices.ResourceClaim | None:
+    def _as_stored(self, key: str) -> ResourceClaim | None:
         """Return the claim as last seen; None before it is made."""
         entry = self._stored.get(key)
         value = None if entry is None else entry.value
-        assert isinstance(value, devices.ResourceClaim | None)
+        assert isinstance(value, ResourceClaim | None)
         return value
 
-    def move(self, key: str, old: devices.Object | None, new: devices.Object | None) -> bool:
+    def move(self, key: str, old: Object | None, new: Object | None) -> bool:
         """Apply an object that came, changed or went; return whether cycles see a difference."""
         wanted = self._wanted.get(key)
-        if wanted is None or not isinstance(old or new, devices.ResourceClaim):
+        if wanted is None or not isinstance(old or new, ResourceClaim):
             self._index.move(key, old, new)
             return True
         if new is None:

@@ -7,37 +7,51 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from vscheduler.core.model import constraints, devices, jobs, resources, storage
-from vscheduler.mirror import selectors
-from vscheduler.mirror.index import device_charges
-from vscheduler.mirror.translate import extended_resources, pods
+from vscheduler.core.model import devices, resources
+from vscheduler.core.model.constraints import ResourceClaimUse
+from vscheduler.core.model.devices import (
+    DeviceClass,
+    DeviceId,
+    Devices,
+    Object,
+    Pool,
+    PoolId,
+    ResourceClaim,
+    ResourceSlice,
+)
+from vscheduler.core.model.jobs import WAITING
+from vscheduler.core.model.storage import Memo
+from vscheduler.mirror.index.device_charges import DeviceCharges
+from vscheduler.mirror.selectors import Selectors
+from vscheduler.mirror.translate import extended_resources
+from vscheduler.mirror.translate.pods import Pod
 
 _FIELDS: dict[type, str] = {
-    devices.ResourceClaim: "claims",
-    devices.DeviceClass: "classes",
-    devices.ResourceSlice: "slices",
+    ResourceClaim: "claims",
+    DeviceClass: "classes",
+    ResourceSlice: "slices",
 }
 
 
 class DeviceIndex:
     """Follows slices, classes, claims and the pods that have claims; freezes what has changed."""
 
-    def __init__(self, charges: device_charges.DeviceCharges) -> None:
+    def __init__(self, charges: DeviceCharges) -> None:
         self.charges = charges
         """For which pods the devices of claims count."""
         self._served = True
         self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in _FIELDS}
         self._changed: set[str] = set()
         """Fields of the last Devices that are out of date."""
-        self._pools: dict[devices.PoolId, devices.Pool] = {}
-        self._slices: defaultdict[devices.PoolId, dict[str, devices.ResourceSlice]]
+        self._pools: dict[PoolId, Pool] = {}
+        self._slices: defaultdict[PoolId, dict[str, ResourceSlice]]
         self._slices = defaultdict(dict)
-        self._changed_pools: set[devices.PoolId] = set()
-        self._planned: dict[str, devices.ResourceClaim] = {}
+        self._changed_pools: set[PoolId] = set()
+        self._planned: dict[str, ResourceClaim] = {}
         """Claims that are to be made for extended resources of waiting pods."""
-        self._shown: dict[str, devices.ResourceClaim] = {}
+        self._shown: dict[str, ResourceClaim] = {}
         """All claims as cycles see them."""
-        self._holders: dict[devices.DeviceId, tuple[str, ...]] = {}
+        self._holders: dict[DeviceId, tuple[str, ...]] = {}
         """By device, the claims that have it, sorted."""
         self._users = 0
         """Number of our waiting pods with claims."""
@@ -46,8 +60,8 @@ class DeviceIndex:
         self.extended_resources: Mapping[str, str] = {}
         """DeviceClasses by the extended resource that stands for their devices. Of several with the
         same resource, the newest, then the first by name (Kubernetes: ExtendedResourceCache)."""
-        self._memo = storage.Memo()
-        self._selectors = selectors.Selectors()
+        self._memo = Memo()
+        self._selectors = Selectors()
         self._last = devices.NO_DEVICES
 
     def serve(self, *, served: bool) -> None:
@@ -56,7 +70,7 @@ class DeviceIndex:
             self._served = served
             self._last = devices.NO_DEVICES
 
-    def move(self, key: str, old: devices.Object | None, new: devices.Object | None) -> None:
+    def move(self, key: str, old: Object | None, new: Object | None) -> None:
         """Apply an object that came (old is None), changed or went (new is None)."""
         kind = type(old if new is None else new)
         if new is None:
@@ -64,9 +78,9 @@ class DeviceIndex:
         else:
             self._objects[kind][key] = new
         self._changed.add(_FIELDS[kind])
-        if isinstance(old, devices.ResourceSlice):
+        if isinstance(old, ResourceSlice):
             self._move_slice(key, old, None)
-        if isinstance(new, devices.ResourceSlice):
+        if isinstance(new, ResourceSlice):
             self._move_slice(key, new, new)
         for device in _held(old):
             left = tuple(each for each in self._holders.pop(device) if each != key)
@@ -74,7 +88,7 @@ class DeviceIndex:
                 self._holders[device] = left
         for device in _held(new):
             self._holders[device] = tuple(sorted({*self._holders.get(device, ()), key}))
-        if kind is devices.DeviceClass:
+        if kind is DeviceClass:
             self.extended_resources = {
                 resource: each.name
                 for each in sorted(
@@ -83,7 +97,7 @@ class DeviceIndex:
                 )
                 for resource in each.extended_resources
             }
-        if kind is devices.ResourceClaim:
+        if kind is ResourceClaim:
             self._show(key)
 
     @property
@@ -91,21 +105,21 @@ class DeviceIndex:
         """The keys of all claims, those that aren't made yet included."""
         return self._shown.keys()
 
-    def planned(self, key: str) -> devices.ResourceClaim | None:
+    def planned(self, key: str) -> ResourceClaim | None:
         """Return a claim that isn't made yet."""
         return self._planned.get(key)
 
     def _show(self, key: str) -> None:
         """Find out how cycles see a claim."""
         before = self._shown.pop(key, None)
-        stored = self._objects[devices.ResourceClaim].get(key)
+        stored = self._objects[ResourceClaim].get(key)
         now = extended_resources.joined(stored, self._planned.get(key))
         if now is not None:
             self._shown[key] = now
         self._changed.add("claims")
         self.charges.move_claim(key, before, now)
 
-    def _plan(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def _plan(self, old: Pod | None, new: Pod | None) -> None:
         """Plan the claim for the extended resources of a pod that came or changed."""
         before, after = _made_for(old), _made_for(new)
         if after is not None:
@@ -118,16 +132,14 @@ class DeviceIndex:
             del self._planned[before.claim]
             self._show(before.claim)
 
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         self._users += _waits(new) - _waits(old)
         self._plan(old, new)
         self.charges.move_pod(old, new)
 
-    def _move_slice(
-        self, key: str, of: devices.ResourceSlice, new: devices.ResourceSlice | None
-    ) -> None:
-        pool = devices.PoolId(of.driver, of.pool)
+    def _move_slice(self, key: str, of: ResourceSlice, new: ResourceSlice | None) -> None:
+        pool = PoolId(of.driver, of.pool)
         self._changed_pools.add(pool)
         if new is None:
             del self._slices[pool][key]
@@ -141,7 +153,7 @@ class DeviceIndex:
         """
         return bool(self._users) or self._named or self.charges.anything
 
-    def freeze(self, names: Collection[str]) -> devices.Devices:
+    def freeze(self, names: Collection[str]) -> Devices:
         """Return the devices; the last object again when nothing changed. `names` are all resources
         that objects name.
         """
@@ -159,9 +171,9 @@ class DeviceIndex:
                 self._freeze_pool(pool)
             self._changed_pools.clear()
             claims, classes = "claims" in self._changed, "classes" in self._changed
-            self._last = devices.Devices(
+            self._last = Devices(
                 claims=dict(self._shown) if claims else last.claims,
-                classes=dict(self._objects[devices.DeviceClass]) if classes else last.classes,
+                classes=dict(self._objects[DeviceClass]) if classes else last.classes,
                 pools=dict(sorted(self._pools.items()))
                 if "slices" in self._changed
                 else last.pools,
@@ -174,7 +186,7 @@ class DeviceIndex:
             self._changed.clear()
         return self._last
 
-    def _freeze_pool(self, pool: devices.PoolId) -> None:
+    def _freeze_pool(self, pool: PoolId) -> None:
         slices = self._slices[pool]
         if slices:
             self._pools[pool] = devices.pool_of(pool, slices.values())
@@ -183,13 +195,13 @@ class DeviceIndex:
             self._pools.pop(pool, None)
 
 
-def _held(found: devices.Object | None) -> Iterator[devices.DeviceId]:
+def _held(found: Object | None) -> Iterator[DeviceId]:
     """Iterate over the devices that nobody else may have."""
-    if isinstance(found, devices.ResourceClaim) and found.allocation is not None:
-        yield from {each.id for each in found.allocation.devices if not each.admin_access}
+    if isinstance(found, ResourceClaim) and found.allocation is not None:
+        yield from {device.id for device in found.allocation.devices if not device.admin_access}
 
 
-def _made_for(pod: pods.Pod | None) -> constraints.ResourceClaimUse | None:
+def _made_for(pod: Pod | None) -> ResourceClaimUse | None:
     """Return the claim that we make for a waiting pod, if any."""
     if pod is None or not _waits(pod):
         return None
@@ -197,10 +209,10 @@ def _made_for(pod: pods.Pod | None) -> constraints.ResourceClaimUse | None:
     return next((use for use in uses if use.resources), None)
 
 
-def _waits(pod: pods.Pod | None) -> bool:
+def _waits(pod: Pod | None) -> bool:
     return (
         pod is not None
         and pod.ours
-        and pod.status in jobs.WAITING
+        and pod.status in WAITING
         and bool(pod.pod_class.constraints.resource_claims)
     )

@@ -7,35 +7,52 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import (
-    constraints,
-    devices,
-    jobs,
-    pod_texts,
-    queues,
-    snapshot,
-    storage,
-)
+from vscheduler.core.model import devices, pod_texts, queues, storage
+from vscheduler.core.model.constraints import ResourceClaimUse
+from vscheduler.core.model.jobs import TaskStatus
+from vscheduler.core.model.pod_texts import PodReads
+from vscheduler.core.model.snapshot import Budget, Quota
 from vscheduler.mirror.decode import events, fields, wire, wire_devices, wire_storage
-from vscheduler.mirror.translate import bounds, pod_conditions, pods, translation, usage_annotation
+from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Upsert
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.wire import PodDisruptionBudget, PodGroup, ResourceQuota
+from vscheduler.mirror.decode.wire_devices import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from vscheduler.mirror.decode.wire_storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from vscheduler.mirror.translate import devices as dra
+from vscheduler.mirror.translate import pod_conditions, pods, translation, usage_annotation
 from vscheduler.mirror.translate import storage as volumes
+from vscheduler.mirror.translate.bounds import Bounds
+from vscheduler.mirror.translate.pods import Translator
+from vscheduler.mirror.translate.translation import Group
 
-V = TypeVar("V", queues.Queue, snapshot.Budget, snapshot.Quota)
+V = TypeVar("V", queues.Queue, Budget, Quota)
 
-STARTING = frozenset({jobs.TaskStatus.BINDING, jobs.TaskStatus.BOUND})
-STARTED = frozenset({jobs.TaskStatus.BOUND, jobs.TaskStatus.RUNNING})
+STARTING = frozenset({TaskStatus.BINDING, TaskStatus.BOUND})
+STARTED = frozenset({TaskStatus.BOUND, TaskStatus.RUNNING})
 """Statuses of a pod with a node, before and after a STEP."""
 
 Value: TypeAlias = (
     pods.Pod
     | translation.Node
     | queues.Queue
-    | translation.Group
+    | Group
     | translation.PriorityClass
     | translation.Namespace
-    | snapshot.Budget
-    | snapshot.Quota
+    | Budget
+    | Quota
     | storage.Object
     | devices.Object
 )
@@ -70,7 +87,7 @@ class Entry(msgspec.Struct, frozen=True):
     reference: Reference
     value: Value | None
     """None where the object is unusable or deliberately ignored."""
-    rejection: events.DecodeError | None = None
+    rejection: DecodeError | None = None
     """The defect of an unusable object, or of an ignored part of a usable object."""
     has_reason: bool = False
     """Whether a pod's condition gives a reason for waiting. Not a part of the value, since no
@@ -84,7 +101,7 @@ UNKNOWN = Entry(Reference(uid="", resource_version=""), None)
 class Replace(msgspec.Struct, frozen=True, kw_only=True):
     """All objects of a kind, the result of a list. Known objects missing here are gone."""
 
-    kind: events.Kind
+    kind: Kind
     found: Mapping[str, Entry]
     """By key; the key of a pod is its UID."""
 
@@ -92,7 +109,7 @@ class Replace(msgspec.Struct, frozen=True, kw_only=True):
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a list in progress: a Mirror without objects may already apply the part."""
 
-    kind: events.Kind
+    kind: Kind
     found: Mapping[str, Entry]
 
 
@@ -102,16 +119,16 @@ Event: TypeAlias = events.Event | Replace | Part
 
 def waiting_namespace(event: Event) -> str | None:
     """Return the namespace of a PodGroup, or of a pod without a node, that came or changed."""
-    if not isinstance(event, events.Upsert):
+    if not isinstance(event, Upsert):
         return None
     shown = event.object
-    if isinstance(shown, wire.PodGroup):
+    if isinstance(shown, PodGroup):
         return shown.metadata.namespace
     waits = isinstance(shown, wire.Pod) and not shown.spec.node_name
     return shown.metadata.namespace if waits else None
 
 
-OnError: TypeAlias = Callable[[events.DecodeFailed, Exception], None]
+OnError: TypeAlias = Callable[[DecodeFailed, Exception], None]
 """Called with an object that is left out because the scheduler itself failed on the object."""
 
 
@@ -124,8 +141,8 @@ class Reader:
         scheduler_names: tuple[str, ...],
         default_queue: str,
         node_selector: tuple[tuple[str, str], ...],
-        most: bounds.Bounds,
-        reads: pod_texts.PodReads = pod_texts.NOTHING,
+        most: Bounds,
+        reads: PodReads = pod_texts.NOTHING,
         on_error: OnError | None = None,
     ) -> None:
         """Create a reader; `on_error` is called with each object on which translation fails
@@ -135,12 +152,12 @@ class Reader:
         """
         self._on_error = on_error
         self._most = most
-        self._translator = pods.Translator(scheduler_names, most, reads)
+        self._translator = Translator(scheduler_names, most, reads)
         self._scheduler_names = scheduler_names
         self._default_queue = default_queue
         self._node_selector = frozenset(node_selector)
 
-    def claiming(self, pod: pods.Pod, use: constraints.ResourceClaimUse) -> pods.Pod:
+    def claiming(self, pod: pods.Pod, use: ResourceClaimUse) -> pods.Pod:
         """Return the pod as one that uses this claim, too."""
         return self._translator.claiming(pod, use)
 
@@ -153,11 +170,11 @@ class Reader:
         self._translator.serve(scheduler_names)
         self._scheduler_names = scheduler_names
 
-    def take(self, event: events.Upsert | events.DecodeFailed) -> tuple[str, Entry]:
+    def take(self, event: Upsert | DecodeFailed) -> tuple[str, Entry]:
         """Return the key of an object (for a pod, the UID) and its entry, also for an object that
         can't be decoded.
         """
-        if isinstance(event, events.DecodeFailed):
+        if isinstance(event, DecodeFailed):
             return refused(event)
         try:
             return self.read(event.kind, event.object)
@@ -168,14 +185,14 @@ class Reader:
             self._on_error(rejected, error)
             return refused(rejected)
 
-    def read(self, kind: events.Kind, found: events.Object) -> tuple[str, Entry]:
+    def read(self, kind: Kind, found: events.Object) -> tuple[str, Entry]:
         """Return the key of a decoded object (for a pod, the UID) and its entry."""
         metadata = found.metadata
         reference = Reference(uid=metadata.uid, resource_version=metadata.resource_version)
         try:
             fields.check_named(metadata.name)
             value = self._value(found)
-        except fields.FieldError as error:
+        except FieldError as error:
             key = events.key_of(metadata.namespace, metadata.name)
             return key, Entry(reference, None, translation.reject(kind, metadata, error))
         if isinstance(value, pods.Pod):
@@ -195,7 +212,7 @@ class Reader:
         match found:
             case wire.Pod():
                 value = self._translator.pod(found)
-            case wire.PodGroup():
+            case PodGroup():
                 self._most.check_group(found)
                 value = translation.pod_group(found, self._default_queue)
             case wire.Node():
@@ -207,9 +224,9 @@ class Reader:
                 value = translation.namespace(found)
             case wire.PriorityClass():
                 value = translation.priority_class(found)
-            case wire.PodDisruptionBudget():
+            case PodDisruptionBudget():
                 value = translation.budget(found)
-            case wire.ResourceQuota():
+            case ResourceQuota():
                 value = translation.quota(found)
             case _:
                 if isinstance(found, wire_devices.Object):
@@ -220,19 +237,19 @@ class Reader:
     def _storage(self, found: wire_storage.Object) -> storage.Object:
         value: storage.Object
         match found:
-            case wire_storage.PersistentVolumeClaim():
+            case PersistentVolumeClaim():
                 value = volumes.claim(found, self._scheduler_names)
-            case wire_storage.PersistentVolume():
+            case PersistentVolume():
                 value = volumes.volume(found, self._scheduler_names)
-            case wire_storage.StorageClass():
+            case StorageClass():
                 value = volumes.storage_class(found)
-            case wire_storage.CSINode():
+            case CSINode():
                 value = volumes.csi_node(found)
-            case wire_storage.CSIDriver():
+            case CSIDriver():
                 value = volumes.csi_driver(found)
-            case wire_storage.CSIStorageCapacity():
+            case CSIStorageCapacity():
                 value = volumes.capacity(found)
-            case wire_storage.VolumeAttachment():
+            case VolumeAttachment():
                 value = volumes.attachment(found)
         return value
 
@@ -242,13 +259,13 @@ class Reader:
 
 def _devices(found: wire_devices.Object) -> devices.Object | None:
     match found:
-        case wire_devices.ResourceClaim():
+        case ResourceClaim():
             return dra.resource_claim(found)
-        case wire_devices.ResourceSlice():
+        case ResourceSlice():
             return dra.resource_slice(found)
-        case wire_devices.DeviceClass():
+        case DeviceClass():
             return dra.device_class(found)
-        case wire_devices.ResourceClaimTemplate():
+        case ResourceClaimTemplate():
             return None  # a controller makes claims of it
 
 
@@ -258,18 +275,18 @@ def values(found: Mapping[str, Entry], kind: type[V]) -> Iterator[V]:
     return (value for value in every if isinstance(value, kind))
 
 
-def refused(event: events.DecodeFailed) -> tuple[str, Entry]:
+def refused(event: DecodeFailed) -> tuple[str, Entry]:
     """Return the key and the entry of an object that can't be decoded."""
     key = events.key_of(event.namespace, event.name)
-    if event.kind is events.Kind.POD:
+    if event.kind is Kind.POD:
         key = event.uid or key
     return key, Entry(Reference(uid=event.uid, resource_version=""), None, event.rejection)
 
 
-def failed(event: events.Upsert) -> events.DecodeFailed:
+def failed(event: Upsert) -> DecodeFailed:
     """Return the object as undecodable, for the scheduler itself failed on the object."""
     metadata = event.object.metadata
-    return events.DecodeFailed(
+    return DecodeFailed(
         kind=event.kind,
         namespace=metadata.namespace,
         name=metadata.name,
@@ -290,7 +307,7 @@ def change(before: Value | None, after: Value | None) -> Change:
             if before.leaves and replace(before, gone_by=after.gone_by) == after:
                 return Change.NONE  # it matters at that instant only
             is_step = _starts(before, after)
-        case translation.Group(), translation.Group():
+        case Group(), Group():
             as_after = replace(before.job, state=after.job.state)
             is_step = replace(before, job=as_after) == after
         case _:
@@ -316,6 +333,6 @@ def resources_of(value: Value | None) -> set[str]:
             return set(value.allocatable)
         case queues.Queue():
             return {*value.capability, *value.deserved, *value.guarantee}
-        case translation.Group():
+        case Group():
             return set(value.job.min_resources or ())
     return set()

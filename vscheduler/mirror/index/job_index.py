@@ -10,7 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from vscheduler.core.model import jobs
-from vscheduler.mirror.translate import pods, translation
+from vscheduler.core.model.jobs import InvalidPod, Job, JobId, Phase, Task, TaskId, TaskStatus
+from vscheduler.mirror.translate.pods import Pod
+from vscheduler.mirror.translate.translation import Group, PriorityClass
 
 MANY = 100
 """When more jobs than MANY are new or changed, further jobs are expected, whether gangs are whole
@@ -36,49 +38,49 @@ class JobIndex:
         self._scheduler_names = scheduler_names
         self._claim_unowned = claim_unowned
         self._use_priorities = priority_classes
-        self._groups: dict[jobs.JobId, translation.Group] = {}
-        self._members: dict[jobs.JobId, dict[jobs.TaskId, pods.Pod]] = {}
+        self._groups: dict[JobId, Group] = {}
+        self._members: dict[JobId, dict[TaskId, Pod]] = {}
         """Pods of all schedulers by the named PodGroup, whether the PodGroup exists or not."""
-        self._missing_groups: dict[jobs.JobId, None] = {}
+        self._missing_groups: dict[JobId, None] = {}
         """Missing PodGroups that pods name."""
-        self._emptied: set[jobs.JobId] = set()
+        self._emptied: set[JobId] = set()
         """PodGroups whose last pods are gone and were ours."""
-        self._succeeded_gone: dict[jobs.JobId, int] = {}
+        self._succeeded_gone: dict[JobId, int] = {}
         """By PodGroup, how many of its pods succeeded and were deleted then."""
-        self._interrupted: set[jobs.TaskId] = set()
+        self._interrupted: set[TaskId] = set()
         """Pods that succeeded only after their deletion was requested, as pods do that end well on
         SIGTERM: others have to replace them."""
-        self._without_group: dict[jobs.TaskId, pods.Pod] = {}
+        self._without_group: dict[TaskId, Pod] = {}
         """Our pods that name no PodGroup."""
-        self._priorities: dict[str, translation.PriorityClass] = {}
+        self._priorities: dict[str, PriorityClass] = {}
         self._default_priority = 0
-        self._listeners: list[Callable[[jobs.JobId], object]] = []
-        self._dirty: set[jobs.JobId] = set()
-        self._ids: list[jobs.JobId] = []
-        self._jobs: list[jobs.Job] = []
+        self._listeners: list[Callable[[JobId], object]] = []
+        self._dirty: set[JobId] = set()
+        self._ids: list[JobId] = []
+        self._jobs: list[Job] = []
         """The owned jobs, in the order of _ids."""
-        self._frozen: tuple[jobs.Job, ...] | None = ()
+        self._frozen: tuple[Job, ...] | None = ()
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the names of schedulers with a claim to PodGroups without pods."""
         self._scheduler_names = scheduler_names
         self._dirty.update(self._groups)
 
-    def subscribe(self, listener: Callable[[jobs.JobId], object]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[JobId], object]) -> Callable[[], None]:
         """Call `listener` with each PodGroup that exists; then with the PodGroup of each changed
         pod, and for `notify`, until unsubscribed.
         """
         for key in list(self._stored):
-            listener(jobs.JobId(key))
+            listener(JobId(key))
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def notify(self, key: jobs.JobId) -> None:
+    def notify(self, key: JobId) -> None:
         """Tell all listeners of a PodGroup."""
         for listener in self._listeners:
             listener(key)
 
-    def move_group(self, key: jobs.JobId, new: translation.Group | None) -> None:
+    def move_group(self, key: JobId, new: Group | None) -> None:
         """Apply an added, changed or deleted (None) PodGroup."""
         known = self._groups.get(key)
         if new is None or (known is not None and known.job.uid != new.job.uid):
@@ -90,7 +92,7 @@ class JobIndex:
             self._groups[key] = new
         self._touch(key)
 
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply an added, changed or deleted (None) pod."""
         if old is not None:
             if old.group is None:
@@ -112,7 +114,7 @@ class JobIndex:
             elif new.ours:
                 self._without_group[new.uid] = new
 
-    def move_priority(self, name: str, new: translation.PriorityClass | None) -> None:
+    def move_priority(self, name: str, new: PriorityClass | None) -> None:
         """Apply an added, changed or deleted (None) PriorityClass; recompute PodGroups with a new
         priority.
         """
@@ -121,13 +123,13 @@ class JobIndex:
             del self._priorities[name]
         else:
             self._priorities[name] = new
-        defaults = [each.value for each in self._priorities.values() if each.is_default]
+        defaults = [priority.value for priority in self._priorities.values() if priority.is_default]
         self._default_priority = min(defaults, default=0)
         self._dirty.update(
             key for key, group in self._groups.items() if self._priority(group) != before[key]
         )
 
-    def owned(self) -> tuple[jobs.Job, ...]:
+    def owned(self) -> tuple[Job, ...]:
         """Return our jobs, sorted by ID."""
         for key in self._dirty:
             self._place(key, self._job(key))
@@ -143,21 +145,21 @@ class JobIndex:
         return len(self._dirty) > MANY or any(map(self._lacks_pods, self._dirty))
 
     @property
-    def groups(self) -> Mapping[jobs.JobId, translation.Group]:
+    def groups(self) -> Mapping[JobId, Group]:
         """All known PodGroups."""
         return MappingProxyType(self._groups)
 
-    def members(self, key: jobs.JobId) -> Collection[pods.Pod]:
+    def members(self, key: JobId) -> Collection[Pod]:
         """Return the pods of all schedulers that name this PodGroup."""
         return self._members.get(key, {}).values()
 
-    def ungrouped(self) -> Iterable[pods.Pod]:
+    def ungrouped(self) -> Iterable[Pod]:
         """Iterate over our unplaceable pods: the PodGroup is unnamed or missing."""
         yield from self._without_group.values()
         for key in self._missing_groups:
             yield from (pod for pod in self._members[key].values() if pod.ours)
 
-    def _note_end(self, old: pods.Pod, new: pods.Pod | None) -> None:
+    def _note_end(self, old: Pod, new: Pod | None) -> None:
         """Count a member of a PodGroup that succeeded and is deleted now.
 
         Pods that are older than the PodGroup were members of another one of its name. Without any
@@ -165,7 +167,7 @@ class JobIndex:
         """
         assert old.group is not None
         if new is not None:
-            if (old.status, new.status) == (jobs.TaskStatus.RELEASING, jobs.TaskStatus.SUCCEEDED):
+            if (old.status, new.status) == (TaskStatus.RELEASING, TaskStatus.SUCCEEDED):
                 self._interrupted.add(old.uid)
             return
         group, known = self._groups.get(old.group), self._succeeded_gone.get(old.group)
@@ -175,28 +177,28 @@ class JobIndex:
             self._succeeded_gone[old.group] = known + 1
         self._interrupted.discard(old.uid)
 
-    def _has_succeeded(self, pod: pods.Pod, group: translation.Group) -> bool:
+    def _has_succeeded(self, pod: Pod, group: Group) -> bool:
         task = pod.task
         return (
             task is not None
-            and task.status is jobs.TaskStatus.SUCCEEDED
+            and task.status is TaskStatus.SUCCEEDED
             and task.created >= group.job.created
             and pod.uid not in self._interrupted
         )
 
-    def _count_gone(self, group: translation.Group, succeeded: int, *, any_left: bool) -> int:
+    def _count_gone(self, group: Group, succeeded: int, *, any_left: bool) -> int:
         """Return how many pods of the PodGroup succeeded and don't exist any more.
 
         What happened before this process is read from `status.succeeded`, which counts them.
         """
         key = group.job.id
         if key not in self._succeeded_gone:
-            goes_on = any_left and group.job.state.phase is not jobs.Phase.COMPLETED
+            goes_on = any_left and group.job.state.phase is not Phase.COMPLETED
             stored = group.job.state.succeeded if goes_on else 0
             self._succeeded_gone[key] = max(0, stored - succeeded)
         return self._succeeded_gone[key]
 
-    def _touch(self, key: jobs.JobId) -> None:
+    def _touch(self, key: JobId) -> None:
         self._dirty.add(key)
         if not self._members.get(key):
             self._members.pop(key, None)
@@ -206,7 +208,7 @@ class JobIndex:
         else:
             self._missing_groups[key] = None
 
-    def _place(self, key: jobs.JobId, job: jobs.Job | None) -> None:
+    def _place(self, key: JobId, job: Job | None) -> None:
         at = bisect.bisect_left(self._ids, key)
         known = at < len(self._ids) and self._ids[at] == key
         if job is None:
@@ -218,7 +220,7 @@ class JobIndex:
             self._ids.insert(at, key)
             self._jobs.insert(at, job)
 
-    def _job(self, key: jobs.JobId) -> jobs.Job | None:
+    def _job(self, key: JobId) -> Job | None:
         group = self._groups.get(key)
         if group is None:
             return None
@@ -231,19 +233,19 @@ class JobIndex:
         if len(tasks) < len(members):
             tallied["rejections"] = _rejections(members)
         counts = tallied["counts"]
-        gone = self._count_gone(group, counts[jobs.TaskStatus.SUCCEEDED], any_left=bool(members))
+        gone = self._count_gone(group, counts[TaskStatus.SUCCEEDED], any_left=bool(members))
         if gone:
-            counts[jobs.TaskStatus.SUCCEEDED] += gone
+            counts[TaskStatus.SUCCEEDED] += gone
             tallied["succeeded_gone"] = gone
         of_class = self._priority(group)
         priority = of_class if group.priority_class else self._priority_of_pods(tasks, of_class)
         return replace(group.job, priority=priority, class_priority=of_class, **tallied)
 
-    def _lacks_pods(self, key: jobs.JobId) -> bool:
+    def _lacks_pods(self, key: JobId) -> bool:
         group, members = self._groups.get(key), self.members(key)
         return bool(members) if group is None else len(members) < max(1, group.job.min_member)
 
-    def _is_ours(self, group: translation.Group, members: Collection[pods.Pod]) -> bool:
+    def _is_ours(self, group: Group, members: Collection[Pod]) -> bool:
         """Whether the PodGroup is ours.
 
         The pods decide. Without pods the scheduler annotation decides. Without an annotation the
@@ -260,7 +262,7 @@ class JobIndex:
         job = group.job
         return self._claim_unowned or (job.id in self._emptied and job.state.phase in jobs.STARTED)
 
-    def _priority(self, group: translation.Group) -> int:
+    def _priority(self, group: Group) -> int:
         """Return the value of the PodGroup's PriorityClass, else of the default PriorityClass, else
         0.
 
@@ -271,7 +273,7 @@ class JobIndex:
         found = self._priorities.get(group.priority_class)
         return self._default_priority if found is None else found.value
 
-    def _priority_of_pods(self, tasks: Collection[jobs.Task], default: int) -> int:
+    def _priority_of_pods(self, tasks: Collection[Task], default: int) -> int:
         """Return the lowest spec.priority of the pods, for a PodGroup without a PriorityClass.
 
         `default` counts for pods without class and priority, and without pods.
@@ -287,16 +289,16 @@ class JobIndex:
         )
 
 
-def _rejections(members: Collection[pods.Pod]) -> tuple[jobs.InvalidPod, ...]:
+def _rejections(members: Collection[Pod]) -> tuple[InvalidPod, ...]:
     """Return our waiting pods that are unusable, by name."""
     found = [
-        jobs.InvalidPod(
+        InvalidPod(
             uid=pod.uid,
             namespace=pod.namespace,
             name=pod.key.partition("/")[2],
             field=pod.rejection.field,
             message=pod.rejection.message,
-            gated=pod.status is jobs.TaskStatus.GATED,
+            gated=pod.status is TaskStatus.GATED,
         )
         for pod in members
         if pod.rejection is not None and pod.ours and pod.status in jobs.WAITING

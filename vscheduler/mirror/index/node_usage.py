@@ -7,13 +7,19 @@ from typing import TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import constraints, jobs, nodes, resources
+from vscheduler.core.model import nodes, resources
+from vscheduler.core.model.constraints import HostPort
+from vscheduler.core.model.jobs import PodClass, TaskId
+from vscheduler.core.model.nodes import NodeLayout, NodeSpec, NodeTable
+from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 from vscheduler.mirror.index import entries, pods_by_class
-from vscheduler.mirror.translate import pods, translation
+from vscheduler.mirror.index.entries import Value
+from vscheduler.mirror.translate.pods import Pod
+from vscheduler.mirror.translate.translation import Group, Node
 
 T = TypeVar("T")
 
-Ports: TypeAlias = dict[str, tuple[constraints.HostPort, ...]]
+Ports: TypeAlias = dict[str, tuple[HostPort, ...]]
 """Host ports in use, sorted, by node name; nodes without any are left out."""
 
 REQUESTED_ONLY_MAX = 64
@@ -32,28 +38,26 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     Pods that should have gone long ago count as pods that stay, but not as ours.
     """
 
-    used: resources.ResourceMap
-    releasing: resources.ResourceMap
-    ours: resources.ResourceMap
+    used: ResourceMap
+    releasing: ResourceMap
+    ours: ResourceMap
     """Held by our pods that stay and whose PodGroup exists."""
-    ports: tuple[constraints.HostPort, ...]
+    ports: tuple[HostPort, ...]
     """Host ports of pods that stay."""
-    leaving_ports: tuple[constraints.HostPort, ...]
+    leaving_ports: tuple[HostPort, ...]
 
 
-def usage(
-    held: Iterable[pods.Pod], groups: Container[object], overdue: Container[jobs.TaskId] = ()
-) -> Usage:
+def usage(held: Iterable[Pod], groups: Container[object], overdue: Container[TaskId] = ()) -> Usage:
     """Sum up the resources of pods on a node.
 
     Every pod in `held` must hold room; `groups` are the existing PodGroups, and `overdue` are the
     terminating pods that should have gone long ago.
     """
-    every: defaultdict[jobs.PodClass, int] = defaultdict(int)
-    leaving: defaultdict[jobs.PodClass, int] = defaultdict(int)
-    ours: defaultdict[jobs.PodClass, int] = defaultdict(int)
-    ports: list[constraints.HostPort] = []
-    leaving_ports: list[constraints.HostPort] = []
+    every: defaultdict[PodClass, int] = defaultdict(int)
+    leaving: defaultdict[PodClass, int] = defaultdict(int)
+    ours: defaultdict[PodClass, int] = defaultdict(int)
+    ports: list[HostPort] = []
+    leaving_ports: list[HostPort] = []
     for pod in held:
         leaves = pod.leaves and pod.uid not in overdue
         every[pod.pod_class] += 1
@@ -80,12 +84,12 @@ class NodeColumns:
         self._work = work
         self._groups = groups
         """A live view of the existing PodGroups; `reseat` reports changes."""
-        self._nodes: dict[str, translation.Node] = {}
-        self._pods: dict[str, dict[jobs.TaskId, pods.Pod]] = {}
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, dict[TaskId, Pod]] = {}
         """Pods that hold room, by node name, whether the node exists or not."""
-        self._leaving: dict[jobs.TaskId, tuple[float, str]] = {}
+        self._leaving: dict[TaskId, tuple[float, str]] = {}
         """Until when the resources of terminating pods count as being released, and their nodes."""
-        self._overdue: frozenset[jobs.TaskId] = frozenset()
+        self._overdue: frozenset[TaskId] = frozenset()
         """Those for which this instant has passed."""
         self._dirty: set[str] = set()
         self._respecified = False
@@ -94,15 +98,13 @@ class NodeColumns:
         """Whether a node came, went or changed: the allocatable column must be copied again."""
         self._ports: Ports = {}
         self._leaving_ports: Ports = {}
-        self._space = resources.ResourceSpace.of(())
-        self._layout = nodes.NodeLayout(())
+        self._space = ResourceSpace.of(())
+        self._layout = NodeLayout(())
         self._arrays = [np.zeros((0, self._space.size), dtype=np.int64) for _ in range(4)]
         """allocatable, used, releasing, ours."""
-        self._table: nodes.NodeTable | None = None
+        self._table: NodeTable | None = None
 
-    def move_node(
-        self, name: str, old: translation.Node | None, new: translation.Node | None
-    ) -> None:
+    def move_node(self, name: str, old: Node | None, new: Node | None) -> None:
         """Apply a node that came (old is None), changed or went (new is None)."""
         self._resized = True
         if new is None:
@@ -115,7 +117,7 @@ class NodeColumns:
         if old is None or new is None or old.spec != new.spec:
             self._respecified = True
 
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         if old is not None and old.node is not None and old.holds_resources:
             held = self._pods[old.node]
@@ -141,7 +143,7 @@ class NodeColumns:
         self._overdue = overdue
         return min((until for until, _ in self._leaving.values() if until > now), default=None)
 
-    def reseat(self, members: Iterable[pods.Pod]) -> None:
+    def reseat(self, members: Iterable[Pod]) -> None:
         """Mark the nodes of these pods for recomputation, for the PodGroup of the pods came or
         went.
         """
@@ -149,7 +151,7 @@ class NodeColumns:
             if pod.task is not None and pod.node is not None and pod.holds_resources:
                 self._dirty.add(pod.node)
 
-    def fits(self, pod: pods.Pod, node: translation.Node, before: nodes.NodeSpec) -> bool:
+    def fits(self, pod: Pod, node: Node, before: NodeSpec) -> bool:
         """Whether the node still takes this pod and has room for all its pods: a last check before
         a bind is sent.
 
@@ -173,12 +175,12 @@ class NodeColumns:
             if name not in by_claim
         )
 
-    def placed_pods(self) -> Iterator[pods.Pod]:
+    def placed_pods(self) -> Iterator[Pod]:
         """Iterate over all pods that hold room, including pods on unknown nodes."""
         for held in self._pods.values():
             yield from held.values()
 
-    def table(self, space: resources.ResourceSpace) -> nodes.NodeTable:
+    def table(self, space: ResourceSpace) -> NodeTable:
         """Return the table with these columns; the last table object again when nothing changed."""
         if space != self._space:
             shape = (self._layout.size, space.size)
@@ -201,7 +203,7 @@ class NodeColumns:
         """Build a new layout, and move the rows into its order."""
         self._respecified = False
         before = self._layout.rows
-        self._layout = nodes.NodeLayout([self._nodes[name].spec for name in sorted(self._nodes)])
+        self._layout = NodeLayout([self._nodes[name].spec for name in sorted(self._nodes)])
         self._work["layouts"] += 1
         if self._layout.names == tuple(before):
             return
@@ -230,7 +232,7 @@ class NodeColumns:
             else:
                 ports.pop(name, None)
 
-    def _copy(self) -> nodes.NodeTable:
+    def _copy(self) -> NodeTable:
         # The arrays keep changing, but the table is frozen, so it gets copies. Allocatable amounts
         # rarely change: tables share one copy until a node does.
         allocatable, *taken = self._arrays
@@ -239,7 +241,7 @@ class NodeColumns:
         allocatable = last.allocatable if last is not None and same else allocatable.copy()
         self._resized = False
         used, releasing, ours = (array.copy() for array in taken)
-        return nodes.NodeTable(
+        return NodeTable(
             layout=self._layout,
             allocatable=allocatable,
             used=used,
@@ -258,23 +260,23 @@ class ResourceNames:
     """
 
     def __init__(self) -> None:
-        self._classes: dict[jobs.PodClass, int] = {}
+        self._classes: dict[PodClass, int] = {}
         """How many counted pods are of a class."""
         self._provided: Counter[str] = Counter()
         """How many nodes and queues name a resource."""
         self._requested: Counter[str] = Counter()
         """How many pod classes and PodGroups name a resource."""
-        self._space = resources.ResourceSpace.of(())
+        self._space = ResourceSpace.of(())
 
-    def move(self, old: entries.Value | None, new: entries.Value | None) -> None:
+    def move(self, old: Value | None, new: Value | None) -> None:
         """Apply an object, not a pod, that came, changed or went."""
         for value, step in ((old, -1), (new, 1)):
             if value is not None:
-                is_request = isinstance(value, translation.Group)
+                is_request = isinstance(value, Group)
                 counter = self._requested if is_request else self._provided
                 _count(counter, entries.resources_of(value), step)
 
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         came = new.pod_class if new is not None and (new.ours or new.holds_resources) else None
         left = old.pod_class if old is not None and (old.ours or old.holds_resources) else None
@@ -291,9 +293,7 @@ class ResourceNames:
                 del classes[left]
                 _count(self._requested, left.counted, -1)
 
-    def space(
-        self, backed: Collection[str] = (), awaited: Collection[str] = ()
-    ) -> resources.ResourceSpace:
+    def space(self, backed: Collection[str] = (), awaited: Collection[str] = ()) -> ResourceSpace:
         """Return the resources as columns; the last object again when they are unchanged. `backed`
         are those that stand for a DeviceClass, `awaited` those of pods that are still to come.
 
@@ -308,7 +308,7 @@ class ResourceNames:
             names = {*known, *sorted(requested_only)[:REQUESTED_ONLY_MAX]}
         else:
             names = {*known, *requested_only}
-        space = resources.ResourceSpace.of(names, folded=folded)
+        space = ResourceSpace.of(names, folded=folded)
         if space != self._space:
             self._space = space
         return self._space
@@ -327,7 +327,7 @@ class Assumption(msgspec.Struct, frozen=True):
 
     node: str
     since: float
-    pod: pods.Pod
+    pod: Pod
     """The pod without the bind."""
-    bound: pods.Pod
+    bound: Pod
     """The same pod as Binding, kept because each look at it asks for it."""

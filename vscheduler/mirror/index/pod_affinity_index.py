@@ -6,8 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from vscheduler.core.model import constraints, jobs, pod_affinity
-from vscheduler.mirror.translate import pods
+from vscheduler.core.model import constraints, pod_affinity
+from vscheduler.core.model.jobs import TaskId, TaskStatus
+from vscheduler.core.model.pod_affinity import (
+    AffinityTermOfPods,
+    PodAffinityIndex,
+    PodsByNode,
+    PodSets,
+    SelectorIndex,
+)
+from vscheduler.mirror.translate.pods import Pod
 
 Item = TypeVar("Item", bound=Hashable)
 
@@ -19,7 +27,7 @@ class CountsByNode(Generic[Item]):
         self._holders: Counter[Item] = Counter()
         self._counts: dict[Item, dict[str, tuple[int, int]]] = {}
         self._stale: set[Item] = set()
-        self._frozen: dict[Item, pod_affinity.PodsByNode] = {}
+        self._frozen: dict[Item, PodsByNode] = {}
 
     def __contains__(self, item: Item) -> bool:
         return item in self._holders
@@ -47,12 +55,12 @@ class CountsByNode(Generic[Item]):
         self._stale.add(item)
         return True
 
-    def add(self, item: Item, pod: pods.Pod, step: int) -> None:
+    def add(self, item: Item, pod: Pod, step: int) -> None:
         """Count a matching pod that came to its node (step 1) or left (step -1)."""
         assert pod.node is not None
         counts = self._counts[item]
         staying, leaving = counts.get(pod.node, (0, 0))
-        if pod.status is jobs.TaskStatus.RELEASING:
+        if pod.status is TaskStatus.RELEASING:
             leaving += step
         else:
             staying += step
@@ -71,7 +79,7 @@ class CountsByNode(Generic[Item]):
         """Return the items with at least one holder."""
         return list(self._holders)
 
-    def frozen(self) -> Mapping[Item, pod_affinity.PodsByNode]:
+    def frozen(self) -> Mapping[Item, PodsByNode]:
         """Return all counts. Counts unchanged since the last call are the same objects."""
         if self._stale:
             self._frozen = dict(self._frozen)
@@ -91,26 +99,22 @@ class PodAffinityIndexer:
     label that the term names. Afterwards only changed pods are looked at.
     """
 
-    def __init__(self, work: Counter[str], everyone: Callable[[], Iterable[pods.Pod]]) -> None:
+    def __init__(self, work: Counter[str], everyone: Callable[[], Iterable[Pod]]) -> None:
         self._work = work
         self._everyone = everyone
         """Returns all pods that hold room at present."""
-        self._pod_set_counts: CountsByNode[pod_affinity.PodSets] = CountsByNode()
-        self._pod_set_index: pod_affinity.SelectorIndex[pod_affinity.PodSets] = (
-            pod_affinity.SelectorIndex()
-        )
-        self._term_counts: CountsByNode[pod_affinity.AffinityTermOfPods] = CountsByNode()
-        self._term_index: pod_affinity.SelectorIndex[pod_affinity.AffinityTermOfPods] = (
-            pod_affinity.SelectorIndex()
-        )
-        self._named: dict[str, dict[str, dict[jobs.TaskId, pods.Pod]]] = {}
+        self._pod_set_counts: CountsByNode[PodSets] = CountsByNode()
+        self._pod_set_index: SelectorIndex[PodSets] = SelectorIndex()
+        self._term_counts: CountsByNode[AffinityTermOfPods] = CountsByNode()
+        self._term_index: SelectorIndex[AffinityTermOfPods] = SelectorIndex()
+        self._named: dict[str, dict[str, dict[TaskId, Pod]]] = {}
         """Pods that hold room, by label key and value, for label keys named in terms."""
         self._namers: Counter[str] = Counter()
         """How many held pod sets are looked up by a label key."""
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._frozen = pod_affinity.NOBODY
 
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went. `everyone` must already reflect the change."""
         if not (self._pod_set_counts or _has_terms(old) or _has_terms(new)):
             return  # labels are indexed only while pod sets are counted
@@ -139,14 +143,14 @@ class PodAffinityIndexer:
                 self._pod_set_counts.clear(pod_sets)
                 self._count(pod_sets)
 
-    def freeze(self) -> pod_affinity.PodAffinityIndex:
+    def freeze(self) -> PodAffinityIndex:
         """Return all counts; the last object again when nothing changed."""
         pod_set_counts, term_counts = self._pod_set_counts.frozen(), self._term_counts.frozen()
         last = self._frozen
         known = (last.pod_set_counts, last.term_counts, last.namespaces)
         now = (pod_set_counts, term_counts, self._namespaces)
         if any(before is not after for before, after in zip(known, now, strict=True)):
-            self._frozen = pod_affinity.PodAffinityIndex(
+            self._frozen = PodAffinityIndex(
                 pod_set_counts=pod_set_counts,
                 term_counts=term_counts,
                 namespaces=self._namespaces,
@@ -155,21 +159,21 @@ class PodAffinityIndexer:
             )
         return self._frozen
 
-    def _hold(self, pod: pods.Pod) -> None:
+    def _hold(self, pod: Pod) -> None:
         for pod_sets in _pod_sets_counted_for(pod):
             self._hold_pod_sets(pod_sets)
         for term in _terms_of(pod):
             if self._term_counts.hold(term):
                 self._term_index.add(term, (term.term.pods,))
 
-    def _release(self, pod: pods.Pod) -> None:
+    def _release(self, pod: Pod) -> None:
         for pod_sets in _pod_sets_counted_for(pod):
             self._release_pod_sets(pod_sets)
         for term in _terms_of(pod):
             if self._term_counts.release(term):
                 self._term_index.discard(term, (term.term.pods,))
 
-    def _hold_pod_sets(self, pod_sets: pod_affinity.PodSets) -> None:
+    def _hold_pod_sets(self, pod_sets: PodSets) -> None:
         if self._pod_set_counts.hold(pod_sets):
             self._pod_set_index.add(pod_sets, pod_sets)
             anchor = pod_affinity.anchor(pod_sets)
@@ -179,7 +183,7 @@ class PodAffinityIndexer:
                     self._index(anchor.key)
             self._count(pod_sets)
 
-    def _release_pod_sets(self, pod_sets: pod_affinity.PodSets) -> None:
+    def _release_pod_sets(self, pod_sets: PodSets) -> None:
         if self._pod_set_counts.release(pod_sets):
             self._pod_set_index.discard(pod_sets, pod_sets)
             anchor = pod_affinity.anchor(pod_sets)
@@ -188,14 +192,14 @@ class PodAffinityIndexer:
                 if not self._namers[anchor.key]:
                     del self._namers[anchor.key], self._named[anchor.key]
 
-    def _count(self, pod_sets: pod_affinity.PodSets) -> None:
+    def _count(self, pod_sets: PodSets) -> None:
         for pod in self._candidates(pod_sets):
             self._work["residents"] += 1
             labels = self._namespace_labels(pod.namespace)
             if all(each.includes(pod.namespace, pod.labels, labels) for each in pod_sets):
                 self._pod_set_counts.add(pod_sets, pod, 1)
 
-    def _candidates(self, pod_sets: pod_affinity.PodSets) -> Iterable[pods.Pod]:
+    def _candidates(self, pod_sets: PodSets) -> Iterable[Pod]:
         """Return all pods that may be in all of these sets."""
         anchor = pod_affinity.anchor(pod_sets)
         if anchor is None:
@@ -206,32 +210,32 @@ class PodAffinityIndexer:
         ]
 
     def _index(self, key: str) -> None:
-        named: dict[str, dict[jobs.TaskId, pods.Pod]] = {}
+        named: dict[str, dict[TaskId, Pod]] = {}
         for pod in self._everyone():
             self._work["residents"] += 1
             if key in pod.labels:
                 named.setdefault(pod.labels[key], {})[pod.uid] = pod
         self._named[key] = named
 
-    def _name(self, pod: pods.Pod) -> None:
+    def _name(self, pod: Pod) -> None:
         for key, value in self._naming(pod):
             self._named[key].setdefault(value, {})[pod.uid] = pod
 
-    def _unname(self, pod: pods.Pod) -> None:
+    def _unname(self, pod: Pod) -> None:
         for key, value in self._naming(pod):
             found = self._named[key][value]
             del found[pod.uid]
             if not found:
                 del self._named[key][value]
 
-    def _naming(self, pod: pods.Pod) -> Iterable[tuple[str, str]]:
+    def _naming(self, pod: Pod) -> Iterable[tuple[str, str]]:
         """Return those labels of the pod that terms name, by way of the smaller of the two sets."""
         named, labels = self._named, pod.labels
         if len(named) < len(labels):
             return [(key, labels[key]) for key in named if key in labels]
         return [pair for pair in labels.items() if pair[0] in named]
 
-    def _count_pod(self, pod: pods.Pod, step: int) -> None:
+    def _count_pod(self, pod: Pod, step: int) -> None:
         if self._pod_set_counts:
             labels = self._namespace_labels(pod.namespace)
             for pod_sets in self._pod_set_index.find(pod.namespace, pod.labels, labels):
@@ -243,7 +247,7 @@ class PodAffinityIndexer:
         return pod_affinity.labels_of(name, self._namespaces)
 
 
-def _has_terms(pod: pods.Pod | None) -> bool:
+def _has_terms(pod: Pod | None) -> bool:
     """Whether the pod has terms about other pods, whatever its status."""
     if pod is None:
         return False
@@ -253,7 +257,7 @@ def _has_terms(pod: pods.Pod | None) -> bool:
     )
 
 
-def _same(old: pods.Pod, new: pods.Pod) -> bool:
+def _same(old: Pod, new: Pod) -> bool:
     """Whether nothing relevant for the counts changed."""
     return all(
         getattr(old, name) == getattr(new, name)
@@ -261,7 +265,7 @@ def _same(old: pods.Pod, new: pods.Pod) -> bool:
     ) and (old.pod_class is new.pod_class or old.pod_class.constraints == new.pod_class.constraints)
 
 
-def _pod_sets_counted_for(pod: pods.Pod) -> Iterable[pod_affinity.PodSets]:
+def _pod_sets_counted_for(pod: Pod) -> Iterable[PodSets]:
     """Return the pod sets that the pod's terms count while the pod waits, without duplicates."""
     limits = pod.pod_class.constraints
     if limits is constraints.ANYWHERE or not pod.waits:
@@ -269,7 +273,7 @@ def _pod_sets_counted_for(pod: pods.Pod) -> Iterable[pod_affinity.PodSets]:
     return dict.fromkeys(pod_affinity.counted_pod_sets(limits))
 
 
-def _terms_of(pod: pods.Pod) -> Iterable[pod_affinity.AffinityTermOfPods]:
+def _terms_of(pod: Pod) -> Iterable[AffinityTermOfPods]:
     """Return the affinity terms that the pod imposes on pods nearby, now or once placed, without
     duplicates.
     """

@@ -12,8 +12,10 @@ from collections.abc import Container, Iterable, Mapping
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import jobs, resources, snapshot
-from vscheduler.mirror.translate import pods
+from vscheduler.core.model.jobs import HOLDING, JobId, PodClass
+from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.model.snapshot import ByClass, ClassCounts
+from vscheduler.mirror.translate.pods import Pod
 
 _encode = msgspec.json.Encoder().encode
 
@@ -25,7 +27,7 @@ class ClassPlaces:
     pod that changes mostly leaves its place for the same place.
     """
 
-    def __init__(self, pod_class: jobs.PodClass) -> None:
+    def __init__(self, pod_class: PodClass) -> None:
         self.rank = _encode(
             (
                 list(pod_class.counted.items()),
@@ -54,12 +56,12 @@ class ClassPlaces:
         if change:  # a standby never freezes: it keeps no place that pods have come to and left
             self.moved[place] = change
 
-    def freeze(self) -> snapshot.ClassCounts:
+    def freeze(self) -> ClassCounts:
         """Return the counts as frozen arrays."""
         for (node, queue), change in self.moved.items():
             self._add(node, queue, change)
         self.moved.clear()
-        return snapshot.ClassCounts(
+        return ClassCounts(
             nodes=tuple(self._nodes),
             queues=tuple(self._queues),
             counts=np.frombuffer(self._counts.tobytes(), dtype=np.int64),
@@ -92,24 +94,24 @@ class PodsByClass:
 
     def __init__(self, work: Counter[str]) -> None:
         self._work = work
-        self._queues: dict[jobs.JobId, str] = {}
+        self._queues: dict[JobId, str] = {}
         """The queues of the existing PodGroups."""
-        self._places: dict[jobs.PodClass, ClassPlaces] = {}
+        self._places: dict[PodClass, ClassPlaces] = {}
         """Our pods; classes without pods are left out."""
-        self._changed_classes: set[jobs.PodClass] = set()
-        self._own_pods: snapshot.ByClass = {}
-        self._foreign_pods: dict[str, Counter[jobs.PodClass]] = {}
+        self._changed_classes: set[PodClass] = set()
+        self._own_pods: ByClass = {}
+        self._foreign_pods: dict[str, Counter[PodClass]] = {}
         """Pods of foreign schedulers by queue; queues without any are left out."""
         self._changed_queues: set[str] = set()
         """Queues whose pods of foreign schedulers changed."""
-        self._used_by_other_schedulers: Mapping[str, resources.ResourceMap] = {}
+        self._used_by_other_schedulers: Mapping[str, ResourceMap] = {}
 
     @property
     def groups(self) -> Container[object]:
         """A live view of the existing PodGroups."""
         return self._queues.keys()
 
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         before = None if old is None else self._queue(old)
         after = None if new is None else self._queue(new)
@@ -120,7 +122,7 @@ class PodsByClass:
         if new is not None and after is not None:
             self._count(new, after, 1)
 
-    def move_group(self, key: jobs.JobId, queue: str | None, members: Iterable[pods.Pod]) -> None:
+    def move_group(self, key: JobId, queue: str | None, members: Iterable[Pod]) -> None:
         """Apply a PodGroup that came, changed or went (queue is None); `members` are the pods that
         name the PodGroup.
         """
@@ -136,7 +138,7 @@ class PodsByClass:
                 if queue is not None:
                     self._count(pod, queue, 1)
 
-    def own_pods(self) -> snapshot.ByClass:
+    def own_pods(self) -> ByClass:
         """Return where our pods are, by class; the last object again when no pod moved."""
         if not self._changed_classes:
             return self._own_pods
@@ -154,7 +156,7 @@ class PodsByClass:
         self._own_pods = found
         return found
 
-    def used_by_other_schedulers(self) -> Mapping[str, resources.ResourceMap]:
+    def used_by_other_schedulers(self) -> Mapping[str, ResourceMap]:
         """Return the resources held by pods of foreign schedulers, by queue; the last object again
         when unchanged.
         """
@@ -170,13 +172,13 @@ class PodsByClass:
                 self._used_by_other_schedulers = dict(sorted(found.items()))
         return self._used_by_other_schedulers
 
-    def _queue(self, pod: pods.Pod) -> str | None:
+    def _queue(self, pod: Pod) -> str | None:
         """Return the queue that the pod counts for, or None."""
         if pod.group is None or not _holds(pod):
             return None
         return self._queues.get(pod.group)
 
-    def _count(self, pod: pods.Pod, queue: str, step: int) -> None:
+    def _count(self, pod: Pod, queue: str, step: int) -> None:
         assert pod.node is not None
         if pod.task is not None:
             self._move_own_pod(pod.pod_class, pod.node, queue, step)
@@ -189,7 +191,7 @@ class PodsByClass:
                 del self._foreign_pods[queue]
             self._changed_queues.add(queue)
 
-    def _move_own_pod(self, pod_class: jobs.PodClass, node: str, queue: str, step: int) -> None:
+    def _move_own_pod(self, pod_class: PodClass, node: str, queue: str, step: int) -> None:
         places = self._places.get(pod_class)
         if places is None:
             places = self._places[pod_class] = ClassPlaces(pod_class)
@@ -199,7 +201,7 @@ class PodsByClass:
         self._changed_classes.add(pod_class)
 
 
-def total(classes: Mapping[jobs.PodClass, int]) -> dict[str, int]:
+def total(classes: Mapping[PodClass, int]) -> dict[str, int]:
     """Return the total request of these numbers of pods by class."""
     sums: defaultdict[str, int] = defaultdict(int)
     for pod_class, count in classes.items():
@@ -208,12 +210,12 @@ def total(classes: Mapping[jobs.PodClass, int]) -> dict[str, int]:
     return dict(sums)
 
 
-def _holds(pod: pods.Pod) -> bool:
+def _holds(pod: Pod) -> bool:
     """Whether the pod counts as allocated, provided its PodGroup exists."""
-    return pod.node is not None and pod.status in jobs.HOLDING
+    return pod.node is not None and pod.status in HOLDING
 
 
-def _same(old: pods.Pod | None, new: pods.Pod | None) -> bool:
+def _same(old: Pod | None, new: Pod | None) -> bool:
     """Whether two versions of a pod, both counted for the same queue, count alike."""
     assert old is not None
     assert new is not None

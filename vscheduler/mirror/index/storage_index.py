@@ -6,8 +6,22 @@ A cluster in which no pod of ours uses volumes that matter has no Storage, and c
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from vscheduler.core.model import constraints, storage
+from vscheduler.core.model import storage
+from vscheduler.core.model.constraints import ClaimUse, PodVolume
+from vscheduler.core.model.storage import (
+    Attachment,
+    Capacity,
+    Claim,
+    CsiDriver,
+    CsiNode,
+    Memo,
+    Object,
+    Storage,
+    StorageClass,
+    Volume,
+)
 from vscheduler.mirror.translate import pods
+from vscheduler.mirror.translate.pods import Pod
 
 V = TypeVar("V")
 
@@ -26,12 +40,12 @@ class StorageIndex:
         self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in _FIELDS}
         self._frozen: dict[str, Any] = {}
         """Frozen fields of Storage that are up to date, by name."""
-        self._uses: dict[str, dict[constraints.PodVolume, tuple[int, int]]] = {}
+        self._uses: dict[str, dict[PodVolume, tuple[int, int]]] = {}
         self._claim_uses: dict[str, tuple[int, int]] = {}
         self._users = 0
         """Number of our pods with volumes that haven't finished, waiting pods included."""
-        self._selected: dict[type, set[str]] = {storage.Claim: set(), storage.Volume: set()}
-        self._memo = storage.Memo()
+        self._selected: dict[type, set[str]] = {Claim: set(), Volume: set()}
+        self._memo = Memo()
         self._changed_groups: dict[str, set[str]] = {name: set() for name in _GROUPS}
         self._groups: dict[str, Grouped[Any]] = {name: {} for name in _GROUPS}
         self._sorted: dict[str, dict[str, tuple[Any, ...]]] = {name: {} for name in _GROUPS}
@@ -45,7 +59,7 @@ class StorageIndex:
             self._last = storage.NO_STORAGE
             self._frozen.pop("served", None)
 
-    def move(self, key: str, old: storage.Object | None, new: storage.Object | None) -> None:
+    def move(self, key: str, old: Object | None, new: Object | None) -> None:
         """Apply an object that came (old is None), changed or went (new is None)."""
         kind = type(old if new is None else new)
         self._frozen.pop(_FIELDS[kind], None)
@@ -63,7 +77,7 @@ class StorageIndex:
             self._selected[kind].add(key)
             self._frozen.pop(_SELECTED[kind], None)
 
-    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+    def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went; only for pods with volumes."""
         if old is not None and old.volumes:
             self._count(old, -1)
@@ -77,7 +91,7 @@ class StorageIndex:
         """
         return bool(self._users) or any(self._selected.values())
 
-    def freeze(self) -> storage.Storage:
+    def freeze(self) -> Storage:
         """Return the storage; the last object again when nothing changed."""
         if not self.in_use:
             return storage.NO_STORAGE
@@ -85,7 +99,7 @@ class StorageIndex:
             for name in _EVERY:
                 if name not in self._frozen:
                     self._frozen[name] = self._freeze(name)
-            self._last = storage.Storage(**self._frozen, memo=self._memo)
+            self._last = Storage(**self._frozen, memo=self._memo)
         return self._last
 
     def _freeze(self, name: str) -> object:
@@ -96,8 +110,8 @@ class StorageIndex:
             "served": lambda: self._served,
             "uses": lambda: dict(self._uses),
             "claim_uses": lambda: dict(self._claim_uses),
-            "selected_claims": lambda: tuple(sorted(self._selected[storage.Claim])),
-            "selected_volumes": lambda: tuple(sorted(self._selected[storage.Volume])),
+            "selected_claims": lambda: tuple(sorted(self._selected[Claim])),
+            "selected_volumes": lambda: tuple(sorted(self._selected[Volume])),
         }
         if name in plain:
             return plain[name]()
@@ -105,7 +119,7 @@ class StorageIndex:
         return dict(self._objects[kind])
 
     def _regroup(
-        self, name: str, key: str, group: str | None, value: storage.Object | None, step: int
+        self, name: str, key: str, group: str | None, value: Object | None, step: int
     ) -> None:
         if group is None:
             return
@@ -130,7 +144,7 @@ class StorageIndex:
         self._changed_groups[name].clear()
         return dict(found)
 
-    def _count(self, pod: pods.Pod, step: int) -> None:
+    def _count(self, pod: Pod, step: int) -> None:
         if pod.ours and pod.status not in pods.FINISHED:
             self._users += step
         if not pod.holds_resources:
@@ -141,7 +155,7 @@ class StorageIndex:
         used = dict(self._uses.get(pod.node, ()))  # the last one may be in use by a Storage
         for volume in dict.fromkeys(pod.volumes):
             _add(used, volume, staying, leaving)
-            if isinstance(volume, constraints.ClaimUse):
+            if isinstance(volume, ClaimUse):
                 self._frozen.pop("claim_uses", None)
                 _add(self._claim_uses, volume.claim, staying, leaving)
         if used:
@@ -161,48 +175,48 @@ def _add(counts: dict[V, tuple[int, int]], key: V, staying: int, leaving: int) -
         counts.pop(key, None)
 
 
-def _is_selected(found: storage.Object | None) -> bool:
+def _is_selected(found: Object | None) -> bool:
     """Whether a claim or volume bears our note, and isn't bound yet: notes stay for ever."""
     match found:
-        case storage.Claim():
+        case Claim():
             return found.selection is not None and not found.bound
-        case storage.Volume():
+        case Volume():
             return found.selection is not None and not found.bound
     return False
 
 
-def _class_of_volume(found: storage.Object | None) -> str | None:
+def _class_of_volume(found: Object | None) -> str | None:
     """Return the class of a volume that any claim could get."""
-    if isinstance(found, storage.Volume) and found.available and found.claim is None:
+    if isinstance(found, Volume) and found.available and found.claim is None:
         return None if found.deleting else found.storage_class
     return None
 
 
-def _claim_of_volume(found: storage.Object | None) -> str | None:
-    of = found.claim if isinstance(found, storage.Volume) else None
+def _claim_of_volume(found: Object | None) -> str | None:
+    of = found.claim if isinstance(found, Volume) else None
     return None if of is None else f"{of.namespace}/{of.name}"
 
 
-def _class_of_capacity(found: storage.Object | None) -> str | None:
-    return found.storage_class if isinstance(found, storage.Capacity) else None
+def _class_of_capacity(found: Object | None) -> str | None:
+    return found.storage_class if isinstance(found, Capacity) else None
 
 
-def _node_of_attachment(found: storage.Object | None) -> str | None:
-    return found.node if isinstance(found, storage.Attachment) else None
+def _node_of_attachment(found: Object | None) -> str | None:
+    return found.node if isinstance(found, Attachment) else None
 
 
 _FIELDS: Mapping[type, str] = {
-    storage.Claim: "claims",
-    storage.Volume: "volumes",
-    storage.StorageClass: "classes",
-    storage.CsiNode: "csi_nodes",
-    storage.CsiDriver: "drivers",
-    storage.Capacity: "all_capacities",
-    storage.Attachment: "all_attachments",
+    Claim: "claims",
+    Volume: "volumes",
+    StorageClass: "classes",
+    CsiNode: "csi_nodes",
+    CsiDriver: "drivers",
+    Capacity: "all_capacities",
+    Attachment: "all_attachments",
 }
 """The field of Storage for the objects of a kind by key; the last two exist only in groups."""
 
-_GROUPS: Mapping[str, Callable[[storage.Object | None], str | None]] = {
+_GROUPS: Mapping[str, Callable[[Object | None], str | None]] = {
     "available": _class_of_volume,
     "reserved": _claim_of_volume,
     "capacities": _class_of_capacity,
@@ -217,8 +231,8 @@ _ORDER: Mapping[str, Callable[[Any], Any]] = {
 }
 
 _SELECTED: Mapping[type, str] = {
-    storage.Claim: "selected_claims",
-    storage.Volume: "selected_volumes",
+    Claim: "selected_claims",
+    Volume: "selected_volumes",
 }
 
 _EVERY = (

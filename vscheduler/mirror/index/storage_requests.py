@@ -5,15 +5,18 @@ Otherwise, the next cycle could choose another volume for a claim while the firs
 
 from collections.abc import Mapping
 
-from vscheduler.core.model import jobs, storage
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.storage import Claim, Object, Volume
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.decode import kinds
-from vscheduler.mirror.index import entries, storage_index
-from vscheduler.mirror.translate import pods
+from vscheduler.mirror.claim_requests import Change, Target, Wanted
+from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.mirror.index.entries import Entry
+from vscheduler.mirror.index.storage_index import StorageIndex
+from vscheduler.mirror.translate.pods import Pod
 
-KIND: Mapping[type, kinds.Kind] = {
-    storage.Claim: kinds.Kind.CLAIM,
-    storage.Volume: kinds.Kind.VOLUME,
+KIND: Mapping[type, Kind] = {
+    Claim: Kind.CLAIM,
+    Volume: Kind.VOLUME,
 }
 
 
@@ -22,15 +25,15 @@ class StorageRequests:
 
     def __init__(
         self,
-        index: storage_index.StorageIndex,
-        stored: Mapping[kinds.Kind, Mapping[str, entries.Entry]],
+        index: StorageIndex,
+        stored: Mapping[Kind, Mapping[str, Entry]],
     ) -> None:
         """`stored` has all objects as last seen."""
         self._index = index
         self._stored = stored
-        self._wanted: dict[tuple[kinds.Kind, str], claim_requests.Wanted] = {}
+        self._wanted: dict[tuple[Kind, str], Wanted] = {}
 
-    def target(self, change: claim_requests.Change) -> claim_requests.Target | None:
+    def target(self, change: Change) -> Target | None:
         """Return the object of a change as last seen.
 
         None if there is none, another one of the same name, or one with a request in flight.
@@ -40,10 +43,10 @@ class StorageRequests:
         kind, key = claim_requests.place(change)
         entry = self._stored[kind].get(key)
         value = None if entry is None else entry.value
-        if entry is None or not isinstance(value, storage.Claim | storage.Volume):
+        if entry is None or not isinstance(value, Claim | Volume):
             return None
         reference = entry.reference
-        target = claim_requests.Target(
+        target = Target(
             kind=kind,
             key=key,
             uid=reference.uid,
@@ -52,22 +55,22 @@ class StorageRequests:
         )
         return target if claim_requests.is_about(change, target) else None
 
-    def is_in_flight(self, change: claim_requests.Change) -> bool:
+    def is_in_flight(self, change: Change) -> bool:
         """Whether the object of a change has a request in flight."""
         return claim_requests.place(change) in self._wanted
 
-    def scheduler_of(self, task: jobs.TaskId) -> str:
+    def scheduler_of(self, task: TaskId) -> str:
         """Return the scheduler name of a pod of ours, or "" for a pod that is gone."""
-        entry = self._stored[kinds.Kind.POD].get(task)
+        entry = self._stored[Kind.POD].get(task)
         value = None if entry is None else entry.value
-        return value.scheduler if isinstance(value, pods.Pod) else ""
+        return value.scheduler if isinstance(value, Pod) else ""
 
-    def begin(self, target: claim_requests.Target, wanted: claim_requests.Wanted) -> None:
+    def begin(self, target: Target, wanted: Wanted) -> None:
         """Count the object as written."""
         self._index.move(target.key, target.value, wanted)
         self._wanted[target.kind, target.key] = wanted
 
-    def end(self, target: claim_requests.Target, wanted: claim_requests.Wanted) -> bool:
+    def end(self, target: Target, wanted: Wanted) -> bool:
         """Show the object as last seen again, unless a newer request is in flight.
 
         Return whether cycles see a difference: what came during the call was hidden from them.
@@ -86,14 +89,14 @@ class StorageRequests:
         for kind, key in list(self._wanted):
             self._end(kind, key)
 
-    def _end(self, kind: kinds.Kind, key: str) -> bool:
+    def _end(self, kind: Kind, key: str) -> bool:
         wanted = self._wanted.pop((kind, key))
         value = self._stored[kind][key].value
-        assert isinstance(value, storage.Object), "a request ends with its object"
+        assert isinstance(value, Object), "a request ends with its object"
         self._index.move(key, wanted, value)
         return value != wanted
 
-    def move(self, key: str, old: storage.Object | None, new: storage.Object | None) -> bool:
+    def move(self, key: str, old: Object | None, new: Object | None) -> bool:
         """Apply an object that came, changed or went; return whether cycles see a difference."""
         kind = KIND.get(type(old if new is None else new))
         wanted = None if kind is None else self._wanted.get((kind, key))

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from vscheduler.mirror.decode import fields as errors
-    from vscheduler.mirror.decode import wire, wire_terms
+    from vscheduler.mirror.decode.fields import FieldError
+    from vscheduler.mirror.decode.wire import PodGroup, PodSpec
+    from vscheduler.mirror.decode.wire_terms import (
+        Affinity,
+        LabelSelector,
+        PodAffinityTerm,
+        Requirement,
+    )
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +47,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     max_podgroup_bytes: int = 131_072
     """Size in bytes of the decoded part of a PodGroup as JSON: metadata, spec and conditions."""
 
-    def excess(self, spec: wire.PodSpec) -> errors.FieldError | None:
+    def excess(self, spec: PodSpec) -> FieldError | None:
         """Return an error for the first exceeded bound of the constraints, or None."""
         affinity, spreads = spec.affinity, spec.topology_spread_constraints
         selects = affinity is not None or spreads or spec.node_selector
@@ -82,7 +88,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         if size > self.max_pod_bytes:
             raise self._error("", size, "max_pod_bytes", "bytes")
 
-    def check_group(self, group: wire.PodGroup) -> None:
+    def check_group(self, group: PodGroup) -> None:
         """Raise FieldError for a PodGroup beyond max_podgroup_bytes: all of it would be kept."""
         size = len(msgspec.json.encode(group))
         if size > self.max_podgroup_bytes:
@@ -94,7 +100,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
             field = "spec.containers"
             raise self._error(field, len(request), "max_pod_resources", "resources")
 
-    def _error(self, field: str, count: int, bound: str, what: str) -> errors.FieldError:
+    def _error(self, field: str, count: int, bound: str, what: str) -> FieldError:
         from vscheduler.mirror.decode import fields as errors  # noqa: PLC0415 - flags read defaults
 
         most = getattr(self, bound)
@@ -113,7 +119,7 @@ def flag(bound: str) -> str:
     return f"--{bound.replace('_', '-')}"
 
 
-def node_values(spec: wire.PodSpec) -> int:
+def node_values(spec: PodSpec) -> int:
     """Count the labels, terms, expressions and values in the pod's node selector and node
     affinity.
     """
@@ -128,7 +134,7 @@ def node_values(spec: wire.PodSpec) -> int:
     return count + len(terms) + sum(map(_listed, listed))
 
 
-def pod_values(terms: Iterable[wire_terms.PodAffinityTerm]) -> int:
+def pod_values(terms: Iterable[PodAffinityTerm]) -> int:
     """Count the labels, expressions, values and namespaces in pod affinity terms."""
     return sum(
         _selected(term.label_selector) + _selected(term.namespace_selector) + len(term.namespaces)
@@ -136,36 +142,38 @@ def pod_values(terms: Iterable[wire_terms.PodAffinityTerm]) -> int:
     )
 
 
-def _spread_values(spec: wire.PodSpec) -> int:
-    return sum(_selected(each.label_selector) for each in spec.topology_spread_constraints)
+def _spread_values(spec: PodSpec) -> int:
+    return sum(
+        _selected(constraint.label_selector) for constraint in spec.topology_spread_constraints
+    )
 
 
-def _pod_terms(affinity: wire_terms.Affinity | None) -> list[wire_terms.PodAffinityTerm]:
+def _pod_terms(affinity: Affinity | None) -> list[PodAffinityTerm]:
     return [] if affinity is None else list(_each_pod_term(affinity))
 
 
-def _pod_terms_count(affinity: wire_terms.Affinity | None) -> int:
+def _pod_terms_count(affinity: Affinity | None) -> int:
     if affinity is None:
         return 0
     parts = (affinity.pod_affinity, affinity.pod_anti_affinity)
-    return sum(len(each.required) + len(each.preferred) for each in parts if each is not None)
+    return sum(len(part.required) + len(part.preferred) for part in parts if part is not None)
 
 
-def _each_pod_term(affinity: wire_terms.Affinity) -> Iterator[wire_terms.PodAffinityTerm]:
+def _each_pod_term(affinity: Affinity) -> Iterator[PodAffinityTerm]:
     for each in (affinity.pod_affinity, affinity.pod_anti_affinity):
         if each is not None:
             yield from each.required
             yield from (preferred.pod_affinity_term for preferred in each.preferred)
 
 
-def _selected(selector: wire_terms.LabelSelector | None) -> int:
+def _selected(selector: LabelSelector | None) -> int:
     if selector is None:
         return 0
     return len(selector.match_labels) + _listed(selector.match_expressions)
 
 
-def _listed(expressions: Iterable[wire_terms.Requirement]) -> int:
-    return sum(1 + len(each.values) for each in expressions)
+def _listed(expressions: Iterable[Requirement]) -> int:
+    return sum(1 + len(expression.values) for expression in expressions)
 
 
 def of(values: Mapping[str, Any]) -> Bounds:

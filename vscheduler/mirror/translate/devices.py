@@ -7,8 +7,34 @@ value instead, since only what needs it is affected.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from vscheduler.core.model import constraints, devices
-from vscheduler.mirror.decode import events, fields, quantities, wire, wire_devices, wire_terms
+from vscheduler.core.model import devices
+from vscheduler.core.model.constraints import Term
+from vscheduler.core.model.devices import (
+    Access,
+    AllocatedDevice,
+    AttributeValue,
+    Consumer,
+    DeviceId,
+    DeviceRequest,
+    DeviceTaint,
+    DeviceToleration,
+    MatchAttribute,
+    Version,
+)
+from vscheduler.mirror.decode import events, fields, quantities, wire_devices
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.quantities import QuantityError
+from vscheduler.mirror.decode.wire import Metadata, OwnerReference
+from vscheduler.mirror.decode.wire_devices import (
+    ClaimMetadata,
+    DeviceClaim,
+    Request,
+    ResourceClaimTemplate,
+    Selector,
+    SliceSpec,
+    Toleration,
+)
+from vscheduler.mirror.decode.wire_terms import NodeSelector
 from vscheduler.mirror.translate import extended_resources, pod_constraints
 
 EXACT_COUNT = "ExactCount"
@@ -57,16 +83,16 @@ def resource_claim(found: wire_devices.ResourceClaim) -> devices.ResourceClaim:
             for at, request in enumerate(claim.requests)
         ),
         constraints=tuple(
-            devices.MatchAttribute(attribute=each.match_attribute, requests=tuple(each.requests))
-            for each in claim.constraints
-            if each.match_attribute is not None
+            MatchAttribute(
+                attribute=constraint.match_attribute, requests=tuple(constraint.requests)
+            )
+            for constraint in claim.constraints
+            if constraint.match_attribute is not None
         ),
         configurations=tuple(_configurations(claim.config)),
         allocation=_allocation(found.status.allocation),
         reserved_for=tuple(
-            devices.Consumer(
-                name=each.name, uid=each.uid, resource=each.resource, api_group=each.api_group
-            )
+            Consumer(name=each.name, uid=each.uid, resource=each.resource, api_group=each.api_group)
             for each in found.status.reserved_for
         ),
         finalizers=tuple(metadata.finalizers),
@@ -78,44 +104,42 @@ def resource_claim(found: wire_devices.ResourceClaim) -> devices.ResourceClaim:
 
 
 def of_template(
-    found: wire_devices.ResourceClaimTemplate, pod: wire.Metadata, entry: str
+    found: ResourceClaimTemplate, pod: Metadata, entry: str
 ) -> wire_devices.ResourceClaim:
     """Return the claim that a controller makes of the template for an entry of a pod."""
-    owner = wire.OwnerReference(kind="Pod", name=pod.name, uid=pod.uid, controller=True)
+    owner = OwnerReference(kind="Pod", name=pod.name, uid=pod.uid, controller=True)
     return wire_devices.ResourceClaim(
-        metadata=wire_devices.ClaimMetadata(
+        metadata=ClaimMetadata(
             name=f"{pod.name}-{entry}", namespace=pod.namespace, owner_references=[owner]
         ),
         spec=found.spec.spec,
     )
 
 
-def _owner(metadata: wire.Metadata) -> str:
-    for each in metadata.owner_references:
-        if each.controller and each.kind == "Pod":
-            return each.uid or events.key_of(metadata.namespace, each.name)
+def _owner(metadata: Metadata) -> str:
+    for reference in metadata.owner_references:
+        if reference.controller and reference.kind == "Pod":
+            return reference.uid or events.key_of(metadata.namespace, reference.name)
     return ""
 
 
-def _access(
-    found: wire_devices.SliceSpec | wire_devices.Device, place: str
-) -> devices.Access | None:
+def _access(found: SliceSpec | wire_devices.Device, place: str) -> Access | None:
     selector = found.node_selector
-    return devices.Access(
+    return Access(
         node=found.node_name or "",
         every_node=bool(found.all_nodes),
         selector=None if selector is None else _one_term(selector, f"{place}.nodeSelector"),
     )
 
 
-def _one_term(selector: wire_terms.NodeSelector, place: str) -> constraints.Term:
+def _one_term(selector: NodeSelector, place: str) -> Term:
     terms = selector.node_selector_terms
     if len(terms) != 1:
-        raise fields.FieldError(f"{place}.nodeSelectorTerms", "must have exactly one term")
+        raise FieldError(f"{place}.nodeSelectorTerms", "must have exactly one term")
     return pod_constraints.node_term(terms[0], f"{place}.nodeSelectorTerms[0]")
 
 
-def _device(found: wire_devices.Device, spec: wire_devices.SliceSpec, place: str) -> devices.Device:
+def _device(found: wire_devices.Device, spec: SliceSpec, place: str) -> devices.Device:
     attributes, unread = _attributes(found, spec.driver)
     unsupported = {
         "consumesCounters": found.consumes_counters,
@@ -129,25 +153,23 @@ def _device(found: wire_devices.Device, spec: wire_devices.SliceSpec, place: str
         attributes=attributes,
         capacity=_capacity(found, spec.driver, place),
         taints=tuple(
-            devices.DeviceTaint(key=each.key, value=each.value, effect=each.effect)
-            for each in found.taints
+            DeviceTaint(key=taint.key, value=taint.value, effect=taint.effect)
+            for taint in found.taints
         ),
         access=_access(found, place) if spec.per_device_node_selection else None,
         unsupported=next((name for name, value in unsupported.items() if value), unread),
     )
 
 
-def _attributes(
-    found: wire_devices.Device, driver: str
-) -> tuple[dict[str, devices.AttributeValue], str]:
+def _attributes(found: wire_devices.Device, driver: str) -> tuple[dict[str, AttributeValue], str]:
     """Return the attributes by `domain/name`, and the first one of a type that isn't known."""
-    values: dict[str, devices.AttributeValue] = {}
+    values: dict[str, AttributeValue] = {}
     unread = ""
     for name, each in sorted(found.attributes.items()):
         options = (each.number, each.flag, each.string)
-        value: devices.AttributeValue | None = next((v for v in options if v is not None), None)
+        value: AttributeValue | None = next((v for v in options if v is not None), None)
         if each.version is not None:
-            value = devices.Version(each.version)
+            value = Version(each.version)
         if value is None:
             unread = unread or f"attributes[{name}]"
         else:
@@ -160,8 +182,8 @@ def _capacity(found: wire_devices.Device, driver: str, place: str) -> dict[str, 
     for name, each in sorted(found.capacity.items()):
         try:
             quantities.exact(each.value)
-        except quantities.QuantityError as error:
-            raise fields.FieldError(f"{place}.capacity[{name}].value", str(error)) from error
+        except QuantityError as error:
+            raise FieldError(f"{place}.capacity[{name}].value", str(error)) from error
         amounts[_qualified(name, driver)] = str(each.value)
     return amounts
 
@@ -170,10 +192,10 @@ def _qualified(name: str, driver: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
-def _selectors(found: Sequence[wire_devices.Selector], place: str) -> tuple[str, ...]:
+def _selectors(found: Sequence[Selector], place: str) -> tuple[str, ...]:
     for at, each in enumerate(found):
         if each.cel is None or not each.cel.expression:
-            raise fields.FieldError(f"{place}.selectors[{at}].cel.expression", "is missing")
+            raise FieldError(f"{place}.selectors[{at}].cel.expression", "is missing")
     return tuple(each.cel.expression for each in found if each.cel is not None)
 
 
@@ -190,7 +212,7 @@ def _configurations(
             )
 
 
-def _request(found: wire_devices.Request, place: str) -> devices.DeviceRequest:
+def _request(found: Request, place: str) -> DeviceRequest:
     if found.exactly is not None:
         wanted = [_wanted(found.exactly, f"{place}.exactly")]
     else:
@@ -199,18 +221,18 @@ def _request(found: wire_devices.Request, place: str) -> devices.DeviceRequest:
             for at, each in enumerate(found.first_available)
         ]
     if not wanted:
-        raise fields.FieldError(place, "has neither exactly nor firstAvailable")
-    return devices.DeviceRequest(name=found.name, alternatives=tuple(wanted))
+        raise FieldError(place, "has neither exactly nor firstAvailable")
+    return DeviceRequest(name=found.name, alternatives=tuple(wanted))
 
 
 def _wanted(found: wire_devices.Wanted, place: str) -> devices.Wanted:
     if found.allocation_mode not in (EXACT_COUNT, ALL):
         message = f"{found.allocation_mode!r} is none of {EXACT_COUNT}, {ALL}"
-        raise fields.FieldError(f"{place}.allocationMode", message)
+        raise FieldError(f"{place}.allocationMode", message)
     if not 0 <= found.count <= COUNT_MAX:
-        raise fields.FieldError(f"{place}.count", "must be a positive number")
+        raise FieldError(f"{place}.count", "must be a positive number")
     if not found.device_class_name:
-        raise fields.FieldError(f"{place}.deviceClassName", "is missing")
+        raise FieldError(f"{place}.deviceClassName", "is missing")
     return devices.Wanted(
         device_class=found.device_class_name,
         name=found.name,
@@ -221,16 +243,14 @@ def _wanted(found: wire_devices.Wanted, place: str) -> devices.Wanted:
     )
 
 
-def _tolerations(
-    found: Iterable[wire_devices.Toleration], place: str
-) -> tuple[devices.DeviceToleration, ...]:
+def _tolerations(found: Iterable[Toleration], place: str) -> tuple[DeviceToleration, ...]:
     tolerations = []
     for at, each in enumerate(found):
         if each.operator not in OPERATORS:
             message = f"{each.operator!r} is none of {', '.join(OPERATORS)}"
-            raise fields.FieldError(f"{place}.tolerations[{at}].operator", message)
+            raise FieldError(f"{place}.tolerations[{at}].operator", message)
         tolerations.append(
-            devices.DeviceToleration(
+            DeviceToleration(
                 key=each.key,
                 operator=each.operator,
                 value=each.value,
@@ -247,13 +267,13 @@ def _allocation(found: wire_devices.Allocation | None) -> devices.Allocation | N
     selector, place = found.node_selector, "status.allocation.nodeSelector.nodeSelectorTerms"
     return devices.Allocation(
         devices=tuple(
-            devices.AllocatedDevice(
-                request=each.request,
-                id=devices.DeviceId(each.driver, each.pool, each.device),
-                admin_access=bool(each.admin_access),
-                tolerations=_tolerations(each.tolerations, "status.allocation.devices"),
+            AllocatedDevice(
+                request=result.request,
+                id=DeviceId(result.driver, result.pool, result.device),
+                admin_access=bool(result.admin_access),
+                tolerations=_tolerations(result.tolerations, "status.allocation.devices"),
             )
-            for each in found.devices.results
+            for result in found.devices.results
         ),
         configurations=tuple(_configurations(found.devices.config)),
         nodes=None
@@ -265,7 +285,7 @@ def _allocation(found: wire_devices.Allocation | None) -> devices.Allocation | N
     )
 
 
-def _unsupported(claim: wire_devices.DeviceClaim) -> Iterator[str]:
+def _unsupported(claim: DeviceClaim) -> Iterator[str]:
     """Iterate over the fields of a claim that can't be satisfied."""
     place = "spec.devices"
     for at, constraint in enumerate(claim.constraints):

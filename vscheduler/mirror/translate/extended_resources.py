@@ -11,9 +11,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import constraints, devices
 from vscheduler.core.model import extended_resources as models
+from vscheduler.core.model.constraints import ResourceClaimUse
+from vscheduler.core.model.devices import DeviceRequest, ResourceClaim, Wanted
+from vscheduler.core.model.extended_resources import ExtendedResource, RequestMapping
 from vscheduler.mirror.decode import events, wire
+from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import pod_requests
 
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
@@ -44,14 +47,14 @@ class Container(NamedTuple):
 NONE: tuple[Container, ...] = ()
 
 
-def of_pod(spec: wire.PodSpec) -> tuple[Container, ...]:
+def of_pod(spec: PodSpec) -> tuple[Container, ...]:
     """Return the extended resources of a pod by container. Raises FieldError for a bad quantity."""
     if not any(_names(each) for each in (*spec.init_containers, *spec.containers)):
         return NONE
     return tuple(_containers(spec))
 
 
-def _containers(spec: wire.PodSpec) -> Iterator[Container]:
+def _containers(spec: PodSpec) -> Iterator[Container]:
     early = len(spec.init_containers)
     for index, each in enumerate((*spec.init_containers, *spec.containers)):
         known = "initContainers" if index < early else "containers"
@@ -81,17 +84,17 @@ def is_extended(resource: str) -> bool:
 
 def use_of(
     key: str, uid: str, containers: Iterable[Container], classes: Mapping[str, str]
-) -> constraints.ResourceClaimUse | None:
+) -> ResourceClaimUse | None:
     """Return the claim that stands for the extended resources of a pod; None if it has none of
     these classes.
     """
-    asked = {resource for each in containers for resource, _, _ in each.amounts}
+    asked = {resource for container in containers for resource, _, _ in container.amounts}
     resources = tuple(sorted(asked & classes.keys()))
     if not resources:
         return None
     namespace, _, name = key.partition("/")
     claim = events.key_of(namespace, claim_name(name, uid))
-    return constraints.ResourceClaimUse("", claim, uid, resources)
+    return ResourceClaimUse("", claim, uid, resources)
 
 
 def claim_name(pod: str, uid: str) -> str:
@@ -101,25 +104,23 @@ def claim_name(pod: str, uid: str) -> str:
 
 
 def claim_of(
-    use: constraints.ResourceClaimUse,
+    use: ResourceClaimUse,
     containers: Sequence[Container],
     classes: Mapping[str, str],
-) -> devices.ResourceClaim:
+) -> ResourceClaim:
     """Return the claim as it is before it is made, for the resources of these classes."""
     namespace, _, name = use.claim.partition("/")
-    requests: list[devices.DeviceRequest] = []
-    extended: list[models.ExtendedResource] = []
+    requests: list[DeviceRequest] = []
+    extended: list[ExtendedResource] = []
     for resource in use.resources:
         wanted, mappings = _requests(containers, resource)
         for request, count in wanted.items():
-            alternative = devices.Wanted(device_class=classes[resource], count=count)
-            requests.append(devices.DeviceRequest(name=request, alternatives=(alternative,)))
+            alternative = Wanted(device_class=classes[resource], count=count)
+            requests.append(DeviceRequest(name=request, alternatives=(alternative,)))
         extended.append(
-            models.ExtendedResource(
-                resource=resource, requests=tuple(wanted), mappings=tuple(mappings)
-            )
+            ExtendedResource(resource=resource, requests=tuple(wanted), mappings=tuple(mappings))
         )
-    return devices.ResourceClaim(
+    return ResourceClaim(
         namespace=namespace,
         name=name,
         uid="",
@@ -132,7 +133,7 @@ def claim_of(
 
 def _requests(
     containers: Sequence[Container], resource: str
-) -> tuple[dict[str, int], list[models.RequestMapping]]:
+) -> tuple[dict[str, int], list[RequestMapping]]:
     """Return the requests for a resource with their counts, and for which containers they are."""
     asked = [
         (container, request, amount)
@@ -146,7 +147,7 @@ def _requests(
         if container.lasts
     }
     mappings = [
-        models.RequestMapping(container.name, resource, request)
+        RequestMapping(container.name, resource, request)
         for container, request, _ in asked
         if container.lasts
     ]
@@ -159,19 +160,17 @@ def _requests(
         lacking = amount
         for index, (name, count) in sorted(lasting.items()):
             if index > container.place and lacking > 0:
-                mappings.append(models.RequestMapping(container.name, resource, name))
+                mappings.append(RequestMapping(container.name, resource, name))
                 lacking -= count
         if lacking > 0:
             more.append(container.name)
             largest = max(largest, (request, lacking), key=lambda each: each[1])
-    mappings += (models.RequestMapping(name, resource, largest[0]) for name in more)
+    mappings += (RequestMapping(name, resource, largest[0]) for name in more)
     wanted = dict(sorted(lasting.values()))
     return ({largest[0]: largest[1]} if more else {}) | wanted, mappings
 
 
-def joined(
-    stored: devices.ResourceClaim | None, planned: devices.ResourceClaim | None
-) -> devices.ResourceClaim | None:
+def joined(stored: ResourceClaim | None, planned: ResourceClaim | None) -> ResourceClaim | None:
     """Return a claim as cycles see it: as it is stored, with what its pod asks for by extended
     resources, or as it will be made.
     """

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import jobs, snapshot
-from vscheduler.mirror.decode import wire
+from vscheduler.core.model.jobs import PodClass, TaskId, TaskStatus
+from vscheduler.core.model.snapshot import Nominated, Refused
+from vscheduler.mirror.decode.wire import Pod, PodStatus
 
 FIRST_SECONDS = 30
 LONGEST_SECONDS = 300
@@ -73,19 +74,19 @@ class KubeletRefusals:
     """
 
     def __init__(self) -> None:
-        self._refused: defaultdict[str, dict[jobs.TaskId, KubeletRefusal]] = defaultdict(dict)
+        self._refused: defaultdict[str, dict[TaskId, KubeletRefusal]] = defaultdict(dict)
         """By node."""
         self._started: dict[str, float] = {}
         """When a pod of ours was last started, by node."""
 
-    def note(self, pod: jobs.TaskId, node: str, answer: Answer) -> None:
+    def note(self, pod: TaskId, node: str, answer: Answer) -> None:
         """Record the kubelet's answer about a pod. Repetitions change nothing."""
         if not answer.refusal:
             self._started[node] = max(answer.at, self._started.get(node, answer.at))
         elif pod not in self._refused[node]:
             self._refused[node][pod] = KubeletRefusal(answer.refusal, answer.at, answer.at)
 
-    def current(self, now: float) -> Mapping[str, snapshot.Refused]:
+    def current(self, now: float) -> Mapping[str, Refused]:
         """Return the nodes to avoid at present, sorted."""
         found = {}
         for node in sorted(self._refused):
@@ -115,7 +116,7 @@ class KubeletRefusals:
                 del self._refused[node]
 
 
-def answer_of(pod: wire.Pod, at: float) -> Answer | None:
+def answer_of(pod: Pod, at: float) -> Answer | None:
     """Return the kubelet's answer in the status of a pod, or None.
 
     `at` is the time of an answer: never before the pod was created and bound, whatever the
@@ -130,7 +131,7 @@ def answer_of(pod: wire.Pod, at: float) -> Answer | None:
     return Answer(at, refusal)
 
 
-def _is_refusal(status: wire.PodStatus) -> bool:
+def _is_refusal(status: PodStatus) -> bool:
     """Whether the pod never ran, for a reason that concerns its node."""
     reason = status.reason
     if reason == UNDER_PRESSURE:
@@ -138,17 +139,17 @@ def _is_refusal(status: wire.PodStatus) -> bool:
     return reason in REASONS or reason.startswith(SHORT_OF)
 
 
-def _pause(refusals: Iterable[KubeletRefusal]) -> snapshot.Refused | None:
+def _pause(refusals: Iterable[KubeletRefusal]) -> Refused | None:
     """Return the last pause caused by a series of refusals, sorted by time."""
-    pause: snapshot.Refused | None = None
-    for each in refusals:
+    pause: Refused | None = None
+    for refusal in refusals:
         seconds = FIRST_SECONDS
         if pause is not None:
-            if each.since < pause.until:  # the pod was bound before the pause began
+            if refusal.since < pause.until:  # the pod was bound before the pause began
                 continue
-            if each.since < pause.until + LONGEST_SECONDS:
+            if refusal.since < pause.until + LONGEST_SECONDS:
                 seconds = min(2 * pause.seconds, LONGEST_SECONDS)
-        pause = snapshot.Refused(reason=each.reason, seconds=seconds, until=each.since + seconds)
+        pause = Refused(reason=refusal.reason, seconds=seconds, until=refusal.since + seconds)
     return pause
 
 
@@ -156,10 +157,10 @@ class NominatedPods:
     """Pods of foreign schedulers with a nominated node. Sorted again only after a change."""
 
     def __init__(self) -> None:
-        self._found: dict[jobs.TaskId, snapshot.Nominated] = {}
-        self._frozen: tuple[snapshot.Nominated, ...] | None = ()
+        self._found: dict[TaskId, Nominated] = {}
+        self._frozen: tuple[Nominated, ...] | None = ()
 
-    def note(self, uid: jobs.TaskId, found: snapshot.Nominated | None) -> None:
+    def note(self, uid: TaskId, found: Nominated | None) -> None:
         """Record the nomination of a pod; None without a nomination, or when the pod is gone."""
         if self._found.get(uid) == found:
             return
@@ -169,7 +170,7 @@ class NominatedPods:
             self._found[uid] = found
         self._frozen = None
 
-    def freeze(self) -> tuple[snapshot.Nominated, ...]:
+    def freeze(self) -> tuple[Nominated, ...]:
         """Return nominated pods, highest priority first, then by name; the last tuple again if
         unchanged.
         """
@@ -180,12 +181,12 @@ class NominatedPods:
 
 
 def nomination_of(
-    pod: wire.Pod,
+    pod: Pod,
     key: str,
-    pod_class: jobs.PodClass,
-    status: jobs.TaskStatus,
+    pod_class: PodClass,
+    status: TaskStatus,
     labels: Mapping[str, str],
-) -> snapshot.Nominated | None:
+) -> Nominated | None:
     """Return the nomination of a foreign pod, if the pod counts on its nominated node.
 
     kube-scheduler nominates a node when evicting pods in favour of this pod, or just before
@@ -194,9 +195,9 @@ def nomination_of(
     start, and doesn't count either.
     """
     node = pod.status.nominated_node_name
-    if not node or status is not jobs.TaskStatus.PENDING:
+    if not node or status is not TaskStatus.PENDING:
         return None
-    return snapshot.Nominated(
+    return Nominated(
         key=key,
         node=node,
         priority=pod.spec.priority or 0,

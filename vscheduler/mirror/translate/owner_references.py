@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
-from vscheduler.mirror.decode import wire
+from vscheduler.mirror.decode.wire import Metadata, OwnerReference, Pod
 from vscheduler.mirror.translate import group_names
 
 DOMAIN = "volcano.sh/"
@@ -41,7 +41,7 @@ class OwnerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """The pod's spec.schedulerName."""
 
 
-def of_pod(pod: wire.Pod, group: str | None) -> OwnerTemplate | None:
+def of_pod(pod: Pod, group: str | None) -> OwnerTemplate | None:
     """Return the template for the PodGroup of a pod; `group` is the PodGroup's name in the pod, if
     any.
 
@@ -57,7 +57,7 @@ def of_pod(pod: wire.Pod, group: str | None) -> OwnerTemplate | None:
     return _template(controller(metadata), kept, spec.priority_class_name, spec.scheduler_name)
 
 
-def _is_automatic(group: str, pod: wire.Pod) -> bool:
+def _is_automatic(group: str, pod: Pod) -> bool:
     if not group_names.is_automatic(group):
         return False
     owner = controller(pod.metadata)
@@ -65,21 +65,21 @@ def _is_automatic(group: str, pod: wire.Pod) -> bool:
     return bool(pod.spec.node_name) or group_names.belongs(group, uid)
 
 
-def controller(metadata: wire.Metadata) -> Owner | None:
+def controller(metadata: Metadata) -> Owner | None:
     """Return the owner that is the object's controller, or None."""
-    for each in metadata.owner_references:
-        if each.controller:
-            return _owner(each)
+    for reference in metadata.owner_references:
+        if reference.controller:
+            return _owner(reference)
     return None
 
 
-def owner_of_group(metadata: wire.Metadata) -> Owner | None:
+def owner_of_group(metadata: Metadata) -> Owner | None:
     """Return the owner of a PodGroup: its controller, else its first owner."""
     found = metadata.owner_references
     return controller(metadata) or (_owner(found[0]) if found else None)
 
 
-def _owner(reference: wire.OwnerReference) -> Owner:
+def _owner(reference: OwnerReference) -> Owner:
     return _shared(reference.api_version, reference.kind, reference.name, reference.uid)
 
 

@@ -5,31 +5,35 @@ Kubernetes: dynamic-resource-allocation resourceclaim.Name.
 
 from collections.abc import Iterator
 
-from vscheduler.core.model import constraints
-from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.core.model.constraints import ResourceClaimUse
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.wire import Pod
 
-NONE: tuple[constraints.ResourceClaimUse, ...] = ()
+NONE: tuple[ResourceClaimUse, ...] = ()
 
 
-def of_pod(pod: wire.Pod) -> tuple[constraints.ResourceClaimUse, ...]:
+def of_pod(pod: Pod) -> tuple[ResourceClaimUse, ...]:
     """Return the claims of a pod, in their order. Raises FieldError for an unusable entry."""
     return tuple(_of_entries(pod)) if pod.spec.resource_claims else NONE
 
 
-def _of_entries(pod: wire.Pod) -> Iterator[constraints.ResourceClaimUse]:
+def _of_entries(pod: Pod) -> Iterator[ResourceClaimUse]:
     namespace = pod.metadata.namespace
-    made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    made = {
+        statuse.name: statuse.resource_claim_name for statuse in pod.status.resource_claim_statuses
+    }
     owner = pod.metadata.uid or events.key_of(namespace, pod.metadata.name)
     for at, entry in enumerate(pod.spec.resource_claims):
         if entry.resource_claim_name:
             claim = events.key_of(namespace, entry.resource_claim_name)
-            yield constraints.ResourceClaimUse(entry.name, claim)
+            yield ResourceClaimUse(entry.name, claim)
         elif entry.resource_claim_template_name is None:
             place = f"spec.resourceClaims[{at}]"
             message = "names neither a claim nor a template; nothing else is supported"
-            raise fields.FieldError(place, message)
+            raise FieldError(place, message)
         elif entry.name not in made:
-            yield constraints.ResourceClaimUse(entry.name, "", owner)
+            yield ResourceClaimUse(entry.name, "", owner)
         elif made[entry.name]:  # without a name, the template needs no claim
             claim = events.key_of(namespace, made[entry.name] or "")
-            yield constraints.ResourceClaimUse(entry.name, claim, owner)
+            yield ResourceClaimUse(entry.name, claim, owner)

@@ -7,9 +7,16 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import constraints, jobs, resources
-from vscheduler.mirror.decode import events, fields, large_pods, wire
-from vscheduler.mirror.translate import bounds, pod_constraints, pod_requests
+from vscheduler.core.model import resources
+from vscheduler.core.model.constraints import Constraints, PodVolume, ResourceClaimUse
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import DecodeFailed
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.large_pods import LargePod
+from vscheduler.mirror.decode.wire import Pod, PodStatus
+from vscheduler.mirror.translate import pod_constraints, pod_requests
+from vscheduler.mirror.translate.bounds import Bounds
 
 NONE: Mapping[str, str] = {}
 """No hints."""
@@ -32,19 +39,15 @@ _encode = msgspec.json.Encoder().encode
 class Classes:
     """All pod classes in use."""
 
-    def __init__(self, most: bounds.Bounds) -> None:
+    def __init__(self, most: Bounds) -> None:
         """Create an empty cache; `most` holds the bounds of a pod."""
         self._most = most
-        self._classes: weakref.WeakValueDictionary[object, jobs.PodClass] = (
-            weakref.WeakValueDictionary()
-        )
-        self._known: weakref.WeakValueDictionary[bytes, jobs.PodClass] = (
-            weakref.WeakValueDictionary()
-        )
+        self._classes: weakref.WeakValueDictionary[object, PodClass] = weakref.WeakValueDictionary()
+        self._known: weakref.WeakValueDictionary[bytes, PodClass] = weakref.WeakValueDictionary()
         """Classes by the pod fields they were built from: most pods equal earlier pods of their
         job.
         """
-        self._large_known: weakref.WeakValueDictionary[bytes, jobs.PodClass] = (
+        self._large_known: weakref.WeakValueDictionary[bytes, PodClass] = (
             weakref.WeakValueDictionary()
         )
         """For large pods: a class with the same constraints, by the fields that constraints depend
@@ -60,10 +63,10 @@ class Classes:
 
     def with_claims(
         self,
-        pod_class: jobs.PodClass,
-        volumes: tuple[constraints.PodVolume, ...],
-        claims: tuple[constraints.ResourceClaimUse, ...],
-    ) -> jobs.PodClass:
+        pod_class: PodClass,
+        volumes: tuple[PodVolume, ...],
+        claims: tuple[ResourceClaimUse, ...],
+    ) -> PodClass:
         """Return the class of pods that are like these, and use these volumes and resource claims.
 
         Only waiting pods have such a class, since many pods have a claim of their own.
@@ -71,20 +74,18 @@ class Classes:
         conditions = replace(pod_class.constraints, volumes=volumes, resource_claims=claims)
         return self._intern(dict(pod_class.request), conditions, pod_class.hints)
 
-    def with_devices(self, pod_class: jobs.PodClass, devices: Mapping[str, int]) -> jobs.PodClass:
+    def with_devices(self, pod_class: PodClass, devices: Mapping[str, int]) -> PodClass:
         """Return the class of pods that are like these, and for which these devices count."""
         request = dict(pod_class.request)
         return self._intern(request, pod_class.constraints, pod_class.hints, devices)
 
-    def pod_class(
-        self, pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, waits: bool
-    ) -> jobs.PodClass:
+    def pod_class(self, pod: Pod, hints: Mapping[str, str], *, ours: bool, waits: bool) -> PodClass:
         """Return the class of a pod: its request, constraints and hints, but for its volumes.
 
         Of foreign pods only constraints with an effect on their node count. Raises FieldError for a
         defect in the pod, and for a waiting pod of ours beyond a bound.
         """
-        if isinstance(pod, large_pods.LargePod):
+        if isinstance(pod, LargePod):
             return self._large(pod, hints, ours=ours, waits=waits)
         excess = self._most.excess(pod.spec)
         if excess is not None and waits:
@@ -104,8 +105,8 @@ class Classes:
         return pod_class
 
     def _large(
-        self, pod: large_pods.LargePod, hints: Mapping[str, str], *, ours: bool, waits: bool
-    ) -> jobs.PodClass:
+        self, pod: LargePod, hints: Mapping[str, str], *, ours: bool, waits: bool
+    ) -> PodClass:
         """Return the class of a large pod, as `pod_class` does.
 
         The pod's affinity is decoded only if its constraints aren't known yet.
@@ -114,7 +115,7 @@ class Classes:
         key = hashlib.blake2b(_basis(pod, hints, ours=ours, stands_for=stands_for)).digest()
         request = {} if waits else pod_requests.of_pod(pod)
         if key in self._refused:
-            raise fields.FieldError(*self._refused[key])
+            raise FieldError(*self._refused[key])
         like = self._large_known.get(key)
         if like is not None:
             conditions = like.constraints
@@ -124,13 +125,13 @@ class Classes:
                 if waits:
                     return self.pod_class(whole, hints, ours=ours, waits=True)
                 conditions = self._conditions(whole, self._most.excess(whole.spec), ours=ours)
-            except fields.FieldError as error:
+            except FieldError as error:
                 self._refuse(key, error)
                 raise
         pod_class = self._large_known[key] = self._intern(request, conditions, hints)
         return pod_class
 
-    def _refuse(self, key: bytes, error: fields.FieldError) -> None:
+    def _refuse(self, key: bytes, error: FieldError) -> None:
         """Cache the error of a large pod for the next time."""
         if len(error.field) + len(error.message) > MESSAGE_MAX:
             return
@@ -138,55 +139,51 @@ class Classes:
         if len(self._refused) > REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
 
-    def _conditions(
-        self, pod: wire.Pod, excess: fields.FieldError | None, *, ours: bool
-    ) -> constraints.Constraints:
+    def _conditions(self, pod: Pod, excess: FieldError | None, *, ours: bool) -> Constraints:
         """Return the constraints of a pod; reduced ones where the pod exceeds a bound."""
         if excess is not None:
             return pod_constraints.in_short(pod.spec, pod.metadata, self._most, ours=ours)
         terms = pod_constraints.of_pod if ours else pod_constraints.of_resident
         return terms(pod.spec, pod.metadata)
 
-    def held(self, pod: wire.Pod) -> jobs.PodClass:
+    def held(self, pod: Pod) -> PodClass:
         """Return a class for a defective pod: the request that the pod holds on its node, if
         readable.
         """
         try:
             request = pod_requests.of_pod(pod)
             self._most.check_resources(request)
-        except fields.FieldError:
+        except FieldError:
             request = {resources.PODS: 1}
         return self._intern(request, pod_constraints.of_ports(pod.spec))
 
     def _intern(
         self,
         request: dict[str, int],
-        conditions: constraints.Constraints,
+        conditions: Constraints,
         hints: Mapping[str, str] = NONE,
         devices: Mapping[str, int] = NOTHING,
-    ) -> jobs.PodClass:
+    ) -> PodClass:
         key = (tuple(request.items()), conditions, tuple(hints.items()), tuple(devices.items()))
         pod_class = self._classes.get(key)
         if pod_class is None:
-            pod_class = jobs.PodClass(
+            pod_class = PodClass(
                 request=request, constraints=conditions, hints=hints, devices=devices
             )
             self._classes[key] = pod_class
         return pod_class
 
 
-def _whole(pod: large_pods.LargePod) -> wire.Pod:
+def _whole(pod: LargePod) -> Pod:
     """Return the pod with its affinity decoded; raises FieldError for an invalid affinity."""
     found = events.whole(pod)
-    if isinstance(found, events.DecodeFailed):
-        raise fields.FieldError(found.field, found.message)
-    assert isinstance(found.object, wire.Pod)
+    if isinstance(found, DecodeFailed):
+        raise FieldError(found.field, found.message)
+    assert isinstance(found.object, Pod)
     return found.object
 
 
-def _basis(
-    pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, stands_for: object = None
-) -> bytes:
+def _basis(pod: Pod, hints: Mapping[str, str], *, ours: bool, stands_for: object = None) -> bytes:
     """Return all fields that the class of a pod depends on, encoded as bytes for fast comparison.
 
     With `stands_for`, the digest of a large pod's affinity, only fields that constraints depend on
@@ -222,7 +219,9 @@ def _basis(
     )
 
 
-def _has_grants(status: wire.PodStatus) -> bool:
+def _has_grants(status: PodStatus) -> bool:
     """Whether the kubelet has reported the resources of the pod, or of a container."""
     containers = (*status.container_statuses, *status.init_container_statuses)
-    return status.resources is not None or any(each.resources is not None for each in containers)
+    return status.resources is not None or any(
+        container.resources is not None for container in containers
+    )

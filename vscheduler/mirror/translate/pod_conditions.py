@@ -3,18 +3,21 @@
 Every pod is looked at with every change, so the conditions are gone through without generators.
 """
 
-from vscheduler.mirror.decode import fields, wire
+from vscheduler.mirror.decode import fields
+from vscheduler.mirror.decode.wire import Pod
 
 SCHEDULED = "PodScheduled"
 """Type of the condition whether a pod has a node."""
 
 
-def has_reason(pod: wire.Pod) -> bool:
+def has_reason(pod: Pod) -> bool:
     """Whether the pod's condition says that it isn't scheduled, and why."""
-    return "False" in [each.status for each in pod.status.conditions if each.type == SCHEDULED]
+    return "False" in [
+        condition.status for condition in pod.status.conditions if condition.type == SCHEDULED
+    ]
 
 
-def times(pod: wire.Pod) -> tuple[float, float | None, float]:
+def times(pod: Pod) -> tuple[float, float | None, float]:
     """Return when the pod was created and when it was scheduled, and the last instant known of
     both and of its start.
 

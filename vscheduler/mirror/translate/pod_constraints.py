@@ -9,8 +9,29 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from vscheduler.core.model import constraints
-from vscheduler.mirror.decode import fields, wire, wire_terms
+from vscheduler.core.model.constraints import (
+    Constraints,
+    Effect,
+    HostPort,
+    Operator,
+    PodSet,
+    PodTerm,
+    PreferredPodTerm,
+    Selector,
+    Spread,
+)
+from vscheduler.mirror.decode import fields, wire_terms
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.wire import Metadata, PodSpec
+from vscheduler.mirror.decode.wire_terms import (
+    Affinity,
+    LabelSelector,
+    PodAffinity,
+    PodAffinityTerm,
+    SpreadConstraint,
+)
 from vscheduler.mirror.translate import bounds, pod_requests
+from vscheduler.mirror.translate.bounds import Bounds
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address; nothing is bound
 RESTART_ALL = "RestartAllContainers"
@@ -23,12 +44,12 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _NODE_REQUIRED = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
 _NODE_PREFERRED = f"spec.affinity.nodeAffinity.{_PREFERRED}"
-_NUMERIC = (constraints.Operator.GT, constraints.Operator.LT)
-_LISTED = (constraints.Operator.IN, constraints.Operator.NOT_IN)
+_NUMERIC = (Operator.GT, Operator.LT)
+_LISTED = (Operator.IN, Operator.NOT_IN)
 _POLICIES = {"Honor": True, "Ignore": False}
 
 
-def of_pod(spec: wire.PodSpec, metadata: wire.Metadata) -> constraints.Constraints:
+def of_pod(spec: PodSpec, metadata: Metadata) -> Constraints:
     """Return all constraints of a pod, on nodes and on other pods.
 
     Raises FieldError for values that no API server would store.
@@ -45,16 +66,14 @@ def of_pod(spec: wire.PodSpec, metadata: wire.Metadata) -> constraints.Constrain
     )
 
 
-def of_resident(spec: wire.PodSpec, metadata: wire.Metadata) -> constraints.Constraints:
+def of_resident(spec: PodSpec, metadata: Metadata) -> Constraints:
     """Return the constraints that matter once a pod is on its node: host ports, and affinity
     towards pods that arrive later.
     """
     return _with_affinity(of_ports(spec), spec.affinity, metadata)
 
 
-def in_short(
-    spec: wire.PodSpec, metadata: wire.Metadata, most: bounds.Bounds, *, ours: bool
-) -> constraints.Constraints:
+def in_short(spec: PodSpec, metadata: Metadata, most: Bounds, *, ours: bool) -> Constraints:
     """Return reduced constraints of a pod that exceeds a bound but can't be refused.
 
     Required anti-affinity must keep other pods away. If its terms exceed a bound, they are replaced
@@ -77,7 +96,7 @@ def in_short(
     return replace(found, pod_anti_affinity=terms)
 
 
-def _on_nodes(spec: wire.PodSpec) -> constraints.Constraints:
+def _on_nodes(spec: PodSpec) -> Constraints:
     """Return the constraints of a pod on nodes, without pod affinity and topology spread.
 
     Raises FieldError for values that no API server would store.
@@ -96,7 +115,7 @@ def _on_nodes(spec: wire.PodSpec) -> constraints.Constraints:
             _preferred_node_term(term, f"{_NODE_PREFERRED}[{at}]")
             for at, term in enumerate(affinity.preferred)
         )
-    return constraints.Constraints(
+    return Constraints(
         node_selector=tuple(sorted(spec.node_selector.items())),
         required=required,
         preferred=preferred,
@@ -106,7 +125,7 @@ def _on_nodes(spec: wire.PodSpec) -> constraints.Constraints:
     )
 
 
-def features(spec: wire.PodSpec) -> tuple[str, ...]:
+def features(spec: PodSpec) -> tuple[str, ...]:
     """Return the optional kubelet features that the pod needs on its node, sorted.
 
     Kubernetes: component-helpers nodedeclaredfeatures InferForPodScheduling.
@@ -121,48 +140,52 @@ def features(spec: wire.PodSpec) -> tuple[str, ...]:
     return tuple(found)
 
 
-def of_ports(spec: wire.PodSpec) -> constraints.Constraints:
+def of_ports(spec: PodSpec) -> Constraints:
     """Return constraints with the host ports of a pod only."""
     ports = host_ports(spec)
-    return constraints.Constraints(ports=ports) if ports else constraints.ANYWHERE
+    return Constraints(ports=ports) if ports else constraints.ANYWHERE
 
 
-def host_ports(spec: wire.PodSpec) -> tuple[constraints.HostPort, ...]:
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     """Return the host ports of a pod, sorted.
 
     On the host network every container port is a host port. Init containers free their ports before
     the containers start, except for sidecars. (Kubernetes: scheduler util.GetHostPorts.)
     """
     found = set()
-    sidecars = [each for each in spec.init_containers if each.restart_policy == pod_requests.ALWAYS]
+    sidecars = [
+        container
+        for container in spec.init_containers
+        if container.restart_policy == pod_requests.ALWAYS
+    ]
     for container in (*spec.containers, *sidecars):
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
                 address = port.host_ip or ANY_ADDRESS
-                found.add(constraints.HostPort(address, port.protocol or "TCP", number))
+                found.add(HostPort(address, port.protocol or "TCP", number))
     return tuple(sorted(found))
 
 
-def of_labels(selector: wire_terms.LabelSelector, field: str) -> constraints.Selector:
+def of_labels(selector: LabelSelector, field: str) -> Selector:
     """Return a selector for labels of objects (Kubernetes: meta/v1 LabelSelectorAsSelector)."""
     expressions = _requirements(selector.match_expressions, f"{field}.matchExpressions")
     for at, each in enumerate(expressions):
         if each.operator in _NUMERIC:
             place = f"{field}.matchExpressions[{at}].operator"
-            raise fields.FieldError(place, f"{each.operator} isn't for labels of objects")
+            raise FieldError(place, f"{each.operator} isn't for labels of objects")
     listed = sorted(selector.match_labels.items())
-    equal = (constraints.Requirement(key, constraints.Operator.IN, (text,)) for key, text in listed)
-    return constraints.Selector((*equal, *expressions))
+    equal = (constraints.Requirement(key, Operator.IN, (text,)) for key, text in listed)
+    return Selector((*equal, *expressions))
 
 
-def effect(text: str, field: str) -> constraints.Effect:
+def effect(text: str, field: str) -> Effect:
     """Return the effect of a taint or a toleration."""
     try:
-        return constraints.Effect(text)
+        return Effect(text)
     except ValueError as error:
-        known = ", ".join(constraints.Effect)
-        raise fields.FieldError(field, f"{text!r} is none of {known}") from error
+        known = ", ".join(Effect)
+        raise FieldError(field, f"{text!r} is none of {known}") from error
 
 
 def _tolerations(listed: Sequence[wire_terms.Toleration]) -> tuple[constraints.Toleration, ...]:
@@ -179,9 +202,9 @@ def _toleration(
     field = f"spec.tolerations[{at}]"
     if operator not in ("", "Equal", "Exists"):
         message = f"{operator!r} isn't supported, only Equal and Exists are"
-        raise fields.FieldError(f"{field}.operator", message)
+        raise FieldError(f"{field}.operator", message)
     if not key and operator != "Exists":
-        raise fields.FieldError(f"{field}.operator", "must be Exists where there is no key")
+        raise FieldError(f"{field}.operator", "must be Exists where there is no key")
     return constraints.Toleration(
         key=key,
         exists=operator == "Exists",
@@ -193,7 +216,7 @@ def _toleration(
 def _preferred_node_term(term: wire_terms.PreferredTerm, field: str) -> constraints.PreferredTerm:
     fields.check_int32(term.weight, f"{field}.weight")
     if not 1 <= term.weight <= 100:
-        raise fields.FieldError(f"{field}.weight", f"{term.weight} is not between 1 and 100")
+        raise FieldError(f"{field}.weight", f"{term.weight} is not between 1 and 100")
     return constraints.PreferredTerm(term.weight, node_term(term.preference, f"{field}.preference"))
 
 
@@ -217,26 +240,24 @@ def _requirement(requirement: wire_terms.Requirement, field: str) -> constraints
     API servers store Gt and Lt with any value; a value other than an integer matches nothing.
     """
     try:
-        operator = constraints.Operator(requirement.operator)
+        operator = Operator(requirement.operator)
     except ValueError as error:
-        known = ", ".join(constraints.Operator)
+        known = ", ".join(Operator)
         message = f"{requirement.operator!r} is none of {known}"
-        raise fields.FieldError(f"{field}.operator", message) from error
+        raise FieldError(f"{field}.operator", message) from error
     values = tuple(requirement.values)
     if not requirement.key:
-        raise fields.FieldError(f"{field}.key", "is missing")
+        raise FieldError(f"{field}.key", "is missing")
     if operator in _LISTED and not values:
-        raise fields.FieldError(f"{field}.values", f"{operator} needs at least one value")
+        raise FieldError(f"{field}.values", f"{operator} needs at least one value")
     if operator in _NUMERIC and len(values) != 1:
-        raise fields.FieldError(f"{field}.values", f"{operator} needs one value")
+        raise FieldError(f"{field}.values", f"{operator} needs one value")
     if operator not in _LISTED + _NUMERIC and values:
-        raise fields.FieldError(f"{field}.values", f"{operator} takes no values")
+        raise FieldError(f"{field}.values", f"{operator} takes no values")
     return constraints.Requirement(requirement.key, operator, values)
 
 
-def _widest(
-    terms: Sequence[wire_terms.PodAffinityTerm], metadata: wire.Metadata, most: int
-) -> Iterator[constraints.PodTerm]:
+def _widest(terms: Sequence[PodAffinityTerm], metadata: Metadata, most: int) -> Iterator[PodTerm]:
     """Return a term for each topology key, wide enough for all pods that any given term selects.
 
     At most `most` topology keys are kept, by name. With more than `most` namespaces, a term selects
@@ -259,19 +280,19 @@ def _widest(
             if not names and not selected:
                 named.add(metadata.namespace)
         everywhere |= len(named) > most
-        anything = constraints.Selector()
+        anything = Selector()
         listed = () if everywhere else tuple(sorted(named))
-        pods = constraints.PodSet(listed, anything, anything if everywhere else None)
-        yield constraints.PodTerm(pods, key)
+        pods = PodSet(listed, anything, anything if everywhere else None)
+        yield PodTerm(pods, key)
 
 
-def _names_pods(affinity: wire_terms.Affinity | None) -> bool:
+def _names_pods(affinity: Affinity | None) -> bool:
     return affinity is not None and bool(affinity.pod_affinity or affinity.pod_anti_affinity)
 
 
 def _with_affinity(
-    found: constraints.Constraints, affinity: wire_terms.Affinity | None, metadata: wire.Metadata
-) -> constraints.Constraints:
+    found: Constraints, affinity: Affinity | None, metadata: Metadata
+) -> Constraints:
     if affinity is None or not _names_pods(affinity):
         return found
     return replace(
@@ -285,8 +306,8 @@ def _with_affinity(
 
 
 def _required_pod_terms(
-    found: wire_terms.PodAffinity | None, metadata: wire.Metadata, name: str
-) -> tuple[constraints.PodTerm, ...]:
+    found: PodAffinity | None, metadata: Metadata, name: str
+) -> tuple[PodTerm, ...]:
     """Return the required terms of pod affinity or pod anti-affinity."""
     return tuple(
         _pod_term(term, metadata, f"spec.affinity.{name}.{_REQUIRED}[{at}]")
@@ -294,9 +315,7 @@ def _required_pod_terms(
     )
 
 
-def _preferred_pod_terms(
-    affinity: wire_terms.Affinity, metadata: wire.Metadata
-) -> Iterator[constraints.PreferredPodTerm]:
+def _preferred_pod_terms(affinity: Affinity, metadata: Metadata) -> Iterator[PreferredPodTerm]:
     """Iterate over the preferred terms of affinity, and of anti-affinity with negative weights."""
     for name, sign, found in (
         ("podAffinity", 1, affinity.pod_affinity),
@@ -307,54 +326,50 @@ def _preferred_pod_terms(
             fields.check_int32(each.weight, f"{place}.weight")
             if not 1 <= each.weight <= 100:
                 problem = f"{each.weight} is not between 1 and 100"
-                raise fields.FieldError(f"{place}.weight", problem)
+                raise FieldError(f"{place}.weight", problem)
             term = _pod_term(each.pod_affinity_term, metadata, f"{place}.podAffinityTerm")
-            yield constraints.PreferredPodTerm(sign * each.weight, term)
+            yield PreferredPodTerm(sign * each.weight, term)
 
 
-def _pod_term(
-    term: wire_terms.PodAffinityTerm, metadata: wire.Metadata, field: str
-) -> constraints.PodTerm:
+def _pod_term(term: PodAffinityTerm, metadata: Metadata, field: str) -> PodTerm:
     """Translate a pod affinity term.
 
     A term without any namespaces is about the pod's own namespace. An empty namespace selector
     means all namespaces.
     """
     if not term.topology_key:
-        raise fields.FieldError(f"{field}.topologyKey", "is missing")
+        raise FieldError(f"{field}.topologyKey", "is missing")
     labels = _labels(term.label_selector, f"{field}.labelSelector")
     if labels is not None:
-        labels = _with_own(labels, metadata.labels, term.match_label_keys, constraints.Operator.IN)
-        others = constraints.Operator.NOT_IN
+        labels = _with_own(labels, metadata.labels, term.match_label_keys, Operator.IN)
+        others = Operator.NOT_IN
         labels = _with_own(labels, metadata.labels, term.mismatch_label_keys, others)
     more = _labels(term.namespace_selector, f"{field}.namespaceSelector")
     namespaces = tuple(sorted(set(term.namespaces)))
     if not namespaces and more is None:
         namespaces = (metadata.namespace,)
-    return constraints.PodTerm(constraints.PodSet(namespaces, labels, more), term.topology_key)
+    return PodTerm(PodSet(namespaces, labels, more), term.topology_key)
 
 
-def _spread(
-    found: wire_terms.SpreadConstraint, metadata: wire.Metadata, field: str
-) -> constraints.Spread:
+def _spread(found: SpreadConstraint, metadata: Metadata, field: str) -> Spread:
     if not found.topology_key:
-        raise fields.FieldError(f"{field}.topologyKey", "is missing")
+        raise FieldError(f"{field}.topologyKey", "is missing")
     fields.check_int32(found.max_skew, f"{field}.maxSkew")
     if found.max_skew < 1:
-        raise fields.FieldError(f"{field}.maxSkew", f"{found.max_skew} is not at least 1")
+        raise FieldError(f"{field}.maxSkew", f"{found.max_skew} is not at least 1")
     least = 1 if found.min_domains is None else found.min_domains
     fields.check_int32(least, f"{field}.minDomains")
     if least < 1:
-        raise fields.FieldError(f"{field}.minDomains", f"{least} is not at least 1")
+        raise FieldError(f"{field}.minDomains", f"{least} is not at least 1")
     kinds = {"DoNotSchedule": True, "ScheduleAnyway": False}
     labels = _labels(found.label_selector, f"{field}.labelSelector")
     if labels is not None:
         keys = found.match_label_keys
-        labels = _with_own(labels, metadata.labels, keys, constraints.Operator.IN)
+        labels = _with_own(labels, metadata.labels, keys, Operator.IN)
         # kube-scheduler matches no pods with an empty selector.
         labels = labels if labels.requirements else None
-    return constraints.Spread(
-        pods=constraints.PodSet((metadata.namespace,), labels),
+    return Spread(
+        pods=PodSet((metadata.namespace,), labels),
         topology_key=found.topology_key,
         max_skew=found.max_skew,
         hard=_choice(found.when_unsatisfiable, kinds, f"{field}.whenUnsatisfiable"),
@@ -366,22 +381,22 @@ def _spread(
     )
 
 
-def _labels(selector: wire_terms.LabelSelector | None, field: str) -> constraints.Selector | None:
+def _labels(selector: LabelSelector | None, field: str) -> Selector | None:
     return None if selector is None else of_labels(selector, field)
 
 
 def _with_own(
-    selector: constraints.Selector,
+    selector: Selector,
     labels: Mapping[str, str],
     keys: Sequence[str],
-    operator: constraints.Operator,
-) -> constraints.Selector:
+    operator: Operator,
+) -> Selector:
     """Return the selector extended by the pod's own values of the given labels, if present.
 
     API servers do the same before storing a pod; manifests don't have the values yet.
     """
     own = (constraints.Requirement(key, operator, (labels[key],)) for key in keys if key in labels)
-    return constraints.Selector(tuple(dict.fromkeys((*selector.requirements, *own))))
+    return Selector(tuple(dict.fromkeys((*selector.requirements, *own))))
 
 
 def _choice(text: str, choices: Mapping[str, bool], field: str) -> bool:
@@ -389,4 +404,4 @@ def _choice(text: str, choices: Mapping[str, bool], field: str) -> bool:
         return choices[text]
     except KeyError as error:
         known = ", ".join(choices)
-        raise fields.FieldError(field, f"{text!r} is none of {known}") from error
+        raise FieldError(field, f"{text!r} is none of {known}") from error

@@ -7,7 +7,8 @@ Volcano: api.GetPodResourceRequest.
 from collections.abc import Mapping, Sequence
 
 from vscheduler.core.model import resources
-from vscheduler.mirror.decode import fields, wire
+from vscheduler.mirror.decode import fields
+from vscheduler.mirror.decode.wire import Container, ContainerStatus, Pod, ResourceRequirements
 
 ALWAYS = "Always"
 """The restartPolicy that makes an init container a sidecar."""
@@ -20,7 +21,7 @@ INFEASIBLE = "Infeasible"
 """Reason of condition PodResizePending when the node can never grant the resize."""
 
 
-def of_pod(pod: wire.Pod) -> dict[str, int]:
+def of_pod(pod: Pod) -> dict[str, int]:
     """Return the request of a pod by resource, sorted, without zeros, including `pods: 1`.
 
     The request is the larger of two amounts: the sum of all containers and sidecars, and the
@@ -40,7 +41,7 @@ def of_pod(pod: wire.Pod) -> dict[str, int]:
     return {name: min(total[name], limit) for name in sorted(total) if total[name]}
 
 
-def _together(pod: wire.Pod) -> dict[str, int]:
+def _together(pod: Pod) -> dict[str, int]:
     spec, status = pod.spec, pod.status
     granted = _granted(status.container_statuses) if spec.node_name else {}
     infeasible = bool(granted) and resize_is_infeasible(pod)
@@ -63,14 +64,14 @@ def _together(pod: wire.Pod) -> dict[str, int]:
     return _larger(_plus(total, sidecars), before)
 
 
-def of_container(container: wire.Container, field: str) -> dict[str, int]:
+def of_container(container: Container, field: str) -> dict[str, int]:
     """Return the requests of a container. Raises FieldError for a bad quantity."""
     if container.resources is None:
         return {}
     return _requests(container.resources, f"{field}.resources")
 
 
-def _requests(required: wire.ResourceRequirements, field: str) -> dict[str, int]:
+def _requests(required: ResourceRequirements, field: str) -> dict[str, int]:
     """Return the requests, with limits in place of missing requests (Kubernetes:
     SetDefaults_Pod).
     """
@@ -81,7 +82,7 @@ def _requests(required: wire.ResourceRequirements, field: str) -> dict[str, int]
     return fields.amounts(required.limits, f"{field}.limits", limit) | found
 
 
-def _granted(statuses: Sequence[wire.ContainerStatus]) -> dict[str, dict[str, int]]:
+def _granted(statuses: Sequence[ContainerStatus]) -> dict[str, dict[str, int]]:
     """Return the resources granted to each container so far: a resize may be in progress.
 
     Kubernetes: component-helpers resource determineEffectiveRequests.
@@ -112,9 +113,7 @@ def _with_granted(
     return granted if infeasible else _larger(request, granted)
 
 
-def _with_pod_level(
-    total: dict[str, int], pod: wire.Pod, whole: wire.ResourceRequirements
-) -> dict[str, int]:
+def _with_pod_level(total: dict[str, int], pod: Pod, whole: ResourceRequirements) -> dict[str, int]:
     """Apply pod-level requests, which replace the sum, and pod-level limits where no request
     exists.
 
@@ -135,7 +134,7 @@ def _with_pod_level(
     return found | total | {name: counted.get(name, 0) for name in requested if _pod_level(name)}
 
 
-def resize_is_infeasible(pod: wire.Pod) -> bool:
+def resize_is_infeasible(pod: Pod) -> bool:
     """Whether the node can never grant what the pod requests by now."""
     return any(
         condition.type == "PodResizePending" and condition.reason == INFEASIBLE

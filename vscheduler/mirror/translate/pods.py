@@ -9,19 +9,39 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import constraints, jobs, pod_texts, snapshot
+from vscheduler.core.model import pod_texts
+from vscheduler.core.model.constraints import PodVolume, ResourceClaimUse
+from vscheduler.core.model.jobs import (
+    EVICTABLE,
+    PREEMPTABLE,
+    WAITING,
+    JobId,
+    PodClass,
+    Task,
+    TaskId,
+    TaskStatus,
+)
+from vscheduler.core.model.pod_texts import Annotations, PodReads
+from vscheduler.core.model.snapshot import Nominated
 from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.mirror.decode.events import DecodeError, Kind
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.wire import Metadata, PodSpec
 from vscheduler.mirror.translate import (
     bounds,
     extended_resources,
     kubelet_refusals,
     owner_references,
     pod_claims,
-    pod_classes,
     pod_conditions,
     pod_volumes,
     translation,
 )
+from vscheduler.mirror.translate.bounds import Bounds
+from vscheduler.mirror.translate.extended_resources import Container
+from vscheduler.mirror.translate.kubelet_refusals import Answer
+from vscheduler.mirror.translate.owner_references import OwnerTemplate
+from vscheduler.mirror.translate.pod_classes import Classes
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup. The second is a newer alias."""
@@ -44,7 +64,7 @@ TRUE = ("1", "t", "T", "true", "TRUE", "True")
 """Values that Go's ParseBool accepts as true."""
 
 DEFAULT_SCHEDULER = "default-scheduler"
-FINISHED = frozenset({jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED})
+FINISHED = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED})
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,29 +73,29 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     A Struct, like Entry, for speed: before the first cycle all pods of a large cluster are created.
     """
 
-    uid: jobs.TaskId
+    uid: TaskId
     key: str
-    group: jobs.JobId | None
+    group: JobId | None
     """The PodGroup named by the pod, whether the PodGroup exists or not."""
     ours: bool
     scheduler: str = ""
     """Name of the scheduler, only for pods of ours."""
     node: str | None
-    status: jobs.TaskStatus
-    pod_class: jobs.PodClass
+    status: TaskStatus
+    pod_class: PodClass
     labels: Mapping[str, str]
-    volumes: tuple[constraints.PodVolume, ...] = ()
+    volumes: tuple[PodVolume, ...] = ()
     """Volumes that matter for the choice of a node."""
-    extended: tuple[extended_resources.Container, ...] = ()
+    extended: tuple[Container, ...] = ()
     """Extended resources by container, only for waiting pods of ours."""
-    task: jobs.Task | None = None
+    task: Task | None = None
     """Only for pods of ours without defects."""
-    rejection: events.DecodeError | None = None
-    origin: owner_references.OwnerTemplate | None = None
+    rejection: DecodeError | None = None
+    origin: OwnerTemplate | None = None
     """Only for pods of ours without a PodGroup, or with an automatic PodGroup."""
-    answer: kubelet_refusals.Answer | None = None
+    answer: Answer | None = None
     """Only for pods of ours."""
-    nominated: snapshot.Nominated | None = None
+    nominated: Nominated | None = None
     """Only for pods of foreign schedulers with a nominated node."""
     gone_by: float | None = None
     """Only for pods that are being deleted: when their grace period is over, in seconds since the
@@ -91,17 +111,17 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def waits(self) -> bool:
         """Whether we have to find a node for the pod."""
-        return self.task is not None and self.status is jobs.TaskStatus.PENDING
+        return self.task is not None and self.status is TaskStatus.PENDING
 
     @property
     def stays(self) -> bool:
         """Whether the pod can still be evicted."""
-        return self.task is not None and self.status in jobs.EVICTABLE
+        return self.task is not None and self.status in EVICTABLE
 
     @property
     def leaves(self) -> bool:
         """Whether the pod is being deleted."""
-        return self.status is jobs.TaskStatus.RELEASING
+        return self.status is TaskStatus.RELEASING
 
     @property
     def lives(self) -> bool:
@@ -116,7 +136,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     def bound_to(self, node: str) -> "Pod":
         """Return the pod as Binding to a node, while its bind is in flight."""
         assert self.task is not None
-        status = jobs.TaskStatus.BINDING
+        status = TaskStatus.BINDING
         task = replace(self.task, status=status, node=node)
         return replace(self, status=status, node=node, task=task)
 
@@ -125,17 +145,17 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         until the watch shows it.
         """
         assert self.task is not None
-        status = jobs.TaskStatus.RELEASING
+        status = TaskStatus.RELEASING
         task = replace(self.task, status=status)
         return replace(self, status=status, task=task, gone_by=since)
 
     def held_back(self) -> "Pod":
         """Return a waiting pod as Gated, while no bind of it is tried."""
         assert self.task is not None
-        status = jobs.TaskStatus.GATED
+        status = TaskStatus.GATED
         return replace(self, status=status, task=replace(self.task, status=status))
 
-    def of_class(self, pod_class: jobs.PodClass) -> "Pod":
+    def of_class(self, pod_class: PodClass) -> "Pod":
         """Return the pod as one of another class."""
         task = self.task and replace(self.task, pod_class=pod_class)
         return replace(self, pod_class=pod_class, task=task)
@@ -147,19 +167,19 @@ class Translator:
     def __init__(
         self,
         scheduler_names: tuple[str, ...],
-        most: bounds.Bounds = bounds.DEFAULT,
-        reads: pod_texts.PodReads = pod_texts.NOTHING,
+        most: Bounds = bounds.DEFAULT,
+        reads: PodReads = pod_texts.NOTHING,
     ) -> None:
         """Create a translator; `most` holds the bounds of a pod, `reads` what plugins declare."""
         self._reads = reads
         self._ours = {name: name for name in scheduler_names}
-        self._classes = pod_classes.Classes(most)
+        self._classes = Classes(most)
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the scheduler names whose pods are ours from now on."""
         self._ours = {name: name for name in scheduler_names}
 
-    def claiming(self, pod: Pod, use: constraints.ResourceClaimUse) -> Pod:
+    def claiming(self, pod: Pod, use: ResourceClaimUse) -> Pod:
         """Return the pod as one that uses this claim, too."""
         known = pod.pod_class.constraints
         claims = (*known.resource_claims, use)
@@ -183,7 +203,7 @@ class Translator:
         key = events.key_of(metadata.namespace, metadata.name)
         uid = uid_of(metadata)
         named = _group(metadata)
-        group = None if named is None else jobs.JobId(events.key_of(metadata.namespace, named))
+        group = None if named is None else JobId(events.key_of(metadata.namespace, named))
         status = _status(pod)
         scheduler = self._ours.get(spec.scheduler_name or DEFAULT_SCHEDULER, "")
         if not scheduler:
@@ -194,18 +214,18 @@ class Translator:
         volumes = pod_volumes.of_pod(pod) if spec.volumes else pod_volumes.NONE
         extended, task, rejection = extended_resources.NONE, None, None
         try:
-            waits = status in jobs.WAITING
+            waits = status in WAITING
             hints = _hints(metadata, self._reads) if kept or self._reads.labels else NONE
             pod_class = self._classes.pod_class(pod, hints, ours=True, waits=waits)
             if waits:
                 pod_class = self._with_claims(pod, pod_class, volumes)
                 extended = extended_resources.of_pod(spec)
                 check_supported(pod)
-            task = jobs.Task(
+            task = Task(
                 uid=uid,
                 namespace=metadata.namespace,
                 name=metadata.name,
-                job=group or jobs.JobId(""),
+                job=group or JobId(""),
                 pod_class=pod_class,
                 status=status,
                 created=created,
@@ -223,9 +243,9 @@ class Translator:
                 scheduled_at=scheduled,
                 volumes=volumes,
             )
-        except fields.FieldError as error:
+        except FieldError as error:
             pod_class = self._classes.held(pod)
-            rejection = translation.reject(events.Kind.POD, metadata, error)
+            rejection = translation.reject(Kind.POD, metadata, error)
         return Pod(
             uid=uid,
             key=key,
@@ -248,18 +268,18 @@ class Translator:
     def _foreign(
         self,
         pod: wire.Pod,
-        uid: jobs.TaskId,
+        uid: TaskId,
         key: str,
-        group: jobs.JobId | None,
-        status: jobs.TaskStatus,
+        group: JobId | None,
+        status: TaskStatus,
     ) -> Pod:
         """Translate a pod of another scheduler."""
         labels, rejection = _shared(pod.metadata.labels), None
         try:
             pod_class = self._classes.pod_class(pod, NONE, ours=False, waits=False)
-        except fields.FieldError as error:
+        except FieldError as error:
             pod_class = self._classes.held(pod)
-            rejection = translation.reject(events.Kind.POD, pod.metadata, error)
+            rejection = translation.reject(Kind.POD, pod.metadata, error)
         return Pod(
             uid=uid,
             key=key,
@@ -278,18 +298,18 @@ class Translator:
     def _with_claims(
         self,
         pod: wire.Pod,
-        pod_class: jobs.PodClass,
-        volumes: tuple[constraints.PodVolume, ...],
-    ) -> jobs.PodClass:
+        pod_class: PodClass,
+        volumes: tuple[PodVolume, ...],
+    ) -> PodClass:
         """Return the class of a waiting pod with its volumes and claims."""
         if not (volumes or pod.spec.resource_claims):
             return pod_class
         return self._classes.with_claims(pod_class, volumes, pod_claims.of_pod(pod))
 
 
-def uid_of(metadata: wire.Metadata) -> jobs.TaskId:
+def uid_of(metadata: Metadata) -> TaskId:
     """Return the pod's UID. Manifests have no UID, so their `namespace/name` stands in."""
-    return jobs.TaskId(metadata.uid or events.key_of(metadata.namespace, metadata.name))
+    return TaskId(metadata.uid or events.key_of(metadata.namespace, metadata.name))
 
 
 def check_supported(pod: wire.Pod) -> None:
@@ -300,12 +320,12 @@ def check_supported(pod: wire.Pod) -> None:
         source = volume.persistent_volume_claim
         if source is not None and not source.claim_name:
             place = f"spec.volumes[{at}].persistentVolumeClaim.claimName"
-            raise fields.FieldError(place, "is missing")
+            raise FieldError(place, "is missing")
     _check_native_group(pod.spec)
     fields.check_pod_numbers(pod.metadata)
 
 
-def _check_native_group(spec: wire.PodSpec) -> None:
+def _check_native_group(spec: PodSpec) -> None:
     """Raise FieldError for a pod of a group of Kubernetes' own API: alone it might be useless."""
     group, workload = spec.scheduling_group, spec.workload_ref
     if group is not None:
@@ -319,24 +339,24 @@ def _check_native_group(spec: wire.PodSpec) -> None:
         f"{place.rpartition('.')[2]} out of the pod template, and say in a scheduling.volcano.sh "
         f"PodGroup how many pods must start together"
     )
-    raise fields.FieldError(place, says)
+    raise FieldError(place, says)
 
 
-def _status(pod: wire.Pod) -> jobs.TaskStatus:
+def _status(pod: wire.Pod) -> TaskStatus:
     """Return the status of a pod (Volcano: getTaskStatus). Unknown phases count as Running or
     Pending.
     """
     match pod.status.phase:
         case "Succeeded":
-            return jobs.TaskStatus.SUCCEEDED
+            return TaskStatus.SUCCEEDED
         case "Failed":
-            return jobs.TaskStatus.FAILED
+            return TaskStatus.FAILED
     if pod.metadata.deletion_timestamp is not None:
-        return jobs.TaskStatus.RELEASING
+        return TaskStatus.RELEASING
     if pod.spec.node_name:
         waits = pod.status.phase in ("", "Pending")
-        return jobs.TaskStatus.BOUND if waits else jobs.TaskStatus.RUNNING
-    return jobs.TaskStatus.GATED if pod.spec.scheduling_gates else jobs.TaskStatus.PENDING
+        return TaskStatus.BOUND if waits else TaskStatus.RUNNING
+    return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
 
 
 def _gone_by(pod: wire.Pod) -> float | None:
@@ -345,7 +365,7 @@ def _gone_by(pod: wire.Pod) -> float | None:
     return None if deleted is None else deleted.timestamp()
 
 
-def _group(metadata: wire.Metadata) -> str | None:
+def _group(metadata: Metadata) -> str | None:
     """Return the name of the PodGroup in the pod's annotations, or None."""
     for key in GROUPS:
         if name := metadata.annotations.get(key):
@@ -353,11 +373,11 @@ def _group(metadata: wire.Metadata) -> str | None:
     return None
 
 
-def _preemptable(metadata: wire.Metadata) -> bool:
+def _preemptable(metadata: Metadata) -> bool:
     """Whether the pod is preemptable (Volcano: GetPodPreemptable). Unreadable text means False."""
-    text = metadata.annotations.get(jobs.PREEMPTABLE)
+    text = metadata.annotations.get(PREEMPTABLE)
     if text is None:
-        text = metadata.labels.get(jobs.PREEMPTABLE, "true")
+        text = metadata.labels.get(PREEMPTABLE, "true")
     return text in TRUE
 
 
@@ -369,13 +389,11 @@ def _kept(annotations: Mapping[str, str], declared: tuple[str, ...]) -> Mapping[
 
 
 @lru_cache(maxsize=4096)
-def _kept_items(
-    items: tuple[tuple[str, str], ...], declared: tuple[str, ...]
-) -> pod_texts.Annotations:
-    return pod_texts.Annotations(dict(items), declared)
+def _kept_items(items: tuple[tuple[str, str], ...], declared: tuple[str, ...]) -> Annotations:
+    return Annotations(dict(items), declared)
 
 
-def _hints(metadata: wire.Metadata, reads: pod_texts.PodReads) -> Mapping[str, str]:
+def _hints(metadata: Metadata, reads: PodReads) -> Mapping[str, str]:
     """Return the texts that plugins filter and score by, sorted by name.
 
     Of the annotations that our own plugins read, without empty values.
@@ -388,14 +406,14 @@ def _hints(metadata: wire.Metadata, reads: pod_texts.PodReads) -> Mapping[str, s
     if not annotations:
         return declared
     found = {key: annotations[key] for key in SCORING if annotations.get(key)}
-    preemptable = annotations.get(jobs.PREEMPTABLE) in TRUE
+    preemptable = annotations.get(PREEMPTABLE) in TRUE
     if annotations.get(REVOCABLE_ZONE, ANY_ZONE if preemptable else "") == ANY_ZONE:
         found[REVOCABLE_ZONE] = ANY_ZONE
     found |= declared
     return dict(sorted(found.items())) if found else NONE
 
 
-def _declared(metadata: wire.Metadata, reads: pod_texts.PodReads) -> Mapping[str, str]:
+def _declared(metadata: Metadata, reads: PodReads) -> Mapping[str, str]:
     """Return the texts that plugins of other packages declare, sorted; labels are marked."""
     if reads == pod_texts.NOTHING:
         return NONE

@@ -6,8 +6,34 @@ Every function raises fields.FieldError for an unusable field.
 import datetime as dt
 from collections.abc import Collection, Mapping
 
-from vscheduler.core.model import constraints, storage
-from vscheduler.mirror.decode import events, fields, quantities, wire, wire_storage
+from vscheduler.core.model import storage
+from vscheduler.core.model.constraints import Operator, Requirement, Term
+from vscheduler.core.model.storage import (
+    Attachment,
+    Capacity,
+    Claim,
+    ClaimReference,
+    CsiDriver,
+    CsiNode,
+    Selection,
+    Source,
+    Volume,
+)
+from vscheduler.mirror.decode import events, fields, quantities, wire_storage
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.quantities import Quantity, QuantityError
+from vscheduler.mirror.decode.wire import ResourceList
+from vscheduler.mirror.decode.wire_storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    TopologyTerm,
+    VolumeAffinity,
+    VolumeAttachment,
+    VolumeSpec,
+)
 from vscheduler.mirror.translate import pod_constraints, pod_volumes
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -38,18 +64,21 @@ BINDING_MODES = ("Immediate", WAITS)
 FILESYSTEM = "Filesystem"
 
 
-def claim(
-    found: wire_storage.PersistentVolumeClaim, scheduler_names: Collection[str]
-) -> storage.Claim:
+def claim(found: PersistentVolumeClaim, scheduler_names: Collection[str]) -> Claim:
     """Translate a PersistentVolumeClaim."""
     metadata, spec = found.metadata, found.spec
     annotations, selector = metadata.annotations, spec.selector
     requests = spec.resources.requests if spec.resources else {}
     owner = next(
-        (each for each in metadata.owner_references if each.controller and each.kind == "Pod"), None
+        (
+            reference
+            for reference in metadata.owner_references
+            if reference.controller and reference.kind == "Pod"
+        ),
+        None,
     )
     named = owner and (owner.uid or events.key_of(metadata.namespace, owner.name))
-    return storage.Claim(
+    return Claim(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
@@ -71,13 +100,11 @@ def claim(
     )
 
 
-def volume(
-    found: wire_storage.PersistentVolume, scheduler_names: Collection[str]
-) -> storage.Volume:
+def volume(found: PersistentVolume, scheduler_names: Collection[str]) -> Volume:
     """Translate a PersistentVolume."""
     metadata, spec = found.metadata, found.spec
     reference = spec.claim_ref
-    return storage.Volume(
+    return Volume(
         name=metadata.name,
         uid=metadata.uid,
         capacity=_bytes(spec.capacity, "spec.capacity"),
@@ -89,9 +116,7 @@ def volume(
         bound=found.status.phase == "Bound",
         claim=None
         if reference is None
-        else storage.ClaimReference(
-            namespace=reference.namespace, name=reference.name, uid=reference.uid
-        ),
+        else ClaimReference(namespace=reference.namespace, name=reference.name, uid=reference.uid),
         affinity=_affinity(spec.node_affinity),
         zones=_zones(metadata.labels),
         labels=metadata.labels,
@@ -108,7 +133,7 @@ def storage_class(found: wire_storage.StorageClass) -> storage.StorageClass:
     metadata, mode = found.metadata, found.volume_binding_mode
     if mode not in BINDING_MODES:
         message = f"{mode!r} is none of {', '.join(BINDING_MODES)}"
-        raise fields.FieldError("volumeBindingMode", message)
+        raise FieldError("volumeBindingMode", message)
     return storage.StorageClass(
         name=metadata.name,
         provisioner=found.provisioner,
@@ -120,7 +145,7 @@ def storage_class(found: wire_storage.StorageClass) -> storage.StorageClass:
     )
 
 
-def csi_node(found: wire_storage.CSINode) -> storage.CsiNode:
+def csi_node(found: CSINode) -> CsiNode:
     """Translate a CSINode. A driver without a count has no limit."""
     limits = {}
     for at, driver in enumerate(found.spec.drivers):
@@ -128,19 +153,19 @@ def csi_node(found: wire_storage.CSINode) -> storage.CsiNode:
             place = f"spec.drivers[{at}].allocatable.count"
             fields.check_int32(driver.allocatable.count, place)
             limits[driver.name] = driver.allocatable.count
-    return storage.CsiNode(
+    return CsiNode(
         name=found.metadata.name,
         limits=dict(sorted(limits.items())),
         drivers=frozenset(driver.name for driver in found.spec.drivers),
     )
 
 
-def csi_driver(found: wire_storage.CSIDriver) -> storage.CsiDriver:
+def csi_driver(found: CSIDriver) -> CsiDriver:
     """Translate a CSIDriver."""
-    return storage.CsiDriver(name=found.metadata.name, storage_capacity=found.spec.storage_capacity)
+    return CsiDriver(name=found.metadata.name, storage_capacity=found.spec.storage_capacity)
 
 
-def capacity(found: wire_storage.CSIStorageCapacity) -> storage.Capacity:
+def capacity(found: CSIStorageCapacity) -> Capacity:
     """Translate a CSIStorageCapacity. Without any size, no volume can be made."""
     topology, sizes = found.node_topology, {}
     for field, size in (
@@ -149,7 +174,7 @@ def capacity(found: wire_storage.CSIStorageCapacity) -> storage.Capacity:
     ):
         if size is not None:
             sizes[field] = _size(size, field)
-    return storage.Capacity(
+    return Capacity(
         namespace=found.metadata.namespace,
         name=found.metadata.name,
         storage_class=found.storage_class_name,
@@ -158,10 +183,10 @@ def capacity(found: wire_storage.CSIStorageCapacity) -> storage.Capacity:
     )
 
 
-def attachment(found: wire_storage.VolumeAttachment) -> storage.Attachment:
+def attachment(found: VolumeAttachment) -> Attachment:
     """Translate a VolumeAttachment."""
     spec = found.spec
-    return storage.Attachment(
+    return Attachment(
         name=found.metadata.name,
         node=spec.node_name,
         driver=spec.attacher,
@@ -169,22 +194,22 @@ def attachment(found: wire_storage.VolumeAttachment) -> storage.Attachment:
     )
 
 
-def _bytes(amounts: wire.ResourceList, field: str) -> int:
+def _bytes(amounts: ResourceList, field: str) -> int:
     """Return the amount of storage, or 0 if none is given."""
     return _size(amounts[STORAGE], f"{field}.{STORAGE}") if STORAGE in amounts else 0
 
 
-def _size(quantity: quantities.Quantity, field: str) -> int:
+def _size(quantity: Quantity, field: str) -> int:
     try:
         amount = quantities.parse_whole(quantity)
-    except quantities.QuantityError as error:
-        raise fields.FieldError(field, str(error)) from error
+    except QuantityError as error:
+        raise FieldError(field, str(error)) from error
     if amount < 0:
-        raise fields.FieldError(field, f"{quantity} must not be negative")
+        raise FieldError(field, f"{quantity} must not be negative")
     return amount
 
 
-def _affinity(found: wire_storage.VolumeAffinity | None) -> tuple[constraints.Term, ...] | None:
+def _affinity(found: VolumeAffinity | None) -> tuple[Term, ...] | None:
     if found is None or found.required is None:
         return None
     place = "spec.nodeAffinity.required.nodeSelectorTerms"
@@ -204,28 +229,28 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
     return tuple(found)
 
 
-def _source(spec: wire_storage.VolumeSpec) -> storage.Source | None:
+def _source(spec: VolumeSpec) -> Source | None:
     if spec.csi is not None:
-        return storage.Source(driver=spec.csi.driver, handle=spec.csi.volume_handle)
+        return Source(driver=spec.csi.driver, handle=spec.csi.volume_handle)
     found = pod_volumes.disk_of(spec)
     if found is None:
         return None
     plugin, disk = found
-    return storage.Source(driver=storage.DRIVERS[plugin], handle=disk.name, plugin=plugin)
+    return Source(driver=storage.DRIVERS[plugin], handle=disk.name, plugin=plugin)
 
 
-def _topology(term: wire_storage.TopologyTerm) -> constraints.Term:
-    return constraints.Term(
+def _topology(term: TopologyTerm) -> Term:
+    return Term(
         tuple(
-            constraints.Requirement(each.key, constraints.Operator.IN, tuple(each.values))
-            for each in term.match_label_expressions
+            Requirement(expression.key, Operator.IN, tuple(expression.values))
+            for expression in term.match_label_expressions
         )
     )
 
 
 def _selection(
     annotations: Mapping[str, str], scheduler_names: Collection[str]
-) -> storage.Selection | None:
+) -> Selection | None:
     """Return the note that an instance with one of these names has left; None if unreadable."""
     if not annotations:
         return None
@@ -236,5 +261,5 @@ def _selection(
         except ValueError:
             continue
         if node:
-            return storage.Selection(node=node, since=fields.seconds(since))
+            return Selection(node=node, since=fields.seconds(since))
     return None

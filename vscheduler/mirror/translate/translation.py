@@ -8,23 +8,30 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from vscheduler.core.model import (
-    constraints,
-    group_texts,
-    jobs,
-    nodes,
-    pod_affinity,
-    queues,
-    resources,
-    snapshot,
-)
+from vscheduler.core.model import constraints, pod_affinity, queues, resources
+from vscheduler.core.model.group_texts import GroupAnnotations, GroupLabels
+from vscheduler.core.model.jobs import Condition, GroupState, Job, JobId, Phase, SubGroup
+from vscheduler.core.model.nodes import NodeSpec
+from vscheduler.core.model.queues import GroupLimits, NodeGroups, QueueState
+from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.model.snapshot import Budget, Quota
 from vscheduler.mirror import workloads
-from vscheduler.mirror.decode import events, fields, quantities, wire
-from vscheduler.mirror.translate import (
-    owner_references,
-    pod_constraints,
-    usage_annotation,
+from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.mirror.decode.events import DecodeError, Kind
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.quantities import Quantity
+from vscheduler.mirror.decode.wire import (
+    Metadata,
+    PodDisruptionBudget,
+    PodGroup,
+    PodGroupSpec,
+    PodGroupStatus,
+    QueueAffinity,
+    ResourceQuota,
+    SubGroupPolicy,
 )
+from vscheduler.mirror.translate import owner_references, pod_constraints, usage_annotation
+from vscheduler.mirror.translate.owner_references import Owner
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: the scheduler of a PodGroup without pods."""
@@ -53,8 +60,8 @@ HUGE_PAGES = "hugepages-"
 STORAGE = f"{REQUESTS}storage"
 """Requests of volume claims, not of pods."""
 
-_QUEUE_STATES = {"": queues.QueueState.OPEN, **{str(state): state for state in queues.QueueState}}
-_PHASES = {str(phase): phase for phase in jobs.Phase}
+_QUEUE_STATES = {"": QueueState.OPEN, **{str(state): state for state in QueueState}}
+_PHASES = {str(phase): phase for phase in Phase}
 _QUOTA_NAMES = {
     "count/pods": resources.PODS,
     **{name: name for name in (resources.CPU, resources.MEMORY, resources.PODS)},
@@ -65,18 +72,18 @@ _QUOTA_NAMES = {
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """A node: its spec and its allocatable resources."""
 
-    spec: nodes.NodeSpec
-    allocatable: resources.ResourceMap
+    spec: NodeSpec
+    allocatable: ResourceMap
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """A PodGroup: a job without pods and priority."""
 
-    job: jobs.Job
+    job: Job
     priority_class: str
     scheduler: str
     """The scheduler named in the annotation; empty without the annotation."""
-    owner: owner_references.Owner | None = None
+    owner: Owner | None = None
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,12 +102,10 @@ class PriorityClass(msgspec.Struct, frozen=True, kw_only=True):
     is_default: bool
 
 
-def reject(
-    kind: events.Kind, metadata: wire.Metadata, error: fields.FieldError
-) -> events.DecodeError:
+def reject(kind: Kind, metadata: Metadata, error: FieldError) -> DecodeError:
     """Return the error of an object with an unusable field, as users see it."""
     key = events.key_of(metadata.namespace, metadata.name)
-    return events.DecodeError(kind=kind, key=key, field=error.field, message=error.message)
+    return DecodeError(kind=kind, key=key, field=error.field, message=error.message)
 
 
 def node(node: wire.Node) -> Node:
@@ -114,12 +119,16 @@ def node(node: wire.Node) -> Node:
     if not listed:
         listed, place = status.capacity, "status.capacity"
     return Node(
-        spec=nodes.NodeSpec(
+        spec=NodeSpec(
             name=node.metadata.name,
             labels=tuple(sorted(node.metadata.labels.items())),
             taints=tuple(_taint(taint, at) for at, taint in enumerate(node.spec.taints)),
             unschedulable=node.spec.unschedulable,
-            ready=all(each.status == "True" for each in status.conditions if each.type == "Ready"),
+            ready=all(
+                condition.status == "True"
+                for condition in status.conditions
+                if condition.type == "Ready"
+            ),
             features=tuple(status.declared_features),
         ),
         allocatable={
@@ -138,14 +147,14 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
     fields.check_int32(spec.weight, "spec.weight")
     fields.check_int32(spec.priority, "spec.priority")
     if spec.weight < 1:
-        raise fields.FieldError("spec.weight", f"{spec.weight} is not at least 1")
+        raise FieldError("spec.weight", f"{spec.weight} is not at least 1")
     return queues.Queue(
         name=queue.metadata.name,
         uid=queue.metadata.uid,
         created=fields.seconds(queue.metadata.creation_timestamp),
         weight=spec.weight,
         priority=spec.priority,
-        state=_QUEUE_STATES.get(queue.status.state, queues.QueueState.UNKNOWN),
+        state=_QUEUE_STATES.get(queue.status.state, QueueState.UNKNOWN),
         reclaimable=spec.reclaimable,
         parent=spec.parent,
         capability=fields.totals(spec.capability, "spec.capability"),
@@ -171,7 +180,7 @@ def _namespaces(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(each.strip() for each in text.split(","))
 
 
-def _group_limits(annotations: Mapping[str, str]) -> queues.GroupLimits | None:
+def _group_limits(annotations: Mapping[str, str]) -> GroupLimits | None:
     """Return the limits of a queue by node group, or None.
 
     Unreadable text doesn't reject the queue: only plugin nodegroup reads the limits, and then lets
@@ -181,27 +190,27 @@ def _group_limits(annotations: Mapping[str, str]) -> queues.GroupLimits | None:
     if not text:
         return None
     try:
-        return queues.GroupLimits(by_group=_amounts_by_group(text))
-    except fields.FieldError as error:
+        return GroupLimits(by_group=_amounts_by_group(text))
+    except FieldError as error:
         where = f"{error.field}: " if error.field else ""
-        return queues.GroupLimits(problem=f"{where}{error.message}")
+        return GroupLimits(problem=f"{where}{error.message}")
 
 
-def _amounts_by_group(text: str) -> dict[str, resources.ResourceMap]:
+def _amounts_by_group(text: str) -> dict[str, ResourceMap]:
     groups = fields.json_object(text, "amounts by group of nodes")
-    found: dict[str, resources.ResourceMap] = {}
+    found: dict[str, ResourceMap] = {}
     for group, amounts in groups.items():
         if not isinstance(amounts, dict):
-            raise fields.FieldError(group, "must be an object: amounts by resource")
+            raise FieldError(group, "must be an object: amounts by resource")
         for name, amount in amounts.items():
             fields.check_quantity(f"{group}.{name}", amount)
         found[group] = fields.totals(amounts, group)
     return found
 
 
-def _node_groups(affinity: wire.QueueAffinity) -> queues.NodeGroups:
+def _node_groups(affinity: QueueAffinity) -> NodeGroups:
     to, apart = affinity.node_group_affinity, affinity.node_group_anti_affinity
-    return queues.NodeGroups(
+    return NodeGroups(
         required=tuple(to.required),
         preferred=tuple(to.preferred),
         anti_required=tuple(apart.required),
@@ -209,7 +218,7 @@ def _node_groups(affinity: wire.QueueAffinity) -> queues.NodeGroups:
     )
 
 
-def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
+def pod_group(group: PodGroup, default_queue: str) -> Group:
     """Translate a PodGroup.
 
     A missing minMember is 0, as in Go. Missing minResources differ from empty minResources: a
@@ -227,8 +236,8 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
         )
     owner = owner_references.owner_of_group(metadata)
     return Group(
-        job=jobs.Job(
-            id=jobs.JobId(events.key_of(metadata.namespace, metadata.name)),
+        job=Job(
+            id=JobId(events.key_of(metadata.namespace, metadata.name)),
             uid=metadata.uid,
             namespace=metadata.namespace,
             name=metadata.name,
@@ -240,8 +249,8 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
             sub_groups=_sub_groups(spec.sub_group_policy),
             hard_topology=next(_hard_topologies(spec), ""),
             state=_state(group.status),
-            annotations=group_texts.GroupAnnotations(metadata.annotations),
-            labels=group_texts.GroupLabels(metadata.labels),
+            annotations=GroupAnnotations(metadata.annotations),
+            labels=GroupLabels(metadata.labels),
             owner=_creator(owner),
         ),
         priority_class=spec.priority_class_name,
@@ -250,7 +259,7 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
     )
 
 
-def _creator(owner: owner_references.Owner | None) -> str:
+def _creator(owner: Owner | None) -> str:
     """Return what creates the pods of a PodGroup with this owner; a pod creates none."""
     if owner is None or owner.kind == "Pod":
         return ""
@@ -274,10 +283,10 @@ def priority_class(priority: wire.PriorityClass) -> PriorityClass:
     )
 
 
-def budget(budget: wire.PodDisruptionBudget) -> snapshot.Budget:
+def budget(budget: PodDisruptionBudget) -> Budget:
     """Translate a budget. Without a status no disruption is allowed, as on the API server."""
     selector = budget.spec.selector
-    return snapshot.Budget(
+    return Budget(
         namespace=budget.metadata.namespace,
         name=budget.metadata.name,
         selector=None if selector is None else pod_constraints.of_labels(selector, "spec.selector"),
@@ -285,7 +294,7 @@ def budget(budget: wire.PodDisruptionBudget) -> snapshot.Budget:
     )
 
 
-def quota(quota: wire.ResourceQuota) -> snapshot.Quota | None:
+def quota(quota: ResourceQuota) -> Quota | None:
     """Translate a quota; None if the quota has scopes, or limits no resources of pods.
 
     Volcano's plugin ignores scopes, and so refuses jobs because of pods that the quota doesn't
@@ -297,7 +306,7 @@ def quota(quota: wire.ResourceQuota) -> snapshot.Quota | None:
     used = _quota_amounts(quota.status.used, "status.used")
     if not hard:
         return None
-    return snapshot.Quota(
+    return Quota(
         namespace=quota.metadata.namespace,
         name=quota.metadata.name,
         hard={name: min(amounts) for name, amounts in hard.items()},
@@ -305,7 +314,7 @@ def quota(quota: wire.ResourceQuota) -> snapshot.Quota | None:
     )
 
 
-def _sub_groups(policies: Sequence[wire.SubGroupPolicy]) -> tuple[jobs.SubGroup, ...]:
+def _sub_groups(policies: Sequence[SubGroupPolicy]) -> tuple[SubGroup, ...]:
     if not policies:
         return ()
     return tuple(
@@ -313,18 +322,18 @@ def _sub_groups(policies: Sequence[wire.SubGroupPolicy]) -> tuple[jobs.SubGroup,
     )
 
 
-def _sub_group(policy: wire.SubGroupPolicy, field: str) -> jobs.SubGroup:
+def _sub_group(policy: SubGroupPolicy, field: str) -> SubGroup:
     """Translate a policy. The default size of a sub-group is a single pod (Volcano:
     NewSubJobInfo).
     """
     size = 1 if policy.sub_group_size is None else policy.sub_group_size
     _check_count(size, f"{field}.subGroupSize")
     if size < 1:
-        raise fields.FieldError(f"{field}.subGroupSize", f"{size} is not at least 1")
+        raise FieldError(f"{field}.subGroupSize", f"{size} is not at least 1")
     _check_count(policy.min_sub_groups, f"{field}.minSubGroups")
     selector = policy.label_selector
     place = f"{field}.labelSelector"
-    return jobs.SubGroup(
+    return SubGroup(
         name=policy.name,
         size=size,
         minimum=policy.min_sub_groups,
@@ -337,10 +346,10 @@ def _check_count(number: int, field: str) -> None:
     """Raise FieldError for a number that can't count pods."""
     fields.check_int32(number, field)
     if number < 0:
-        raise fields.FieldError(field, f"{number} is negative")
+        raise FieldError(field, f"{number} is negative")
 
 
-def _hard_topologies(spec: wire.PodGroupSpec) -> Iterator[str]:
+def _hard_topologies(spec: PodGroupSpec) -> Iterator[str]:
     """Iterate over the fields with a hard network topology: any mode but soft is hard."""
     if spec.network_topology is None and not spec.sub_group_policy:
         return
@@ -352,23 +361,23 @@ def _hard_topologies(spec: wire.PodGroupSpec) -> Iterator[str]:
             yield field
 
 
-def _state(status: wire.PodGroupStatus) -> jobs.GroupState:
+def _state(status: PodGroupStatus) -> GroupState:
     """Translate the stored status. Only the scheduler writes the phase, so an unknown phase is
     Pending.
     """
-    return jobs.GroupState(
-        phase=_PHASES.get(status.phase, jobs.Phase.PENDING),
+    return GroupState(
+        phase=_PHASES.get(status.phase, Phase.PENDING),
         blank=status.phase not in _PHASES,
         conditions=tuple(
-            jobs.Condition(
-                type=each.type,
-                status=each.status,
-                reason=each.reason,
-                message=each.message,
-                last_transition=each.last_transition_time,
-                transition_id=each.transition_id,
+            Condition(
+                type=condition.type,
+                status=condition.status,
+                reason=condition.reason,
+                message=condition.message,
+                last_transition=condition.last_transition_time,
+                transition_id=condition.transition_id,
             )
-            for each in status.conditions
+            for condition in status.conditions
         ),
         running=status.running,
         succeeded=status.succeeded,
@@ -390,9 +399,7 @@ def _taint(taint: wire.Taint, at: int) -> constraints.Taint:
     return constraints.Taint(taint.key, taint.value, effect)
 
 
-def _quota_amounts(
-    listed: Mapping[str, quantities.Quantity], field: str
-) -> dict[str, tuple[int, ...]]:
+def _quota_amounts(listed: Mapping[str, Quantity], field: str) -> dict[str, tuple[int, ...]]:
     """Return amounts by resource; a quota may name a resource twice (`cpu` and `requests.cpu`)."""
     found: dict[str, tuple[int, ...]] = {}
     for key, quantity in sorted(listed.items()):
@@ -400,8 +407,8 @@ def _quota_amounts(
         if name is not None and not name.startswith(fields.QUOTA_PREFIX):
             try:
                 amounts = fields.totals({name: quantity}, field).values()
-            except fields.FieldError as error:
-                raise fields.FieldError(f"{field}.{key}", error.message) from error
+            except FieldError as error:
+                raise FieldError(f"{field}.{key}", error.message) from error
             found[name] = (*found.get(name, ()), *amounts)
     return found
 

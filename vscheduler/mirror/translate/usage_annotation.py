@@ -13,8 +13,9 @@ from typing import Annotated
 
 import msgspec
 
-from vscheduler.core.model import queues
+from vscheduler.core.model.queues import NUMBER_MAX, OURS, Account, Usage
 from vscheduler.mirror.decode import fields
+from vscheduler.mirror.decode.fields import FieldError
 
 SUFFIX = "/fair-share-usage"
 VERSION = 1
@@ -22,7 +23,7 @@ VERSION = 1
 DIGITS = 9
 """Significant digits of a usage. A rate is written in full, so reading returns the written rate."""
 
-_Number = Annotated[float, msgspec.Meta(ge=0, le=queues.NUMBER_MAX)]
+_Number = Annotated[float, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 _Instant = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
 
@@ -58,31 +59,31 @@ def without_records(annotations: Mapping[str, str]) -> Mapping[str, str]:
     return {key: text for key, text in annotations.items() if not key.endswith(SUFFIX)}
 
 
-def read(annotations: Mapping[str, str], scheduler_names: Sequence[str]) -> dict[str, queues.Usage]:
+def read(annotations: Mapping[str, str], scheduler_names: Sequence[str]) -> dict[str, Usage]:
     """Return a queue's records by scheduler name, our own as queues.OURS; unreadable records are
     left out.
 
     A scheduler with several names writes under the first name and reads from the first name with a
     record: further records would count the same pods twice.
     """
-    found: dict[str, queues.Usage] = {}
+    found: dict[str, Usage] = {}
     for scheduler, text in _texts(annotations).items():
         try:
             found[scheduler] = parse(text)
         except ValueError:
             continue
     ours = [found.pop(name) for name in scheduler_names if name in found]
-    return found | {queues.OURS: ours[0]} if ours else found
+    return found | {OURS: ours[0]} if ours else found
 
 
-def problem(annotations: Mapping[str, str]) -> fields.FieldError | None:
+def problem(annotations: Mapping[str, str]) -> FieldError | None:
     """Return an error for the first unreadable record, or None."""
     for scheduler, text in sorted(_texts(annotations).items()):
         try:
             parse(text)
         except ValueError as error:
             place = f"metadata.annotations[{annotation(scheduler)}]"
-            return fields.FieldError(place, f"counts as nothing: {error}")
+            return FieldError(place, f"counts as nothing: {error}")
     return None
 
 
@@ -95,7 +96,7 @@ def _texts(annotations: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def parse(text: str) -> queues.Usage:
+def parse(text: str) -> Usage:
     """Parse a record; raises ValueError for any other text."""
     try:
         version = _decode_version(text).version
@@ -104,17 +105,17 @@ def parse(text: str) -> queues.Usage:
         record = _decode_record(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
-    return queues.Usage(
+    return Usage(
         time=fields.seconds(record.time),
-        queue=queues.Account(used=record.usage, rate=record.rate),
+        queue=Account(used=record.usage, rate=record.rate),
         namespaces={
-            name: queues.Account(used=account.usage, rate=account.rate)
+            name: Account(used=account.usage, rate=account.rate)
             for name, account in sorted(record.namespaces.items())
         },
     )
 
 
-def text(usage: queues.Usage) -> str:
+def text(usage: Usage) -> str:
     """Return a record as annotation text."""
     instant = dt.datetime.fromtimestamp(usage.time, dt.UTC)
     record = {
@@ -126,5 +127,5 @@ def text(usage: queues.Usage) -> str:
     return msgspec.json.encode(record).decode()
 
 
-def _written(account: queues.Account) -> dict[str, float]:
+def _written(account: Account) -> dict[str, float]:
     return {"usage": float(f"{account.used:.{DIGITS}g}"), "rate": account.rate}

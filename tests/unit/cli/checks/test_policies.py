@@ -6,9 +6,12 @@ import pytest
 
 from tests import pictures
 from vscheduler.cli.checks import policies
+from vscheduler.cli.checks.policies import Trap
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy
+from vscheduler.core.config.policy import Policy
 from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
 
 GOOD = (
     "enqueue, allocate, backfill, reclaim, preempt",
@@ -29,7 +32,7 @@ LENT = """
 """
 
 
-def parsed(words: str, *tiers: str, **more: Any) -> policy.Policy:
+def parsed(words: str, *tiers: str, **more: Any) -> Policy:
     """A configuration: actions, and tiers of plugins, each with `name:flag=value` if need be."""
 
     def entry(word: str) -> dict[str, Any]:
@@ -47,15 +50,15 @@ def parsed(words: str, *tiers: str, **more: Any) -> policy.Policy:
     return found.policy
 
 
-def told(configured: policy.Policy, *, autoscaler: bool = False) -> list[tuple[str, str]]:
+def told(configured: Policy, *, autoscaler: bool = False) -> list[tuple[str, str]]:
     """Where, and the beginning of what is said."""
     traps = policies.traps(configured, autoscaler=autoscaler)
-    return [(each.subject, each.message[:30]) for each in traps]
+    return [(trap.subject, trap.message[:30]) for trap in traps]
 
 
-def outcome(picture: str, configured: policy.Policy) -> tuple[int, int]:
+def outcome(picture: str, configured: Policy) -> tuple[int, int]:
     """How many pods a cycle binds and evicts."""
-    done = run.simulate(pictures.documents(picture), configured, run.Options())
+    done = run.simulate(pictures.documents(picture), configured, Options())
     return len(done.binds), len(done.evicts)
 
 
@@ -110,9 +113,7 @@ def test_a_good_configuration_has_no_traps() -> None:
         ),
     ],
 )
-def test_a_trap_is_told_once_with_its_place(
-    configured: policy.Policy, where: str, words: str
-) -> None:
+def test_a_trap_is_told_once_with_its_place(configured: Policy, where: str, words: str) -> None:
     """And no other with it."""
     ((subject, said),) = told(configured)
     assert (subject, said[: len(words)]) == (where, words[:30])
@@ -143,9 +144,7 @@ def test_a_trap_is_told_once_with_its_place(
         ),
     ],
 )
-def test_plugins_that_undo_others_are_told(
-    configured: policy.Policy, where: str, words: str
-) -> None:
+def test_plugins_that_undo_others_are_told(configured: Policy, where: str, words: str) -> None:
     """With the names of both."""
     (trap,) = policies.traps(configured, autoscaler=False)
     assert (trap.subject, trap.message[: len(words)]) == (where, words)
@@ -217,5 +216,5 @@ def test_a_trap_is_found_in_the_file() -> None:
     tree = {
         "tiers": [{"plugins": [{"name": "gang"}]}, {"plugins": [{"name": "a"}, {"name": "sla"}]}]
     }
-    assert policies.path_of(tree, policies.Trap("sla", "")) == ("tiers", 1, "plugins", 1)
-    assert policies.path_of(tree, policies.Trap("actions", "")) == ("actions",)
+    assert policies.path_of(tree, Trap("sla", "")) == ("tiers", 1, "plugins", 1)
+    assert policies.path_of(tree, Trap("actions", "")) == ("actions",)

@@ -9,6 +9,7 @@ import yaml
 
 from tests import crd_cases
 from vscheduler.cli.checks import cel, schemas
+from vscheduler.cli.checks.cel import CelError
 from vscheduler.core.config import validation
 
 ROOT = Path(__file__).parents[4]
@@ -24,7 +25,7 @@ def faults(plural: str, **parts: Any) -> dict[str, str]:
         **parts,
     }
     schema = schemas.of(yaml.safe_load(path.read_text()))
-    return {validation.written(each.path): each.message for each in schemas.faults(schema, tree)}
+    return {validation.written(fault.path): fault.message for fault in schemas.faults(schema, tree)}
 
 
 @pytest.mark.parametrize(("plural", "spec"), crd_cases.TAKEN)
@@ -87,7 +88,7 @@ def test_expressions_mean_what_they_do_there(text: str, value: object) -> None:
 @pytest.mark.parametrize("text", ["a b", "f(1)", "a.f(1)", "has(1)", "(a", "a[", "1 + ", "a & b"])
 def test_other_expressions_are_refused(text: str) -> None:
     """Not passed over: a rule that isn't judged would let everything through."""
-    with pytest.raises(cel.CelError):
+    with pytest.raises(CelError):
         cel.compiled(text)
 
 

@@ -372,8 +372,8 @@ def test_every_kind_has_its_templates() -> None:
     service = thing("ray.io/v1", "RayService", {"rayClusterConfig": ray()["spec"]})
     found = workloads.read(service)
     assert found is not None
-    assert [each.path[1:3] for each in found.templates] == [
+    assert [template.path[1:3] for template in found.templates] == [
         ("rayClusterConfig", "headGroupSpec"),
         ("rayClusterConfig", "workerGroupSpecs"),
     ]
-    assert [each.count for each in found.templates] == [1, 2]
+    assert [template.count for template in found.templates] == [1, 2]

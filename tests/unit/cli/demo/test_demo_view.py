@@ -3,24 +3,27 @@ from typing import Any
 
 import pytest
 
-from vscheduler.cli import output
 from vscheduler.cli.demo import demo_view
-from vscheduler.core.model import decisions, queues, snapshot
-from vscheduler.daemon.observability import metrics
+from vscheduler.cli.demo.demo_view import Gang, Group, PlainLines, Share, View
+from vscheduler.cli.output import Screen
+from vscheduler.core.model.decisions import CycleResult, Entitlement, QueueFigures
+from vscheduler.core.model.queues import QueueState
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.mirror.decode import quantities
 
 WHY = "needs 8 cpu for 4 pods; queue robotics has 24 cpu of the 25 it deserves, which leaves 1"
 SHARES = {
-    "robotics": demo_view.Share(allocated=24, deserved=25, share=0.96),
-    "speech": demo_view.Share(allocated=25, deserved=25, share=1),
-    "vision": demo_view.Share(allocated=25, deserved=25, share=1),
+    "robotics": Share(allocated=24, deserved=25, share=0.96),
+    "speech": Share(allocated=25, deserved=25, share=1),
+    "vision": Share(allocated=25, deserved=25, share=1),
 }
 
 
-def group(gang: demo_view.Gang, **fields: Any) -> demo_view.Group:
+def group(gang: Gang, **fields: Any) -> Group:
     """A gang as it must be in the end."""
     pods = gang.pods if gang.fits else 0
-    return demo_view.Group(
+    return Group(
         gang=gang,
         **{
             "phase": "Running" if gang.fits else "Inqueue",
@@ -33,11 +36,11 @@ def group(gang: demo_view.Gang, **fields: Any) -> demo_view.Group:
     )
 
 
-def view(at: int = -1, **fields: Any) -> demo_view.View:
+def view(at: int = -1, **fields: Any) -> View:
     """The cluster as it must be in the end, but for these fields of the gang at this place."""
     groups = [group(gang) for gang in demo_view.GANGS]
     groups[at] = group(demo_view.GANGS[at], **fields)
-    return demo_view.View(shares=SHARES, groups=tuple(groups))
+    return View(shares=SHARES, groups=tuple(groups))
 
 
 def test_the_tenants_fill_their_shares_to_the_last() -> None:
@@ -61,47 +64,47 @@ def test_the_tenants_fill_their_shares_to_the_last() -> None:
         (view(bound=1), ["robotics/too-much: 1 of 4 pods got a node, not none"]),
         (view(reason=""), ["robotics/too-much waits, and isn't told why"]),
         (
-            demo_view.View(shares=SHARES, groups=view().groups[1:]),
+            View(shares=SHARES, groups=view().groups[1:]),
             ["vision/render-1 doesn't exist"],
         ),
         (
-            demo_view.View(shares=SHARES | {"vision": demo_view.Share()}, groups=view().groups),
+            View(shares=SHARES | {"vision": Share()}, groups=view().groups),
             ["queue vision has 0 CPU and deserves 0"],
         ),
         (
-            demo_view.View(
-                shares=SHARES | {"vision": demo_view.Share(allocated=26, deserved=25)},
+            View(
+                shares=SHARES | {"vision": Share(allocated=26, deserved=25)},
                 groups=view().groups,
             ),
             ["queue vision has 26 CPU and deserves 25"],
         ),
     ],
 )
-def test_what_is_not_as_it_must_be_is_named(seen: demo_view.View, problems: list[str]) -> None:
+def test_what_is_not_as_it_must_be_is_named(seen: View, problems: list[str]) -> None:
     """Gangs whole or not at all, a reason for the one that waits, nobody above their share."""
     assert seen.problems() == problems
 
 
 def test_shares_are_read_from_the_daemons_metrics() -> None:
     """The names that the daemon exposes are those that the demo looks for."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     amounts = {"cpu": float(quantities.parse("cpu", "24")), "memory": 5.0}
-    figures = decisions.QueueFigures(
+    figures = QueueFigures(
         name="robotics",
-        state=queues.QueueState.OPEN,
+        state=QueueState.OPEN,
         weight=1,
         allocated=amounts,
         request=amounts,
-        entitlement=decisions.Entitlement(deserved={"cpu": 25000.0}, share=0.96),
+        entitlement=Entitlement(deserved={"cpu": 25000.0}, share=0.96),
     )
-    result = decisions.CycleResult(
+    result = CycleResult(
         binds=(),
         pipelined=(),
         evicts=(),
         groups=(),
         queues=(figures,),
         total={},
-        carried=snapshot.FRESH,
+        carried=FRESH,
     )
     observed.observe_cycle(result, {"snapshot": 0.0})
     assert demo_view.shares(observed.exposition().decode()) == {"robotics": SHARES["robotics"]}
@@ -110,8 +113,8 @@ def test_shares_are_read_from_the_daemons_metrics() -> None:
 def test_a_log_gets_a_line_when_something_changed() -> None:
     """Not the same line twice, and none within a second of another."""
     stream = io.StringIO()
-    say = demo_view.PlainLines(stream)
-    start = demo_view.View(shares={}, groups=())
+    say = PlainLines(stream)
+    start = View(shares={}, groups=())
     for seen, elapsed in ((start, 0.0), (view(), 0.5), (view(), 1.25), (view(), 9.0)):
         say(seen, elapsed)
     assert stream.getvalue().splitlines() == [
@@ -126,7 +129,7 @@ def test_a_log_gets_a_line_when_something_changed() -> None:
 def test_the_live_view_shows_queues_and_reasons() -> None:
     """One line per queue, one per gang that waits; brackets are no markup."""
     stream = io.StringIO()
-    output.Screen(stream).print(demo_view.picture(view(reason="0/5 nodes [sic]"), 2.5))
+    Screen(stream).print(demo_view.picture(view(reason="0/5 nodes [sic]"), 2.5))
     lines = [" ".join(line.replace("│", " ").split()) for line in stream.getvalue().splitlines()]
     assert lines[0] == "QUEUE ALLOCATED DESERVED SHARE GANGS RUNNING WAITING"
     assert "robotics 24 cpu 25 cpu 0.96 2 1" in lines

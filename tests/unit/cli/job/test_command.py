@@ -8,9 +8,10 @@ import yaml
 from click import testing
 
 from tests.unit.cli import job_objects
-from tests.unit.cli.job_objects import MESSAGE
+from tests.unit.cli.job_objects import MESSAGE, Fake
 from vscheduler.cli import main
 from vscheduler.cli.job import job_figures
+from vscheduler.cli.job.job_figures import Places
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Kind
 
@@ -18,7 +19,7 @@ Run = Callable[..., testing.Result]
 
 
 @pytest.fixture
-def source() -> job_objects.Fake:
+def source() -> Fake:
     """Two queues; one job runs, two wait; `big` is a Job's, and its scheduler says why it waits."""
     found = job_objects.objects()
     groups = {each["metadata"]["name"]: each for each in found[Kind.POD_GROUP]}
@@ -27,11 +28,11 @@ def source() -> job_objects.Fake:
     for pod in found[Kind.POD]:
         if pod["metadata"]["name"].startswith("big"):
             job_objects.owned(pod, "Job", "train")
-    return job_objects.Fake(found)
+    return Fake(found)
 
 
 @pytest.fixture
-def run(source: job_objects.Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(source: Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command on that cluster."""
     monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(source))
     return lambda *words: testing.CliRunner().invoke(main.vscheduler, ["job", *words])
@@ -61,7 +62,7 @@ def test_list(run: Run) -> None:
     assert [row["REASON"] for row in rows] == ["the largest hole is 0 cpu on n1", "-", "-"]
 
 
-def test_a_job_that_has_completed_doesnt_wait(run: Run, source: job_objects.Fake) -> None:
+def test_a_job_that_has_completed_doesnt_wait(run: Run, source: Fake) -> None:
     """Even if a scheduler has left a condition that says why it waited."""
     found = {each["metadata"]["name"]: each for each in source.found[Kind.POD_GROUP]}
     found["big"]["status"]["phase"] = "Completed"
@@ -146,9 +147,7 @@ def test_why_nobody_says_anything(run: Run) -> None:
 
 
 @pytest.mark.parametrize("nodes", [0, 1, 2])
-def test_a_job_runs_as_soon_as_its_pods_have_nodes(
-    run: Run, source: job_objects.Fake, nodes: int
-) -> None:
+def test_a_job_runs_as_soon_as_its_pods_have_nodes(run: Run, source: Fake, nodes: int) -> None:
     """The status of its PodGroup may be some seconds late."""
     rest = "- " * (2 - nodes)
     source.found = job_objects.objects(
@@ -170,7 +169,7 @@ def test_why_says_what_would_start_a_job(run: Run) -> None:
     assert "would start" not in run("why", "runs").stdout
 
 
-def test_why_without_pods(run: Run, source: job_objects.Fake) -> None:
+def test_why_without_pods(run: Run, source: Fake) -> None:
     """After all were evicted and nobody made them anew, no change of the cluster would help."""
     source.found[Kind.POD] = [
         pod for pod in source.found[Kind.POD] if not pod["metadata"]["name"].startswith("big")
@@ -184,14 +183,14 @@ def test_why_without_pods(run: Run, source: job_objects.Fake) -> None:
     assert "create 3" not in text
 
 
-def test_why_needs_all_that_decisions_depend_on(run: Run, source: job_objects.Fake) -> None:
+def test_why_needs_all_that_decisions_depend_on(run: Run, source: Fake) -> None:
     """Without the right to read budgets, nothing can be verified."""
     source.refused = frozenset({Kind.BUDGET})
     text = run("why", "train").stdout
     assert "What would help isn't known without reading all namespaces" in text
 
 
-def test_why_names_annotations_that_cannot_be_read(run: Run, source: job_objects.Fake) -> None:
+def test_why_names_annotations_that_cannot_be_read(run: Run, source: Fake) -> None:
     """As the controllers have written it."""
     group = source.found[Kind.POD_GROUP][0]
     said = {"type": "vscheduler.io/Annotations", "status": "False", "message": "'eight' is none"}
@@ -228,7 +227,7 @@ def test_a_job_of_another_namespace_is_pointed_at(run: Run) -> None:
     ],
 )
 def test_pods_without_a_podgroup(
-    run: Run, source: job_objects.Fake, scheduler: str, group: str, says: str
+    run: Run, source: Fake, scheduler: str, group: str, says: str
 ) -> None:
     """The usual mistakes."""
     name = {"scheduling.k8s.io/group-name": group} if group else {}
@@ -241,11 +240,9 @@ def test_pods_without_a_podgroup(
     assert says in done.stderr
 
 
-def test_a_tenant_sees_its_own_namespace(
-    source: job_objects.Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tenant_sees_its_own_namespace(source: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Places are among what it may read, and marked; priorities it can't."""
-    fake = job_objects.Fake(source.found, "default")
+    fake = Fake(source.found, "default")
     monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(fake))
     done = testing.CliRunner().invoke(main.vscheduler, ["job", "list"])
     assert done.exit_code == 0
@@ -257,11 +254,9 @@ def test_a_tenant_sees_its_own_namespace(
     assert "about 2 of 2 in queue lab, counting only what you may read" in why.stdout
 
 
-def test_who_may_read_nothing_is_told(
-    source: job_objects.Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_read_nothing_is_told(source: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all namespaces, or of another one."""
-    fake = job_objects.Fake(source.found, "theirs")
+    fake = Fake(source.found, "theirs")
     monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(fake))
     for words in (["-A"], ["-n", "default"]):
         done = testing.CliRunner().invoke(main.vscheduler, ["job", "list", *words])
@@ -270,10 +265,10 @@ def test_who_may_read_nothing_is_told(
 
 
 def test_without_pods_the_counts_are_those_of_the_status(
-    source: job_objects.Fake, monkeypatch: pytest.MonkeyPatch
+    source: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that is known is shown."""
-    fake = job_objects.Fake(source.found, refused=frozenset({Kind.POD}))
+    fake = Fake(source.found, refused=frozenset({Kind.POD}))
     monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(fake))
     done = testing.CliRunner().invoke(main.vscheduler, ["job", "list"])
     assert {row["RUN/MIN/ALL"] for row in table(done.stdout)} == {"0/3/-", "0/1/-", "0/2/-"}
@@ -299,7 +294,7 @@ def test_numbers_in_names_of_pods_sort_as_numbers() -> None:
         for number in (10, 2, 1)
     ]
     group = {"metadata": {"name": "g", "namespace": "ns"}}
-    places = job_figures.Places(found={}, approximate=False)
+    places = Places(found={}, approximate=False)
     (job,) = job_figures.jobs_of([group], pods, places)
     assert [pod.name for pod in job.pods or ()] == ["w-1", "w-2", "w-10"]
 
@@ -312,9 +307,7 @@ def test_what_a_silent_scheduler_would_do_is_not_told(run: Run) -> None:
     assert "in cycle" not in text
 
 
-def test_why_nobody_takes_a_group_is_told_with_what_to_set(
-    run: Run, source: job_objects.Fake
-) -> None:
+def test_why_nobody_takes_a_group_is_told_with_what_to_set(run: Run, source: Fake) -> None:
     """Its owner creates pods once it is admitted, and names their scheduler itself."""
     source.found[Kind.POD] = [
         pod for pod in source.found[Kind.POD] if not pod["metadata"]["name"].startswith("small")
@@ -332,9 +325,7 @@ def test_why_nobody_takes_a_group_is_told_with_what_to_set(
     assert "spec.schedulerName" not in text
 
 
-def test_why_tells_of_the_queue_what_the_jobs_own_scheduler_says(
-    run: Run, source: job_objects.Fake
-) -> None:
+def test_why_tells_of_the_queue_what_the_jobs_own_scheduler_says(run: Run, source: Fake) -> None:
     """Another one may be gone, and divides other things in any case."""
     (queue,) = (each for each in source.found[Kind.QUEUE] if each["metadata"]["name"] == "lab")
     queue.setdefault("status", {})["conditions"] = [

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from tests.unit.cli import job_objects
-from vscheduler.cli.job import job_figures, job_watch, listing, placing
-from vscheduler.cli.queue import cluster_client
-from vscheduler.cli.queue.cluster_client import Change, Kind
+from tests.unit.cli.job_objects import Fake
+from vscheduler.cli.job import job_figures, job_watch, placing
+from vscheduler.cli.job.job_figures import Job, Places
+from vscheduler.cli.job.listing import Listing
+from vscheduler.cli.job.placing import Seen
+from vscheduler.cli.queue.cluster_client import Change, Forbidden, Kind
 
 
-def named(found: placing.Seen, kind: Kind) -> list[str]:
+def named(found: Seen, kind: Kind) -> list[str]:
     """Names of the objects of a kind."""
     return [each["metadata"]["name"] for each in found.objects[kind]]
 
@@ -24,7 +27,7 @@ def following(fake: Any, namespace: str | None) -> Any:
 
 def test_changes_of_all_kinds_are_followed() -> None:
     """An object that is new, changed or gone."""
-    fake = job_objects.Fake(job_objects.objects())
+    fake = Fake(job_objects.objects())
     follow, first = following(fake, None)
     assert sorted(named(first, Kind.POD_GROUP)) == ["big", "runs", "small"]
     assert named(first, Kind.NODE) == ["n1"]
@@ -40,7 +43,7 @@ def test_changes_of_all_kinds_are_followed() -> None:
 
 def test_a_tenant_follows_its_namespace() -> None:
     """Kinds that it may not read stay away; what is left out is still told."""
-    fake = job_objects.Fake(job_objects.objects(), "default")
+    fake = Fake(job_objects.objects(), "default")
     _, first = following(fake, "default")
     assert set(first.objects) == {Kind.QUEUE, Kind.POD_GROUP, Kind.POD}
     assert Kind.NODE in first.left_out
@@ -48,16 +51,16 @@ def test_a_tenant_follows_its_namespace() -> None:
 
 def test_a_right_that_is_taken_away_ends_it() -> None:
     """Anything else is tried again."""
-    fake = job_objects.Fake(job_objects.objects())
+    fake = Fake(job_objects.objects())
     follow, _ = following(fake, None)
-    fake.script.put(cluster_client.Forbidden("no more"))
-    with pytest.raises(cluster_client.Forbidden, match="no more"):
+    fake.script.put(Forbidden("no more"))
+    with pytest.raises(Forbidden, match="no more"):
         next(follow)
 
 
-def jobs(*groups: dict[str, Any]) -> list[job_figures.Job]:
+def jobs(*groups: dict[str, Any]) -> list[Job]:
     """Jobs of these PodGroups."""
-    return job_figures.jobs_of(groups, [], job_figures.Places(found={}, approximate=False))
+    return job_figures.jobs_of(groups, [], Places(found={}, approximate=False))
 
 
 @pytest.mark.parametrize(
@@ -69,8 +72,8 @@ def test_only_what_changed_is_printed_again(
 ) -> None:
     """Titles come once; a note, too."""
     a, b = ({"metadata": {"name": name, "namespace": "ns"}} for name in "ab")
-    show = listing.Listing(output=output, headers=True, namespaces=False)
-    seen = placing.Seen(left_out={Kind.NODE: "no"})
+    show = Listing(output=output, headers=True, namespaces=False)
+    seen = Seen(left_out={Kind.NODE: "no"})
     show.again(jobs(a, b), seen)
     first = capsys.readouterr()
     assert [line.split()[0] for line in first.out.splitlines()] == [

@@ -10,8 +10,9 @@ from click import testing
 from msgspec.structs import replace
 
 from tests.web import clusters, stage
+from tests.web.stage import Stage
 from vscheduler.cli import main
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import JobId
 
 WRONG = "wrong-token"
 
@@ -19,10 +20,10 @@ Run = Callable[..., testing.Result]
 
 
 @pytest.fixture
-def made() -> stage.Stage:
+def made() -> Stage:
     """Three tenants."""
     now = time.time()
-    found = stage.Stage(clusters.three_queues(now), now)
+    found = Stage(clusters.three_queues(now), now)
     found.decide()
     found.finder.changes = [
         {"change": "FewerPods", "message": "lower minMember from 8 to 4"},
@@ -32,7 +33,7 @@ def made() -> stage.Stage:
 
 
 @pytest.fixture
-def run(made: stage.Stage, tmp_path: Path) -> Iterator[Run]:
+def run(made: Stage, tmp_path: Path) -> Iterator[Run]:
     """Run a command of a tenant of robotics, unless another token is given."""
     with stage.served(made) as address:
 
@@ -61,9 +62,11 @@ def test_a_tenant_lists_its_own_jobs(run: Run) -> None:
     assert run("list", "-A", token=stage.STRANGER).stdout == ""
 
 
-def test_get_and_why(run: Run, made: stage.Stage) -> None:
+def test_get_and_why(run: Run, made: Stage) -> None:
     """Pods, decisions, the queue's figures, and what would start the job."""
-    waiting = next(each for each in made.result.groups if each.reason and "robotics/" in each.job)
+    waiting = next(
+        group for group in made.result.groups if group.reason and "robotics/" in group.job
+    )
     namespace, _, name = waiting.job.partition("/")
     got = run("get", f"podgroup/{name}", "-n", namespace, token=stage.ADMIN)
     assert got.exit_code == 0, got.output
@@ -79,9 +82,9 @@ def test_get_and_why(run: Run, made: stage.Stage) -> None:
     made.finder.problem = "It takes too long."
     made.finder.changes = []
     other = next(
-        each.job.partition("/")[2]
-        for each in made.result.groups
-        if each.reason and each.job.startswith("speech/")
+        group.job.partition("/")[2]
+        for group in made.result.groups
+        if group.reason and group.job.startswith("speech/")
     )
     failed = run("why", f"pg/{other}", "-n", "speech", token=stage.ADMIN)
     assert (failed.exit_code, "It takes too long." in failed.stdout) == (0, True)
@@ -111,12 +114,10 @@ def test_a_job_of_another_namespace_is_hinted_at(run: Run) -> None:
 @pytest.mark.parametrize(
     ("owner", "said"), [("", "create 12 pods, or see why"), ("job/gone", "job/gone creates them")]
 )
-def test_a_job_without_pods_says_what_to_do(
-    run: Run, made: stage.Stage, owner: str, said: str
-) -> None:
+def test_a_job_without_pods_says_what_to_do(run: Run, made: Stage, owner: str, said: str) -> None:
     """It is listed with its state, and nobody searches for changes."""
     gone = next(job for job in made.taken.jobs if job.namespace == "robotics")
-    gone = replace(gone, tasks=(), name="gone", id=jobs.JobId("robotics/gone"), owner=owner)
+    gone = replace(gone, tasks=(), name="gone", id=JobId("robotics/gone"), owner=owner)
     made.without_pods = (gone,)
     listed = json.loads(run("list", "-n", "robotics", "-o", "json").stdout)["jobs"]
     (found,) = (each for each in listed if each["podGroup"] == "gone")
@@ -147,7 +148,7 @@ def test_wrong_flags_are_sentences(tmp_path: Path, flags: list[str], said: str) 
     assert "secret" not in done.output
 
 
-def test_an_unknown_token_and_a_stand_by(run: Run, made: stage.Stage) -> None:
+def test_an_unknown_token_and_a_stand_by(run: Run, made: Stage) -> None:
     """The page's own words."""
     assert "The API server doesn't know this token." in run("list", token=WRONG).stderr
     stage.stand_by(made)

@@ -12,7 +12,16 @@ import pytest
 
 from tests.unit.cli import queue_objects
 from vscheduler.cli.queue import cluster_client
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue.cluster_client import (
+    Change,
+    Cluster,
+    ClusterError,
+    Expired,
+    Forbidden,
+    Kind,
+    Listing,
+    Unreachable,
+)
 
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
@@ -82,9 +91,9 @@ def config(url: str, **user: str) -> pykube.KubeConfig:
 
 
 @pytest.fixture
-def cluster(url: str) -> cluster_client.Cluster:
+def cluster(url: str) -> Cluster:
     """The cluster of that server."""
-    return cluster_client.Cluster(lambda: config(url))
+    return Cluster(lambda: config(url))
 
 
 def status(code: int, message: str) -> dict[str, Any]:
@@ -93,22 +102,20 @@ def status(code: int, message: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("kind", "path"), [(Kind.QUEUE, QUEUES), (Kind.POD_GROUP, GROUPS)])
-def test_a_list_is_of_all_namespaces(
-    desk: Desk, cluster: cluster_client.Cluster, kind: Kind, path: str
-) -> None:
+def test_a_list_is_of_all_namespaces(desk: Desk, cluster: Cluster, kind: Kind, path: str) -> None:
     """With the version from which to watch."""
     desk.answer(200, LIST)
-    assert cluster.list(kind) == cluster_client.Listing(items=[GOLD], version="7")
+    assert cluster.list(kind) == Listing(items=[GOLD], version="7")
     assert desk.asked == [path]
 
 
-def test_no_items_are_none(desk: Desk, cluster: cluster_client.Cluster) -> None:
+def test_no_items_are_none(desk: Desk, cluster: Cluster) -> None:
     """Go writes an empty list as null."""
     desk.answer(200, {"metadata": {"resourceVersion": "7"}, "items": None})
     assert cluster.list(Kind.QUEUE).items == []
 
 
-def test_one_queue(desk: Desk, cluster: cluster_client.Cluster) -> None:
+def test_one_queue(desk: Desk, cluster: Cluster) -> None:
     """Or none of that name, whatever the name is."""
     desk.answer(200, GOLD)
     desk.answer(404, status(404, "no"))
@@ -122,15 +129,15 @@ def events(*told: tuple[str, object]) -> str:
     return "".join(json.dumps({"type": kind, "object": item}) + "\n" for kind, item in told)
 
 
-def test_a_watch_tells_changes(desk: Desk, cluster: cluster_client.Cluster) -> None:
+def test_a_watch_tells_changes(desk: Desk, cluster: Cluster) -> None:
     """New, different, gone; a bookmark is none; the end is the end."""
     bookmark = {"kind": "Queue", "metadata": {"resourceVersion": "9"}}
     told = [("ADDED", GOLD), ("BOOKMARK", bookmark), ("MODIFIED", GOLD), ("DELETED", GOLD)]
     desk.answer(200, events(*told))
     assert list(cluster.watch(Kind.QUEUE, "7")) == [
-        cluster_client.Change(item=GOLD),
-        cluster_client.Change(item=GOLD),
-        cluster_client.Change(item=GOLD, gone=True),
+        Change(item=GOLD),
+        Change(item=GOLD),
+        Change(item=GOLD, gone=True),
     ]
     (asked,) = desk.asked
     for parameter in ("watch=true", "resourceVersion=7", "allowWatchBookmarks=true"):
@@ -141,25 +148,23 @@ def test_a_watch_tells_changes(desk: Desk, cluster: cluster_client.Cluster) -> N
     ("code", "body"),
     [(410, status(410, "too old")), (200, events(("ERROR", status(410, "too old"))))],
 )
-def test_a_version_that_is_too_old(
-    desk: Desk, cluster: cluster_client.Cluster, code: int, body: object
-) -> None:
+def test_a_version_that_is_too_old(desk: Desk, cluster: Cluster, code: int, body: object) -> None:
     """Told at once or in the middle."""
     desk.answer(code, body)
-    with pytest.raises(cluster_client.Expired, match="too old"):
+    with pytest.raises(Expired, match="too old"):
         list(cluster.watch(Kind.QUEUE, "7"))
 
 
-def test_a_watch_that_breaks_off(desk: Desk, cluster: cluster_client.Cluster) -> None:
+def test_a_watch_that_breaks_off(desk: Desk, cluster: Cluster) -> None:
     """Another attempt may do better; what was told before counts."""
     desk.answer(200, events(("ADDED", GOLD)) + '{"type": "MOD')
     changes = cluster.watch(Kind.QUEUE, "7")
-    assert next(changes) == cluster_client.Change(item=GOLD)
-    with pytest.raises(cluster_client.Unreachable):
+    assert next(changes) == Change(item=GOLD)
+    with pytest.raises(Unreachable):
         next(changes)
 
 
-ASKED: list[Callable[[cluster_client.Cluster], object]] = [
+ASKED: list[Callable[[Cluster], object]] = [
     lambda cluster: cluster.list(Kind.QUEUE),
     lambda cluster: list(cluster.watch(Kind.QUEUE, "7")),
 ]
@@ -169,56 +174,54 @@ ASKED: list[Callable[[cluster_client.Cluster], object]] = [
 @pytest.mark.parametrize(
     ("code", "body", "kind", "says"),
     [
-        (401, status(401, "Unauthorized"), cluster_client.Forbidden, "doesn't know this user"),
-        (403, status(403, "may not"), cluster_client.Forbidden, "may not; ask for a role"),
+        (401, status(401, "Unauthorized"), Forbidden, "doesn't know this user"),
+        (403, status(403, "may not"), Forbidden, "may not; ask for a role"),
         (
             404,
             status(404, "no"),
-            cluster_client.ClusterError,
+            ClusterError,
             "no kind Queue of scheduling.volcano",
         ),
-        (429, status(429, "slow"), cluster_client.Unreachable, "can't answer now: slow"),
-        (500, status(500, "etcd"), cluster_client.Unreachable, "can't answer now: etcd"),
-        (400, status(400, "what?"), cluster_client.ClusterError, "refused the request: what?"),
+        (429, status(429, "slow"), Unreachable, "can't answer now: slow"),
+        (500, status(500, "etcd"), Unreachable, "can't answer now: etcd"),
+        (400, status(400, "what?"), ClusterError, "refused the request: what?"),
     ],
 )
 def test_refusals_are_sentences(  # noqa: PLR0917 - one for each part of the case
     desk: Desk,
-    cluster: cluster_client.Cluster,
-    ask: Callable[[cluster_client.Cluster], object],
+    cluster: Cluster,
+    ask: Callable[[Cluster], object],
     code: int,
     body: object,
-    kind: type[cluster_client.ClusterError],
+    kind: type[ClusterError],
     says: str,
 ) -> None:
     """Of the kind that says whether another attempt makes sense."""
     desk.answer(code, body)
-    with pytest.raises(cluster_client.ClusterError, match=says) as caught:
+    with pytest.raises(ClusterError, match=says) as caught:
         ask(cluster)
     assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize("body", ["<html>", "5", "{}", '{"metadata": 5}'])
-def test_who_answers_otherwise_is_no_api_server(
-    desk: Desk, cluster: cluster_client.Cluster, body: str
-) -> None:
+def test_who_answers_otherwise_is_no_api_server(desk: Desk, cluster: Cluster, body: str) -> None:
     """Somebody's web page, say."""
     desk.answer(200, body)
-    with pytest.raises(cluster_client.ClusterError, match="doesn't respond like"):
+    with pytest.raises(ClusterError, match="doesn't respond like"):
         cluster.list(Kind.QUEUE)
 
 
-def test_an_error_page_is_told_by_its_status(desk: Desk, cluster: cluster_client.Cluster) -> None:
+def test_an_error_page_is_told_by_its_status(desk: Desk, cluster: Cluster) -> None:
     """A proxy's, say."""
     desk.answer(502, "<html>")
-    with pytest.raises(cluster_client.Unreachable, match="HTTP status 502"):
+    with pytest.raises(Unreachable, match="HTTP status 502"):
         cluster.list(Kind.QUEUE)
 
 
 def test_nobody_answers() -> None:
     """The address and the cause, without the libraries' own words."""
-    cluster = cluster_client.Cluster(lambda: config("http://127.0.0.1:1"))
-    with pytest.raises(cluster_client.Unreachable) as caught:
+    cluster = Cluster(lambda: config("http://127.0.0.1:1"))
+    with pytest.raises(Unreachable) as caught:
         cluster.list(Kind.QUEUE)
     said = str(caught.value)
     assert said.startswith("the API server at http://127.0.0.1:1 doesn't answer: ")
@@ -235,15 +238,15 @@ def test_a_server_that_takes_too_long(
     monkeypatch.setattr(cluster_client, "CONNECT_SECONDS", 5.0)
     host = url.rpartition(":")[0]
     with server.HTTPServer(("127.0.0.1", 0), server.BaseHTTPRequestHandler) as silent:
-        cluster = cluster_client.Cluster(lambda: config(f"{host}:{silent.server_port}"))
-        with pytest.raises(cluster_client.Unreachable, match="it took too long"):
+        cluster = Cluster(lambda: config(f"{host}:{silent.server_port}"))
+        with pytest.raises(Unreachable, match="it took too long"):
             cluster.list(Kind.QUEUE)
 
 
 def test_credentials_that_have_run_out_are_worked_out_anew(desk: Desk, url: str) -> None:
     """Once a question; those that have never been any good aren't."""
     tokens = iter(["old", "new"])
-    cluster = cluster_client.Cluster(lambda: config(url, token=next(tokens)))
+    cluster = Cluster(lambda: config(url, token=next(tokens)))
     for code, body in ((200, LIST), (401, status(401, "no")), (200, LIST)):
         desk.answer(code, body)
     cluster.list(Kind.QUEUE)
@@ -259,7 +262,7 @@ def test_passwords_for_other_programs_are_not_used(
     path.write_text("machine 127.0.0.1 login me password mine\n")
     monkeypatch.setenv("NETRC", str(path))
     desk.answer(200, LIST)
-    cluster_client.Cluster(lambda: config(url, token="ours")).list(Kind.QUEUE)  # noqa: S106 - no secret
+    Cluster(lambda: config(url, token="ours")).list(Kind.QUEUE)  # noqa: S106 - no secret
     assert desk.tokens == ["Bearer ours"]
 
 
@@ -271,7 +274,7 @@ def test_the_proxy_of_the_kubeconfig_is_used(
     made = config("http://cluster.invalid")
     made.doc["clusters"][0]["cluster"]["proxy-url"] = url
     desk.answer(200, LIST)
-    cluster_client.Cluster(lambda: made).list(Kind.QUEUE)
+    Cluster(lambda: made).list(Kind.QUEUE)
     assert desk.asked == [f"http://cluster.invalid{QUEUES}"]
 
 
@@ -279,7 +282,7 @@ def test_a_bad_kubeconfig_is_a_cluster_that_cannot_be_had() -> None:
     """The sentence of kubeconfigs."""
     with (
         cluster_client.opened("/absent", "") as cluster,
-        pytest.raises(cluster_client.ClusterError, match="kubeconfig /absent doesn't exist"),
+        pytest.raises(ClusterError, match="kubeconfig /absent doesn't exist"),
     ):
         cluster.list(Kind.QUEUE)
 
@@ -288,12 +291,12 @@ def test_what_pykube_cannot_do_is_a_sentence(url: str) -> None:
     """Such as ways to sign in for which a package is missing."""
     made = config(url)
     made.doc["users"][0]["user"] = {"auth-provider": {"name": "gcp", "config": {}}}
-    cluster = cluster_client.Cluster(lambda: made)
-    with pytest.raises(cluster_client.ClusterError, match="the kubeconfig can't be used: missing"):
+    cluster = Cluster(lambda: made)
+    with pytest.raises(ClusterError, match="the kubeconfig can't be used: missing"):
         cluster.list(Kind.QUEUE)
 
 
-def test_a_queue_is_patched(cluster: cluster_client.Cluster, desk: Desk) -> None:
+def test_a_queue_is_patched(cluster: Cluster, desk: Desk) -> None:
     """Whoever changed it in between is told of, and a queue that is gone is none."""
     patch = {"metadata": {"resourceVersion": "7"}, "spec": {"weight": 2}}
     desk.answer(200, GOLD)
@@ -301,10 +304,10 @@ def test_a_queue_is_patched(cluster: cluster_client.Cluster, desk: Desk) -> None
     assert desk.asked == [f"{QUEUES}/gold?dryRun=All"]
     assert [json.loads(body) for body in desk.bodies] == [patch]
     desk.answer(409, status(409, "the object has been modified"))
-    with pytest.raises(cluster_client.ClusterError, match="queue gold was changed meanwhile"):
+    with pytest.raises(ClusterError, match="queue gold was changed meanwhile"):
         cluster.patch_queue("gold", patch, dry_run=False)
     desk.answer(404, status(404, "not found"))
     assert cluster.patch_queue("gold", patch, dry_run=False) is None
     desk.answer(422, status(422, "spec.weight: must be less"))
-    with pytest.raises(cluster_client.ClusterError, match="refused the request: spec"):
+    with pytest.raises(ClusterError, match="refused the request: spec"):
         cluster.patch_queue("gold", patch, dry_run=False)

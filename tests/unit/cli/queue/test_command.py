@@ -9,9 +9,11 @@ import yaml
 from click import testing
 
 from tests.unit.cli import queue_objects
+from tests.unit.cli.queue_objects import Fake
 from vscheduler.cli import main
 from vscheduler.cli.queue import cluster_client, queue_watch
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue.cluster_client import Change, ClusterError, Forbidden, Kind, Unreachable
+from vscheduler.cli.queue.queue_watch import News
 
 QUEUES = [
     queue_objects.a_queue("gold", status=queue_objects.FIGURES, parent="metals"),
@@ -26,17 +28,17 @@ Run = Callable[..., testing.Result]
 
 
 @pytest.fixture
-def source() -> queue_objects.Fake:
+def source() -> Fake:
     """A cluster with three queues and two PodGroups."""
-    return queue_objects.Fake(list(QUEUES), list(GROUPS))
+    return Fake(list(QUEUES), list(GROUPS))
 
 
 @pytest.fixture
-def run(source: queue_objects.Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(source: Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command on that cluster."""
 
     @contextmanager
-    def opened(kubeconfig: str, context: str) -> Iterator[queue_objects.Fake]:
+    def opened(kubeconfig: str, context: str) -> Iterator[Fake]:
         assert (kubeconfig, context) == ("file", "here")
         yield source
 
@@ -78,7 +80,7 @@ def test_list_counts_podgroups(run: Run) -> None:
     assert counts == ["1", "0", "1"]
 
 
-def test_counts_of_a_controller_need_no_podgroups(run: Run, source: queue_objects.Fake) -> None:
+def test_counts_of_a_controller_need_no_podgroups(run: Run, source: Fake) -> None:
     """They are many; all about a queue needs them, for what waits."""
     source.items[Kind.QUEUE] = [queue_objects.a_queue("gold", status={"running": 3})]
     assert run("list").stdout.splitlines()[1].split()[-4:-1] == ["0", "0", "3"]
@@ -87,14 +89,14 @@ def test_counts_of_a_controller_need_no_podgroups(run: Run, source: queue_object
     assert source.asked == [Kind.QUEUE, Kind.POD_GROUP]
 
 
-def test_list_of_nothing(run: Run, source: queue_objects.Fake) -> None:
+def test_list_of_nothing(run: Run, source: Fake) -> None:
     """As kubectl says it."""
     source.items[Kind.QUEUE] = []
     done = run("list")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "No queues found.\n")
 
 
-def test_objects_are_whole(run: Run, source: queue_objects.Fake) -> None:
+def test_objects_are_whole(run: Run, source: Fake) -> None:
     """A List in the order of the table, without bookkeeping; PodGroups aren't asked for."""
     done = run("list", "-o", "json", "--sort-by=weight")
     shown = json.loads(done.stdout)
@@ -162,28 +164,28 @@ def test_get_of_nothing_that_is_there(run: Run, output: str) -> None:
     assert done.stderr == "there is no queue copper\n"
 
 
-def test_get_of_several_that_are_not_there(run: Run, source: queue_objects.Fake) -> None:
+def test_get_of_several_that_are_not_there(run: Run, source: Fake) -> None:
     """Nor is anything said of all queues; who may not list them is told no other names."""
-    source.refusals[Kind.QUEUE] = [cluster_client.Forbidden("you may not")]
+    source.refusals[Kind.QUEUE] = [Forbidden("you may not")]
     done = run("get", "silvr", "copper")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "there is no queue silvr\nthere is no queue copper\n"
 
 
-def test_without_podgroups_the_rest_is_shown(run: Run, source: queue_objects.Fake) -> None:
+def test_without_podgroups_the_rest_is_shown(run: Run, source: Fake) -> None:
     """With a note; no server at all is an error."""
-    source.refusals[Kind.POD_GROUP] = [cluster_client.Forbidden("you may not")]
+    source.refusals[Kind.POD_GROUP] = [Forbidden("you may not")]
     done = run("list")
     assert (done.exit_code, done.stderr) == (0, "PodGroups are left out: you may not\n")
     assert done.stdout.splitlines()[1].split()[-4:-1] == ["-", "-", "-"]
-    source.refusals[Kind.POD_GROUP] = [cluster_client.Unreachable("it is gone")]
+    source.refusals[Kind.POD_GROUP] = [Unreachable("it is gone")]
     assert run("list").exit_code == 1
 
 
 @pytest.mark.parametrize("words", [["list"], ["tree"], ["get", "x"], ["list", "-w"]])
-def test_errors_are_one_sentence(run: Run, source: queue_objects.Fake, words: list[str]) -> None:
+def test_errors_are_one_sentence(run: Run, source: Fake, words: list[str]) -> None:
     """On stderr, and the status says so."""
-    source.refusals[Kind.QUEUE] = [cluster_client.ClusterError("it said no")]
+    source.refusals[Kind.QUEUE] = [ClusterError("it said no")]
     done = run(*words)
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "Error: it said no\n")
 
@@ -209,12 +211,10 @@ def test_watching(
 ) -> None:
     """What is there, then what changes, until Ctrl-C."""
 
-    def news(
-        source: queue_objects.Fake, kinds: tuple[Kind, ...]
-    ) -> Iterator[list[queue_watch.News]]:
+    def news(source: Fake, kinds: tuple[Kind, ...]) -> Iterator[list[News]]:
         yield [(kind, source.list(kind)) for kind in kinds]
         changed = queue_objects.a_queue("silver", status={"share": 0.5})
-        yield [(Kind.QUEUE, cluster_client.Change(item=changed))]
+        yield [(Kind.QUEUE, Change(item=changed))]
         raise KeyboardInterrupt
 
     monkeypatch.setattr(queue_watch, "news", news)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from vscheduler.cli.queue import kubeconfigs
+from vscheduler.cli.queue.kubeconfigs import KubeconfigError
 
 PLUGIN = """
 import json, os, sys
@@ -155,7 +156,7 @@ def test_credentials_that_cannot_be_had_are_a_sentence(
 ) -> None:
     """With what would help, where somebody knows it."""
     path = place.write("a", config("a", **user))
-    with pytest.raises(kubeconfigs.KubeconfigError) as caught:
+    with pytest.raises(KubeconfigError) as caught:
         place.load(str(path))
     assert says in str(caught.value)
 
@@ -176,7 +177,7 @@ def test_credentials_that_cannot_be_had_are_a_sentence(
 def test_a_bad_file_is_a_sentence(place: Place, tree: object, says: str) -> None:
     """Which names the file."""
     path = place.write("file", tree)
-    with pytest.raises(kubeconfigs.KubeconfigError) as caught:
+    with pytest.raises(KubeconfigError) as caught:
         place.load(str(path))
     assert str(path) in str(caught.value)
     assert says in str(caught.value)
@@ -194,7 +195,7 @@ def test_no_file_is_a_sentence(
     place: Place, given: str, environment: dict[str, str], says: str
 ) -> None:
     """What was looked for, and what to do."""
-    with pytest.raises(kubeconfigs.KubeconfigError) as caught:
+    with pytest.raises(KubeconfigError) as caught:
         place.load(given, **environment)
     assert str(caught.value).startswith(says)
 

@@ -7,24 +7,24 @@ import pytest
 
 from tests.unit.cli import queue_objects
 from tests.unit.cli.queue.conftest import Run
-from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue.cluster_client import Exists, Object
 
 
 class Fake:
     """Queues by name; finalizers hold those that are listed."""
 
-    def __init__(self, *found: cluster_client.Object) -> None:
+    def __init__(self, *found: Object) -> None:
         self.queues = {each["metadata"]["name"]: each for each in found}
         self.held: set[str] = set()
 
-    def queue(self, name: str) -> cluster_client.Object | None:
+    def queue(self, name: str) -> Object | None:
         """One of them."""
         return self.queues.get(name)
 
-    def create_queue(self, name: str, spec: Mapping[str, Any]) -> cluster_client.Object:
+    def create_queue(self, name: str, spec: Mapping[str, Any]) -> Object:
         """Make one, unless the name is taken."""
         if name in self.queues:
-            raise cluster_client.Exists(f"there is a queue {name} already")
+            raise Exists(f"there is a queue {name} already")
         self.queues[name] = queue_objects.a_queue(name, **spec)
         return self.queues[name]
 

@@ -2,6 +2,7 @@ import pytest
 
 from tests.unit.cli import queue_objects
 from vscheduler.cli.queue import queue_figures
+from vscheduler.cli.queue.queue_figures import Counts, Figures, Sentence
 
 GROUPS = [
     queue_figures.group(each)
@@ -30,7 +31,7 @@ def test_a_queue_with_everything() -> None:
         ),
         GROUP_COUNTS,
     )
-    assert found == queue_figures.Figures(
+    assert found == Figures(
         name="gold",
         state="Open",
         weight=3,
@@ -45,8 +46,8 @@ def test_a_queue_with_everything() -> None:
         guarantee={"cpu": 4},  # type: ignore[dict-item]  # the same
         quota={"cpu": 8},  # type: ignore[dict-item]  # the same
         share=0.96,
-        sentences=(queue_figures.Sentence(scheduler="vscheduler", text=queue_objects.WHY),),
-        counts=queue_figures.Counts(pending=1, inqueue=1, running=1),
+        sentences=(Sentence(scheduler="vscheduler", text=queue_objects.WHY),),
+        counts=Counts(pending=1, inqueue=1, running=1),
     )
 
 
@@ -60,7 +61,7 @@ def test_a_queue_of_which_nobody_has_written_anything() -> None:
 def test_counts_of_a_controller_are_taken_before_our_own() -> None:
     """One that it has left out is 0."""
     queue = queue_objects.a_queue("gold", status={"running": 5})
-    expected = queue_figures.Counts(pending=0, inqueue=0, running=5)
+    expected = Counts(pending=0, inqueue=0, running=5)
     assert queue_figures.figures(queue, GROUP_COUNTS).counts == expected
 
 
@@ -78,8 +79,8 @@ def test_only_conditions_of_fair_shares_are_told_by_scheduler() -> None:
     ]
     noon = queue_figures.instant("2026-01-01T12:00:00Z")
     assert queue_figures.figures(queue, None).sentences == (
-        queue_figures.Sentence(scheduler="batch", text="a", written=noon),
-        queue_figures.Sentence(scheduler="volcano", text="b"),
+        Sentence(scheduler="batch", text="a", written=noon),
+        Sentence(scheduler="volcano", text="b"),
     )
 
 

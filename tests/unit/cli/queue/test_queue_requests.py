@@ -4,9 +4,11 @@ from typing import Any
 import pytest
 
 from tests.unit.cli import queue_objects
-from vscheduler.cli.queue import cluster_client, queue_requests
+from vscheduler.cli.queue import queue_requests
+from vscheduler.cli.queue.cluster_client import Object
+from vscheduler.cli.queue.queue_requests import TimeLimits
 
-HURRY = queue_requests.TimeLimits(seconds=0.05, settle_seconds=0.01, poll_seconds=0.001)
+HURRY = TimeLimits(seconds=0.05, settle_seconds=0.01, poll_seconds=0.001)
 CLOSED_ABOVE = {
     "type": "vscheduler.io/WantedState",
     "status": "False",
@@ -25,14 +27,14 @@ class Queues:
         self.annotations: dict[str, str] = {}
         self.parents: dict[str, str] = {}
 
-    def annotate_queue(self, name: str, key: str, value: str) -> cluster_client.Object | None:
+    def annotate_queue(self, name: str, key: str, value: str) -> Object | None:
         """Note what was asked for."""
         if name not in self._names:
             return None
         self.asked.append((name, key, value))
         return queue_objects.a_queue(name)
 
-    def queue(self, name: str) -> cluster_client.Object | None:
+    def queue(self, name: str) -> Object | None:
         """The queue with the status that the controller has given it; None: it is gone."""
         status = self._act(name)
         if status is None:
@@ -68,7 +70,7 @@ def test_it_waits_until_somebody_has_acted() -> None:
     """A queue that isn't so yet is asked again."""
     states = iter(["Open", "Open", "Closed"])
     target = Queues(lambda _: {"state": next(states)}, "red")
-    limits = queue_requests.TimeLimits(seconds=60, poll_seconds=0.001)
+    limits = TimeLimits(seconds=60, poll_seconds=0.001)
     good, problems = queue_requests.request(target, ["red"], "Closed", limits)
     assert (good, problems) == (["queue red is closed"], [])
 

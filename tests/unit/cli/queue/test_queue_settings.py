@@ -7,24 +7,22 @@ import pytest
 
 from tests.unit.cli import queue_objects
 from tests.unit.cli.queue.conftest import Run
-from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue.cluster_client import Object
 
 
 class Fake:
     """Queues by name, and the patches that were sent."""
 
-    def __init__(self, *found: cluster_client.Object) -> None:
+    def __init__(self, *found: Object) -> None:
         self.queues = {each["metadata"]["name"]: each for each in found}
         self.sent: list[tuple[str, Mapping[str, Any], bool]] = []
         self.gone = False
 
-    def queue(self, name: str) -> cluster_client.Object | None:
+    def queue(self, name: str) -> Object | None:
         """One of them."""
         return self.queues.get(name)
 
-    def patch_queue(
-        self, name: str, patch: Mapping[str, Any], *, dry_run: bool
-    ) -> cluster_client.Object | None:
+    def patch_queue(self, name: str, patch: Mapping[str, Any], *, dry_run: bool) -> Object | None:
         """Note the patch."""
         self.sent.append((name, patch, dry_run))
         return None if self.gone else self.queues[name]

@@ -7,27 +7,29 @@ import pytest
 
 from tests.unit.cli import queue_objects
 from vscheduler.cli.queue import queue_figures, queue_tables
+from vscheduler.cli.queue.queue_figures import Figures, Group
+from vscheduler.cli.queue.queue_tables import Style
 
-FILE = queue_tables.Style(now=queue_objects.NOW)
-WIDE = queue_tables.Style(now=queue_objects.NOW, wide=True)
+FILE = Style(now=queue_objects.NOW)
+WIDE = Style(now=queue_objects.NOW, wide=True)
 LIMITS = {
     "capability": {"cpu": 40, "memory": "200Gi"},
     "guarantee": {"resource": {"cpu": 4, "memory": "1Gi", "nvidia.com/gpu": 1}},
 }
 SOME = [
-    queue_figures.Group(
+    Group(
         key=f"team/{at}", queue="gold", phase="Pending", created=0.0, waits_because=f"reason {at}"
     )
     for at in range(12)
 ]
 
 
-def terminal(width: int) -> queue_tables.Style:
+def terminal(width: int) -> Style:
     """Someone who looks at so many columns."""
-    return queue_tables.Style(now=queue_objects.NOW, width=width)
+    return Style(now=queue_objects.NOW, width=width)
 
 
-def of(name: str, **fields: Any) -> queue_figures.Figures:
+def of(name: str, **fields: Any) -> Figures:
     """A queue's figures; nobody has a PodGroup."""
     return queue_figures.figures(queue_objects.a_queue(name, **fields), {})
 
@@ -139,7 +141,7 @@ def test_ten_that_wait_are_enough() -> None:
 
 
 @pytest.mark.parametrize("groups", [None, []])
-def test_nobody_waits(groups: list[queue_figures.Group] | None) -> None:
+def test_nobody_waits(groups: list[Group] | None) -> None:
     """Or nobody may know."""
     assert "Waiting:" not in queue_tables.block(GOLD, groups, FILE)
 
@@ -218,7 +220,7 @@ def test_colours_do_not_shift_columns() -> None:
     plain = queue_tables.listed([GOLD, SILVER], FILE)
     painted = queue_tables.listed(
         [GOLD, SILVER],
-        queue_tables.Style(now=queue_objects.NOW, paint=lambda _, cell: f"<{cell}>"),
+        Style(now=queue_objects.NOW, paint=lambda _, cell: f"<{cell}>"),
     )
     assert [line.replace("<", "").replace(">", "").rstrip() for line in painted] == plain
 

@@ -8,15 +8,27 @@ import click
 import pytest
 
 from tests.unit.cli import queue_objects
-from vscheduler.cli import output
+from tests.unit.cli.queue_objects import Fake
+from vscheduler.cli.output import Screen
 from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
-from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.cli.queue.cluster_client import (
+    Change,
+    ClusterError,
+    Expired,
+    Forbidden,
+    Kind,
+    Listing,
+    Object,
+    Unreachable,
+)
+from vscheduler.cli.queue.queue_tables import Row, Style
+from vscheduler.cli.queue.queue_watch import Failure, Find, Log, Pages, View
 
 GOLD = queue_objects.a_queue("gold", status=queue_objects.FIGURES)
 GOLDEN = queue_objects.a_queue("gold", weight=2)
 SILVER = queue_objects.a_queue("silver")
-AWAY = cluster_client.Unreachable("the API server doesn't answer")
-DENIED = cluster_client.Forbidden("you may not")
+AWAY = Unreachable("the API server doesn't answer")
+DENIED = Forbidden("you may not")
 
 
 @pytest.fixture(autouse=True)
@@ -27,69 +39,69 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_watch, "RETRY_SECONDS", 0.01)
 
 
-def names(found: Sequence[cluster_client.Object]) -> list[str]:
+def names(found: Sequence[Object]) -> list[str]:
     """Of these objects."""
     return [each["metadata"]["name"] for each in found]
 
 
-def listing(*items: cluster_client.Object) -> cluster_client.Listing:
+def listing(*items: Object) -> Listing:
     """A list of these."""
-    return cluster_client.Listing(items=list(items), version="1")
+    return Listing(items=list(items), version="1")
 
 
 def test_a_view_tells_which_queues_are_new_or_different() -> None:
     """Not those that are as they were, nor those that are gone."""
-    view = queue_watch.View()
+    view = View()
     assert names(view.take([(Kind.QUEUE, listing(GOLD, SILVER))])) == ["gold", "silver"]
     assert view.take([(Kind.QUEUE, listing(GOLD, SILVER))]) == []
-    assert names(view.take([(Kind.QUEUE, cluster_client.Change(item=GOLDEN))])) == ["gold"]
-    assert view.take([(Kind.QUEUE, cluster_client.Change(item=SILVER, gone=True))]) == []
+    assert names(view.take([(Kind.QUEUE, Change(item=GOLDEN))])) == ["gold"]
+    assert view.take([(Kind.QUEUE, Change(item=SILVER, gone=True))]) == []
     assert list(view.queues) == ["gold"]
 
 
 def test_a_view_knows_what_waits() -> None:
     """PodGroups come and go as well."""
-    view = queue_watch.View(queues={"gold": GOLD})
+    view = View(queues={"gold": GOLD})
     assert view.waiting("gold") is None
     waits = queue_objects.a_group("a", "gold", why="no room")
     runs = queue_objects.a_group("b", "gold", "Running")
     view.take([(Kind.POD_GROUP, listing(waits))])
-    view.take([(Kind.POD_GROUP, cluster_client.Change(item=runs))])
+    view.take([(Kind.POD_GROUP, Change(item=runs))])
     assert [each.key for each in view.waiting("gold") or ()] == ["team/a"]
     (gold,) = view.figures()
     assert gold.counts is not None
     assert (gold.counts.pending, gold.counts.running) == (1, 1)
-    view.take([(Kind.POD_GROUP, cluster_client.Change(item=waits, gone=True))])
+    view.take([(Kind.POD_GROUP, Change(item=waits, gone=True))])
     assert view.waiting("gold") == []
 
 
 def test_without_queues_there_is_nothing_to_show_without_podgroups_there_is() -> None:
     """Whoever may not see PodGroups sees queues all the same."""
-    view = queue_watch.View(queues={"gold": GOLD}, groups={})
-    view.take([(Kind.POD_GROUP, queue_watch.Failure(error=DENIED, final=True))])
+    view = View(queues={"gold": GOLD}, groups={})
+    view.take([(Kind.POD_GROUP, Failure(error=DENIED, final=True))])
     assert (view.groups, view.notes) == (None, ["PodGroups are left out: you may not"])
-    with pytest.raises(cluster_client.Forbidden):
-        view.take([(Kind.QUEUE, queue_watch.Failure(error=DENIED, final=True))])
+    with pytest.raises(Forbidden):
+        view.take([(Kind.QUEUE, Failure(error=DENIED, final=True))])
 
 
 def test_trouble_is_over_with_the_next_list() -> None:
     """Of the same kind; what was known stays until then."""
-    view = queue_watch.View(queues={"gold": GOLD})
-    view.take([(Kind.QUEUE, queue_watch.Failure(error=AWAY, final=False))])
+    view = View(queues={"gold": GOLD})
+    view.take([(Kind.QUEUE, Failure(error=AWAY, final=False))])
     view.take([(Kind.POD_GROUP, listing())])
     assert (list(view.queues), view.notes) == (["gold"], [f"{AWAY}; trying again"])
     view.take([(Kind.QUEUE, listing(SILVER))])
     assert (list(view.queues), view.notes) == (["silver"], [])
 
 
-def followed(source: queue_objects.Fake, count: int) -> list[queue_watch.Find]:
+def followed(source: Fake, count: int) -> list[Find]:
     """The first finds of following queues."""
-    found: list[queue_watch.Find] = []
+    found: list[Find] = []
 
     class Enough(Exception):  # noqa: N818 - no error
         pass
 
-    def tell(find: queue_watch.Find) -> None:
+    def tell(find: Find) -> None:
         found.append(find)
         if len(found) == count:
             raise Enough
@@ -99,11 +111,11 @@ def followed(source: queue_objects.Fake, count: int) -> list[queue_watch.Find]:
     return found
 
 
-@pytest.mark.parametrize("end", [None, cluster_client.Expired("too old")])
-def test_a_watch_that_ends_begins_anew_with_a_list(end: cluster_client.ClusterError | None) -> None:
+@pytest.mark.parametrize("end", [None, Expired("too old")])
+def test_a_watch_that_ends_begins_anew_with_a_list(end: ClusterError | None) -> None:
     """Whether the server has had enough, or the version is too old."""
-    source = queue_objects.Fake([GOLD], [])
-    change = cluster_client.Change(item=GOLDEN)
+    source = Fake([GOLD], [])
+    change = Change(item=GOLDEN)
     source.script.put(change)
     source.script.put(end)
     source.script.put(change)
@@ -112,41 +124,41 @@ def test_a_watch_that_ends_begins_anew_with_a_list(end: cluster_client.ClusterEr
 
 def test_a_server_that_goes_away_is_asked_again() -> None:
     """Once it has answered; what it knows then is told."""
-    source = queue_objects.Fake([GOLD], [])
+    source = Fake([GOLD], [])
     source.refusals[Kind.QUEUE] = [None, AWAY, AWAY, None]
     source.script.put(AWAY)
     finds = followed(source, 5)
-    lost = queue_watch.Failure(error=AWAY, final=False)
+    lost = Failure(error=AWAY, final=False)
     assert finds == [listing(GOLD), lost, lost, lost, listing(GOLD)]
 
 
 @pytest.mark.parametrize(("refusals", "finds"), [([AWAY], 1), ([DENIED], 1), ([None, DENIED], 2)])
 def test_what_does_not_go_away_by_itself_is_final(
-    refusals: list[cluster_client.ClusterError | None], finds: int
+    refusals: list[ClusterError | None], finds: int
 ) -> None:
     """No answer at the very start, and at any time a no."""
-    source = queue_objects.Fake([GOLD], [])
+    source = Fake([GOLD], [])
     source.refusals[Kind.QUEUE] = list(refusals)
     source.script.put(None)
-    found: list[queue_watch.Find] = []
+    found: list[Find] = []
     queue_watch.follow(source, Kind.QUEUE, found.append)
     error = refusals[-1]
     assert error is not None
     assert len(found) == finds
-    assert found[-1] == queue_watch.Failure(error=error, final=True)
+    assert found[-1] == Failure(error=error, final=True)
 
 
 def test_the_first_portion_of_news_has_everything() -> None:
     """Then come changes, together if they come together, and nothing when nothing happens."""
-    source = queue_objects.Fake([GOLD], [queue_objects.a_group("a", "gold")])
+    source = Fake([GOLD], [queue_objects.a_group("a", "gold")])
     changes = queue_watch.news(source, (Kind.QUEUE, Kind.POD_GROUP))
     first = next(changes)
     assert {kind for kind, _ in first} == {Kind.QUEUE, Kind.POD_GROUP}
     assert next(changes) == []
     for item in (GOLDEN, SILVER):
-        source.script.put(cluster_client.Change(item=item))
+        source.script.put(Change(item=item))
     later = list(itertools.chain.from_iterable(itertools.islice(changes, 4)))
-    assert [find.item for _, find in later if isinstance(find, cluster_client.Change)] == [
+    assert [find.item for _, find in later if isinstance(find, Change)] == [
         GOLDEN,
         SILVER,
     ]
@@ -154,31 +166,31 @@ def test_the_first_portion_of_news_has_everything() -> None:
 
 def test_news_without_podgroups_still_begin() -> None:
     """A refusal is news, too."""
-    source = queue_objects.Fake([GOLD], [])
+    source = Fake([GOLD], [])
     source.refusals[Kind.POD_GROUP] = [DENIED]
-    view = queue_watch.View()
+    view = View()
     view.take(next(queue_watch.news(source, (Kind.QUEUE, Kind.POD_GROUP))))
     assert (list(view.queues), view.groups) == (["gold"], None)
     assert view.notes == ["PodGroups are left out: you may not"]
 
 
-FILE = queue_tables.Style(now=0.0)
+FILE = Style(now=0.0)
 
 
-def view(*names: str, trouble: str = "", **status: object) -> queue_watch.View:
+def view(*names: str, trouble: str = "", **status: object) -> View:
     """These queues, all with this status."""
-    return queue_watch.View(
+    return View(
         queues={name: queue_objects.a_queue(name, status=dict(status)) for name in names},
         troubles={cluster_client.Kind.QUEUE: trouble} if trouble else {},
     )
 
 
-def rows(seen: queue_watch.View, style: queue_tables.Style) -> list[queue_tables.Row]:
+def rows(seen: View, style: Style) -> list[Row]:
     """Of all queues."""
     return queue_tables.list_rows(seen.figures(), style)
 
 
-def lines(seen: queue_watch.View, style: queue_tables.Style) -> list[str]:
+def lines(seen: View, style: Style) -> list[str]:
     """Of all queues."""
     return queue_tables.listed(seen.figures(), style)
 
@@ -187,7 +199,7 @@ def test_a_log_gets_a_line_for_each_queue_that_looks_different(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Below titles that fit what was there first; a queue that is gone is told once."""
-    show = queue_watch.Log(rows, FILE)
+    show = Log(rows, FILE)
     both = view("gold", "silver", allocated={"cpu": "1"})
     show(both, [])
     show(both, [])
@@ -208,7 +220,7 @@ def test_a_log_gets_a_line_for_each_queue_that_looks_different(
 
 def test_a_log_gets_new_titles_for_a_new_column(capsys: pytest.CaptureFixture[str]) -> None:
     """And all queues below them."""
-    show = queue_watch.Log(rows, FILE)
+    show = Log(rows, FILE)
     show(view(), [])
     show(view("gold", "silver"), [])
     show(view("gold", "silver", allocated={"gpu": "1"}), [])
@@ -221,7 +233,7 @@ def test_a_page_is_printed_anew_when_more_than_ages_has_changed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """With an empty line before it."""
-    show = queue_watch.Pages(lines, FILE)
+    show = Pages(lines, FILE)
     for share in (0.5, 0.5, 0.75):
         show(view("gold", share=share), [])
     printed = capsys.readouterr().out.splitlines()
@@ -231,7 +243,7 @@ def test_a_page_is_printed_anew_when_more_than_ages_has_changed(
 
 def test_trouble_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr, and again when it comes again."""
-    show = queue_watch.Pages(lines, FILE)
+    show = Pages(lines, FILE)
     for trouble in ("no answer", "no answer", "", "no answer"):
         show(view("gold", trouble=trouble), [])
     assert capsys.readouterr().err.splitlines() == ["no answer; trying again"] * 2
@@ -240,13 +252,12 @@ def test_trouble_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_terminal_shows_the_latest_and_its_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place, as wide as it is, in the colours that it is given."""
     stream = io.StringIO()
-    made = output.Screen
 
-    def terminal(_: TextIO) -> output.Screen:
-        return made(stream, force_terminal=True, width=70, height=20)
+    def terminal(_: TextIO) -> Screen:
+        return Screen(stream, force_terminal=True, width=70, height=20)
 
-    monkeypatch.setattr(output, "Screen", terminal)
-    style = queue_tables.Style(now=0.0, width=999, paint=queue_watch.paint)
+    monkeypatch.setattr(queue_watch, "Screen", terminal)
+    style = Style(now=0.0, width=999, paint=queue_watch.paint)
     with queue_watch.terminal(lines, style) as show:
         show(view("gold", share=0.5), [])
         show(view("gold", "robotics-and-vision", share=1.5, trouble="no answer"), [])
@@ -278,5 +289,5 @@ def test_colours_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
     """Titles are bold, and a file gets none of it."""
     assert queue_watch.paint("", "NAME") == click.style("NAME", bold=True)
     assert not sys.stdout.isatty()
-    queue_watch.Pages(lines, queue_tables.Style(now=0.0))(view("gold", share=9), [])
+    Pages(lines, Style(now=0.0))(view("gold", share=9), [])
     assert "\x1b" not in capsys.readouterr().out

@@ -11,6 +11,19 @@ from aiohttp import test_utils, web
 from tests import patience
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.http import connection, credentials, responses, sessions
+from vscheduler.cluster.http.connection import (
+    Access,
+    ApiError,
+    Conflict,
+    Connection,
+    CredentialsError,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
 
 
 def status(code: int, reason: str = "", **more: Any) -> bytes:
@@ -22,19 +35,19 @@ def status(code: int, reason: str = "", **more: Any) -> bytes:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (400, connection.Invalid),
-        (401, connection.Forbidden),
-        (403, connection.Forbidden),
-        (404, connection.NotFound),
-        (409, connection.Conflict),
-        (410, connection.Gone),
-        (422, connection.Invalid),
-        (429, connection.Throttled),
-        (500, connection.Unavailable),
-        (503, connection.Unavailable),
+        (400, Invalid),
+        (401, Forbidden),
+        (403, Forbidden),
+        (404, NotFound),
+        (409, Conflict),
+        (410, Gone),
+        (422, Invalid),
+        (429, Throttled),
+        (500, Unavailable),
+        (503, Unavailable),
     ],
 )
-def test_every_answer_has_its_error(code: int, kind: type[connection.ApiError]) -> None:
+def test_every_answer_has_its_error(code: int, kind: type[ApiError]) -> None:
     """The HTTP status decides, or the Status's own code where there is none; the words stay."""
     for error in (
         connection.error_of(code, status(code, "Because")),
@@ -48,25 +61,21 @@ def test_every_answer_has_its_error(code: int, kind: type[connection.ApiError]) 
 def test_an_answer_that_is_no_status_is_shown(body: bytes) -> None:
     """Proxies answer in their own words."""
     error = connection.error_of(502, body)
-    assert isinstance(error, connection.Unavailable)
+    assert isinstance(error, Unavailable)
     assert str(error)
 
 
 def test_an_expired_token_is_gone_whatever_its_code() -> None:
     """A continue token that is too old has reason Expired."""
-    assert isinstance(connection.error_of(400, status(400, "Expired")), connection.Gone)
+    assert isinstance(connection.error_of(400, status(400, "Expired")), Gone)
 
 
 def test_a_patch_of_an_object_that_was_made_anew_is_a_conflict() -> None:
     """The API server calls it invalid: the UID of an object can't be changed."""
     details = {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}
-    assert isinstance(
-        connection.error_of(422, status(422, "Invalid", details=details)), connection.Conflict
-    )
+    assert isinstance(connection.error_of(422, status(422, "Invalid", details=details)), Conflict)
     other = {"causes": [{"reason": "FieldValueInvalid", "field": "status.conditions"}]}
-    assert isinstance(
-        connection.error_of(422, status(422, "Invalid", details=other)), connection.Invalid
-    )
+    assert isinstance(connection.error_of(422, status(422, "Invalid", details=other)), Invalid)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +87,7 @@ def test_throttling_says_for_how_long(
 ) -> None:
     """Retry-After, else the Status's details, else a second."""
     error = connection.error_of(429, status(429, details=details), header)
-    assert isinstance(error, connection.Throttled)
+    assert isinstance(error, Throttled)
     assert error.retry_after_seconds == seconds
 
 
@@ -106,9 +115,9 @@ async def test_a_refusal_is_raised(serve: Serve) -> None:
         return web.Response(status=409, body=status(409))
 
     link = await serve(answer)
-    with pytest.raises(connection.Conflict, match="said 409"):
+    with pytest.raises(Conflict, match="said 409"):
         await link.call("GET", "/")
-    with pytest.raises(connection.Conflict, match="said 409"):
+    with pytest.raises(Conflict, match="said 409"):
         async with link.stream("/", silence_seconds=1):
             pass
 
@@ -125,7 +134,7 @@ async def test_that_the_server_is_too_busy_is_told(serve: Serve) -> None:
 
     link = await serve(answer)
     for _ in range(4):
-        with pytest.raises(connection.ApiError):
+        with pytest.raises(ApiError):
             await link.call("POST", "/", b"{}")
         if not told:
             link.on_throttling(lambda: told.append("busy"))
@@ -151,7 +160,7 @@ async def test_a_silent_stream_is_unavailable(serve: Serve) -> None:
             async for chunk in chunks:
                 seen.append(chunk)  # noqa: PERF401 - what came before the silence counts
 
-    with pytest.raises(connection.Unavailable, match="no answer"):
+    with pytest.raises(Unavailable, match="no answer"):
         await read()
     assert seen == [b"one\n"]
 
@@ -178,7 +187,7 @@ async def test_a_stream_whose_session_is_closed_under_it_is_unavailable(
                 await asyncio.sleep(0.1)
             await anext(chunks)
 
-    with pytest.raises(connection.Unavailable, match="no answer"):
+    with pytest.raises(Unavailable, match="no answer"):
         async with asyncio.timeout(patience.SECONDS / 2):
             await read()
 
@@ -199,8 +208,8 @@ async def test_a_body_whose_session_is_closed_is_an_error_of_the_connection() ->
 
 async def test_nobody_there_is_unavailable() -> None:
     """A refused connection is an error of ours."""
-    link = await connection.Connection.open(connection.Access(master="http://127.0.0.1:1"))
-    with pytest.raises(connection.Unavailable):
+    link = await Connection.open(Access(master="http://127.0.0.1:1"))
+    with pytest.raises(Unavailable):
         await link.call("GET", "/")
     await link.close()
 
@@ -220,11 +229,11 @@ async def test_a_kubeconfig_gives_address_and_token(tmp_path: Path) -> None:
         )
     )
     for access, host, token in (
-        (connection.Access(kubeconfig=str(path)), "http://one", "t-one"),
-        (connection.Access(kubeconfig=str(path), context="two"), "http://two", "t-two"),
-        (connection.Access(kubeconfig=str(path), master="http://x/"), "http://x", "t-one"),
+        (Access(kubeconfig=str(path)), "http://one", "t-one"),
+        (Access(kubeconfig=str(path), context="two"), "http://two", "t-two"),
+        (Access(kubeconfig=str(path), master="http://x/"), "http://x", "t-one"),
     ):
-        link = await connection.Connection.open(access)
+        link = await Connection.open(access)
         assert link.host == host
         assert link._credentials.held.headers == {"Authorization": f"Bearer {token}"}
         await link.close()
@@ -247,5 +256,5 @@ async def test_a_kubeconfig_that_cannot_be_used_is_named(
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(connection.CredentialsError, match=rf"\({path}\): {why}"):
-        await connection.Connection.open(connection.Access(kubeconfig=str(path)))
+    with pytest.raises(CredentialsError, match=rf"\({path}\): {why}"):
+        await Connection.open(Access(kubeconfig=str(path)))

@@ -6,6 +6,7 @@ from aiohttp import web
 from tests import patience
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.http import connection
+from vscheduler.cluster.http.connection import Unavailable
 
 
 async def test_after_a_time_out_no_connection_from_before_is_used(
@@ -27,7 +28,7 @@ async def test_after_a_time_out_no_connection_from_before_is_used(
     await asyncio.gather(link.call("POST", "/a", b""), link.call("POST", "/b", b""))
     with monkeypatch.context() as quickly:
         quickly.setattr(connection, "CALL_TIMEOUT_SECONDS", 0.3)
-        with pytest.raises(connection.Unavailable):
+        with pytest.raises(Unavailable):
             await link.call("POST", "/stalls", b"")
     await link.call("POST", "/c", b"")
     assert seen["/stalls"] in {seen["/a"], seen["/b"]}

@@ -19,12 +19,15 @@ from structlog import testing
 
 from tests import patience
 from tests.unit.cluster import rotated
-from vscheduler.cluster.http import connection, credentials
+from tests.unit.cluster.rotated import Server
+from vscheduler.cluster.http import credentials
+from vscheduler.cluster.http.connection import Access, Connection, CredentialsError, Forbidden
+from vscheduler.cluster.http.credentials import Credentials
 from vscheduler.sandbox import credentials as issuing
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[rotated.Server]:
+async def server() -> AsyncIterator[Server]:
     """One that knows a token."""
     async with rotated.serving() as made:
         yield made
@@ -37,14 +40,14 @@ def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "PLUGIN_AGAIN_SECONDS", 0.0)
 
 
-def by_file(tmp_path: Path, server: rotated.Server) -> tuple[Path, Callable[[str], object]]:
+def by_file(tmp_path: Path, server: Server) -> tuple[Path, Callable[[str], object]]:
     """A kubeconfig that names a token's file, and how that is written."""
     (tmp_path / "token").write_text("old\n")
     path = rotated.kubeconfig(tmp_path / "config", server.url, {"tokenFile": "token"})
     return path, (tmp_path / "token").write_text
 
 
-def inline(tmp_path: Path, server: rotated.Server) -> tuple[Path, Callable[[str], object]]:
+def inline(tmp_path: Path, server: Server) -> tuple[Path, Callable[[str], object]]:
     """A kubeconfig that has the token in it."""
 
     def write(token: str) -> object:
@@ -54,7 +57,7 @@ def inline(tmp_path: Path, server: rotated.Server) -> tuple[Path, Callable[[str]
     return tmp_path / "config", write
 
 
-def by_plugin(tmp_path: Path, server: rotated.Server) -> tuple[Path, Callable[[str], object]]:
+def by_plugin(tmp_path: Path, server: Server) -> tuple[Path, Callable[[str], object]]:
     """A kubeconfig that names a program, whose token isn't to run out in years."""
     told = tmp_path / "told"
     program = f"print(open({str(told)!r}).read())"
@@ -69,7 +72,7 @@ def by_plugin(tmp_path: Path, server: rotated.Server) -> tuple[Path, Callable[[s
     return rotated.kubeconfig(tmp_path / "config", server.url, {"exec": plugin}), write
 
 
-Way = Callable[[Path, rotated.Server], tuple[Path, Callable[[str], object]]]
+Way = Callable[[Path, Server], tuple[Path, Callable[[str], object]]]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +82,9 @@ Way = Callable[[Path, rotated.Server], tuple[Path, Callable[[str], object]]]
 @pytest.mark.parametrize("way", [by_file, inline, by_plugin])
 async def test_what_is_refused_is_sent_again_with_new_credentials(
     way: Way,
-    ask: Callable[[connection.Connection], Awaitable[None]],
+    ask: Callable[[Connection], Awaitable[None]],
     tmp_path: Path,
-    server: rotated.Server,
+    server: Server,
 ) -> None:
     """Nobody who asks for anything hears of it: once the old ones aren't known, others are read."""
     path, write = way(tmp_path, server)
@@ -96,22 +99,20 @@ async def test_what_is_refused_is_sent_again_with_new_credentials(
     assert (refused, server.refused) == (1, 1)
 
 
-async def test_who_isnt_known_is_told_after_one_attempt(
-    tmp_path: Path, server: rotated.Server
-) -> None:
+async def test_who_isnt_known_is_told_after_one_attempt(tmp_path: Path, server: Server) -> None:
     """Where there are no others, nothing is sent again."""
     path, _ = by_file(tmp_path, server)
     server.known = "another"
     async with rotated.linked(path) as link:
         for ask in (rotated.get, rotated.post, rotated.put):
-            with pytest.raises(connection.Forbidden, match="who are you"):
+            with pytest.raises(Forbidden, match="who are you"):
                 await ask(link)
     assert server.refused == 3
 
 
 @pytest.mark.parametrize("way", [by_file, inline])
 async def test_files_that_change_are_read_before_the_old_is_refused(
-    way: Way, tmp_path: Path, server: rotated.Server
+    way: Way, tmp_path: Path, server: Server
 ) -> None:
     """Most are renewed long before they end."""
     path, write = way(tmp_path, server)
@@ -127,7 +128,7 @@ async def test_files_that_change_are_read_before_the_old_is_refused(
 
 @pytest.mark.parametrize(("way", "broken"), [(by_plugin, ""), (inline, "[1"), (by_file, "")])
 async def test_what_cannot_be_used_leaves_the_old_ones(
-    way: Way, broken: str, tmp_path: Path, server: rotated.Server
+    way: Way, broken: str, tmp_path: Path, server: Server
 ) -> None:
     """It is said once; and what comes then is used."""
     path, write = way(tmp_path, server)
@@ -139,7 +140,7 @@ async def test_what_cannot_be_used_leaves_the_old_ones(
                 write(broken)
             server.known = "new"
             for _ in range(3):
-                with pytest.raises(connection.Forbidden):
+                with pytest.raises(Forbidden):
                     await rotated.get(link)
                 await asyncio.sleep(0.05)
             server.known = "old"
@@ -151,14 +152,14 @@ async def test_what_cannot_be_used_leaves_the_old_ones(
 
 
 async def test_a_token_that_is_written_during_a_read_is_read_again(
-    tmp_path: Path, server: rotated.Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the file would count as read, and nobody would look at it until a 401."""
     path, write = by_file(tmp_path, server)
     load = credentials._load
     texts = ["new", ""]
 
-    async def during(access: connection.Access) -> Any:
+    async def during(access: Access) -> Any:
         if texts:
             write(texts.pop())
         found = await load(access)
@@ -180,7 +181,7 @@ async def test_trusted_authorities_are_not_loaded_for_each_refused_call(
 ) -> None:
     """Only when their files have changed, as loading them costs more than all else."""
     path = rotated.kubeconfig(tmp_path / "config", "http://one", {"token": "old"})
-    known = await credentials.Credentials.read(connection.Access(kubeconfig=str(path)))
+    known = await Credentials.read(Access(kubeconfig=str(path)))
     first = known.held
     monkeypatch.setattr(rest, "RESTClientObject", None)
     assert not await known.renew(first)
@@ -196,9 +197,9 @@ async def test_a_file_that_is_being_written_at_the_start_is_read_again(
     """Whoever rewrites it empties it first; that is logged once."""
     path = tmp_path / "config"
     path.write_text(half)
-    access = connection.Access(kubeconfig=str(path))
+    access = Access(kubeconfig=str(path))
     with testing.capture_logs() as told:
-        reading = asyncio.create_task(credentials.Credentials.read(access))
+        reading = asyncio.create_task(Credentials.read(access))
         await patience.until(lambda: told or reading.done())
         await asyncio.sleep(0.05)
         rotated.kubeconfig(path, "http://one", {"token": "new"})
@@ -214,9 +215,9 @@ async def test_a_missing_file_is_not_waited_for(
 ) -> None:
     """It is a slip in a flag rather than a file that is about to come."""
     monkeypatch.setattr(credentials, "FIRST_SECONDS", float("inf"))
-    access = connection.Access(kubeconfig=str(tmp_path / "config"))
-    with pytest.raises(connection.CredentialsError, match="there is no such file"):
-        await credentials.Credentials.read(access)
+    access = Access(kubeconfig=str(tmp_path / "config"))
+    with pytest.raises(CredentialsError, match="there is no such file"):
+        await Credentials.read(access)
 
 
 async def test_what_is_wrong_is_said_without_secrets(
@@ -226,14 +227,14 @@ async def test_what_is_wrong_is_said_without_secrets(
     monkeypatch.setattr(credentials, "FIRST_SECONDS", 0.0)
     path = rotated.kubeconfig(tmp_path / "config", "http://one", {"token": "secret"})
     path.write_text(path.read_text().replace("server:", "serves:").replace("user:\n", "used:\n"))
-    with pytest.raises(connection.CredentialsError) as told:
-        await credentials.Credentials.read(connection.Access(kubeconfig=str(path)))
+    with pytest.raises(CredentialsError) as told:
+        await Credentials.read(Access(kubeconfig=str(path)))
     assert "secret" not in str(told.value)
     assert str(path) in str(told.value)
 
 
 async def test_a_plugin_is_asked_before_its_token_runs_out(
-    tmp_path: Path, server: rotated.Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Minutes before; and not all the time where each of its tokens lives no longer than that."""
     path, write = by_plugin(tmp_path, server)
@@ -257,9 +258,7 @@ async def test_a_plugin_is_asked_before_its_token_runs_out(
     assert (len(reads), server.refused) == (1, 0)
 
 
-async def test_a_kubeconfig_of_another_server_is_left_alone(
-    tmp_path: Path, server: rotated.Server
-) -> None:
+async def test_a_kubeconfig_of_another_server_is_left_alone(tmp_path: Path, server: Server) -> None:
     """Somebody has chosen another cluster for himself: what we know is of the first."""
     path, _ = inline(tmp_path, server)
     async with rotated.linked(path, watched=True) as link:
@@ -282,7 +281,7 @@ async def test_a_pods_own_token_is_read_again(
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority.certificate_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
-    known = await credentials.Credentials.read(connection.Access())
+    known = await Credentials.read(Access())
     before = known.held
     assert before.headers == {"Authorization": "bearer old"}
     task = asyncio.create_task(known.keep_fresh())
@@ -301,7 +300,7 @@ async def test_files_that_others_clean_up_are_made_again(tmp_path: Path) -> None
     tree = yaml.safe_load(path.read_text())
     tree["clusters"][0]["cluster"]["certificate-authority-data"] = text
     path.write_text(yaml.safe_dump(tree))
-    known = await credentials.Credentials.read(connection.Access(kubeconfig=str(path)))
+    known = await Credentials.read(Access(kubeconfig=str(path)))
     before = known.held
     assert known.configuration.ssl_ca_cert
     os.unlink(known.configuration.ssl_ca_cert)  # noqa: PTH108 - the lint takes Path for slow

@@ -12,6 +12,7 @@ from tests import patience
 from tests.unit.cluster import rotated
 from vscheduler.cluster.http import credentials
 from vscheduler.sandbox import credentials as issuing
+from vscheduler.sandbox.credentials import Authority, KeyPair
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,7 @@ def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "PLUGIN_AGAIN_SECONDS", 0.0)
 
 
-def secure(authority: issuing.Authority) -> ssl.SSLContext:
+def secure(authority: Authority) -> ssl.SSLContext:
     """How a server asks for its clients' certificates."""
     pair = authority.issue_serving()
     context = ssl.create_default_context(
@@ -32,7 +33,7 @@ def secure(authority: issuing.Authority) -> ssl.SSLContext:
     return context
 
 
-def serial(pair: issuing.KeyPair) -> int:
+def serial(pair: KeyPair) -> int:
     """A certificate's number."""
     return x509.load_pem_x509_certificate(pair.certificate.read_bytes()).serial_number
 

@@ -6,8 +6,14 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests import patience
-from vscheduler.cluster.http import http_pool
-from vscheduler.daemon.leader_election import election_settings
+from vscheduler.cluster.http.http_pool import (
+    Address,
+    Answer,
+    ConnectionBrokenError,
+    HttpPool,
+    PooledConnection,
+)
+from vscheduler.daemon.leader_election.election_settings import Timing
 
 HEAD = b"HTTP/1.1 201 Created\r\nDate: today\r\n"
 PLAIN = HEAD + b"Content-Length: 4\r\n\r\nbody"
@@ -36,9 +42,9 @@ class Wire(asyncio.Transport):
         self.ended = True
 
 
-async def hear(*pieces: bytes, ends: bool = False) -> tuple[http_pool.Answer | None, bool]:
+async def hear(*pieces: bytes, ends: bool = False) -> tuple[Answer | None, bool]:
     """What a channel makes of these pieces, and whether it can be used again."""
-    channel = http_pool.PooledConnection(asyncio.get_running_loop(), lambda _: None)
+    channel = PooledConnection(asyncio.get_running_loop(), lambda _: None)
     channel.connection_made(Wire())
     request = asyncio.create_task(channel.send(b""))
     await asyncio.sleep(0)
@@ -86,7 +92,7 @@ async def test_a_connection_that_is_out_of_step_is_not_used_again(data: bytes) -
 async def test_an_answer_without_its_end_is_none(data: bytes) -> None:
     """One without a length, too: there might have been more of it."""
     assert await hear(data) == (None, True)
-    with pytest.raises(http_pool.ConnectionBrokenError):
+    with pytest.raises(ConnectionBrokenError):
         await hear(data, ends=True)
 
 
@@ -104,7 +110,7 @@ async def test_an_answer_without_its_end_is_none(data: bytes) -> None:
 )
 async def test_what_is_no_answer_is_refused(data: bytes) -> None:
     """Rather than waited for."""
-    with pytest.raises(http_pool.ConnectionBrokenError):
+    with pytest.raises(ConnectionBrokenError):
         await hear(data)
 
 
@@ -114,7 +120,7 @@ async def test_when_to_come_again_is_read() -> None:
     answer, _ = await hear(once)
     assert answer is not None
     assert answer.retry_after == "7"
-    channel = http_pool.PooledConnection(asyncio.get_running_loop(), lambda _: None)
+    channel = PooledConnection(asyncio.get_running_loop(), lambda _: None)
     channel.connection_made(Wire())
     for data, expected in ((once, "7"), (PLAIN, None)):
         request = asyncio.create_task(channel.send(b""))
@@ -135,7 +141,7 @@ async def test_when_to_come_again_is_read() -> None:
 )
 def test_an_address_is_taken_apart(url: str, found: tuple[str, int, str, str] | None) -> None:
     """What there is more to is left to others."""
-    address = http_pool.Address.of(url, ssl.create_default_context(), None)
+    address = Address.of(url, ssl.create_default_context(), None)
     if found is None:
         assert address is None
         return
@@ -172,20 +178,20 @@ def listener() -> Listener:
 
 
 @pytest.fixture
-def opened() -> Iterator[list[http_pool.HttpPool]]:
+def opened() -> Iterator[list[HttpPool]]:
     """Those that a test has opened."""
-    made: list[http_pool.HttpPool] = []
+    made: list[HttpPool] = []
     yield made
     for each in made:
         each.close()
 
 
 @pytest.fixture
-async def server(listener: Listener) -> AsyncIterator[http_pool.Address]:
+async def server(listener: Listener) -> AsyncIterator[Address]:
     """Where it is."""
     server = await asyncio.start_server(listener.take, "127.0.0.1")
     host, port = server.sockets[0].getsockname()
-    address = http_pool.Address.of(f"http://{host}:{port}", ssl.create_default_context(), None)
+    address = Address.of(f"http://{host}:{port}", ssl.create_default_context(), None)
     assert address is not None
     yield address
     for writer in listener.writers:
@@ -196,33 +202,31 @@ async def server(listener: Listener) -> AsyncIterator[http_pool.Address]:
 
 
 def channels_to(
-    server: http_pool.Address, opened: list[http_pool.HttpPool], *, keep_alive_seconds: float = 60.0
-) -> http_pool.HttpPool:
+    server: Address, opened: list[HttpPool], *, keep_alive_seconds: float = 60.0
+) -> HttpPool:
     """Two at most."""
-    made = http_pool.HttpPool(
-        server, most=2, connect_seconds=5.0, keep_alive_seconds=keep_alive_seconds
-    )
+    made = HttpPool(server, most=2, connect_seconds=5.0, keep_alive_seconds=keep_alive_seconds)
     opened.append(made)
     return made
 
 
-async def send(made: http_pool.HttpPool, path: str = "/a") -> http_pool.Answer:
+async def send(made: HttpPool, path: str = "/a") -> Answer:
     """One request."""
     return await made.send("POST", path, {"X": "y"}, b"{}", None)
 
 
 async def until(server: Listener, closed: int) -> None:
     """Wait until so many connections have ended."""
-    await patience.until(lambda: sum(each.is_closing() for each in server.writers) >= closed)
+    await patience.until(lambda: sum(writer.is_closing() for writer in server.writers) >= closed)
 
 
 async def test_connections_are_kept_and_limited(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
+    listener: Listener, server: Address, opened: list[HttpPool]
 ) -> None:
     """Requests beyond the limit wait; what is sent is a whole request."""
     made = channels_to(server, opened)
     answers = await asyncio.gather(*(send(made) for _ in range(6)))
-    assert [(each.status, each.body) for each in answers] == [(201, b"body")] * 6
+    assert [(answer.status, answer.body) for answer in answers] == [(201, b"body")] * 6
     assert listener.connections == 2
     host = server.authority.encode()
     head = b"POST /a HTTP/1.1\r\nHost: %s\r\nX: y\r\nContent-Length: 2\r\n\r\n" % host
@@ -230,7 +234,7 @@ async def test_connections_are_kept_and_limited(
 
 
 async def test_a_connection_that_was_closed_meanwhile_is_replaced(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
+    listener: Listener, server: Address, opened: list[HttpPool]
 ) -> None:
     """The server may close what is idle; the next request doesn't notice."""
     made = channels_to(server, opened)
@@ -243,7 +247,7 @@ async def test_a_connection_that_was_closed_meanwhile_is_replaced(
 
 
 async def test_what_is_unused_for_long_is_closed(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
+    listener: Listener, server: Address, opened: list[HttpPool]
 ) -> None:
     """So that a load balancer doesn't do it while a request is on its way."""
     made = channels_to(server, opened, keep_alive_seconds=0.01)
@@ -252,13 +256,13 @@ async def test_what_is_unused_for_long_is_closed(
 
 
 async def test_a_server_that_hangs_up_breaks_the_request(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
+    listener: Listener, server: Address, opened: list[HttpPool]
 ) -> None:
     """It may be done or not; the next one has a connection of its own."""
     made = channels_to(server, opened)
     await send(made)
     listener.answer = b""
-    with pytest.raises(http_pool.ConnectionBrokenError):
+    with pytest.raises(ConnectionBrokenError):
         await send(made)
     listener.answer = PLAIN
     await send(made)
@@ -266,7 +270,7 @@ async def test_a_server_that_hangs_up_breaks_the_request(
 
 
 async def test_a_request_that_is_given_up_takes_its_connection_with_it(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
+    listener: Listener, server: Address, opened: list[HttpPool]
 ) -> None:
     """Its answer may come still, and isn't the next one's."""
     made = channels_to(server, opened)
@@ -282,17 +286,17 @@ async def test_a_request_that_is_given_up_takes_its_connection_with_it(
 
 
 async def test_nobody_writes_headers_of_his_own(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
+    listener: Listener, server: Address, opened: list[HttpPool]
 ) -> None:
     """A line break in a path or a token is no request at all."""
     made = channels_to(server, opened)
-    with pytest.raises(http_pool.ConnectionBrokenError):
+    with pytest.raises(ConnectionBrokenError):
         await send(made, "/a\r\nX:1")
     assert listener.got == []
 
 
 async def test_closing_breaks_what_is_under_way(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
+    listener: Listener, server: Address, opened: list[HttpPool]
 ) -> None:
     """Nobody waits for an answer after the end."""
     made = channels_to(server, opened)
@@ -300,7 +304,7 @@ async def test_closing_breaks_what_is_under_way(
     request = asyncio.create_task(send(made))
     await patience.until(lambda: listener.got)
     made.close()
-    with pytest.raises(http_pool.ConnectionBrokenError):
+    with pytest.raises(ConnectionBrokenError):
         await request
 
 
@@ -310,12 +314,12 @@ async def test_what_nobody_acknowledges_is_given_up_before_another_instance_may_
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         transport, _ = await loop.create_connection(
-            lambda: http_pool.PooledConnection(loop, lambda _: None),
+            lambda: PooledConnection(loop, lambda _: None),
             *server.sockets[0].getsockname(),
         )
         option = transport.get_extra_info("socket").getsockopt(
             socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT
         )
         transport.abort()
-    timing = election_settings.Timing()
+    timing = Timing()
     assert 0 < option / 1000 < timing.duration_seconds - timing.fence_seconds

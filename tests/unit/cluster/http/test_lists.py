@@ -8,11 +8,13 @@ from aiohttp import web
 
 from tests import patience
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster.http import connection, lists
-from vscheduler.mirror import paths
+from vscheduler.cluster.http import lists
+from vscheduler.cluster.http.connection import Unavailable
+from vscheduler.cluster.http.lists import EarlyPages
+from vscheduler.mirror.paths import Path
 
-THINGS = paths.Path.to("/things")
-CUSTOM = paths.Path.to("/customs", api_version="example.com/v1")
+THINGS = Path.to("/things")
+CUSTOM = Path.to("/customs", api_version="example.com/v1")
 
 
 class Pages:
@@ -40,9 +42,7 @@ class Pages:
         return web.json_response({"metadata": metadata, "items": [{"number": number}]})
 
 
-async def read(
-    early: lists.EarlyPages, size: int = lists.PAGE_SIZE, path: paths.Path = THINGS
-) -> list[bytes]:
+async def read(early: EarlyPages, size: int = lists.PAGE_SIZE, path: Path = THINGS) -> list[bytes]:
     """All objects of the list."""
     found: list[bytes] = []
     token = ""
@@ -57,7 +57,7 @@ async def read(
 async def test_pages_are_requested_before_they_are_read_and_only_once(serve: Serve) -> None:
     """The reader finds all of them there."""
     pages = Pages(3)
-    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    early = EarlyPages(await serve(pages.answer), [THINGS])
     await asyncio.wait_for(pages.all_asked.wait(), patience.SECONDS)
     assert await read(early) == [b'{"number": %d}' % number for number in range(3)]
     assert pages.asked == {"": 1, "1": 1, "2": 1}
@@ -66,7 +66,7 @@ async def test_pages_are_requested_before_they_are_read_and_only_once(serve: Ser
 async def test_a_page_is_handed_out_once(serve: Serve) -> None:
     """A second list shows the newest state."""
     pages = Pages(2)
-    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    early = EarlyPages(await serve(pages.answer), [THINGS])
     assert len(await read(early)) == len(await read(early)) == 2
     assert pages.asked == {"": 2, "1": 2}
 
@@ -74,22 +74,22 @@ async def test_a_page_is_handed_out_once(serve: Serve) -> None:
 async def test_a_failed_request_is_repeated_by_the_reader(serve: Serve) -> None:
     """What failed before anybody read is no failure of the reader's."""
     pages = Pages(1, failures=1)
-    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    early = EarlyPages(await serve(pages.answer), [THINGS])
     assert len(await read(early)) == 1
     assert pages.asked == {"": 2}
 
 
 async def test_errors_reach_the_reader(serve: Serve) -> None:
     """Where the repeated request fails, too."""
-    early = lists.EarlyPages(await serve(Pages(1, failures=2).answer), [THINGS])
-    with pytest.raises(connection.Unavailable):
+    early = EarlyPages(await serve(Pages(1, failures=2).answer), [THINGS])
+    with pytest.raises(Unavailable):
         await read(early)
 
 
 async def test_a_reader_of_other_pages_asks_itself(serve: Serve) -> None:
     """After a page that was too large, smaller ones are wanted."""
     pages = Pages(1)
-    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    early = EarlyPages(await serve(pages.answer), [THINGS])
     await asyncio.wait_for(pages.all_asked.wait(), patience.SECONDS)
     assert len(await read(early, size=10)) == 1
     assert pages.asked == {"": 2}
@@ -98,7 +98,7 @@ async def test_a_reader_of_other_pages_asks_itself(serve: Serve) -> None:
 async def test_custom_resources_are_requested_in_one_piece(serve: Serve) -> None:
     """The API server has them in its cache; pages of them are expensive. All others have pages."""
     pages = Pages(1)
-    early = lists.EarlyPages(await serve(pages.answer), [CUSTOM])
+    early = EarlyPages(await serve(pages.answer), [CUSTOM])
     await asyncio.wait_for(pages.all_asked.wait(), patience.SECONDS)
     assert len(await read(early, lists.first_size(CUSTOM), CUSTOM)) == 1
     assert len(await read(early)) == 1
@@ -109,7 +109,7 @@ async def test_early_pages_have_a_bound(serve: Serve, monkeypatch: pytest.Monkey
     """The rest waits for the reader."""
     monkeypatch.setattr(lists, "EARLY_BYTES_MAX", 100)
     pages = Pages(50)
-    early = lists.EarlyPages(await serve(pages.answer), [THINGS])
+    early = EarlyPages(await serve(pages.answer), [THINGS])
     await early.take(THINGS, lists.PAGE_SIZE, "")
     await patience.until_at_rest(lambda: len(pages.asked), 0.05)
     assert 1 < len(pages.asked) < 4
@@ -119,7 +119,7 @@ async def test_early_pages_have_a_bound(serve: Serve, monkeypatch: pytest.Monkey
 async def test_what_nobody_reads_is_dropped(serve: Serve) -> None:
     """What is under way may end; nothing more is requested."""
     pages = Pages(50, failures=1)
-    early = lists.EarlyPages(await serve(pages.answer), [THINGS, paths.Path.to("/others")])
+    early = EarlyPages(await serve(pages.answer), [THINGS, Path.to("/others")])
     await early.close()
     asked = pages.asked.total()
     await asyncio.sleep(0.02)

@@ -9,10 +9,14 @@ from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster import cooperative
-from vscheduler.cluster.http import connection, lists, objects, responses
+from vscheduler.cluster.http import lists, objects, responses
+from vscheduler.cluster.http.connection import Gone, Unavailable
+from vscheduler.cluster.http.lists import UnexpectedError
+from vscheduler.cluster.http.objects import Object
 from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 
-THINGS = paths.Path.to("/things")
+THINGS = Path.to("/things")
 
 
 class Listed:
@@ -61,7 +65,7 @@ async def test_an_object_that_is_too_large_for_a_page_is_the_end_of_a_list(
     monkeypatch.setattr(responses, "PAGE_MAX_BYTES", 2000)
     server = Listed(10, 3000)
     link = await serve(server.answer)
-    with pytest.raises(connection.Unavailable) as told:
+    with pytest.raises(Unavailable) as told:
         async with asyncio.timeout(40):
             await objects.list_all(link, THINGS, {})
     assert told.value.reason == responses.TOO_LARGE
@@ -75,7 +79,7 @@ async def test_what_is_too_large_for_one_piece_is_had_in_pages(
     monkeypatch.setattr(lists, "WHOLE_MAX_BYTES", 2000)
     server = Listed(*[1000] * 3)
     link = await serve(server.answer)
-    custom = paths.Path.to("/things", api_version="example.com/v1")
+    custom = Path.to("/things", api_version="example.com/v1")
     assert await objects.list_all(link, custom, {}) == server.items
     found = await objects.list_versions(link, THINGS, {})
     assert [(each.uid, each.resource_version) for each in found] == [("u", "1")] * 3
@@ -94,7 +98,7 @@ async def test_a_list_whose_token_expires_is_had_in_one_piece(again: bool, serve
 
     link = await serve(answer)
     if again:
-        with pytest.raises(connection.Gone):
+        with pytest.raises(Gone):
             await objects.list_all(link, THINGS, {})
     else:
         assert await objects.list_all(link, THINGS, {}) == server.items
@@ -107,9 +111,9 @@ async def test_a_long_list_leaves_turns_to_others(
     read: list[msgspec.Raw] = []
     seen = [0]
 
-    def decoded(item: msgspec.Raw, *, type: object) -> objects.Object:  # noqa: A002 - msgspec's name
+    def decoded(item: msgspec.Raw, *, type: object) -> Object:  # noqa: A002 - msgspec's name
         read.append(item)
-        found: objects.Object = msgspec.json.Decoder(type).decode(item)
+        found: Object = msgspec.json.Decoder(type).decode(item)
         return found
 
     async def others() -> None:
@@ -141,7 +145,7 @@ async def test_versions_come_from_a_list_of_metadata(answer: object, serve: Serv
         del request
         return web.json_response(answer)
 
-    with pytest.raises(lists.UnexpectedError):
+    with pytest.raises(UnexpectedError):
         await objects.list_versions(await serve(answered), THINGS, {})
 
 
@@ -154,7 +158,7 @@ async def test_what_is_no_answer_is_no_reason_for_smaller_pages(serve: Serve) ->
         return web.Response(status=503)
 
     link = await serve(answer)
-    with pytest.raises(connection.Unavailable):
+    with pytest.raises(Unavailable):
         await objects.list_all(link, THINGS, {})
     assert set(limits) == {"500"}
 

@@ -15,22 +15,26 @@ from structlog import testing
 from tests import patience
 from tests.unit.cluster import test_reflector
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster import leases, reflector
+from tests.unit.cluster.test_reflector import Event, Names, Script
 from vscheduler.cluster.http import connection, lists, objects, responses
-from vscheduler.mirror import paths
+from vscheduler.cluster.http.connection import Access, ApiError, Connection, Throttled, Unavailable
+from vscheduler.cluster.http.responses import Lines
+from vscheduler.cluster.leases import Leases
+from vscheduler.cluster.reflector import Reflector
+from vscheduler.mirror.paths import Path
 
-THINGS = paths.Path.to("/things")
+THINGS = Path.to("/things")
 
 OK = b"HTTP/1.1 200 OK\r\n"
 MIB = 2**20
 DEEP = 100_000
 """Far deeper than Python goes."""
 
-Ask = Callable[[connection.Connection], Awaitable[object]]
+Ask = Callable[[Connection], Awaitable[object]]
 
 
 @asynccontextmanager
-async def raw(*pieces: bytes, times: int = 1) -> AsyncIterator[connection.Connection]:
+async def raw(*pieces: bytes, times: int = 1) -> AsyncIterator[Connection]:
     """A connection to a server that answers these bytes, the last of them any number of times."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,7 +50,7 @@ async def raw(*pieces: bytes, times: int = 1) -> AsyncIterator[connection.Connec
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    link = await connection.Connection.open(connection.Access(master=f"http://{host}:{port}"))
+    link = await Connection.open(Access(master=f"http://{host}:{port}"))
     try:
         yield link
     finally:
@@ -54,25 +58,25 @@ async def raw(*pieces: bytes, times: int = 1) -> AsyncIterator[connection.Connec
         server.close()
 
 
-async def get(link: connection.Connection) -> object:
+async def get(link: Connection) -> object:
     """Read something, by aiohttp."""
     return await link.call("GET", "/", most_bytes=MIB)
 
 
-async def post(link: connection.Connection) -> object:
+async def post(link: Connection) -> object:
     """Write something, over a channel."""
     return await link.call("POST", "/", b"{}")
 
 
-async def stream(link: connection.Connection) -> object:
+async def stream(link: Connection) -> object:
     """Watch."""
     async with link.stream("/", silence_seconds=5) as chunks:
         return [chunk async for chunk in chunks]
 
 
-async def lease(link: connection.Connection) -> object:
+async def lease(link: Connection) -> object:
     """Read a Lease, by the library."""
-    return await leases.Leases(link.coordination(), "a", call_seconds=20).get("b")
+    return await Leases(link.coordination(), "a", call_seconds=20).get("b")
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +98,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_body_has_a_bound(ask: Ask, pieces: tuple[bytes, ...]) -> None:
     """It isn't read to its end, and what is kept is bounded."""
     async with raw(*pieces, times=64) as link:
-        with pytest.raises(connection.Unavailable) as told:
+        with pytest.raises(Unavailable) as told:
             await ask(link)
     assert told.value.reason == responses.TOO_LARGE
 
@@ -105,7 +109,7 @@ async def test_a_body_may_be_as_large_as_its_bound() -> None:
         async with raw(OK + b"Content-Length: %d\r\n\r\n" % MIB + b"x" * MIB) as link:
             assert await ask(link) == b"x" * MIB
     async with raw(OK + b"Content-Length: %d\r\n\r\n" % (MIB + 1), b"x" * (MIB + 1)) as link:
-        with pytest.raises(connection.Unavailable):
+        with pytest.raises(Unavailable):
             await get(link)
 
 
@@ -114,7 +118,7 @@ async def test_a_body_that_was_packed_counts_unpacked() -> None:
     packed = gzip.compress(bytes(64 * MIB))
     head = OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
     async with raw(head + packed) as link:
-        with pytest.raises(connection.Unavailable):
+        with pytest.raises(Unavailable):
             await get(link)
 
 
@@ -131,14 +135,14 @@ async def test_a_body_that_was_packed_counts_unpacked() -> None:
 async def test_headers_have_a_bound(ask: Ask, head: bytes) -> None:
     """Of each, of all, and of how many there are."""
     async with raw(head) as link:
-        with pytest.raises(connection.Unavailable):
+        with pytest.raises(Unavailable):
             await ask(link)
 
 
 async def test_hints_count_as_headers() -> None:
     """What comes before an answer goes on and on. (aiohttp drops it, and its call has an end.)"""
     async with raw(b"HTTP/1.1 103 Early Hints\r\nx: y\r\n\r\n" * 100, times=200) as link:
-        with pytest.raises(connection.Unavailable) as told:
+        with pytest.raises(Unavailable) as told:
             await post(link)
     assert told.value.reason == responses.TOO_LARGE
 
@@ -169,7 +173,7 @@ async def test_what_is_no_answer_is_none(ask: Ask, answer: bytes) -> None:
         try:
             async with asyncio.timeout(40):
                 await ask(link)
-        except connection.ApiError:
+        except ApiError:
             pass
 
 
@@ -193,7 +197,7 @@ def test_nobody_makes_us_wait_for_long(
     """A minute at most, whoever says what."""
     body = json.dumps({"code": 429, "details": details}).encode()
     error = connection.error_of(429, body, header)
-    assert isinstance(error, connection.Throttled)
+    assert isinstance(error, Throttled)
     assert error.retry_after_seconds == seconds
 
 
@@ -205,7 +209,7 @@ UNREADABLE = [NESTED, b"[" * DEEP, b'{"message": "\xff"}', b'{"code": 1' + b"0" 
 def test_an_error_that_cannot_be_read_is_one_all_the_same(body: bytes) -> None:
     """Its status says which."""
     error = connection.error_of(503, body)
-    assert isinstance(error, connection.Unavailable)
+    assert isinstance(error, Unavailable)
     assert 0 < len(str(error)) <= responses.MESSAGE_MAX
 
 
@@ -230,7 +234,7 @@ async def test_an_object_that_cannot_be_read_is_unavailable(body: bytes, serve: 
         objects.list_all(link, THINGS, {}),
         lease(link),
     ):
-        with pytest.raises(connection.Unavailable):
+        with pytest.raises(Unavailable):
             await ask
 
 
@@ -269,7 +273,7 @@ async def test_a_list_that_cannot_be_read_is_asked_for_again(
     bad: Callable[[], web.Response], serve: Serve
 ) -> None:
     """Nothing of it is taken."""
-    script = test_reflector.Script([bad(), a_list(*GOOD), []])
+    script = Script([bad(), a_list(*GOOD), []])
     async with test_reflector.following(serve, script) as (_, batches):
         assert test_reflector.flat(batches) == [("REPLACE", "a,b")]
 
@@ -277,7 +281,7 @@ async def test_a_list_that_cannot_be_read_is_asked_for_again(
 async def test_a_list_that_never_ends_is_given_up(serve: Serve) -> None:
     """It says again and again where to go on."""
     endless = [a_list(an_item("x"), more="t") for _ in range(2)]
-    script = test_reflector.Script([*endless, a_list(*GOOD), a_list(*GOOD), []])
+    script = Script([*endless, a_list(*GOOD), a_list(*GOOD), []])
     async with test_reflector.following(serve, script) as (_, batches):
         assert test_reflector.flat(batches)[-1] == ("REPLACE", "a,b")
 
@@ -299,7 +303,7 @@ async def test_a_watch_that_cannot_be_read_is_begun_anew(
     """It lives on."""
     monkeypatch.setattr(responses, "LINE_MAX_BYTES", 2 * MIB)
     good = [test_reflector.line("ADDED", 12, "c")]
-    script = test_reflector.Script([a_list(*GOOD), bad, a_list(*GOOD), good])
+    script = Script([a_list(*GOOD), bad, a_list(*GOOD), good])
     if bad[0].startswith(b"x"):  # nothing of it was lost: no new list
         script.steps.pop(2)
     with testing.capture_logs() as told:
@@ -332,11 +336,11 @@ async def test_lists_that_are_too_large_are_had_in_smaller_pages(
         return a_list(*(an_item("a") for _ in range(int(asked[-1] or 5000))))
 
     link = await serve(answer)
-    seen: list[test_reflector.Event] = []
-    watch: reflector.Reflector[test_reflector.Event] = reflector.Reflector(
+    seen: list[Event] = []
+    watch: Reflector[Event] = Reflector(
         link,
-        paths.Path.to("/things", api_version=api_version),
-        test_reflector.Names(),
+        Path.to("/things", api_version=api_version),
+        Names(),
         seen.extend,
         pace=test_reflector.FAST,
         chance=random.Random(1),
@@ -356,7 +360,7 @@ def test_lines_are_the_same_whatever_the_pieces(seed: int) -> None:
     """Empty pieces and single bytes, too."""
     chance = random.Random(seed)
     cuts = sorted(chance.randint(0, len(TEXT)) for _ in range(chance.randint(0, 40)))
-    text = responses.Lines()
+    text = Lines()
     whole = []
     for begin, end in zip([0, *cuts], [*cuts, len(TEXT)], strict=True):
         whole += text.take(TEXT[begin:end])
@@ -387,7 +391,7 @@ def test_a_long_line_costs_no_more_a_byte_than_a_short_one() -> None:
     """What has come of it isn't copied again with each piece: for 32 MiB, that's gigabytes."""
     Counted.seen = 0
     pieces, size = 1000, 100
-    text = responses.Lines()
+    text = Lines()
     for _ in range(pieces):
         assert text.take(Counted(b"x" * size)) == []
         assert text.waiting_bytes <= pieces * size

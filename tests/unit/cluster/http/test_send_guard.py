@@ -3,7 +3,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from vscheduler.cluster.http import connection, send_guard
+from vscheduler.cluster.http import connection
+from vscheduler.cluster.http.connection import Access, Connection, Unavailable
+from vscheduler.cluster.http.send_guard import NotSentError
 
 ANSWER = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
 
@@ -33,26 +35,22 @@ def listener() -> Listener:
 
 
 @pytest.fixture
-async def link(
-    listener: Listener, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[connection.Connection]:
+async def link(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connection]:
     """The only connection that there may be to it."""
     monkeypatch.setattr(connection, "CONNECTIONS_MAX", 1)
     server = await asyncio.start_server(listener.take, "127.0.0.1")
     host, port = server.sockets[0].getsockname()
-    link = await connection.Connection.open(connection.Access(master=f"http://{host}:{port}"))
+    link = await Connection.open(Access(master=f"http://{host}:{port}"))
     yield link
     await link.close()
     server.close()
     await server.wait_closed()
 
 
-async def test_without_leave_not_a_byte_is_sent(
-    link: connection.Connection, listener: Listener
-) -> None:
+async def test_without_leave_not_a_byte_is_sent(link: Connection, listener: Listener) -> None:
     """Not the headers either; the next call has a connection again."""
     listener.answers.set()
-    with pytest.raises(send_guard.NotSentError):
+    with pytest.raises(NotSentError):
         await link.call("POST", "/no", b"{}", may_send=lambda: False)
     await link.call("POST", "/yes", b"{}", may_send=lambda: True)
     assert b"".join(listener.got).startswith(b"POST /yes HTTP/1.1\r\n")
@@ -60,7 +58,7 @@ async def test_without_leave_not_a_byte_is_sent(
 
 
 async def test_leave_is_asked_for_when_there_is_a_connection(
-    link: connection.Connection, listener: Listener
+    link: Connection, listener: Listener
 ) -> None:
     """Who was frozen while it waited for one, and may not send any more, sends nothing."""
     asked: list[bool] = []
@@ -76,15 +74,13 @@ async def test_leave_is_asked_for_when_there_is_a_connection(
     assert (done, asked) == (set(), []), "it waits, and hasn't asked"
     listener.answers.set()
     assert await first == b""
-    with pytest.raises(send_guard.NotSentError):
+    with pytest.raises(NotSentError):
         await second
     assert asked == [True]
     assert b"/second" not in b"".join(listener.got)
 
 
-async def test_what_is_guarded_is_sent_as_it_is(
-    link: connection.Connection, listener: Listener
-) -> None:
+async def test_what_is_guarded_is_sent_as_it_is(link: Connection, listener: Listener) -> None:
     """Type, length and bytes."""
     listener.answers.set()
     await link.call("POST", "/a", b'{"b":1}', may_send=lambda: True)
@@ -95,10 +91,10 @@ async def test_what_is_guarded_is_sent_as_it_is(
 
 
 async def test_a_server_that_hangs_up_is_no_lack_of_leave(
-    link: connection.Connection, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    link: Connection, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was written may have been done."""
     monkeypatch.setattr("tests.unit.cluster.http.test_send_guard.ANSWER", b"nonsense\r\n\r\n")
     listener.answers.set()
-    with pytest.raises(connection.Unavailable):
+    with pytest.raises(Unavailable):
         await link.call("POST", "/a", b"{}", may_send=lambda: True)

@@ -8,44 +8,47 @@ from aiohttp import web
 
 from tests import answers
 from tests.unit.cluster.conftest import Handler, Serve
-from vscheduler.cluster.writes import binder, write_queue
-from vscheduler.core.model import decisions, jobs
+from vscheduler.cluster.writes import binder
+from vscheduler.cluster.writes.binder import Binder, BindResult, Outcome, Stamp, Still
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.decisions import Bind
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
 
 REFUSAL = (
     "pods \"a-0\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "
 )
-KIND = jobs.PodClass(request={"pods": 1})
-Verdict = binder.BindResult
+KIND = PodClass(request={"pods": 1})
+Verdict = BindResult
 
 
-def a_bind(name: str = "a-0", node: str = "n1") -> decisions.Bind:
+def a_bind(name: str = "a-0", node: str = "n1") -> Bind:
     """A decision to bind a pod."""
-    task = jobs.Task(
-        uid=jobs.TaskId(f"uid-{name}"),
+    task = Task(
+        uid=TaskId(f"uid-{name}"),
         namespace="ns",
         name=name,
-        job=jobs.JobId("ns/a"),
+        job=JobId("ns/a"),
         pod_class=KIND,
-        status=jobs.TaskStatus.PENDING,
+        status=TaskStatus.PENDING,
         created=0.0,
     )
-    return decisions.Bind(task=task, node=node)
+    return Bind(task=task, node=node)
 
 
 async def commit(
     serve: Serve,
     handler: Handler,
-    binds: list[decisions.Bind],
+    binds: list[Bind],
     may_commit: Callable[[], bool] = lambda: True,
-    stamp: binder.Stamp | None = None,
+    stamp: Stamp | None = None,
     *,
     workers: int = 2,
-    still: binder.Still = lambda _: True,
-) -> list[binder.Outcome]:
+    still: Still = lambda _: True,
+) -> list[Outcome]:
     """Send binds to a server and collect what comes of them."""
-    queue = write_queue.WriteQueue(workers=workers, waiting_max=1)
-    outcomes: list[binder.Outcome] = []
-    committer = binder.Binder(await serve(handler), queue, may_commit, stamp=stamp)
+    queue = WriteQueue(workers=workers, waiting_max=1)
+    outcomes: list[Outcome] = []
+    committer = Binder(await serve(handler), queue, may_commit, stamp=stamp)
     task = asyncio.create_task(queue.run())
     committer.bind(binds, outcomes.append, still)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
@@ -63,7 +66,7 @@ async def test_a_bind_names_the_pod_by_its_uid(serve: Serve) -> None:
         return web.Response(status=201)
 
     bind = a_bind()
-    assert await commit(serve, answer, [bind]) == [binder.Outcome(bind=bind, verdict=Verdict.BOUND)]
+    assert await commit(serve, answer, [bind]) == [Outcome(bind=bind, verdict=Verdict.BOUND)]
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -92,7 +95,7 @@ async def test_a_refusal_is_an_outcome(serve: Serve, code: int, verdict: Verdict
 
     bind = a_bind()
     (outcome,) = await commit(serve, answer, [bind])
-    assert outcome == binder.Outcome(bind=bind, verdict=verdict, message="no")
+    assert outcome == Outcome(bind=bind, verdict=verdict, message="no")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +176,7 @@ async def test_one_that_is_overtaken_is_not_sent(serve: Serve) -> None:
     right = {"a-0": [True, True], "a-1": [False], "a-2": [True, False]}
     binds = [a_bind(name) for name in right]
     outcomes = await commit(serve, answer, binds, still=lambda bind: right[bind.task.name].pop(0))
-    found = {each.bind.task.name: each.verdict for each in outcomes}
+    found = {outcome.bind.task.name: outcome.verdict for outcome in outcomes}
     overtaken = Verdict.OVERTAKEN
     assert found == {"a-0": Verdict.BOUND, "a-1": overtaken, "a-2": overtaken}
     assert (sent, right) == (["a-0"], {"a-0": [], "a-1": [], "a-2": []})
@@ -187,7 +190,7 @@ async def test_a_bind_says_who_binds_where_there_is_an_election(serve: Serve) ->
         seen.append(json.loads(await request.read())["metadata"])
         return web.Response(status=201)
 
-    stamp = binder.Stamp(holder="host_1", doubt=lambda _: None)
+    stamp = Stamp(holder="host_1", doubt=lambda _: None)
     await commit(serve, answer, [a_bind()], stamp=stamp)
     await commit(serve, answer, [a_bind()])
     whose = {"name": "a-0", "namespace": "ns", "uid": "uid-a-0"}
@@ -203,17 +206,17 @@ async def test_one_that_is_fenced_raises_doubts_before_the_next_is_sent(serve: S
         sent.append(request.path)
         return web.json_response({"message": f"{REFUSAL}fenced: not yours"}, status=422)
 
-    stamp = binder.Stamp(holder="host_1", doubt=doubts.append)
+    stamp = Stamp(holder="host_1", doubt=doubts.append)
     binds = [a_bind(f"a-{n}") for n in range(5)]
     outcomes = await commit(serve, answer, binds, lambda: not doubts, stamp)
-    fenced = [each for each in outcomes if each.verdict is Verdict.FENCED]
+    fenced = [outcome for outcome in outcomes if outcome.verdict is Verdict.FENCED]
     assert 1 <= len(fenced) == len(sent) <= 2, "as many as there are workers"
     assert (
         doubts == [each.message for each in fenced] == [f"{REFUSAL}fenced: not yours"] * len(sent)
     )
-    assert [each.verdict for each in outcomes if each not in fenced] == [Verdict.WITHHELD] * (
-        5 - len(fenced)
-    )
+    assert [outcome.verdict for outcome in outcomes if outcome not in fenced] == [
+        Verdict.WITHHELD
+    ] * (5 - len(fenced))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ async def test_other_refusals_raise_no_doubts(
         return web.json_response({"message": message}, status=code)
 
     doubts: list[str] = []
-    stamp = binder.Stamp(holder="host_1", doubt=doubts.append)
+    stamp = Stamp(holder="host_1", doubt=doubts.append)
     (outcome,) = await commit(serve, answer, [a_bind()], stamp=stamp)
     assert (outcome.verdict, doubts) == (verdict, [])
 
@@ -251,11 +254,11 @@ async def test_a_bind_that_the_scheduler_fails_at_may_have_been_done(
     real = binder.binding_body
     left = [ZeroDivisionError()]
 
-    def body(bind: decisions.Bind, holder: str) -> bytes:
+    def body(bind: Bind, holder: str) -> bytes:
         if left:
             raise left.pop()
         return real(bind, holder)
 
     monkeypatch.setattr(binder, "binding_body", body)
     outcomes = await commit(serve, answer, [a_bind(), a_bind()])
-    assert [each.verdict for each in outcomes] == [Verdict.UNKNOWN, Verdict.BOUND]
+    assert [outcome.verdict for outcome in outcomes] == [Verdict.UNKNOWN, Verdict.BOUND]

@@ -7,20 +7,30 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Handler, Serve
-from vscheduler.cluster.writes import claim_allocator, write_queue
-from vscheduler.core.model import device_decisions, devices
+from vscheduler.cluster.writes import claim_allocator
+from vscheduler.cluster.writes.claim_allocator import ClaimAllocator, Outcome, Write
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.device_decisions import ClaimAllocation, DeallocateClaim
+from vscheduler.core.model.devices import (
+    AllocatedDevice,
+    Allocation,
+    Consumer,
+    DeviceId,
+    ResourceClaim,
+)
 from vscheduler.mirror import device_requests
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Upsert
+from vscheduler.mirror.device_requests import Change, Target
 
 Result = claim_allocator.Result
-CLAIM = devices.ResourceClaim(namespace="ns", name="gpus", uid="c1")
-ID = devices.DeviceId("gpu.example.com", "n1", "gpu-0")
-ALLOCATION = devices.Allocation(devices=(devices.AllocatedDevice(request="gpus", id=ID),))
-POD = devices.Consumer(name="train-0", uid="p0")
-CHANGE = device_decisions.ClaimAllocation(
+CLAIM = ResourceClaim(namespace="ns", name="gpus", uid="c1")
+ID = DeviceId("gpu.example.com", "n1", "gpu-0")
+ALLOCATION = Allocation(devices=(AllocatedDevice(request="gpus", id=ID),))
+POD = Consumer(name="train-0", uid="p0")
+CHANGE = ClaimAllocation(
     namespace="ns", name="gpus", uid="c1", allocation=ALLOCATION, reserved_for=(POD,)
 )
-BACK = device_decisions.DeallocateClaim(
+BACK = DeallocateClaim(
     namespace="ns", name="gpus", uid="c1", allocation=ALLOCATION, reserved_for=(POD,)
 )
 RESULTS = [{"request": "gpus", **ID._asdict()}]
@@ -47,16 +57,16 @@ def stored(status: dict[str, Any] | None = None, **metadata: Any) -> dict[str, A
 async def send(
     serve: Serve,
     handler: Handler,
-    change: device_requests.Change = CHANGE,
+    change: Change = CHANGE,
     may_commit: Callable[[], bool] = lambda: True,
-) -> claim_allocator.Outcome:
+) -> Outcome:
     """Send a change to a server, and return what comes of it."""
-    queue = write_queue.WriteQueue(workers=2, waiting_max=1)
-    outcomes: list[claim_allocator.Outcome] = []
-    allocator = claim_allocator.ClaimAllocator(await serve(handler), queue, may_commit)
+    queue = WriteQueue(workers=2, waiting_max=1)
+    outcomes: list[Outcome] = []
+    allocator = ClaimAllocator(await serve(handler), queue, may_commit)
     task = asyncio.create_task(queue.run())
-    target = device_requests.Target(version="7", value=CLAIM)
-    allocator.send(claim_allocator.Write(change=change, target=target), outcomes.append)
+    target = Target(version="7", value=CLAIM)
+    allocator.send(Write(change=change, target=target), outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])
@@ -81,7 +91,7 @@ async def test_the_finalizer_comes_before_the_devices(serve: Serve) -> None:
         ("PATCH", f"{PATH}/status", {"metadata": second, "status": STATUS}),
     ]
     assert outcome.verdict is Result.WRITTEN
-    assert isinstance(outcome.stored, events.Upsert)
+    assert isinstance(outcome.stored, Upsert)
     assert outcome.stored.object.metadata.resource_version == "9"
 
 
@@ -127,7 +137,7 @@ async def test_a_refusal_is_an_outcome(
     ],
 )
 async def test_a_write_without_a_clear_answer_is_looked_after(
-    serve: Serve, change: device_requests.Change, found: dict[str, Any] | int, verdict: Result
+    serve: Serve, change: Change, found: dict[str, Any] | int, verdict: Result
 ) -> None:
     """A server that broke down may have written it: the claim itself says."""
 

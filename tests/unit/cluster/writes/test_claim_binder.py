@@ -8,29 +8,29 @@ from aiohttp import web
 
 from tests import answers
 from tests.unit.cluster.conftest import Handler, Serve
-from vscheduler.cluster.writes import claim_binder, write_queue
-from vscheduler.core.model import claim_decisions, storage
+from vscheduler.cluster.writes.claim_binder import ClaimBinder, ClaimResult, Outcome, Write
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseClaim
+from vscheduler.core.model.storage import Claim
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.decode import events, kinds
+from vscheduler.mirror.claim_requests import Change, Target
+from vscheduler.mirror.decode.events import Upsert
+from vscheduler.mirror.decode.kinds import Kind
 
-Result = claim_binder.ClaimResult
-CLAIM = storage.Claim(namespace="ns", name="data", uid="c1")
-BINDING = claim_decisions.ClaimBinding(
-    namespace="ns", name="data", uid="c1", volume=None, node="n1"
-)
+Result = ClaimResult
+CLAIM = Claim(namespace="ns", name="data", uid="c1")
+BINDING = ClaimBinding(namespace="ns", name="data", uid="c1", volume=None, node="n1")
 NOTES = {
     "volume.kubernetes.io/selected-node": "n1",
     "vscheduler/volume-binding": "n1 2026-01-01T12:00:40Z",
 }
-WITHDRAWAL = claim_decisions.ReleaseClaim(namespace="ns", name="data", uid="c1", node="n1")
+WITHDRAWAL = ReleaseClaim(namespace="ns", name="data", uid="c1", node="n1")
 
 
-def a_write(change: claim_requests.Change = BINDING) -> claim_binder.Write:
+def a_write(change: Change = BINDING) -> Write:
     """A claim that is to get a volume on n1, or no longer is."""
-    target = claim_requests.Target(
-        kind=kinds.Kind.CLAIM, key="ns/data", uid="c1", version="7", value=CLAIM
-    )
-    return claim_binder.Write(
+    target = Target(kind=Kind.CLAIM, key="ns/data", uid="c1", version="7", value=CLAIM)
+    return Write(
         change=change,
         target=target,
         wanted=claim_requests.result(target, change, since=1767268840.0),
@@ -41,15 +41,13 @@ def a_write(change: claim_requests.Change = BINDING) -> claim_binder.Write:
 async def send(
     serve: Serve,
     handler: Handler,
-    write: claim_binder.Write,
+    write: Write,
     may_commit: Callable[[], bool] = lambda: True,
-) -> claim_binder.Outcome:
+) -> Outcome:
     """Send a change to a server, and return what comes of it."""
-    queue = write_queue.WriteQueue(workers=2, waiting_max=1)
-    outcomes: list[claim_binder.Outcome] = []
-    binder = claim_binder.ClaimBinder(
-        await serve(handler), queue, may_commit, schedulers=("vscheduler",)
-    )
+    queue = WriteQueue(workers=2, waiting_max=1)
+    outcomes: list[Outcome] = []
+    binder = ClaimBinder(await serve(handler), queue, may_commit, schedulers=("vscheduler",))
     task = asyncio.create_task(queue.run())
     binder.send(write, outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
@@ -91,7 +89,7 @@ async def test_a_request_is_one_patch_of_the_version_decided_on(serve: Serve) ->
         {"metadata": {"uid": "c1", "resourceVersion": "7", "annotations": NOTES}},
     ]
     assert outcome.verdict is Result.WRITTEN
-    assert isinstance(outcome.stored, events.Upsert)
+    assert isinstance(outcome.stored, Upsert)
     assert outcome.stored.object.metadata.resource_version == "8"
 
 

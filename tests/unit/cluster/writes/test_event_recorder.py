@@ -7,15 +7,18 @@ from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
-from vscheduler.cluster.writes import event_recorder, write_queue
+from vscheduler.cluster.writes import event_recorder
+from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
+from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.mirror import statuses
+from vscheduler.mirror.statuses import ObjectReference
 
 
 def test_an_event_of_a_lease_is_kept_beside_it() -> None:
     """`kubectl describe lease` finds it by the kind and the UID."""
-    lease = statuses.ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    lease = ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
     notice = statuses.lease_notice(lease, "me", leads=True)
-    identity = event_recorder.Identity(controller="vscheduler", instance="i")
+    identity = Identity(controller="vscheduler", instance="i")
     body = json.loads(event_recorder.event_body(notice, "a.1", 1.5, identity))
     assert body["metadata"] == {"name": "a.1", "namespace": "volcano-system"}
     assert body["regarding"] == {
@@ -42,12 +45,12 @@ async def test_what_lies_in_wait_when_leave_ends_is_not_sent(
         return web.json_response({}, status=201)
 
     told: Counter[tuple[str, str]] = Counter()
-    calls = write_queue.WriteQueue(workers=1, waiting_max=9)
-    identity = event_recorder.Identity(controller="vscheduler", instance="i")
-    recorder = event_recorder.EventRecorder(
+    calls = WriteQueue(workers=1, waiting_max=9)
+    identity = Identity(controller="vscheduler", instance="i")
+    recorder = EventRecorder(
         await serve(answer), calls, identity, observe=lambda *each: told.update([each])
     )
-    lease = statuses.ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    lease = ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
     recorder.under(Ending(leave).may).notify(statuses.lease_notice(lease, "me", leads=True))
     task = asyncio.create_task(calls.run())
     await asyncio.wait_for(calls.wait_until_quiet(), 20)

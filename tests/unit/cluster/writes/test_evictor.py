@@ -9,35 +9,39 @@ from aiohttp import web
 from tests import answers
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.writes import evictor as evicting
-from vscheduler.cluster.writes import write_queue
-from vscheduler.core.model import constraints, decisions, jobs, snapshot
+from vscheduler.cluster.writes.evictor import EvictionResult, Evictor, Outcome, Plan
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.constraints import Operator, Requirement, Selector
+from vscheduler.core.model.decisions import CycleResult, Evict, Pipeline
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.snapshot import Budget, Carried
 
-KIND = jobs.PodClass(request={"pods": 1})
-NEEDY = jobs.JobId("ns/needy")
-Verdict = evicting.EvictionResult
+KIND = PodClass(request={"pods": 1})
+NEEDY = JobId("ns/needy")
+Verdict = EvictionResult
 Answer = Callable[[str, bool], int]
 """The HTTP status for a pod's name, and whether it is a rehearsal."""
 
 
-def a_task(name: str, job: str = "ns/a", **fields: Any) -> jobs.Task:
+def a_task(name: str, job: str = "ns/a", **fields: Any) -> Task:
     """A pod that runs on n1."""
-    return jobs.Task(
-        uid=jobs.TaskId(f"uid-{name}"),
+    return Task(
+        uid=TaskId(f"uid-{name}"),
         namespace="ns",
         name=name,
-        job=jobs.JobId(job),
+        job=JobId(job),
         pod_class=KIND,
-        status=jobs.TaskStatus.RUNNING,
+        status=TaskStatus.RUNNING,
         created=0.0,
         node="n1",
         **fields,
     )
 
 
-def an_evict(name: str, beneficiary: jobs.JobId | None = NEEDY, **fields: Any) -> decisions.Evict:
+def an_evict(name: str, beneficiary: JobId | None = NEEDY, **fields: Any) -> Evict:
     """A decision to evict a pod."""
     whole = bool(fields.pop("whole", False))
-    return decisions.Evict(
+    return Evict(
         task=a_task(name, **fields),
         node="n1",
         action="reclaim",
@@ -47,17 +51,17 @@ def an_evict(name: str, beneficiary: jobs.JobId | None = NEEDY, **fields: Any) -
 
 
 def result(
-    *evicts: decisions.Evict, pipelined: tuple[jobs.Task, ...] = (), kept: tuple[str, ...] = ()
-) -> decisions.CycleResult:
+    *evicts: Evict, pipelined: tuple[Task, ...] = (), kept: tuple[str, ...] = ()
+) -> CycleResult:
     """What a cycle decided about evictions."""
-    return decisions.CycleResult(
+    return CycleResult(
         binds=(),
-        pipelined=tuple(decisions.Pipeline(task=task, node="n1") for task in pipelined),
+        pipelined=tuple(Pipeline(task=task, node="n1") for task in pipelined),
         evicts=evicts,
         groups=(),
         queues=(),
         total={},
-        carried=snapshot.Carried(nominations={jobs.TaskId(uid): "n1" for uid in kept}),
+        carried=Carried(nominations={TaskId(uid): "n1" for uid in kept}),
     )
 
 
@@ -69,7 +73,7 @@ class Desk:
         """Of the lanes, at each call."""
         self.calls: list[tuple[str, str, dict[str, Any] | None]] = []
         self.told: list[str] = []
-        self.outcomes: list[evicting.Outcome] = []
+        self.outcomes: list[Outcome] = []
 
     def sent(self) -> list[tuple[str, bool]]:
         """Evictions that were asked for: the pod, and whether as a rehearsal."""
@@ -87,7 +91,7 @@ class Desk:
 
 async def carry_out(
     serve: Serve,
-    evicts: list[decisions.Evict],
+    evicts: list[Evict],
     answer: Answer = lambda *_: 201,
     *,
     pod: dict[str, Any] | int = 404,
@@ -95,7 +99,7 @@ async def carry_out(
 ) -> Desk:
     """Carry one plan out on a server; `pod` is what a read of a pod gives."""
     desk = Desk()
-    queue = write_queue.WriteQueue(workers=2, waiting_max=1)
+    queue = WriteQueue(workers=2, waiting_max=1)
 
     async def handle(request: web.Request) -> web.Response:
         text = await request.read()
@@ -112,9 +116,9 @@ async def carry_out(
             code, details = 429, {"causes": [{"reason": "DisruptionBudget", "message": "x"}]}
         return web.json_response({"message": "no", "details": details}, status=code)
 
-    evictor = evicting.Evictor(await serve(handle), queue, may_commit)
+    evictor = Evictor(await serve(handle), queue, may_commit)
     task = asyncio.create_task(queue.run())
-    plan = evicting.Plan(evicts=tuple(evicts))
+    plan = Plan(evicts=tuple(evicts))
     evictor.carry_out(plan, lambda evict: desk.told.append(evict.task.name), desk.outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
@@ -241,7 +245,7 @@ async def test_nothing_is_sent_without_leave(serve: Serve) -> None:
 
 def test_one_plan_makes_room_for_one_job() -> None:
     """With the pods that wait for that room; who has no promise claims nothing."""
-    other = jobs.JobId("ns/other")
+    other = JobId("ns/other")
     waits = a_task("w", "ns/needy")
     pipelined = (waits, a_task("x", "ns/needy"), a_task("y", "ns/other"))
     found = evicting.plans(
@@ -257,7 +261,10 @@ def test_one_plan_makes_room_for_one_job() -> None:
         ["b-0"],
     ]
     assert [plan.beneficiary for plan in found] == [NEEDY, other]
-    assert [[each.task.name for each in plan.nominations] for plan in found] == [["w"], ["y"]]
+    assert [[nomination.task.name for nomination in plan.nominations] for plan in found] == [
+        ["w"],
+        ["y"],
+    ]
 
 
 def test_without_a_beneficiary_only_a_whole_gang_goes_together() -> None:
@@ -275,11 +282,11 @@ def test_without_a_beneficiary_only_a_whole_gang_goes_together() -> None:
 
 def test_pods_under_a_budget_go_first() -> None:
     """Their eviction is the likeliest to be refused; the order is kept otherwise."""
-    covers = constraints.Requirement(key="app", operator=constraints.Operator.IN, values=("x",))
-    budget = snapshot.Budget(
+    covers = Requirement(key="app", operator=Operator.IN, values=("x",))
+    budget = Budget(
         namespace="ns",
         name="b",
-        selector=constraints.Selector(requirements=(covers,)),
+        selector=Selector(requirements=(covers,)),
         allowed=1,
     )
     evicts = [an_evict("a-0"), an_evict("a-1"), an_evict("a-2", labels={"app": "x"})]

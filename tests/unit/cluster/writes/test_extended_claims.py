@@ -7,23 +7,36 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster.writes import claim_allocator, write_queue
-from vscheduler.core.model import device_decisions, devices, extended_resources
+from vscheduler.cluster.writes import claim_allocator
+from vscheduler.cluster.writes.claim_allocator import ClaimAllocator, Outcome, Write
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.devices import (
+    AllocatedDevice,
+    Allocation,
+    Consumer,
+    DeviceId,
+    DeviceRequest,
+    ResourceClaim,
+    Wanted,
+)
+from vscheduler.core.model.extended_resources import RequestMapping
 from vscheduler.mirror import device_requests
-from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Upsert
+from vscheduler.mirror.device_requests import Target
 
 Result = claim_allocator.Result
 GPU = "example.com/gpu"
-ID = devices.DeviceId("gpu.example.com", "n1", "gpu-0")
-REQUEST = devices.DeviceRequest(name="r", alternatives=(devices.Wanted(device_class="gpu"),))
-CHANGE = device_decisions.ClaimAllocation(
+ID = DeviceId("gpu.example.com", "n1", "gpu-0")
+REQUEST = DeviceRequest(name="r", alternatives=(Wanted(device_class="gpu"),))
+CHANGE = ClaimAllocation(
     namespace="ns",
     name="made",
     uid="",
-    allocation=devices.Allocation(devices=(devices.AllocatedDevice(request="r", id=ID),)),
-    reserved_for=(devices.Consumer(name="p", uid="p0"),),
+    allocation=Allocation(devices=(AllocatedDevice(request="r", id=ID),)),
+    reserved_for=(Consumer(name="p", uid="p0"),),
     requests=(REQUEST,),
-    mappings=(extended_resources.RequestMapping("main", GPU, "r"),),
+    mappings=(RequestMapping("main", GPU, "r"),),
 )
 NONE: Mapping[str, int] = {}
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims"
@@ -87,15 +100,15 @@ def there(**metadata: Any) -> dict[str, Any]:
     }
 
 
-async def send(serve: Serve, server: Server) -> claim_allocator.Outcome:
+async def send(serve: Serve, server: Server) -> Outcome:
     """Send the change, and return what comes of it."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=1)
-    outcomes: list[claim_allocator.Outcome] = []
-    allocator = claim_allocator.ClaimAllocator(await serve(server.answer), queue, lambda: True)
+    queue = WriteQueue(workers=1, waiting_max=1)
+    outcomes: list[Outcome] = []
+    allocator = ClaimAllocator(await serve(server.answer), queue, lambda: True)
     task = asyncio.create_task(queue.run())
-    planned = devices.ResourceClaim(namespace="ns", name="made", uid="", for_extended=True)
-    target = device_requests.Target(version="", value=planned)
-    allocator.send(claim_allocator.Write(change=CHANGE, target=target), outcomes.append)
+    planned = ResourceClaim(namespace="ns", name="made", uid="", for_extended=True)
+    target = Target(version="", value=planned)
+    allocator.send(Write(change=CHANGE, target=target), outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])
@@ -108,7 +121,7 @@ async def test_the_pod_knows_its_claim_before_that_is_allocated(serve: Serve) ->
     outcome = await send(serve, server)
     assert server.seen == [f"POST {CLAIMS}", f"PATCH {POD}", f"PATCH {CLAIMS}/made/status"]
     assert outcome.verdict is Result.WRITTEN
-    assert isinstance(outcome.stored, events.Upsert)
+    assert isinstance(outcome.stored, Upsert)
     assert server.pod == {
         "metadata": {"uid": "p0"},
         "status": {

@@ -15,21 +15,31 @@ from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.http import connection
-from vscheduler.cluster.writes import queue_status_writer, write_queue
-from vscheduler.core.model import decisions, queues, refusals, snapshot
+from vscheduler.cluster.writes import queue_status_writer
+from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.decisions import (
+    Basis,
+    CycleResult,
+    Entitlement,
+    Exclusion,
+    LimitedBy,
+    QueueFigures,
+)
+from vscheduler.core.model.queues import Queue, QueueState
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import queue_status
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/q"
-BASIS = decisions.Basis(
-    deserved=2000, usable=6000, bound=decisions.LimitedBy.WEIGHT, weight=1, weights=3
-)
-FIGURES = decisions.QueueFigures(
+BASIS = Basis(deserved=2000, usable=6000, bound=LimitedBy.WEIGHT, weight=1, weights=3)
+FIGURES = QueueFigures(
     name="q",
-    state=queues.QueueState.OPEN,
+    state=QueueState.OPEN,
     weight=1,
     allocated={"cpu": 1000},
     request={"cpu": 4000},
-    entitlement=decisions.Entitlement(
+    entitlement=Entitlement(
         deserved={"cpu": 2000},
         real_capability={"cpu": 6000},
         share=0.5,
@@ -39,9 +49,9 @@ FIGURES = decisions.QueueFigures(
 MORE = replace(FIGURES, allocated={"cpu": 2000})
 BY_REQUEST = replace(
     FIGURES,
-    entitlement=decisions.Entitlement(
+    entitlement=Entitlement(
         deserved={"cpu": 2000},
-        bases={"cpu": replace(BASIS, bound=decisions.LimitedBy.REQUEST)},
+        bases={"cpu": replace(BASIS, bound=LimitedBy.REQUEST)},
     ),
 )
 UNDECLARED = (
@@ -54,7 +64,7 @@ UNDECLARED = (
 class Desk:
     """A QueueStatusWriter, and what the server has and was asked."""
 
-    reporter: queue_status_writer.QueueStatusWriter
+    reporter: QueueStatusWriter
     uid: str = "uid-q"
     stored: dict[str, Any] = field(default_factory=dict)
     """The status on the server."""
@@ -67,22 +77,22 @@ class Desk:
 
     def report(
         self,
-        *figures: decisions.QueueFigures,
+        *figures: QueueFigures,
         uid: str = "uid-q",
-        excluded: tuple[decisions.Exclusion, ...] = (),
+        excluded: tuple[Exclusion, ...] = (),
     ) -> None:
         """Report a cycle that knew these queues."""
-        result = decisions.CycleResult(
+        result = CycleResult(
             binds=(),
             pipelined=(),
             evicts=(),
             groups=(),
             queues=figures,
             total={},
-            carried=snapshot.FRESH,
+            carried=FRESH,
             excluded=excluded,
         )
-        known = {each.name: queues.Queue(name=each.name, uid=uid, created=0.0) for each in figures}
+        known = {figure.name: Queue(name=figure.name, uid=uid, created=0.0) for figure in figures}
         self.reporter.report(result, known)
 
     async def settle(self) -> None:
@@ -118,9 +128,9 @@ async def desk(serve: Serve, answer: Answer = lambda _: (200, "")) -> AsyncItera
         assert what == "queue"
         made.written[outcome] += 1
 
-    queue = write_queue.WriteQueue(workers=2, waiting_max=50)
+    queue = WriteQueue(workers=2, waiting_max=50)
     link = await serve(handle)
-    reporter = queue_status_writer.QueueStatusWriter(
+    reporter = QueueStatusWriter(
         link, queue, "example.com", may_commit=lambda: bool(made.may_commit), observe=observe
     )
     made = Desk(reporter=reporter)
@@ -204,13 +214,13 @@ async def test_nodes_that_are_left_out_change_the_sentence(serve: Serve) -> None
         }
         made.report(FIGURES)
         await made.settle()
-        cordoned = refusals.Refusal(refusals.RefusalCode.CORDONED)
-        out = decisions.Exclusion(refusal=cordoned, nodes=("n1",))
+        cordoned = Refusal(RefusalCode.CORDONED)
+        out = Exclusion(refusal=cordoned, nodes=("n1",))
         made.report(FIGURES, excluded=(out,))
         await made.settle()
         made.report(BY_REQUEST)
         await made.settle()
-        first, second, third = (each["conditions"][0] for each in made.statuses())
+        first, second, third = (statuse["conditions"][0] for statuse in made.statuses())
         assert first["lastTransitionTime"] == "2020-02-02T02:02:02Z"
         assert second["lastTransitionTime"] == "2020-02-02T02:02:02Z"
         assert second["message"].endswith("; n1 not usable: cordoned")
@@ -298,7 +308,7 @@ async def test_figures_are_told_again_after_others_without_an_answer(serve: Serv
         await made.settle()
         made.report(other)
         await made.settle()
-        assert [each["allocated"]["cpu"] for each in made.statuses()] == ["1", "3", "1"]
+        assert [statuse["allocated"]["cpu"] for statuse in made.statuses()] == ["1", "3", "1"]
 
 
 async def test_volcanos_crd_gets_what_it_has_a_place_for(serve: Serve) -> None:

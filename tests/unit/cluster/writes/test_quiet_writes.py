@@ -10,7 +10,11 @@ from tests import patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes import test_status_writer, test_write_queue
 from vscheduler.cluster.writes import status_writer, write_queue
-from vscheduler.core.model import decisions, jobs
+from vscheduler.cluster.writes.status_writer import StoredGroup
+from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
+from vscheduler.core.model import jobs
+from vscheduler.core.model.decisions import Bind, Reason, ReasonCode
+from vscheduler.core.model.jobs import GroupState, Phase
 from vscheduler.mirror.translate import group_names
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -30,13 +34,9 @@ async def test_what_tells_nobody_anything_lets_binds_go_first(
     since_bind = [0.0]
     monkeypatch.setattr(write_queue, "QUIET_SECONDS", 0.005)
     monkeypatch.setattr(write_queue, "QUIET_MAX_SECONDS", longest)
-    monkeypatch.setattr(
-        write_queue.WriteQueue, "seconds_since_bind", property(lambda _: since_bind[0])
-    )
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
-    box = write_queue.CoalescingQueue(
-        queue, write_queue.WritePriority.STATUS, spacing_seconds=0.005
-    )
+    monkeypatch.setattr(WriteQueue, "seconds_since_bind", property(lambda _: since_bind[0]))
+    queue = WriteQueue(workers=1, waiting_max=10)
+    box = CoalescingQueue(queue, WritePriority.STATUS, spacing_seconds=0.005)
     seen: list[str] = []
     task = asyncio.create_task(queue.run())
     box.offer_when_quiet("key", test_write_queue.noting("older", seen))
@@ -53,10 +53,10 @@ async def test_what_tells_nobody_anything_lets_binds_go_first(
 
 async def test_binds_are_what_keeps_it_from_being_quiet() -> None:
     """Other calls don't."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
-    queue.put(write_queue.WritePriority.STATUS, test_write_queue.noting("status", []))
+    queue = WriteQueue(workers=1, waiting_max=10)
+    queue.put(WritePriority.STATUS, test_write_queue.noting("status", []))
     assert queue.seconds_since_bind == float("inf")
-    queue.put(write_queue.WritePriority.BIND, test_write_queue.noting("bind", []))
+    queue.put(WritePriority.BIND, test_write_queue.noting("bind", []))
     assert queue.seconds_since_bind < float("inf")
 
 
@@ -67,24 +67,20 @@ async def test_a_group_of_one_pod_costs_a_write_less_while_others_are_bound(
     """Its pod shows that it runs; whatever came of it by the time all is quiet is written once."""
     quiet = [0.0]
     monkeypatch.setattr(write_queue, "QUIET_SECONDS", 0.01)
-    monkeypatch.setattr(write_queue.WriteQueue, "seconds_since_bind", property(lambda _: quiet[0]))
-    binds = tuple(
-        decisions.Bind(task=test_status_writer.a_task(f"a-{n}"), node="n1") for n in range(pods)
-    )
+    monkeypatch.setattr(WriteQueue, "seconds_since_bind", property(lambda _: quiet[0]))
+    binds = tuple(Bind(task=test_status_writer.a_task(f"a-{n}"), node="n1") for n in range(pods))
     tallied: dict[str, Any] = jobs.tally([bind.task for bind in binds])
     job = replace(test_status_writer.STORED, **tallied)
     async with test_status_writer.desk(serve) as made:
         made.report(
-            replace(test_status_writer.RUNS, phase=jobs.Phase.INQUEUE, running=0),
+            replace(test_status_writer.RUNS, phase=Phase.INQUEUE, running=0),
             binds=binds,
             job=job,
         )
         made.report(test_status_writer.RUNS, job=job)
         for _ in range(3):
             await made.settle()
-        made.report(
-            replace(test_status_writer.RUNS, phase=jobs.Phase.COMPLETED, running=0), job=job
-        )
+        made.report(replace(test_status_writer.RUNS, phase=Phase.COMPLETED, running=0), job=job)
         await made.settle()
         quiet[0] = 1.0
         await patience.until(lambda: len(made.group_bodies()) >= len(phases))
@@ -101,12 +97,12 @@ async def test_a_group_made_for_pods_is_not_said_to_lack_them(
 ) -> None:
     """They join it in a moment. Whoever makes a group himself is told at once that it has none."""
     monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.5)
-    reason = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", minimum=1)
+    reason = Reason(code=ReasonCode.TOO_FEW_PODS, queue="q", minimum=1)
     empty = replace(test_status_writer.WAITS, unplaced=(), reason=reason)
-    blank = jobs.GroupState(blank=True)
+    blank = GroupState(blank=True)
     job = replace(test_status_writer.STORED, name=name)
     async with test_status_writer.desk(serve) as made:
-        made.group = status_writer.StoredGroup(uid="uid-a", resource_version="7", state=blank)
+        made.group = StoredGroup(uid="uid-a", resource_version="7", state=blank)
         made.report(empty, job=job)
         await asyncio.sleep(0.05)
         assert len(made.group_bodies()) == len(phases) - 1

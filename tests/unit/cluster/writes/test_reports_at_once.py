@@ -8,17 +8,17 @@ from functools import partial
 import pytest
 
 from tests.unit.cluster.writes.test_write_queue import run_until_quiet
-from vscheduler.cluster.writes import write_queue
+from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
-REPORTS = [each for each in write_queue.WritePriority if each >= write_queue.WritePriority.STATUS]
+REPORTS = [each for each in WritePriority if each >= WritePriority.STATUS]
 
 
 @pytest.mark.parametrize(("waiting", "at_once"), [(100, 16), (320, 40), (2000, 64)])
 async def test_reports_share_few_connections_unless_many_wait(waiting: int, at_once: int) -> None:
     """Each call at once needs a connection of its own, and opening one costs several calls."""
-    queue = write_queue.WriteQueue(workers=64, waiting_max=5000)
+    queue = WriteQueue(workers=64, waiting_max=5000)
     now, most, lanes = 0, 0, itertools.cycle(REPORTS)
 
     async def call() -> None:
@@ -36,7 +36,7 @@ async def test_reports_share_few_connections_unless_many_wait(waiting: int, at_o
 
 async def test_urgent_calls_are_not_kept_waiting_by_reports() -> None:
     """However few connections reports share: all others have the rest."""
-    queue = write_queue.WriteQueue(workers=20, waiting_max=100)
+    queue = WriteQueue(workers=20, waiting_max=100)
     answer = asyncio.get_running_loop().create_future()
     under_way: list[str] = []
 
@@ -46,8 +46,8 @@ async def test_urgent_calls_are_not_kept_waiting_by_reports() -> None:
 
     task = asyncio.create_task(queue.run())
     for priority, word in (
-        (write_queue.WritePriority.EVENT, "report"),
-        (write_queue.WritePriority.BIND, "bind"),
+        (WritePriority.EVENT, "report"),
+        (WritePriority.BIND, "bind"),
     ):
         for _ in range(30):
             queue.put(priority, partial(call, word))

@@ -5,8 +5,9 @@ from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes import test_binder
-from vscheduler import backoff
-from vscheduler.cluster.writes import binder, retries
+from vscheduler.backoff import Growth
+from vscheduler.cluster.writes import retries
+from vscheduler.cluster.writes.binder import BindResult
 
 RETRY_AFTER_SECONDS = 0.2
 
@@ -21,7 +22,7 @@ async def test_a_busy_server_is_left_alone_for_as_long_as_it_says(serve: Serve) 
 
     began = time.monotonic()
     (outcome,) = await test_binder.commit(serve, answer, [test_binder.a_bind()])
-    assert outcome.verdict is binder.BindResult.BOUND
+    assert outcome.verdict is BindResult.BOUND
     assert time.monotonic() - began >= 2 * RETRY_AFTER_SECONDS
 
 
@@ -29,11 +30,11 @@ async def test_a_pod_that_cannot_be_read_is_given_up(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows then whether the pod is bound."""
-    quick = backoff.Growth(first_seconds=0.001, longest_seconds=0.001)
+    quick = Growth(first_seconds=0.001, longest_seconds=0.001)
     monkeypatch.setattr(retries, "LOOKS", quick)
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=500)
 
     (outcome,) = await test_binder.commit(serve, answer, [test_binder.a_bind()])
-    assert outcome.verdict is binder.BindResult.UNKNOWN
+    assert outcome.verdict is BindResult.UNKNOWN

@@ -14,80 +14,103 @@ from msgspec.structs import replace
 from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
-from vscheduler.cluster.writes import event_recorder, status_writer, write_queue
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.cluster.writes import event_recorder, status_writer
+from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
+from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.decisions import (
+    Bind,
+    CycleResult,
+    Evict,
+    GroupStatus,
+    Pipeline,
+    Reason,
+    ReasonCode,
+)
+from vscheduler.core.model.jobs import (
+    Condition,
+    GroupState,
+    Job,
+    JobId,
+    Phase,
+    PodClass,
+    Task,
+    TaskId,
+    TaskStatus,
+)
+from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror import statuses
 
-KIND = jobs.PodClass(request={"pods": 1, "cpu": 2000})
-JOB = jobs.JobId("ns/a")
+KIND = PodClass(request={"pods": 1, "cpu": 2000})
+JOB = JobId("ns/a")
 GROUP_PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/a"
-STORED = jobs.Job(id=JOB, uid="uid-a", namespace="ns", name="a", queue="q", created=0.0)
+STORED = Job(id=JOB, uid="uid-a", namespace="ns", name="a", queue="q", created=0.0)
 
 
-def a_task(name: str) -> jobs.Task:
+def a_task(name: str) -> Task:
     """A pod of the job."""
-    return jobs.Task(
-        uid=jobs.TaskId(f"uid-{name}"),
+    return Task(
+        uid=TaskId(f"uid-{name}"),
         namespace="ns",
         name=name,
         job=JOB,
         pod_class=KIND,
-        status=jobs.TaskStatus.PENDING,
+        status=TaskStatus.PENDING,
         created=0.0,
     )
 
 
-WAITS = decisions.GroupStatus(
+WAITS = GroupStatus(
     job=JOB,
     uid="uid-a",
     queue="q",
-    phase=jobs.Phase.PENDING,
+    phase=Phase.PENDING,
     running=0,
     succeeded=0,
     failed=0,
     ready=False,
     unplaced=(a_task("a-0"), a_task("a-1")),
-    reason=decisions.Reason(code=decisions.ReasonCode.NO_NODES, queue="q"),
+    reason=Reason(code=ReasonCode.NO_NODES, queue="q"),
 )
-RUNS = replace(WAITS, phase=jobs.Phase.RUNNING, running=2, ready=True, unplaced=(), reason=None)
+RUNS = replace(WAITS, phase=Phase.RUNNING, running=2, ready=True, unplaced=(), reason=None)
 
 
 @dataclass
 class Desk:
     """A StatusWriter, the PodGroup as it is seen, and what the server was asked."""
 
-    reporter: status_writer.StatusWriter
-    queue: write_queue.WriteQueue
+    reporter: StatusWriter
+    queue: WriteQueue
     calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     written: Counter[tuple[str, str]] = field(default_factory=Counter)
-    group: status_writer.StoredGroup | None = None
+    group: StoredGroup | None = None
     may_commit: bool | Ending = True
     told_before: set[str] = field(default_factory=set)
     versions: dict[str, str | None] = field(default_factory=dict)
     """The resourceVersions of pods that wait, as the Mirror would have them; 5 for all others."""
 
-    def stored_group(self, job: jobs.JobId) -> status_writer.StoredGroup | None:
+    def stored_group(self, job: JobId) -> StoredGroup | None:
         """The PodGroup as the Mirror would have it."""
         assert job == JOB
         return self.group
 
-    def has_reason(self, task: jobs.TaskId) -> bool:
+    def has_reason(self, task: TaskId) -> bool:
         """Whether an earlier process has told the pod why it waits."""
         return task in self.told_before
 
-    def waiting_version(self, task: jobs.TaskId) -> str | None:
+    def waiting_version(self, task: TaskId) -> str | None:
         """The resourceVersion of a pod without a node, as last seen."""
         return self.versions.get(task, "5")
 
     def report(
         self,
-        *statuses: decisions.GroupStatus,
-        carried: snapshot.Carried = snapshot.FRESH,
-        binds: tuple[decisions.Bind, ...] = (),
-        job: jobs.Job = STORED,
+        *statuses: GroupStatus,
+        carried: Carried = FRESH,
+        binds: tuple[Bind, ...] = (),
+        job: Job = STORED,
     ) -> None:
         """Report a cycle."""
-        result = decisions.CycleResult(
+        result = CycleResult(
             binds=binds,
             pipelined=(),
             evicts=(),
@@ -96,7 +119,7 @@ class Desk:
             total={},
             carried=carried,
         )
-        state = self.group.state if self.group else jobs.GroupState()
+        state = self.group.state if self.group else GroupState()
         self.reporter.report(result, {JOB: replace(job, state=state)}, "cycle-1")
 
     async def settle(self, seconds: float = 0.06) -> None:
@@ -138,20 +161,18 @@ async def desk(
     def observe(what: str, outcome: str) -> None:
         made.written[what, outcome] += 1
 
-    queue = write_queue.WriteQueue(workers=2, waiting_max=50)
+    queue = WriteQueue(workers=2, waiting_max=50)
     link = await serve(handle)
     made = Desk(reporter=None, queue=queue)  # type: ignore[arg-type]  # two lines below
-    made.group = status_writer.StoredGroup(
-        uid="uid-a", resource_version="7", state=jobs.GroupState()
-    )
-    made.reporter = status_writer.StatusWriter(
+    made.group = StoredGroup(uid="uid-a", resource_version="7", state=GroupState())
+    made.reporter = StatusWriter(
         link,
         queue,
         made,
-        event_recorder.EventRecorder(
+        EventRecorder(
             link,
             queue,
-            event_recorder.Identity(controller="vscheduler", instance="here"),
+            Identity(controller="vscheduler", instance="here"),
             observe=observe,
         ).under(lambda: True),
         may_commit=lambda: bool(made.may_commit),
@@ -198,8 +219,8 @@ async def test_a_group_that_is_not_admitted_is_told_its_phase_and_why_in_one_wri
 ) -> None:
     """A new PodGroup has no phase. The write isn't seen yet when the next cycle says the same."""
     async with desk(serve) as made:
-        state = jobs.GroupState(blank=True)
-        made.group = status_writer.StoredGroup(uid="uid-a", resource_version="7", state=state)
+        state = GroupState(blank=True)
+        made.group = StoredGroup(uid="uid-a", resource_version="7", state=state)
         for _ in range(2):
             made.report(replace(WAITS, unplaced=()))
             await made.settle()
@@ -210,7 +231,7 @@ async def test_a_group_that_is_not_admitted_is_told_its_phase_and_why_in_one_wri
 
 async def test_other_numbers_are_told_without_another_event(serve: Serve) -> None:
     """An event is for another kind of reason; the condition always has the newest numbers."""
-    reason = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", tasks=1, minimum=4)
+    reason = Reason(code=ReasonCode.TOO_FEW_PODS, queue="q", tasks=1, minimum=4)
     async with desk(serve) as made:
         for tasks in (1, 2, 3):
             made.report(replace(WAITS, reason=replace(reason, tasks=tasks)))
@@ -222,13 +243,13 @@ async def test_other_numbers_are_told_without_another_event(serve: Serve) -> Non
 async def test_a_conflict_is_worked_out_again_from_the_newest_version(serve: Serve) -> None:
     """Somebody else's condition that came in between is kept."""
     codes = [409, 200]
-    theirs = jobs.Condition(type="Theirs", status="True", reason="x")
-    state = jobs.GroupState(conditions=(theirs,))
+    theirs = Condition(type="Theirs", status="True", reason="x")
+    state = GroupState(conditions=(theirs,))
 
     def answer(path: str) -> int:
         if path != GROUP_PATH:
             return 200
-        made.group = status_writer.StoredGroup(uid="uid-a", resource_version="9", state=state)
+        made.group = StoredGroup(uid="uid-a", resource_version="9", state=state)
         return codes.pop(0)
 
     async with desk(serve, answer) as made:
@@ -248,9 +269,9 @@ async def test_what_the_server_did_not_keep_is_not_written_again(serve: Serve) -
     async with desk(serve) as made:
         made.report(RUNS)
         await made.settle()
-        pruned = jobs.GroupState(phase=jobs.Phase.RUNNING)
+        pruned = GroupState(phase=Phase.RUNNING)
         for version, writes in (("20", 1), ("21", 2)):
-            made.group = status_writer.StoredGroup(
+            made.group = StoredGroup(
                 uid="uid-a", resource_version=version, state=replace(pruned, failed=int(version))
             )
             made.report(RUNS)
@@ -283,7 +304,7 @@ async def test_a_bound_pod_is_not_told_that_it_waits(serve: Serve) -> None:
     """The condition that waits to be written is withdrawn; its event says Scheduled."""
     async with desk(serve) as made:
         made.report(WAITS)
-        made.reporter.bound(decisions.Bind(task=a_task("a-0"), node="n1"))
+        made.reporter.bound(Bind(task=a_task("a-0"), node="n1"))
         await made.settle()
         paths = [path for _, path, _ in made.calls]
         assert "/api/v1/namespaces/ns/pods/a-0/status" not in paths
@@ -295,9 +316,9 @@ async def test_a_group_that_starts_is_written_to_once(
 ) -> None:
     """When its pods are seen on their nodes; not a moment before, too, that they are let in."""
     monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 1.0)
-    starts = replace(RUNS, phase=jobs.Phase.INQUEUE, running=0)
+    starts = replace(RUNS, phase=Phase.INQUEUE, running=0)
     async with desk(serve) as made:
-        made.report(starts, binds=(decisions.Bind(task=a_task("a-0"), node="n1"),))
+        made.report(starts, binds=(Bind(task=a_task("a-0"), node="n1"),))
         await asyncio.sleep(0.05)
         assert made.group_bodies() == []
         made.report(RUNS)
@@ -308,9 +329,7 @@ async def test_a_group_that_starts_is_written_to_once(
 
 async def test_an_evicted_pod_is_told_for_whom_it_went(serve: Serve) -> None:
     """Its condition, after the eviction, by UID; an event on it, and one on its group."""
-    evict = decisions.Evict(
-        task=a_task("a-0"), node="n1", action="reclaim", beneficiary=jobs.JobId("ns/needy")
-    )
+    evict = Evict(task=a_task("a-0"), node="n1", action="reclaim", beneficiary=JobId("ns/needy"))
     async with desk(serve) as made:
         made.reporter.evicted(evict, STORED)
         made.reporter.lost([evict, replace(evict, task=a_task("a-1"))])
@@ -341,7 +360,7 @@ async def test_an_evicted_pod_is_told_for_whom_it_went(serve: Serve) -> None:
 
 async def test_a_condition_that_the_server_had_no_time_for_is_written_again(serve: Serve) -> None:
     """Not where the pod is another, or gone, by then."""
-    evict = decisions.Evict(task=a_task("a-0"), node="n1", action="reclaim", beneficiary=None)
+    evict = Evict(task=a_task("a-0"), node="n1", action="reclaim", beneficiary=None)
     codes = [503, 200]
     async with desk(serve, lambda path: codes.pop(0) if "/pods/" in path else 200) as made:
         made.reporter.evicted(evict, STORED)
@@ -370,8 +389,8 @@ def nominations(made: Desk) -> list[tuple[str, str | None]]:
 
 async def test_a_pod_that_waits_for_room_says_where_until_it_does_no_more(serve: Serve) -> None:
     """Written once; another node is written anew; taken back when the promise is."""
-    first, second = (decisions.Pipeline(task=a_task(f"a-{n}"), node="n1") for n in range(2))
-    known = decisions.Pipeline(task=replace(a_task("a-2"), nominated_node="n1"), node="n1")
+    first, second = (Pipeline(task=a_task(f"a-{n}"), node="n1") for n in range(2))
+    known = Pipeline(task=replace(a_task("a-2"), nominated_node="n1"), node="n1")
     async with desk(serve) as made:
         made.reporter.nominate([first, second, known])
         made.reporter.nominate([first])
@@ -380,10 +399,10 @@ async def test_a_pod_that_waits_for_room_says_where_until_it_does_no_more(serve:
         made.reporter.nominate([replace(first, node="n2")])
         await made.settle()
         assert nominations(made)[2:] == [("a-0", "n2")]
-        kept = {jobs.TaskId("uid-a-0"): "n2"}
+        kept = {TaskId("uid-a-0"): "n2"}
         made.report(
-            carried=snapshot.Carried(nominations=kept),
-            binds=(decisions.Bind(task=a_task("a-1"), node="n1"),),
+            carried=Carried(nominations=kept),
+            binds=(Bind(task=a_task("a-1"), node="n1"),),
         )
         await made.settle()
         assert nominations(made)[3:] == [("a-2", None)]
@@ -394,8 +413,8 @@ async def test_a_pod_that_waits_for_room_says_where_until_it_does_no_more(serve:
 
 def test_an_event_fits_into_its_bounds() -> None:
     """events.k8s.io/v1: notes up to 1 kB, times with microseconds, who reports."""
-    notice = statuses.bound_notice(decisions.Bind(task=a_task("a-0"), node="n" * 2000))
-    identity = event_recorder.Identity(controller="vscheduler", instance="i" * 300)
+    notice = statuses.bound_notice(Bind(task=a_task("a-0"), node="n" * 2000))
+    identity = Identity(controller="vscheduler", instance="i" * 300)
     body = json.loads(event_recorder.event_body(notice, "a-0.1", 1.5, identity))
     assert len(body["note"]) <= 1024
     assert len(body["reportingInstance"]) == 128

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import STORED, WAITS, desk
 from vscheduler.cluster.writes import status_writer, write_queue
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import Evict, Pipeline, Reason, ReasonCode
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ async def test_a_reason_that_pods_need_not_know_replaces_an_older_one(
     serve: Serve, by: str
 ) -> None:
     """Such as a closed queue. The older reason might let an autoscaler add nodes."""
-    closed = decisions.Reason(code=decisions.ReasonCode.QUEUE_CLOSED, queue="q")
+    closed = Reason(code=ReasonCode.QUEUE_CLOSED, queue="q")
     first, second = WAITS.unplaced
     async with desk(serve) as made:
         if by == "this process":
@@ -47,7 +47,7 @@ async def test_a_pod_is_told_again_what_it_was_told_before_another_reason(
 ) -> None:
     """The reason is the old one again while the write of the other reason is still to come."""
     monkeypatch.setattr(write_queue, "REFUSED_SECONDS", 0.1)
-    other = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", tasks=1, minimum=4)
+    other = Reason(code=ReasonCode.TOO_FEW_PODS, queue="q", tasks=1, minimum=4)
     answers_to_pods = itertools.count(1)
     refused: list[dict[str, Any]] = []
 
@@ -119,7 +119,7 @@ async def test_a_pod_that_is_bound_by_now_is_nominated_for_no_node(serve: Serve)
     first, _ = WAITS.unplaced
     async with desk(serve) as made:
         made.versions[first.uid] = None
-        made.reporter.nominate([decisions.Pipeline(task=first, node="n1")])
+        made.reporter.nominate([Pipeline(task=first, node="n1")])
         await made.settle()
         assert [path for _, path, _ in made.calls if "/pods/" in path] == []
 
@@ -131,7 +131,11 @@ async def test_a_refused_write_names_the_pod(
     async with desk(serve, lambda path: 400 if "/pods/" in path else 200) as made:
         made.report(WAITS)
         await made.settle()
-    (line,) = [each for each in capsys.readouterr().out.splitlines() if "write.failed" in each]
+    (line,) = [
+        splitline
+        for splitline in capsys.readouterr().out.splitlines()
+        if "write.failed" in splitline
+    ]
     assert "ns/a-" in line
     assert "pod" in line
 
@@ -141,7 +145,7 @@ async def test_the_condition_of_a_victim_made_anew_is_nobodys_mistake(
 ) -> None:
     """Its owner was faster than the write; the API server says that its UID is immutable."""
     first, _ = WAITS.unplaced
-    evict = decisions.Evict(task=first, node="n1", action="reclaim", beneficiary=None)
+    evict = Evict(task=first, node="n1", action="reclaim", beneficiary=None)
     causes = {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}
     async with desk(serve, lambda path: 422 if "/pods/" in path else 200, causes) as made:
         made.reporter.evicted(evict, STORED)

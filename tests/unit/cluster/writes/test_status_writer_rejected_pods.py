@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import WAITS, a_task, desk
 from vscheduler.cluster.writes import status_writer
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import InvalidPod, TaskId
 
 
 @pytest.fixture(autouse=True)
@@ -16,10 +16,10 @@ def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 0.01)
 
 
-def rejected(name: str, field: str) -> jobs.InvalidPod:
+def rejected(name: str, field: str) -> InvalidPod:
     """A pod of the job with something wrong in this field."""
-    uid = jobs.TaskId(f"uid-{name}")
-    return jobs.InvalidPod(uid=uid, namespace="ns", name=name, field=field, message="no")
+    uid = TaskId(f"uid-{name}")
+    return InvalidPod(uid=uid, namespace="ns", name=name, field=field, message="no")
 
 
 async def test_a_pod_that_cant_be_used_is_told_once_and_anew_when_it_is_for_another_field(

@@ -11,25 +11,28 @@ from aiohttp import web
 from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
-from vscheduler.cluster.writes import queue_status_writer, write_queue
-from vscheduler.core.model import decisions, queues
+from vscheduler.cluster.writes import queue_status_writer
+from vscheduler.cluster.writes.queue_status_writer import UsageWriter
+from vscheduler.cluster.writes.write_queue import WriteQueue
+from vscheduler.core.model.decisions import QueueFigures
+from vscheduler.core.model.queues import OURS, Account, Queue, QueueState, Usage
 from vscheduler.mirror.translate import usage_annotation as annotations
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/gold"
 SPACING_SECONDS = 0.05
 
 
-def used(rate: float, time: float = 100.0) -> queues.Usage:
+def used(rate: float, time: float = 100.0) -> Usage:
     """A record; equal ones are equal, and no more the same object than after a restart."""
-    account = queues.Account(used=7.0, rate=rate)
-    return queues.Usage(time=time, queue=account, namespaces={"lab": account})
+    account = Account(used=7.0, rate=rate)
+    return Usage(time=time, queue=account, namespaces={"lab": account})
 
 
-def figures(usage: queues.Usage | None, name: str = "gold") -> decisions.QueueFigures:
+def figures(usage: Usage | None, name: str = "gold") -> QueueFigures:
     """What a cycle says of a queue."""
-    return decisions.QueueFigures(
+    return QueueFigures(
         name=name,
-        state=queues.QueueState.OPEN,
+        state=QueueState.OPEN,
         weight=1,
         allocated={},
         request={},
@@ -41,8 +44,8 @@ def figures(usage: queues.Usage | None, name: str = "gold") -> decisions.QueueFi
 class Desk:
     """A writer at work, and what the server was asked."""
 
-    writer: queue_status_writer.UsageWriter
-    queue: write_queue.WriteQueue
+    writer: UsageWriter
+    queue: WriteQueue
     calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
     """What the server answers, before it says yes to everything."""
@@ -55,14 +58,14 @@ class Desk:
 
     def report(
         self,
-        usage: queues.Usage | None,
+        usage: Usage | None,
         *,
         uid: str = "uid-gold",
-        stored: queues.Usage | None = None,
+        stored: Usage | None = None,
     ) -> None:
         """Report a cycle about queue gold."""
-        past = {} if stored is None else {queues.OURS: stored}
-        queue = queues.Queue(name="gold", uid=uid, created=0.0, past_usage=past)
+        past = {} if stored is None else {OURS: stored}
+        queue = Queue(name="gold", uid=uid, created=0.0, past_usage=past)
         self.writer.report([figures(usage)], {"gold": queue})
 
     async def has_sent(self, *rates: float) -> None:
@@ -110,10 +113,10 @@ async def desk(serve: Serve) -> AsyncIterator[Desk]:
     def observe(what: str, outcome: str) -> None:
         made.written[what, outcome] += 1
 
-    queue = write_queue.WriteQueue(workers=2, waiting_max=50)
+    queue = WriteQueue(workers=2, waiting_max=50)
     link = await serve(handle)
     made = Desk(writer=None, queue=queue)  # type: ignore[arg-type]  # the next line
-    made.writer = queue_status_writer.UsageWriter(
+    made.writer = UsageWriter(
         link, queue, "vscheduler", may_commit=lambda: bool(made.may_commit), observe=observe
     )
     task = asyncio.create_task(queue.run())

@@ -8,16 +8,18 @@ from typing import TypeVar
 import pytest
 
 from tests import patience
-from vscheduler import containment
-from vscheduler.cluster.http import send_guard
+from vscheduler.cluster.http.send_guard import NotSentError
 from vscheduler.cluster.writes import concurrency_limit, write_queue
+from vscheduler.cluster.writes.concurrency_limit import ConcurrencyLimit
+from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
+from vscheduler.containment import Failures
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
 Item = TypeVar("Item")
 
 
-async def run_until_quiet(queue: write_queue.WriteQueue) -> None:
+async def run_until_quiet(queue: WriteQueue) -> None:
     """Let the workers make all calls that wait."""
     task = asyncio.create_task(queue.run())
     await asyncio.wait_for(queue.wait_until_quiet(), 20)
@@ -38,29 +40,29 @@ def noting(word: Item, seen: list[Item]) -> Callable[[], Coroutine[None, None, N
 
 async def test_urgent_calls_go_first() -> None:
     """Whatever came first: binds, then statuses, conditions and events, each in its own order."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
+    queue = WriteQueue(workers=1, waiting_max=10)
     seen: list[object] = []
-    for lane in reversed(write_queue.WritePriority):
+    for lane in reversed(WritePriority):
         for number in range(2):
             assert queue.put(lane, noting((lane, number), seen))
     await run_until_quiet(queue)
-    assert seen == [(lane, number) for lane in write_queue.WritePriority for number in range(2)]
+    assert seen == [(lane, number) for lane in WritePriority for number in range(2)]
 
 
 async def test_a_full_lane_takes_no_more() -> None:
     """Events are dropped rather than piled up; binds are always taken."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=2)
+    queue = WriteQueue(workers=1, waiting_max=2)
     seen: list[object] = []
-    taken = [queue.put(write_queue.WritePriority.EVENT, noting("event", seen)) for _ in range(3)]
+    taken = [queue.put(WritePriority.EVENT, noting("event", seen)) for _ in range(3)]
     assert taken == [True, True, False]
-    assert all(queue.put(write_queue.WritePriority.BIND, noting("bind", seen)) for _ in range(3))
+    assert all(queue.put(WritePriority.BIND, noting("bind", seen)) for _ in range(3))
     await run_until_quiet(queue)
     assert seen == ["bind"] * 3 + ["event"] * 2
 
 
 async def test_no_more_calls_are_under_way_than_workers() -> None:
     """The number of workers bounds the load on the API server."""
-    queue = write_queue.WriteQueue(workers=3, waiting_max=10)
+    queue = WriteQueue(workers=3, waiting_max=10)
     now, most = 0, 0
 
     async def call() -> None:
@@ -71,14 +73,14 @@ async def test_no_more_calls_are_under_way_than_workers() -> None:
         now -= 1
 
     for _ in range(9):
-        queue.put(write_queue.WritePriority.BIND, call)
+        queue.put(WritePriority.BIND, call)
     await run_until_quiet(queue)
     assert (now, most) == (0, 3)
 
 
 async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None:
     """As long as it says so; what waits is sent nevertheless."""
-    queue = write_queue.WriteQueue(workers=20, waiting_max=10)
+    queue = WriteQueue(workers=20, waiting_max=10)
     all_at_once = asyncio.Barrier(20)
     seen: list[str] = []
 
@@ -98,7 +100,7 @@ async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None
             seen.append("bind")
 
         for _ in range(100):
-            queue.put(write_queue.WritePriority.BIND, call)
+            queue.put(WritePriority.BIND, call)
         await run_until_quiet(queue)
         return most
 
@@ -112,11 +114,11 @@ async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None
 
 async def test_calls_that_come_one_by_one_find_workers() -> None:
     """Workers that had nothing to do, and some that were told so too often, take new calls."""
-    queue = write_queue.WriteQueue(workers=20, waiting_max=10)
+    queue = WriteQueue(workers=20, waiting_max=10)
     seen: list[object] = []
     task = asyncio.create_task(queue.run())
     for number in range(100):
-        queue.put(write_queue.WritePriority.BIND, noting(number, seen))
+        queue.put(WritePriority.BIND, noting(number, seen))
         if number % 7 == 0:
             await asyncio.wait_for(queue.wait_until_quiet(), 20)
             assert seen == list(range(number + 1))
@@ -128,13 +130,13 @@ async def test_calls_that_come_one_by_one_find_workers() -> None:
 
 async def test_who_wants_to_add_much_waits_for_room() -> None:
     """Until no more than so many calls wait; at once where that is so already."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
+    queue = WriteQueue(workers=1, waiting_max=10)
     seen: list[object] = []
-    await queue.wait_for_room(write_queue.WritePriority.BIND, 0)
+    await queue.wait_for_room(WritePriority.BIND, 0)
     for number in range(5):
-        queue.put(write_queue.WritePriority.BIND, noting(number, seen))
+        queue.put(WritePriority.BIND, noting(number, seen))
     task = asyncio.create_task(queue.run())
-    await asyncio.wait_for(queue.wait_for_room(write_queue.WritePriority.BIND, 2), 20)
+    await asyncio.wait_for(queue.wait_for_room(WritePriority.BIND, 2), 20)
     assert 2 <= len(seen) < 5
     task.cancel()
     await asyncio.wait([task])
@@ -142,7 +144,7 @@ async def test_who_wants_to_add_much_waits_for_room() -> None:
 
 async def test_who_waits_for_urgent_calls_does_not_wait_for_others() -> None:
     """A Lease is given back when binds have ended, however many events still wait."""
-    queue = write_queue.WriteQueue(workers=2, waiting_max=10)
+    queue = WriteQueue(workers=2, waiting_max=10)
     go_on = asyncio.Event()
     seen: list[object] = []
 
@@ -151,10 +153,10 @@ async def test_who_waits_for_urgent_calls_does_not_wait_for_others() -> None:
         seen.append("event")
 
     for _ in range(3):
-        queue.put(write_queue.WritePriority.EVENT, slow)
-    queue.put(write_queue.WritePriority.CONDITION, noting("condition", seen))
+        queue.put(WritePriority.EVENT, slow)
+    queue.put(WritePriority.CONDITION, noting("condition", seen))
     task = asyncio.create_task(queue.run())
-    await asyncio.wait_for(queue.wait_until_quiet(write_queue.WritePriority.CONDITION), 20)
+    await asyncio.wait_for(queue.wait_until_quiet(WritePriority.CONDITION), 20)
     assert seen == ["condition"]
     waiting = asyncio.create_task(queue.wait_until_quiet())
     await asyncio.sleep(0.01)
@@ -168,15 +170,15 @@ async def test_who_waits_for_urgent_calls_does_not_wait_for_others() -> None:
 
 async def test_a_call_that_may_not_be_sent_is_over_and_its_worker_goes_on() -> None:
     """It counts as a step, as the lane has moved."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
+    queue = WriteQueue(workers=1, waiting_max=10)
     seen: list[object] = []
 
     async def withheld() -> None:
-        raise send_guard.NotSentError
+        raise NotSentError
 
     assert not queue.busy
-    queue.put(write_queue.WritePriority.BIND, withheld)
-    queue.put(write_queue.WritePriority.BIND, noting("next", seen))
+    queue.put(WritePriority.BIND, withheld)
+    queue.put(WritePriority.BIND, noting("next", seen))
     assert (queue.busy, queue.steps) == (True, 0)
     await run_until_quiet(queue)
     assert seen == ["next"]
@@ -187,9 +189,7 @@ async def test_a_call_that_may_not_be_sent_is_over_and_its_worker_goes_on() -> N
 async def test_a_call_that_raises_ends_no_worker() -> None:
     """It is counted, and the calls behind it are made."""
     counts: list[str] = []
-    queue = write_queue.WriteQueue(
-        workers=1, waiting_max=10, failures=containment.Failures(counts.append)
-    )
+    queue = WriteQueue(workers=1, waiting_max=10, failures=Failures(counts.append))
     made = asyncio.Event()
 
     async def fail() -> None:
@@ -198,22 +198,22 @@ async def test_a_call_that_raises_ends_no_worker() -> None:
     async def note() -> None:
         made.set()
 
-    for lane in write_queue.WritePriority:
+    for lane in WritePriority:
         queue.put(lane, fail)
-    queue.put(write_queue.WritePriority.EVENT, note)
+    queue.put(WritePriority.EVENT, note)
     task = asyncio.create_task(queue.run())
     async with asyncio.timeout(40):
         await made.wait()
         await queue.wait_until_quiet()
-    assert counts == ["call"] * len(write_queue.WritePriority)
+    assert counts == ["call"] * len(WritePriority)
     task.cancel()
     await asyncio.wait([task])
 
 
 async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
     """Of what was offered while a key rests, only the last is written."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
-    box = write_queue.CoalescingQueue(queue, write_queue.WritePriority.STATUS, spacing_seconds=0.4)
+    queue = WriteQueue(workers=1, waiting_max=10)
+    box = CoalescingQueue(queue, WritePriority.STATUS, spacing_seconds=0.4)
     seen: list[int] = []
 
     task = asyncio.create_task(queue.run())
@@ -236,8 +236,8 @@ async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
 
 async def test_what_may_wait_is_written_after_a_rest_or_not_at_all() -> None:
     """Something newer takes its place."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
-    box = write_queue.CoalescingQueue(queue, write_queue.WritePriority.STATUS, spacing_seconds=0.4)
+    queue = WriteQueue(workers=1, waiting_max=10)
+    box = CoalescingQueue(queue, WritePriority.STATUS, spacing_seconds=0.4)
     seen: list[str] = []
     task = asyncio.create_task(queue.run())
     box.offer_later("a", noting("a at first", seen))
@@ -253,10 +253,8 @@ async def test_what_may_wait_is_written_after_a_rest_or_not_at_all() -> None:
 
 async def test_an_outbox_tries_a_full_lane_again() -> None:
     """What says how things are is not dropped, only late."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=1)
-    box = write_queue.CoalescingQueue(
-        queue, write_queue.WritePriority.STATUS, spacing_seconds=0.005
-    )
+    queue = WriteQueue(workers=1, waiting_max=1)
+    box = CoalescingQueue(queue, WritePriority.STATUS, spacing_seconds=0.005)
     seen: list[str] = []
 
     for word in ("a", "b"):
@@ -271,8 +269,8 @@ async def test_an_outbox_tries_a_full_lane_again() -> None:
 @pytest.mark.contains_failures
 async def test_a_write_that_raises_is_made_again_later_and_later() -> None:
     """Until it works; others are written meanwhile."""
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
-    box = write_queue.CoalescingQueue(queue, write_queue.WritePriority.STATUS, spacing_seconds=0.01)
+    queue = WriteQueue(workers=1, waiting_max=10)
+    box = CoalescingQueue(queue, WritePriority.STATUS, spacing_seconds=0.01)
     loop, seen, tried = asyncio.get_running_loop(), list[str](), list[float]()
 
     async def write() -> None:
@@ -297,8 +295,8 @@ async def test_what_was_refused_is_offered_again_unless_there_is_news(
 ) -> None:
     """Permissions may come back; a newer write, or none, takes the place of the refused one."""
     monkeypatch.setattr(write_queue, "REFUSED_SECONDS", 0.05)
-    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
-    box = write_queue.CoalescingQueue(queue, write_queue.WritePriority.STATUS, spacing_seconds=0.01)
+    queue = WriteQueue(workers=1, waiting_max=10)
+    box = CoalescingQueue(queue, WritePriority.STATUS, spacing_seconds=0.01)
     seen = list[str]()
     task = asyncio.create_task(queue.run())
     for key in ("a", "b", "c"):
@@ -317,7 +315,7 @@ async def test_what_was_refused_is_offered_again_unless_there_is_news(
     await asyncio.wait([task])
 
 
-def answer(limit: concurrency_limit.ConcurrencyLimit, number: int) -> None:
+def answer(limit: ConcurrencyLimit, number: int) -> None:
     """So many calls have ended."""
     for _ in range(number):
         limit.answered()
@@ -327,7 +325,7 @@ def answer(limit: concurrency_limit.ConcurrencyLimit, number: int) -> None:
 def test_it_stays_between_its_bounds(most: int) -> None:
     """Whatever the answers are, and with less room than the least."""
     chance = random.Random(7)
-    limit = concurrency_limit.ConcurrencyLimit(most)
+    limit = ConcurrencyLimit(most)
     for _ in range(10_000):
         if chance.random() < 0.02:
             limit.throttled()
@@ -337,14 +335,14 @@ def test_it_stays_between_its_bounds(most: int) -> None:
 
 def test_it_is_wide_open_until_the_server_is_too_busy() -> None:
     """A server that can is given all that there may be."""
-    limit = concurrency_limit.ConcurrencyLimit(64)
+    limit = ConcurrencyLimit(64)
     answer(limit, 1000)
     assert limit.size == 64
 
 
 def test_a_server_that_is_too_busy_closes_it_once_for_calls_of_one_moment() -> None:
     """Sixty-four refusals of as many calls are one piece of news; the next is another."""
-    limit = concurrency_limit.ConcurrencyLimit(64)
+    limit = ConcurrencyLimit(64)
     for _ in range(64):
         limit.throttled()
         limit.answered()
@@ -355,7 +353,7 @@ def test_a_server_that_is_too_busy_closes_it_once_for_calls_of_one_moment() -> N
 
 def test_it_opens_again_by_one_a_round() -> None:
     """When answers to calls that were made before it closed are in."""
-    limit = concurrency_limit.ConcurrencyLimit(64)
+    limit = ConcurrencyLimit(64)
     limit.throttled()
     answer(limit, 64 + 47)
     assert limit.size == 48
@@ -367,7 +365,7 @@ def test_it_opens_again_by_one_a_round() -> None:
 
 def test_a_server_that_goes_on_being_too_busy_gets_the_least() -> None:
     """From there it opens as soon as answers come that are none of that kind."""
-    limit = concurrency_limit.ConcurrencyLimit(64)
+    limit = ConcurrencyLimit(64)
     for _ in range(1000):
         limit.throttled()
         limit.answered()

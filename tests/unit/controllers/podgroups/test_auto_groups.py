@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 
 from vscheduler.controllers.podgroups import auto_groups, group_terms
+from vscheduler.controllers.podgroups.auto_groups import Body, Member, Owner, OwnerRef
 from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER, MIN_RESOURCES, QUEUE
 from vscheduler.mirror.translate import group_names
 
-REF = auto_groups.OwnerRef(api_version="apps/v1", kind="ReplicaSet", name="web", uid="r1")
+REF = OwnerRef(api_version="apps/v1", kind="ReplicaSet", name="web", uid="r1")
 NAME = group_names.short("web", "r1")
-JOB = auto_groups.OwnerRef(api_version="batch/v1", kind="Job", name="train", uid="j1")
+JOB = OwnerRef(api_version="batch/v1", kind="Job", name="train", uid="j1")
 
 
-def member(**changes: Any) -> auto_groups.Member:
+def member(**changes: Any) -> Member:
     """A pod of a ReplicaSet that asks for half a core and a gibibyte."""
     settings: dict[str, Any] = {
         "namespace": "lab",
@@ -26,22 +27,18 @@ def member(**changes: Any) -> auto_groups.Member:
         "request": {"cpu": 500, "memory": 2**30, "pods": 1},
         "owner": REF,
     }
-    return auto_groups.Member(**settings | changes)
+    return Member(**settings | changes)
 
 
-def owner(
-    replicas: int | None = 3, *, ref: auto_groups.OwnerRef = REF, **annotations: str
-) -> auto_groups.Owner:
+def owner(replicas: int | None = 3, *, ref: OwnerRef = REF, **annotations: str) -> Owner:
     """An owner; annotations by their name after `group_`."""
     named = {
         f"scheduling.volcano.sh/{key.replace('_', '-')}": annotations[key] for key in annotations
     }
-    return auto_groups.Owner(ref=ref, labels={}, annotations=named, replicas=replicas)
+    return Owner(ref=ref, labels={}, annotations=named, replicas=replicas)
 
 
-def wanted(
-    pod: auto_groups.Member, of: auto_groups.Owner | None, *, inherit: bool = True
-) -> auto_groups.Body:
+def wanted(pod: Member, of: Owner | None, *, inherit: bool = True) -> Body:
     """The manifest of its group."""
     return auto_groups.wanted(
         pod,
@@ -53,12 +50,14 @@ def wanted(
     )
 
 
-def problems(pod: auto_groups.Member, of: auto_groups.Owner | None) -> list[str]:
+def problems(pod: Member, of: Owner | None) -> list[str]:
     """What people are told."""
-    return [str(each) for each in auto_groups.problems(pod, of, inherit_owner_annotations=True)]
+    return [
+        str(problem) for problem in auto_groups.problems(pod, of, inherit_owner_annotations=True)
+    ]
 
 
-def stored(body: auto_groups.Body, **spec: Any) -> auto_groups.Body:
+def stored(body: Body, **spec: Any) -> Body:
     """The group as the server has it, with what a user has edited."""
     found = copy.deepcopy(body)
     found["metadata"] |= {"uid": "g1", "resourceVersion": "7"}
@@ -129,7 +128,7 @@ def test_a_bare_pod_has_a_group_of_its_own() -> None:
     ],
 )
 def test_min_member_is_what_is_asked_for_as_far_as_there_will_be_pods(
-    of: auto_groups.Owner | None, pod: Mapping[str, str], minimum: int
+    of: Owner | None, pod: Mapping[str, str], minimum: int
 ) -> None:
     """The owner's annotation before the pod's; never more than its replicas, where known."""
     assert wanted(member(annotations=pod), of)["spec"]["minMember"] == minimum
@@ -207,7 +206,7 @@ def test_annotations_and_labels_are_inherited() -> None:
         labels={"volcano.sh/preemptable": "false", "app": "web", "volcano.sh/job-name": "j"},
     )
     theirs = {"volcano.sh/cooldown-time": "10s", "volcano.sh/sla-waiting-time": "1h", "note": "y"}
-    of = auto_groups.Owner(ref=REF, labels={}, annotations=theirs, replicas=1)
+    of = Owner(ref=REF, labels={}, annotations=theirs, replicas=1)
     metadata = wanted(pod, of)["metadata"]
     own = {key: text for key, text in metadata["annotations"].items() if "volcano.sh/" in key}
     assert own == {
@@ -232,7 +231,7 @@ def test_without_inheritance_nothing_of_the_owner_counts_but_its_replicas() -> N
 def test_budgets_of_the_pod_replace_the_owners() -> None:
     """Of the two kinds only one may be there."""
     least, most = group_terms.BUDGETS
-    of = auto_groups.Owner(ref=REF, labels={}, annotations={most: "1"}, replicas=1)
+    of = Owner(ref=REF, labels={}, annotations={most: "1"}, replicas=1)
     annotations = wanted(member(annotations={least: "2"}), of)["metadata"]["annotations"]
     assert least in annotations
     assert most not in annotations

@@ -3,14 +3,26 @@ from typing import Any
 import pytest
 
 from vscheduler.controllers.podgroups import auto_groups, deletion
-from vscheduler.controllers.podgroups.deletion import OwnerState
+from vscheduler.controllers.podgroups.auto_groups import Body
+from vscheduler.controllers.podgroups.deletion import (
+    Create,
+    Delete,
+    Found,
+    Join,
+    Keep,
+    Mark,
+    OwnerState,
+    Step,
+    Unmark,
+    Wait,
+)
 
 NOW = 1000.0
 GRACE = 30.0
 VERSION = {"uid": "g1", "resource_version": "7"}
 
 
-def found(**changes: Any) -> deletion.Found:
+def found(**changes: Any) -> Found:
     """A group that we made and nobody uses."""
     settings: dict[str, Any] = {
         **VERSION,
@@ -20,10 +32,10 @@ def found(**changes: Any) -> deletion.Found:
         "pods": 0,
         "unused_since": NOW - GRACE,
     }
-    return deletion.Found(**settings | changes)
+    return Found(**settings | changes)
 
 
-def group(**metadata: Any) -> auto_groups.Body:
+def group(**metadata: Any) -> Body:
     """A group that we made for the pods of a ReplicaSet, as it is stored."""
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r1"}
     return {
@@ -39,13 +51,13 @@ def group(**metadata: Any) -> auto_groups.Body:
     }
 
 
-def pod(**metadata: Any) -> auto_groups.Body:
+def pod(**metadata: Any) -> Body:
     """A pod of that ReplicaSet."""
     reference = {"kind": "ReplicaSet", "name": "web", "uid": "r1", "controller": True}
     return {"metadata": {"name": "p", "uid": "p1", "ownerReferences": [reference], **metadata}}
 
 
-def judge(**changes: Any) -> deletion.Step:
+def judge(**changes: Any) -> Step:
     """What is done with the group, changed like this."""
     return deletion.judge(found(**changes), NOW, GRACE)
 
@@ -54,10 +66,10 @@ def judge(**changes: Any) -> deletion.Step:
 def test_an_unused_group_is_marked_after_the_grace(owner: OwnerState) -> None:
     """Not before; and a grace that nobody remembers starts anew."""
     early = NOW - GRACE + 1
-    assert judge(owner=owner) == deletion.Mark(**VERSION)
-    assert judge(owner=owner, unused_since=early) == deletion.Wait(until=NOW + 1)
-    assert judge(owner=owner, unused_since=None) == deletion.Wait(until=NOW + GRACE)
-    assert deletion.judge(found(unused_since=None), NOW, 0) == deletion.Mark(**VERSION)
+    assert judge(owner=owner) == Mark(**VERSION)
+    assert judge(owner=owner, unused_since=early) == Wait(until=NOW + 1)
+    assert judge(owner=owner, unused_since=None) == Wait(until=NOW + GRACE)
+    assert deletion.judge(found(unused_since=None), NOW, 0) == Mark(**VERSION)
 
 
 @pytest.mark.parametrize("unused_since", [None, NOW, NOW - GRACE])
@@ -66,8 +78,8 @@ def test_a_marked_group_is_deleted_in_the_version_that_was_read(
 ) -> None:
     """The mark stands for a grace that is over, after a restart too."""
     step = judge(marked=True, unused_since=unused_since)
-    assert step == deletion.Delete(**VERSION)
-    assert isinstance(step, deletion.Delete)
+    assert step == Delete(**VERSION)
+    assert isinstance(step, Delete)
     assert deletion.preconditions(step) == {"uid": "g1", "resourceVersion": "7"}
 
 
@@ -76,25 +88,25 @@ def test_a_marked_group_is_deleted_in_the_version_that_was_read(
 def test_a_group_with_pods_stays(owner: OwnerState, marked: bool) -> None:
     """Whatever became of its owner; its mark comes off."""
     step = judge(owner=owner, pods=1, marked=marked)
-    assert step == (deletion.Unmark(**VERSION) if marked else deletion.Keep(why="1 pod in it"))
+    assert step == (Unmark(**VERSION) if marked else Keep(why="1 pod in it"))
 
 
 def test_a_living_owner_keeps_its_group() -> None:
     """A Job whose pods have finished, a pod that has: the group goes with them."""
-    assert judge(owner=OwnerState.ALIVE) == deletion.Keep(why="its owner is there")
-    assert judge(owner=OwnerState.ALIVE, marked=True) == deletion.Unmark(**VERSION)
+    assert judge(owner=OwnerState.ALIVE) == Keep(why="its owner is there")
+    assert judge(owner=OwnerState.ALIVE, marked=True) == Unmark(**VERSION)
 
 
 @pytest.mark.parametrize("marked", [False, True])
 def test_what_is_not_known_is_no_reason_to_delete(marked: bool) -> None:
     """An owner that can't be read may be alive."""
-    assert isinstance(judge(owner=OwnerState.UNKNOWN, marked=marked), deletion.Keep)
+    assert isinstance(judge(owner=OwnerState.UNKNOWN, marked=marked), Keep)
 
 
 @pytest.mark.parametrize("marked", [False, True])
 def test_groups_of_others_are_left_alone(marked: bool) -> None:
     """With a mark too, which a user may have copied."""
-    assert isinstance(judge(ours=False, marked=marked), deletion.Keep)
+    assert isinstance(judge(ours=False, marked=marked), Keep)
 
 
 def test_ours_has_our_label_and_one_of_our_schedulers() -> None:
@@ -157,10 +169,10 @@ def test_a_pod_joins_only_a_group_without_a_mark() -> None:
     """A group that is gone is made, one that is on its way out is kept, or waited for."""
     marked = group(annotations={deletion.LEAVING: "2026-01-01T00:00:00Z"})
     leaving = group(deletionTimestamp="2026-01-01T00:00:00Z")
-    assert deletion.join(None, NOW) == deletion.Create()
-    assert deletion.join(group(), NOW) == deletion.Join()
-    assert deletion.join(marked, NOW) == deletion.Unmark(**VERSION)
-    assert deletion.join(leaving, NOW, 2.0) == deletion.Wait(until=NOW + 2.0)
+    assert deletion.join(None, NOW) == Create()
+    assert deletion.join(group(), NOW) == Join()
+    assert deletion.join(marked, NOW) == Unmark(**VERSION)
+    assert deletion.join(leaving, NOW, 2.0) == Wait(until=NOW + 2.0)
 
 
 def test_marks_are_put_on_and_off_in_the_version_that_was_read() -> None:
@@ -168,5 +180,5 @@ def test_marks_are_put_on_and_off_in_the_version_that_was_read() -> None:
     identity = {"uid": "g1", "resourceVersion": "7"}
     on = {"annotations": {deletion.LEAVING: "1970-01-01T00:16:40Z"}}
     off = {"annotations": {deletion.LEAVING: None}}
-    assert deletion.marking(deletion.Mark(**VERSION), NOW) == {"metadata": identity | on}
-    assert deletion.unmarking(deletion.Unmark(**VERSION)) == {"metadata": identity | off}
+    assert deletion.marking(Mark(**VERSION), NOW) == {"metadata": identity | on}
+    assert deletion.unmarking(Unmark(**VERSION)) == {"metadata": identity | off}

@@ -4,7 +4,7 @@ import pytest
 
 from tests import patience
 from tests.unit.controllers import group_api
-from tests.unit.controllers.group_api import Document
+from tests.unit.controllers.group_api import Document, World
 from vscheduler.mirror.translate import group_names
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -15,7 +15,7 @@ LABELS = {"app.kubernetes.io/managed-by": "vscheduler"}
 OURS = {"scheduling.volcano.sh/scheduler-name": "vscheduler"}
 
 
-def old_group(made: group_api.World, owner: Document) -> str:
+def old_group(made: World, owner: Document) -> str:
     """A group as an earlier release made it."""
     name = f"podgroup-{owner['metadata']['uid']}"
     written = {"vscheduler.io/written": '{"minMember":1}'}

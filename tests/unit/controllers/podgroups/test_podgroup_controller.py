@@ -6,8 +6,9 @@ from structlog import testing
 
 from tests import patience
 from tests.unit.controllers import group_api
-from vscheduler.controllers import ports
+from tests.unit.controllers.group_api import World
 from vscheduler.controllers.podgroups import deletion
+from vscheduler.controllers.ports import Trouble
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -82,8 +83,8 @@ async def test_a_pod_that_cant_be_used_has_a_group_as_well_which_says_so() -> No
         assert made.groups()[name]["spec"]["minResources"]["cpu"] == "1"
 
 
-@pytest.mark.parametrize("trouble", [ports.Trouble.UNANSWERED, ports.Trouble.THROTTLED])
-async def test_a_group_whose_making_goes_wrong_is_made_once(trouble: ports.Trouble) -> None:
+@pytest.mark.parametrize("trouble", [Trouble.UNANSWERED, Trouble.THROTTLED])
+async def test_a_group_whose_making_goes_wrong_is_made_once(trouble: Trouble) -> None:
     """The answer is lost, or the server is busy: again, a little later."""
     async with group_api.world() as made:
         made.server.refusals["create", group_api.GROUPS] = [trouble, trouble]
@@ -100,7 +101,7 @@ async def test_a_group_whose_making_goes_wrong_is_made_once(trouble: ports.Troub
 async def test_what_is_refused_for_ever_is_asked_for_ever_less_and_told_once() -> None:
     """A namespace that ends takes no new objects; pauses double."""
     async with group_api.world() as made:
-        made.server.refusals["create", group_api.GROUPS] = [ports.Trouble.FORBIDDEN] * 100
+        made.server.refusals["create", group_api.GROUPS] = [Trouble.FORBIDDEN] * 100
         with testing.capture_logs() as said:
             made.a_pod("bare")
             made.a_pod("second")
@@ -114,7 +115,7 @@ async def test_pods_are_told_of_each_refusal_once() -> None:
     """Whoever comes later, too; not of a server that is busy, nor of a namespace that ends."""
     async with group_api.world() as made:
         refusals = made.server.refusals["create", group_api.GROUPS] = []
-        refusals += [ports.Trouble.THROTTLED] * 2 + [ports.Trouble.FORBIDDEN] * 1000
+        refusals += [Trouble.THROTTLED] * 2 + [Trouble.FORBIDDEN] * 1000
         owner = made.a_replica_set("web", 2)
         made.a_pod("first", owner)
         await patience.until(lambda: made.noticed)
@@ -138,7 +139,7 @@ async def test_pods_are_told_of_each_refusal_once() -> None:
 async def test_a_pod_that_may_not_be_put_into_its_group_is_told_so() -> None:
     """Once, however often it is tried."""
     async with group_api.world() as made:
-        made.server.refusals["patch", f"{group_api.PODS}/bare"] = [ports.Trouble.INVALID] * 3
+        made.server.refusals["patch", f"{group_api.PODS}/bare"] = [Trouble.INVALID] * 3
         made.a_pod("bare")
         await patience.until(lambda: made.group_of("bare"))
         assert [each.name for each in made.noticed] == ["bare"]
@@ -156,7 +157,7 @@ async def test_a_mark_is_taken_off_before_a_pod_joins() -> None:
         made.server.change(path, {"metadata": {"annotations": {deletion.LEAVING: "x"}}})
         made.deaf = False
         made.server.calls.clear()
-        made.server.refusals["patch", path] = [ports.Trouble.CONFLICT]
+        made.server.refusals["patch", path] = [Trouble.CONFLICT]
         made.a_pod("second", owner)
         await patience.until(lambda: made.group_of("second") == name)
         assert deletion.LEAVING not in made.groups()[name]["metadata"]["annotations"]
@@ -243,7 +244,7 @@ async def test_a_delete_without_an_answer_is_judged_anew() -> None:
         path = f"{group_api.GROUPS}/{name}"
         made.a_pod("first", owner)
         await patience.until(lambda: made.group_of("first") == name)
-        made.server.refusals["delete", path] = [ports.Trouble.UNANSWERED]
+        made.server.refusals["delete", path] = [Trouble.UNANSWERED]
         made.scale("web", 0)
         made.server.drop(f"{group_api.PODS}/first")
         await patience.until(lambda: not made.groups())
@@ -275,7 +276,7 @@ async def test_late_deletes_hold_up_no_other_group() -> None:
         assert set(made.server.asked("delete").values()) == {1}
 
 
-async def goes(made: group_api.World, *owners: dict[str, Any]) -> None:
+async def goes(made: World, *owners: dict[str, Any]) -> None:
     """Give each a pod, wait for its group, and scale to zero."""
     names = [owner["metadata"]["name"] for owner in owners]
     for name, owner in zip(names, owners, strict=True):
@@ -293,7 +294,7 @@ async def test_an_unreadable_owner_keeps_its_own_group_only() -> None:
         path = f"{group_api.REPLICA_SETS}/broken"
         made.a_pod("first", broken)
         await patience.until(lambda: made.group_of("first"))
-        made.server.refusals["get", path] = [ports.Trouble.THROTTLED] * 1000
+        made.server.refusals["get", path] = [Trouble.THROTTLED] * 1000
         await goes(made, sound)
         made.scale("broken", 0)
         made.server.drop(f"{group_api.PODS}/first")
@@ -345,7 +346,7 @@ async def test_numbers_follow_the_owner() -> None:
         await patience.until(lambda: made.group_of("first") == name)
         assert made.groups()[name]["spec"]["minMember"] == 2
         path = f"{group_api.GROUPS}/{name}"
-        made.server.refusals["patch", path] = [ports.Trouble.CONFLICT]
+        made.server.refusals["patch", path] = [Trouble.CONFLICT]
         made.scale("web", 5)
         await patience.until(lambda: made.groups()[name]["spec"]["minMember"] == 3)
         made.server.calls.clear()
@@ -359,7 +360,7 @@ async def test_an_owner_that_may_not_be_read_wants_any_number() -> None:
     async with group_api.world() as made:
         owner = made.a_replica_set("web", 1)
         path = f"{group_api.REPLICA_SETS}/web"
-        made.server.refusals["get", path] = [ports.Trouble.FORBIDDEN] * 10
+        made.server.refusals["get", path] = [Trouble.FORBIDDEN] * 10
         made.a_pod("first", owner)
         await patience.until(lambda: made.group_of("first") == group_api.name_of(owner))
 

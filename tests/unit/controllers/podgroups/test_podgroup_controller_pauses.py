@@ -5,7 +5,7 @@ import pytest
 
 from tests import patience
 from tests.unit.controllers import group_api
-from vscheduler.controllers import ports
+from vscheduler.controllers.ports import Trouble
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -18,7 +18,7 @@ async def test_a_pod_that_may_not_join_is_patched_ever_less() -> None:
     """A policy refuses its patch again and again."""
     async with group_api.world() as made:
         path = f"{group_api.PODS}/bare"
-        made.server.refusals["patch", path] = [ports.Trouble.INVALID] * 100
+        made.server.refusals["patch", path] = [Trouble.INVALID] * 100
         began = time.monotonic()
         made.a_pod("bare")
         await patience.until(lambda: made.server.asked("patch")[path] >= TRIES)
@@ -52,7 +52,7 @@ async def test_a_group_that_may_not_be_deleted_is_tried_ever_less() -> None:
         path = f"{group_api.GROUPS}/{group_api.name_of(owner)}"
         made.a_pod("p", owner)
         await patience.until(lambda: made.group_of("p"))
-        made.server.refusals["delete", path] = [ports.Trouble.INVALID] * 100
+        made.server.refusals["delete", path] = [Trouble.INVALID] * 100
         made.scale("web", 0)
         made.server.drop(f"{group_api.PODS}/p")
         await patience.until(lambda: made.server.asked("delete")[path])
@@ -71,6 +71,6 @@ async def test_an_update_that_fails_is_tried_again() -> None:
         await patience.until(lambda: made.group_of("p") == name)
         await made.rest()
         path = f"{group_api.GROUPS}/{name}"
-        made.server.refusals["patch", path] = [ports.Trouble.THROTTLED]
+        made.server.refusals["patch", path] = [Trouble.THROTTLED]
         made.scale("web", 5)
         await patience.until(lambda: made.groups()[name]["spec"]["minMember"] == 5)

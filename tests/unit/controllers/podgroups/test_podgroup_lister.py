@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.controllers.podgroups import podgroup_lister
+from vscheduler.controllers.podgroups.podgroup_lister import StatusEvidence
 from vscheduler.controllers.queues import queue_objects
-from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.state import Mirror, Options
 
 GROUP = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
 WAITS = manifests.pod("a", metadata=GROUP)
@@ -44,9 +45,9 @@ def test_a_group_counts_where_its_pods_say(
     phase: str, pods: list[dict[str, Any]], counts_as: str
 ) -> None:
     """Whoever wrote the status, and whatever numbers stand in it."""
-    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
+    mirror = Mirror(Options(scheduler_names=("vscheduler",)))
     for pod in pods:
-        mirror.apply(events.convert(events.Kind.POD, pod))
+        mirror.apply(events.convert(Kind.POD, pod))
     group = queue_objects.group(
         {
             "metadata": {"name": "g", "namespace": "ns", "uid": "u"},
@@ -54,4 +55,4 @@ def test_a_group_counts_where_its_pods_say(
             "status": {"phase": phase, "running": 1000, "succeeded": 1000},
         }
     )
-    assert podgroup_lister.StatusEvidence(mirror).counter(group) == counts_as
+    assert StatusEvidence(mirror).counter(group) == counts_as

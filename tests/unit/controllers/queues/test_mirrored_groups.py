@@ -8,12 +8,18 @@ import pytest
 
 from tests import patience
 from tests.unit.controllers import queue_api
+from tests.unit.controllers.queue_api import Server
 from tests.unit.controllers.queues import test_queue_controller
 from tests.unit.mirror import manifests
-from vscheduler.controllers.podgroups import podgroup_lister
-from vscheduler.controllers.queues import queue_cache, queue_controller, queue_objects
-from vscheduler.mirror import state
+from tests.unit.mirror.manifests import Document
+from vscheduler.controllers.podgroups.podgroup_lister import StatusEvidence
+from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues.queue_cache import AsWritten, MovedGroups, QueueCache, Unusable
+from vscheduler.controllers.queues.queue_controller import Pace
+from vscheduler.controllers.queues.queue_objects import Group, Seen
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Event
+from vscheduler.mirror.state import Mirror, Options
 
 PHASES = ("", "Pending", "Inqueue", "Completed")
 
@@ -23,16 +29,16 @@ class World:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.there: dict[str, manifests.Document] = {}
+        self.there: dict[str, Document] = {}
         self.version = 0
-        self.mirror = state.Mirror(state.Options(scheduler_names=(manifests.OURS,)))
-        self.evidence = podgroup_lister.StatusEvidence(self.mirror)
-        self.known = queue_cache.QueueCache("default", self.evidence.counter)
+        self.mirror = Mirror(Options(scheduler_names=(manifests.OURS,)))
+        self.evidence = StatusEvidence(self.mirror)
+        self.known = QueueCache("default", self.evidence.counter)
         self.mirror.subscribe(lambda key: self.known.show(key, self.evidence.group(key)))
-        self.to_mirror: deque[events.Event] = deque()
-        self.to_kopf: deque[tuple[bool, queue_objects.Group]] = deque()
+        self.to_mirror: deque[Event] = deque()
+        self.to_kopf: deque[tuple[bool, Group]] = deque()
         self.kopf_knows: set[str] = set()
-        self.listed: list[queue_objects.Group] | None = None
+        self.listed: list[Group] | None = None
 
     def write(self) -> None:
         """Somebody creates, changes or deletes a PodGroup; of changes, Kopf is told of some."""
@@ -113,9 +119,7 @@ def test_a_group_that_was_made_anew_counts_once() -> None:
 def test_a_group_that_only_kopf_has_told_of_stays() -> None:
     """The Mirror may be late: its pods come first, and then it hears of it, too."""
     world = World(random.Random(0))
-    world.known.see(
-        queue_objects.Group(uid="u", version="1", queue="q", counter="running", key="ns/g")
-    )
+    world.known.see(Group(uid="u", version="1", queue="q", counter="running", key="ns/g"))
     world.mirror.apply(manifests.event_of(manifests.pod("p", group="g", node="n1")))
     assert {queue: dict(held) for queue, held in world.known.counts.items()} == {
         "q": {"running": 1}
@@ -126,12 +130,12 @@ def test_a_group_that_moves_often_is_looked_at_once() -> None:
     """A pod that starts moves it some five times."""
     asked: list[str] = []
 
-    class Noting(queue_cache.AsWritten):
+    class Noting(AsWritten):
         def group(self, key: str) -> None:
             asked.append(key)
 
     groups = Noting()
-    moved = queue_cache.MovedGroups(queue_cache.QueueCache("default", groups.counter), groups)
+    moved = MovedGroups(QueueCache("default", groups.counter), groups)
     for key in ("ns/a", "ns/b", "ns/a", "ns/a"):
         moved.note(key)
     assert moved.apply()
@@ -142,10 +146,10 @@ def test_a_group_that_moves_often_is_looked_at_once() -> None:
 @pytest.mark.usefixtures("virtual_time")
 async def test_a_group_that_the_mirror_cannot_use_is_counted() -> None:
     """A list tells of it: soon, and not for each of its changes."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "red")
-    pace = queue_controller.Pace(audit_unusable_seconds=1.0, counts_seconds=0.0)
-    unusable = queue_cache.Unusable(uid="u")
+    pace = Pace(audit_unusable_seconds=1.0, counts_seconds=0.0)
+    unusable = Unusable(uid="u")
 
     def lists() -> int:
         return sum(call == "list" and path.endswith("podgroups") for call, path in server.calls)
@@ -165,9 +169,9 @@ async def test_a_group_that_the_mirror_cannot_use_is_counted() -> None:
 @pytest.mark.usefixtures("virtual_time")
 async def test_what_becomes_unusable_during_a_list_is_listed_again() -> None:
     """The list may have been read before."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "red")
-    pace = queue_controller.Pace(audit_unusable_seconds=1.0, counts_seconds=0.0)
+    pace = Pace(audit_unusable_seconds=1.0, counts_seconds=0.0)
 
     def change(method: str, path: str, _: Any) -> None:
         if method == "list" and path.endswith("podgroups") and not changed:
@@ -175,7 +179,7 @@ async def test_what_becomes_unusable_during_a_list_is_listed_again() -> None:
             keeper.moved("default/g")
 
     changed: list[str] = []
-    unusable = queue_cache.Unusable(uid="u")
+    unusable = Unusable(uid="u")
     async with test_queue_controller.keeping(
         server, pace, deaf=True, group=lambda _: unusable
     ) as keeper:
@@ -188,9 +192,9 @@ async def test_what_becomes_unusable_during_a_list_is_listed_again() -> None:
 @pytest.mark.usefixtures("virtual_time")
 async def test_what_kopf_lists_during_a_list_is_listed_again() -> None:
     """No event tells of what went before Kopf's list, and the own one may have been read before."""
-    server = queue_api.Server()
+    server = Server()
     path = queue_api.a_queue(server, "red")
-    pace = queue_controller.Pace(settle_seconds=1.0, counts_seconds=0.0)
+    pace = Pace(settle_seconds=1.0, counts_seconds=0.0)
 
     def change(method: str, path: str, _: Any) -> None:
         if method == "list" and path.endswith("podgroups") and not changed:
@@ -201,7 +205,7 @@ async def test_what_kopf_lists_during_a_list_is_listed_again() -> None:
     async with test_queue_controller.keeping(server, pace, deaf=True) as keeper:
         await patience.until(lambda: queue_api.state_of(server, "red") == "Open")
         queue = queue_objects.queue(server.objects[path])
-        told = queue_objects.Seen(item=queue, listed=True)
+        told = Seen(item=queue, listed=True)
         server.refuse = change
         keeper.feed(told)
         await patience.until(lambda: bool(changed))
@@ -212,18 +216,18 @@ async def test_what_kopf_lists_during_a_list_is_listed_again() -> None:
 def test_a_status_is_the_mirrors() -> None:
     """Not what Kopf was told of when the PodGroup was new."""
     mirror = manifests.mirror(manifests.group("g", {"queue": "q"}), manifests.queue("q"))
-    evidence = podgroup_lister.StatusEvidence(mirror)
+    evidence = StatusEvidence(mirror)
     shown = evidence.group("ns/g")
-    assert isinstance(shown, queue_objects.Group)
+    assert isinstance(shown, Group)
     assert (shown.queue, shown.counter, shown.key) == ("q", "pending", "ns/g")
     running: dict[str, Any] = manifests.group("g", {"queue": "q"}) | {
         "status": {"phase": "Running"}
     }
     mirror.apply(manifests.event_of(running))
     shown = evidence.group("ns/g")
-    assert isinstance(shown, queue_objects.Group)
+    assert isinstance(shown, Group)
     assert shown.counter == "running"
     bad = manifests.group("g", {"queue": "q", "minMember": -1})
     mirror.apply(manifests.event_of(bad))
-    assert evidence.group("ns/g") == queue_cache.Unusable(uid=bad["metadata"]["uid"])
+    assert evidence.group("ns/g") == Unusable(uid=bad["metadata"]["uid"])
     assert evidence.group("ns/h") is None

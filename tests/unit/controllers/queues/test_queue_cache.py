@@ -12,12 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.mirror import manifests
-from vscheduler.controllers.podgroups import podgroup_lister
-from vscheduler.controllers.queues import queue_cache, queue_objects
-from vscheduler.core.model import jobs
-from vscheduler.mirror import state
+from tests.unit.mirror.manifests import Document
+from vscheduler.controllers.podgroups.podgroup_lister import StatusEvidence
+from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues.queue_cache import Item, QueueCache
+from vscheduler.controllers.queues.queue_objects import Group, Queue
+from vscheduler.core.model.jobs import JobId, TaskId
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.mirror.decode.events import DecodeFailed, Kind, Remove, Upsert
+from vscheduler.mirror.index.entries import Replace
+from vscheduler.mirror.state import Mirror, Options
 
 Counts = Mapping[str, Mapping[str, int]]
 NAMES = ("a", "b", "c", "d")
@@ -28,29 +32,29 @@ PHASES = ("", "Pending", "Inqueue", "Running", "Unknown", "Completed", "Whatever
 class World:
     """What is known of PodGroups and their pods, and how often a group was looked at."""
 
-    mirror: state.Mirror = field(
-        default_factory=lambda: state.Mirror(state.Options(scheduler_names=(manifests.OURS,)))
+    mirror: Mirror = field(
+        default_factory=lambda: Mirror(Options(scheduler_names=(manifests.OURS,)))
     )
     asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.evidence = podgroup_lister.StatusEvidence(self.mirror)
-        self.known = queue_cache.QueueCache("default", self._witness)
+        self.evidence = StatusEvidence(self.mirror)
+        self.known = QueueCache("default", self._witness)
         self.end = self.mirror.subscribe(lambda key: self.known.show(key, None))
 
-    def _witness(self, group: queue_objects.Group) -> str:
+    def _witness(self, group: Group) -> str:
         self.asked.append(group.uid)
         return self.evidence.counter(group)
 
-    def show(self, document: manifests.Document) -> None:
+    def show(self, document: Document) -> None:
         """Let a watch show a pod."""
-        self.mirror.apply(events.convert(events.Kind.POD, document))
+        self.mirror.apply(events.convert(Kind.POD, document))
 
     def by_hand(self) -> Counts:
         """The counts, taken over everything that is known."""
         found: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for item in self.known._items.values():
-            if isinstance(item, queue_objects.Group):
+            if isinstance(item, Group):
                 found[item.queue or "default"][self.evidence.counter(item)] += 1
         return plain(found)
 
@@ -60,15 +64,15 @@ def plain(counts: Counts) -> Counts:
     return {queue: dict(held) for queue, held in counts.items()}
 
 
-def a_group(name: str, **rest: Any) -> queue_objects.Group:
+def a_group(name: str, **rest: Any) -> Group:
     """A PodGroup of queue `q` that says that it runs; `rest`: its other fields."""
     fields: dict[str, Any] = {
         "uid": name, "version": "1", "queue": "q", "counter": "running", "key": f"ns/{name}"
     }  # fmt: skip
-    return queue_objects.Group(**fields | rest)
+    return Group(**fields | rest)
 
 
-def some_group(chance: random.Random) -> queue_objects.Group:
+def some_group(chance: random.Random) -> Group:
     """One of four names, each of two lives, in any phase and queue."""
     name = chance.choice(NAMES)
     return a_group(
@@ -80,14 +84,14 @@ def some_group(chance: random.Random) -> queue_objects.Group:
     )
 
 
-def some_item(chance: random.Random) -> queue_cache.Item:
+def some_item(chance: random.Random) -> Item:
     """Mostly PodGroups."""
     if chance.random() < 0.1:
-        return queue_objects.Queue(name="q", uid="q", version=str(chance.randrange(100)))
+        return Queue(name="q", uid="q", version=str(chance.randrange(100)))
     return some_group(chance)
 
 
-def some_pod(chance: random.Random) -> manifests.Document:
+def some_pod(chance: random.Random) -> Document:
     """One of eight pods of these groups or of none, anywhere, whoever schedules it."""
     node = chance.choice(("", "n1"))
     pod = manifests.pod(
@@ -104,31 +108,31 @@ def some_pod(chance: random.Random) -> manifests.Document:
     return pod
 
 
-def some_task(chance: random.Random) -> jobs.TaskId:
+def some_task(chance: random.Random) -> TaskId:
     """Of one of the pods, there or not."""
-    return jobs.TaskId(f"p{chance.randrange(8)}")
+    return TaskId(f"p{chance.randrange(8)}")
 
 
 def listed(world: World, chance: random.Random) -> None:
     """All pods are listed anew: some of them are others, some have gone."""
     found = [world.mirror.read(upsert) for upsert in map(_upsert, _some_pods(chance))]
-    world.mirror.apply(entries.Replace(kind=events.Kind.POD, found=dict(found)))
+    world.mirror.apply(Replace(kind=Kind.POD, found=dict(found)))
 
 
-def _some_pods(chance: random.Random) -> list[manifests.Document]:
+def _some_pods(chance: random.Random) -> list[Document]:
     return [some_pod(chance) for _ in range(chance.randrange(6))]
 
 
-def _upsert(document: manifests.Document) -> events.Upsert | events.DecodeFailed:
-    event = events.convert(events.Kind.POD, document)
-    assert isinstance(event, events.Upsert | events.DecodeFailed)
+def _upsert(document: Document) -> Upsert | DecodeFailed:
+    event = events.convert(Kind.POD, document)
+    assert isinstance(event, Upsert | DecodeFailed)
     return event
 
 
-def gone(chance: random.Random) -> events.Remove:
+def gone(chance: random.Random) -> Remove:
     """A pod is no more."""
-    event = events.removal(events.convert(events.Kind.POD, some_pod(chance)))
-    assert isinstance(event, events.Remove)
+    event = events.removal(events.convert(Kind.POD, some_pod(chance)))
+    assert isinstance(event, Remove)
     return event
 
 
@@ -208,7 +212,7 @@ def cost_of(groups: int, moves: str) -> tuple[int, list[str]]:
         case "a status":
             world.known.see(replace(a_group("g7"), version="2", counter="completed"))
         case "a bind":
-            assert world.mirror.assume(jobs.TaskId("p0"), "n1", 0.0)
+            assert world.mirror.assume(TaskId("p0"), "n1", 0.0)
     cost = lines_of(lambda: world.known.counts)
     assert plain(world.known.counts) == world.by_hand()
     expected = {"a pod": ["g7"], "a status": ["g7"], "a bind": ["g0"]}
@@ -242,7 +246,7 @@ def test_a_group_that_cannot_be_judged_is_asked_about_again() -> None:
     world, broken = World(), True
     real = world.evidence.counter
 
-    def fail(group: queue_objects.Group) -> str:
+    def fail(group: Group) -> str:
         if broken and group.uid == "b":
             raise ValueError
         return real(group)
@@ -259,7 +263,7 @@ def test_a_group_that_cannot_be_judged_is_asked_about_again() -> None:
 
 def test_a_subscription_has_an_end() -> None:
     """Whoever keeps Queues in the next tenure has one of its own."""
-    world, others = World(), list[jobs.JobId]()
+    world, others = World(), list[JobId]()
     end = world.mirror.subscribe(others.append)
     world.show(manifests.pod("p", group="a"))
     world.end()

@@ -12,17 +12,17 @@ from structlog import testing
 
 from tests import patience
 from tests.unit.controllers import queue_api
-from vscheduler.controllers import ports
-from vscheduler.controllers.queues import (
-    queue_cache,
-    queue_controller,
-    queue_objects,
-)
+from tests.unit.controllers.queue_api import Server
+from vscheduler.controllers.ports import RefusedError, Trouble
+from vscheduler.controllers.queues import queue_cache, queue_objects
+from vscheduler.controllers.queues.queue_cache import Groups, QueueCache, Unusable, Witness
+from vscheduler.controllers.queues.queue_controller import Pace, QueueController
+from vscheduler.controllers.queues.queue_objects import Gone, Group, Kind, Queue, Seen
 from vscheduler.mirror import paths
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
-PACE = queue_controller.Pace(
+PACE = Pace(
     together_seconds=0,
     spacing_seconds=0.002,
     counts_seconds=0,
@@ -36,20 +36,20 @@ QUEUES = paths.QUEUES.everywhere
 
 @asynccontextmanager
 async def keeping(
-    server: queue_api.Server,
-    pace: queue_controller.Pace = PACE,
+    server: Server,
+    pace: Pace = PACE,
     *,
     deaf: bool = False,
-    witness: queue_cache.Witness = queue_cache.as_written,
-    group: Callable[[str], queue_objects.Group | queue_cache.Unusable | None] = lambda _: None,
-) -> AsyncIterator[queue_controller.QueueController]:
+    witness: Witness = queue_cache.as_written,
+    group: Callable[[str], Group | Unusable | None] = lambda _: None,
+) -> AsyncIterator[QueueController]:
     """A keeper at work; a deaf one is told of no changes."""
-    keeper = queue_controller.QueueController(
+    keeper = QueueController(
         server,
         default_queue="default",
         observe=lambda *_: None,
         pace=pace,
-        groups=cast("queue_cache.Groups", SimpleNamespace(counter=witness, group=group)),
+        groups=cast("Groups", SimpleNamespace(counter=witness, group=group)),
     )
     if not deaf:
         server.listeners.append(keeper.feed)
@@ -65,19 +65,19 @@ async def keeping(
             await task
 
 
-async def rest(server: queue_api.Server) -> None:
+async def rest(server: Server) -> None:
     """Wait until nothing more is written."""
     await patience.until_at_rest(lambda: len(server.writes), 0.06)
 
 
-def finalizers(server: queue_api.Server, name: str) -> list[str]:
+def finalizers(server: Server, name: str) -> list[str]:
     """Those of a Queue."""
     return list(server.objects[f"{QUEUES}/{name}"]["metadata"].get("finalizers", []))
 
 
 async def test_all_is_brought_up_and_then_quiet() -> None:
     """Root and default are made, states and counts written once; a second keeper writes nothing."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "red")
     for number, phase in enumerate(("", "Running", "Running")):
         queue_api.a_group(server, f"g{number}", "red", phase)
@@ -100,7 +100,7 @@ async def test_all_is_brought_up_and_then_quiet() -> None:
 
 async def test_a_delete_waits_for_the_last_group() -> None:
     """The queue says what for, and is let go when the live lists say so, too."""
-    server = queue_api.Server()
+    server = Server()
     path = queue_api.a_queue(server, "red")
     group = queue_api.a_group(server, "g", "red", "Running")
     async with keeping(server):
@@ -117,7 +117,7 @@ async def test_a_delete_waits_for_the_last_group() -> None:
 
 async def test_a_queue_isnt_let_go_unseen() -> None:
     """A group that the keeper hasn't heard of keeps its queue; so does a list that fails."""
-    server = queue_api.Server()
+    server = Server()
     path = queue_api.a_queue(server, "red")
     group = queue_api.a_group(server, "g", "red")
     refuse = itertools.count()
@@ -125,14 +125,14 @@ async def test_a_queue_isnt_let_go_unseen() -> None:
     def no_lists(method: str, *_: Any) -> None:
         if method == "list":
             next(refuse)
-            raise ports.RefusedError(ports.Trouble.UNANSWERED, "no lists today")
+            raise RefusedError(Trouble.UNANSWERED, "no lists today")
 
     async with keeping(server) as keeper:
         await patience.until(lambda: finalizers(server, "red"))
-        keeper.feed(queue_objects.Gone(kind=queue_objects.Kind.POD_GROUP, uid="none"))
+        keeper.feed(Gone(kind=Kind.POD_GROUP, uid="none"))
         uid = server.objects[group]["metadata"]["uid"]
         server.remove(path)
-        keeper.feed(queue_objects.Gone(kind=queue_objects.Kind.POD_GROUP, uid=uid))
+        keeper.feed(Gone(kind=Kind.POD_GROUP, uid=uid))
         await rest(server)
         assert finalizers(server, "red") == ["vscheduler.io/in-use"]
         server.refuse = no_lists
@@ -145,14 +145,14 @@ async def test_a_queue_isnt_let_go_unseen() -> None:
 
 async def test_what_went_unheard_is_found_by_the_live_lists() -> None:
     """After each list of Kopf's, and from time to time."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "red")
     group = queue_api.a_group(server, "g", "red")
     async with keeping(server, deaf=True) as keeper:
         await patience.until(lambda: queue_api.status_of(server, "red").get("pending") == 1)
         server.remove(group)
         listed = queue_objects.queue(server.objects[f"{QUEUES}/red"])
-        keeper.feed(queue_objects.Seen(item=listed, listed=True))
+        keeper.feed(Seen(item=listed, listed=True))
         await patience.until(lambda: queue_api.status_of(server, "red")["pending"] == 0)
     group = queue_api.a_group(server, "g", "red")
     async with keeping(server, replace(PACE, audit_seconds=0.02), deaf=True):
@@ -163,7 +163,7 @@ async def test_what_went_unheard_is_found_by_the_live_lists() -> None:
 
 async def test_counts_are_written_together() -> None:
     """However many groups come and go, a queue is written to once in a while."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "red")
     async with keeping(server, replace(PACE, counts_seconds=0.3)):
         await patience.until(lambda: queue_api.state_of(server, "red"))
@@ -179,23 +179,23 @@ async def test_counts_are_written_together() -> None:
 
 async def test_commands_are_written_down_before_they_are_deleted() -> None:
     """In the order in which they were made; a crash in between repeats them."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "red")
     first = queue_api.a_command(server, "b", "CloseQueue", "red")
     second = queue_api.a_command(server, "a", "OpenQueue", "red")
 
     def no_deletes(method: str, path: str, _: Any) -> None:
         if method == "delete" and path == second:
-            raise ports.RefusedError(ports.Trouble.UNANSWERED, "lost")
+            raise RefusedError(Trouble.UNANSWERED, "lost")
 
     server.refuse = no_deletes
     async with keeping(server):
         for path in (first, second):
             command = queue_objects.command(server.objects[path])
             assert command is not None
-            server.listeners[0](queue_objects.Seen(item=command))
+            server.listeners[0](Seen(item=command))
         await patience.until(lambda: first not in server.objects)
-        await patience.until(lambda: sum(each[0] == "delete" for each in server.calls) > 3)
+        await patience.until(lambda: sum(call[0] == "delete" for call in server.calls) > 3)
         assert second in server.objects
         server.refuse = lambda *_: None
         await patience.until(lambda: second not in server.objects)
@@ -207,23 +207,23 @@ async def test_commands_are_written_down_before_they_are_deleted() -> None:
 )
 async def test_commands_that_cant_be_obeyed_are_told_and_deleted(queue: str, uid: str) -> None:
     """Root stays open, and a Command never hits a queue that it isn't meant for."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "red")
     with testing.capture_logs() as logs:
         async with keeping(server):
             path = queue_api.a_command(server, "c", "CloseQueue", queue, uid)
             await patience.until(lambda: path not in server.objects)
             await rest(server)
-    assert [each["queue"] for each in logs if each["event"] == "command.refused"] == [queue]
+    assert [log["queue"] for log in logs if log["event"] == "command.refused"] == [queue]
     assert queue_api.state_of(server, "red") == "Open"
 
 
 async def test_a_missing_crd_is_waited_for() -> None:
     """Nothing is planned before the live lists are there."""
-    server = queue_api.Server()
+    server = Server()
 
     def absent(*_: Any) -> None:
-        raise ports.RefusedError(ports.Trouble.MISSING, "no such kind")
+        raise RefusedError(Trouble.MISSING, "no such kind")
 
     server.refuse = absent
     async with keeping(server):
@@ -235,13 +235,13 @@ async def test_a_missing_crd_is_waited_for() -> None:
 
 async def test_one_bad_queue_stops_no_other_and_is_told_once() -> None:
     """What the server refuses for good is left alone for long."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "bad")
     queue_api.a_queue(server, "good")
 
     def refuse(method: str, path: str, _: Any) -> None:
         if method == "patch" and "bad" in path:
-            raise ports.RefusedError(ports.Trouble.INVALID, "no")
+            raise RefusedError(Trouble.INVALID, "no")
 
     server.refuse = refuse
     with testing.capture_logs() as logs:
@@ -250,16 +250,16 @@ async def test_one_bad_queue_stops_no_other_and_is_told_once() -> None:
             for number in range(5):
                 queue_api.a_group(server, f"g{number}", "good")
                 await asyncio.sleep(0.02)
-            tries = sum(each[1].endswith("bad/status") for each in server.writes)
+            tries = sum(write[1].endswith("bad/status") for write in server.writes)
             assert tries <= 4
             server.refuse = lambda *_: None
             await patience.until(lambda: queue_api.state_of(server, "bad"))
-    assert len([each for each in logs if each["event"] == "queue.not_kept"]) == 1
+    assert len([log for log in logs if log["event"] == "queue.not_kept"]) == 1
 
 
 async def test_two_keepers_at_once_come_to_rest() -> None:
     """Each writes what it thinks best, and then both agree."""
-    server = queue_api.Server()
+    server = Server()
     top = queue_api.a_queue(server, "top")
     queue_api.a_queue(server, "leaf", parent="top")
     queue_api.a_group(server, "g", "leaf")
@@ -278,17 +278,17 @@ async def test_volcanos_crd_gets_what_it_has_a_place_for() -> None:
 
     What they would have said, the log says once.
     """
-    server = queue_api.Server()
+    server = Server()
     path = queue_api.a_queue(server, "red", parent="nowhere")
 
     def narrow(method: str, path: str, body: Any) -> None:
         if method == "patch" and path.endswith("/status"):
             if "conditions" in body["status"]:
                 message = ".status.conditions: field not declared in schema"
-                raise ports.RefusedError(ports.Trouble.UNANSWERED, message)
+                raise RefusedError(Trouble.UNANSWERED, message)
             if "allocated" not in body["status"]:
                 message = "status.allocated: Required value"
-                raise ports.RefusedError(ports.Trouble.INVALID, message)
+                raise RefusedError(Trouble.INVALID, message)
 
     server.refuse = narrow
     with testing.capture_logs() as logs:
@@ -301,25 +301,25 @@ async def test_volcanos_crd_gets_what_it_has_a_place_for() -> None:
             await rest(server)
             server.edit(path, {"spec": {"parent": "root"}})
             await rest(server)
-    assert len([each for each in logs if each["event"] == "queue.conditions_missing"]) == 1
-    told = [each for each in logs if each["event"] == "queue.condition"]
+    assert len([log for log in logs if log["event"] == "queue.conditions_missing"]) == 1
+    told = [log for log in logs if log["event"] == "queue.condition"]
     assert [(each["queue"], each["type"], each["reason"]) for each in told] == [
         ("red", "vscheduler.io/Tree", "ParentMissing")
     ]
     assert "nowhere" in told[0]["message"]
-    ended = [each for each in logs if each["event"] == "queue.condition_ended"]
+    ended = [log for log in logs if log["event"] == "queue.condition_ended"]
     assert [(each["queue"], each["type"]) for each in ended] == [("red", "vscheduler.io/Tree")]
     assert queue_api.status_of(server, "red")["allocated"] == {"cpu": "0", "memory": "0"}
 
 
-def a_queue(name: str, uid: str, version: int) -> queue_objects.Queue:
+def a_queue(name: str, uid: str, version: int) -> Queue:
     """A Queue in some version."""
-    return queue_objects.Queue(name=name, uid=uid, version=str(version))
+    return Queue(name=name, uid=uid, version=str(version))
 
 
 def test_news_of_a_queue_that_has_gone_doesnt_hide_the_next() -> None:
     """Objects are told apart by UID, versions by number."""
-    known = queue_cache.QueueCache("default")
+    known = QueueCache("default")
     known.see(a_queue("red", "new", 9))
     known.see(a_queue("red", "old", 7))
     assert known.queues["red"].uid == "new"
@@ -334,8 +334,8 @@ def test_news_of_a_queue_that_has_gone_doesnt_hide_the_next() -> None:
 
 def test_what_is_heard_while_a_list_is_under_way_is_newer() -> None:
     """What has come stays, what has gone goes, whatever the list says."""
-    known = queue_cache.QueueCache("default")
-    group = queue_objects.Group(uid="g", version="3", queue="", counter="running")
+    known = QueueCache("default")
+    group = Group(uid="g", version="3", queue="", counter="running")
     known.see(group)
     known.see(a_queue("stale", "s", 1))
     known.begin()
@@ -351,13 +351,11 @@ def test_what_is_heard_while_a_list_is_under_way_is_newer() -> None:
 def test_groups_count_where_others_say() -> None:
     """What a status says may be borne out later, or no more: then it is doubted."""
     borne_out = {"ns/a"}
-    known = queue_cache.QueueCache(
+    known = QueueCache(
         "default", lambda group: group.counter if group.key in borne_out else "pending"
     )
     for number, key in enumerate(("ns/a", "ns/b")):
-        known.see(
-            queue_objects.Group(uid=key, version=str(number), queue="", counter="running", key=key)
-        )
+        known.see(Group(uid=key, version=str(number), queue="", counter="running", key=key))
     assert known.counts["default"] == {"running": 1, "pending": 1}
     borne_out.add("ns/b")
     known.show("ns/b", None)
@@ -371,7 +369,7 @@ def test_groups_count_where_others_say() -> None:
 
 async def test_what_pods_bear_out_is_counted_when_they_move() -> None:
     """Nothing happens to the group itself."""
-    server = queue_api.Server()
+    server = Server()
     borne_out: set[str] = set()
     server.put(f"{QUEUES}/red", {"metadata": {"name": "red"}, "spec": {}})
     server.put(
@@ -387,7 +385,7 @@ async def test_what_pods_bear_out_is_counted_when_they_move() -> None:
         status = server.objects[f"{QUEUES}/red"].get("status", {})
         return status.get("pending", -1), status.get("running", -1)
 
-    def witness(group: queue_objects.Group) -> str:
+    def witness(group: Group) -> str:
         return group.counter if group.key in borne_out else "pending"
 
     async with keeping(server, witness=witness) as keeper:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tests import patience
 from tests.unit.controllers import queue_api
+from tests.unit.controllers.queue_api import Server
 from tests.unit.controllers.queues.test_queue_controller import (
     PACE,
     QUEUES,
@@ -24,7 +25,7 @@ KINDS_PACE = replace(PACE, kinds_seconds=0.01)
 @pytest.mark.contains_failures
 async def test_a_queue_that_the_keeper_fails_at_holds_up_no_other() -> None:
     """Whatever is raised; it is tried again."""
-    server = queue_api.Server()
+    server = Server()
     left = [ZeroDivisionError(), KeyError("x")]
 
     def fail(method: str, path: str, _: Any) -> None:
@@ -42,7 +43,7 @@ async def test_a_queue_that_the_keeper_fails_at_holds_up_no_other() -> None:
 
 async def test_queues_go_with_their_kind() -> None:
     """Whatever they hold; nothing is made anew before the kind is back."""
-    server = queue_api.Server()
+    server = Server()
     path = queue_api.a_queue(server, "lab")
     queue_api.a_group(server, "job", "lab")
     async with keeping(server, KINDS_PACE):
@@ -63,7 +64,7 @@ async def test_queues_go_with_their_kind() -> None:
 
 async def test_a_queue_of_a_kind_that_stays_waits_for_what_it_holds() -> None:
     """A deletion of it alone; and where the server doesn't say."""
-    server = queue_api.Server()
+    server = Server()
     path = queue_api.a_queue(server, "lab")
     group = queue_api.a_group(server, "job", "lab")
     async with keeping(server, KINDS_PACE):
@@ -80,7 +81,7 @@ async def test_a_queue_of_a_kind_that_stays_waits_for_what_it_holds() -> None:
 
 async def test_queues_need_not_wait_for_a_kind_that_is_gone() -> None:
     """There are no PodGroups where the server has missed them twice."""
-    server = queue_api.Server()
+    server = Server()
     path = queue_api.a_queue(server, "lab")
     group = queue_api.a_group(server, "job", "lab")
     async with keeping(server, KINDS_PACE) as keeper:

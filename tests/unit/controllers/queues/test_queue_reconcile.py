@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
+from vscheduler.controllers.queues.queue_objects import Action, Queue
+from vscheduler.controllers.queues.queue_reconcile import Mark, Plan, Release, Step, Tell
 
 NOW = 1767225600.0
 NONE = dict.fromkeys(queue_objects.COUNTERS, 0)
 
 
-def a_queue(name: str, parent: str = "", **fields: Any) -> queue_objects.Queue:
+def a_queue(name: str, parent: str = "", **fields: Any) -> Queue:
     """A Queue as it may be stored."""
     fields = {"uid": f"uid-{name}", "version": "5", **fields}
-    return queue_objects.Queue(name=name, parent=parent, **fields)
+    return Queue(name=name, parent=parent, **fields)
 
 
 def in_state(state: str) -> Mapping[str, Any]:
@@ -21,18 +23,18 @@ def in_state(state: str) -> Mapping[str, Any]:
     return {"state": state, **NONE}
 
 
-def plan(*known: queue_objects.Queue, **groups: int) -> dict[str, queue_reconcile.Plan]:
+def plan(*known: Queue, **groups: int) -> dict[str, Plan]:
     """Plans for these queues, which hold so many running PodGroups."""
     counts = {name: Counter(running=number) for name, number in groups.items()}
     return queue_reconcile.plans({each.name: each for each in known}, counts)
 
 
-def states(*known: queue_objects.Queue, **groups: int) -> dict[str, str]:
+def states(*known: Queue, **groups: int) -> dict[str, str]:
     """The state that each of these is to have."""
     return {name: each.status["state"] for name, each in plan(*known, **groups).items()}
 
 
-def told(each: queue_reconcile.Plan) -> dict[str, tuple[str, str]]:
+def told(each: Plan) -> dict[str, tuple[str, str]]:
     """Reasons and messages of a plan's conditions by type."""
     return {
         one["type"].removeprefix("vscheduler.io/"): (one["reason"], one["message"])
@@ -134,8 +136,10 @@ def test_a_wish_that_is_not_granted_is_answered(
     """By one condition that says why, and what to do; there is none for a wish that is granted."""
     plans = plan(a_queue(name, parent, wanted=wish), a_queue("shut", wanted="Closed"))
     conditions = plans[name].status.get("conditions", [])
-    assert [(each["reason"], each["message"]) for each in conditions] == [answer] * bool(answer)
-    assert {(each["type"], each["status"]) for each in conditions} <= {
+    assert [(condition["reason"], condition["message"]) for condition in conditions] == [
+        answer
+    ] * bool(answer)
+    assert {(condition["type"], condition["status"]) for condition in conditions} <= {
         ("vscheduler.io/WantedState", "False")
     }
 
@@ -173,7 +177,7 @@ def test_a_deletion_says_what_it_waits_for(
 ) -> None:
     """PodGroups are counted, a few child queues named."""
     top = a_queue("top", deleting=True)
-    plans = plan(top, *(a_queue(each, "top") for each in kids), top=jobs)
+    plans = plan(top, *(a_queue(kid, "top") for kid in kids), top=jobs)
     assert told(plans["top"]) == {"InUse": (reason, message)}
     assert plans["top"].held
     assert not told(plan(a_queue("top"), top=jobs)["top"])
@@ -185,9 +189,7 @@ def test_a_queue_holds_its_groups_and_children() -> None:
     assert [name for name, each in plans.items() if each.held] == ["root", "a", "c"]
 
 
-def step(
-    queue: queue_objects.Queue, planned: queue_reconcile.Plan, sent: Mapping[str, Any] | None = None
-) -> queue_reconcile.Step | None:
+def step(queue: Queue, planned: Plan, sent: Mapping[str, Any] | None = None) -> Step | None:
     """The next step; what was sent is what is stored unless told otherwise."""
     return queue_reconcile.next_step(queue, planned, queue.status if sent is None else sent, NOW)
 
@@ -202,7 +204,7 @@ def test_marks_come_before_the_state_and_go_after_it() -> None:
     """So a crash in between never makes a parent's wish look like the owner's."""
     top, leaf = a_queue("top", wanted="Closed"), a_queue("leaf", "top", status=in_state("Open"))
     first = step(leaf, plan(top, leaf)["leaf"])
-    assert first == queue_reconcile.Mark(
+    assert first == Mark(
         patch={
             "metadata": {
                 "uid": "uid-leaf",
@@ -213,15 +215,15 @@ def test_marks_come_before_the_state_and_go_after_it() -> None:
     )
     marked = a_queue("leaf", "top", status=in_state("Open"), closed_by_parent=True)
     second = step(marked, plan(top, marked)["leaf"])
-    assert isinstance(second, queue_reconcile.Tell)
+    assert isinstance(second, Tell)
     assert second.status["state"] == "Closed"
     shut = a_queue("leaf", "top", status=in_state("Closed"), closed_by_parent=True)
     third = step(shut, plan(a_queue("top"), shut)["leaf"])
-    assert isinstance(third, queue_reconcile.Tell)
+    assert isinstance(third, Tell)
     assert third.status == in_state("Open")
     opened = a_queue("leaf", "top", status=in_state("Open"), closed_by_parent=True)
     fourth = step(opened, plan(a_queue("top"), opened)["leaf"])
-    assert isinstance(fourth, queue_reconcile.Mark)
+    assert isinstance(fourth, Mark)
     assert fourth.patch["metadata"]["annotations"] == {"volcano.sh/closed-by-parent": None}
 
 
@@ -229,13 +231,13 @@ def test_the_finalizer_comes_first_and_others_stay() -> None:
     """It is added to a queue that holds something, never to one that is on its way out."""
     queue = a_queue("red", finalizers=("theirs",))
     first = step(queue, plan(queue, red=1)["red"])
-    assert isinstance(first, queue_reconcile.Mark)
+    assert isinstance(first, Mark)
     assert first.patch["metadata"]["finalizers"] == ["theirs", "vscheduler.io/in-use"]
     going = a_queue("red", finalizers=("theirs",), deleting=True)
-    assert isinstance(step(going, plan(going, red=1)["red"]), queue_reconcile.Tell)
+    assert isinstance(step(going, plan(going, red=1)["red"]), Tell)
     empty = a_queue("red", finalizers=("vscheduler.io/in-use",), status=in_state("Open"))
     last = step(empty, plan(empty)["red"])
-    assert isinstance(last, queue_reconcile.Mark)
+    assert isinstance(last, Mark)
     assert last.patch["metadata"]["finalizers"] == []
 
 
@@ -247,8 +249,8 @@ def test_a_deleted_queue_is_released_only_when_it_holds_nothing() -> None:
         deleting=True,
         status=in_state("Closed"),
     )
-    assert step(queue, plan(queue)["red"]) == queue_reconcile.Release()
-    assert not isinstance(step(queue, plan(queue, red=1)["red"]), queue_reconcile.Release)
+    assert step(queue, plan(queue)["red"]) == Release()
+    assert not isinstance(step(queue, plan(queue, red=1)["red"]), Release)
     patch = {"uid": "uid-red", "resourceVersion": "5", "finalizers": ["theirs"]}
     assert queue_reconcile.release(queue) == {"metadata": patch}
 
@@ -258,7 +260,7 @@ def test_what_was_sent_is_not_sent_again_though_less_is_stored() -> None:
     queue = a_queue("red", "nowhere", status=in_state("Open"))
     planned = plan(queue)["red"]
     first = step(queue, planned)
-    assert isinstance(first, queue_reconcile.Tell)
+    assert isinstance(first, Tell)
     assert step(queue, planned, first.status) is None
     assert first.status["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
     meddled = a_queue("red", "nowhere", wanted="Open", status=in_state("Closed"))
@@ -273,7 +275,7 @@ def test_only_counts_can_wait() -> None:
     assert not queue_reconcile.only_counts({**stored, "conditions": [{}]}, stored)
 
 
-def problems(*known: queue_objects.Queue) -> dict[str, tuple[str, str]]:
+def problems(*known: Queue) -> dict[str, tuple[str, str]]:
     """Reason and message of each queue that stands badly in the tree."""
     return {
         name: (each["reason"], each["message"])
@@ -347,7 +349,7 @@ def test_objects_are_read_as_far_as_they_matter() -> None:
         },
     }
     queue = queue_objects.queue(body)
-    assert queue == queue_objects.Queue(
+    assert queue == Queue(
         name="red",
         uid="u",
         version="7",
@@ -377,7 +379,7 @@ def test_only_commands_to_queues_are_ours() -> None:
     target = {"kind": "Queue", "name": "red", "uid": "q"}
     read = queue_objects.command({"metadata": metadata, "action": "OpenQueue", "target": target})
     assert read is not None
-    assert (read.action, read.queue, read.queue_uid) == (queue_objects.Action.OPEN, "red", "q")
+    assert (read.action, read.queue, read.queue_uid) == (Action.OPEN, "red", "q")
     assert read.path == "/apis/bus.volcano.sh/v1alpha1/namespaces/ns/commands/c"
     assert queue_objects.command({"action": "AbortJob", "target": target}) is None
     assert queue_objects.command({"action": "OpenQueue", "target": {"kind": "Job"}}) is None

@@ -2,14 +2,15 @@ from typing import Any
 
 from tests import patience
 from tests.unit.controllers import queue_api
+from tests.unit.controllers.queue_api import Server
 from tests.unit.controllers.queues import test_queue_controller
-from vscheduler.controllers import ports
+from vscheduler.controllers.ports import RefusedError, Trouble
 from vscheduler.mirror import paths
 
 
 async def test_a_status_is_meant_for_one_queue() -> None:
     """Server-side apply would make a deleted Queue anew, or change its successor."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "red")
     named = []
 
@@ -27,14 +28,14 @@ async def test_a_status_is_meant_for_one_queue() -> None:
 
 async def test_counts_are_told_again_after_others_without_an_answer() -> None:
     """A PodGroup came, which was written but not answered, and went."""
-    server = queue_api.Server()
+    server = Server()
     queue_api.a_queue(server, "red")
 
     def lose(method: str, path: str, body: Any) -> None:
         if (method, path) == ("patch", paths.QUEUES.status("red")) and body["status"]["pending"]:
             server.edit(paths.QUEUES.at("red"), {"status": body["status"]})
             server.remove(group)
-            raise ports.RefusedError(ports.Trouble.UNANSWERED, "no answer")
+            raise RefusedError(Trouble.UNANSWERED, "no answer")
 
     async with test_queue_controller.keeping(server):
         await patience.until(lambda: queue_api.state_of(server, "red"))

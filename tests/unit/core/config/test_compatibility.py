@@ -1,17 +1,18 @@
 from vscheduler.core import actions, compat, plugins
-from vscheduler.core.compat import actions as compat_actions
-from vscheduler.core.compat import plugins as compat_plugins
+from vscheduler.core.compat.actions import VolcanoAllocate
+from vscheduler.core.compat.plugins import VolcanoGang, VolcanoSla
 from vscheduler.core.config import cycle_rules, policy
+from vscheduler.core.config.policy import Compatibility, Policy
 
 TREE = {"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "sla"}]}]}
 COMPATIBLE = TREE | {"compatibility": "volcano"}
 
 
-def chosen(read: policy.Policy | None) -> list[type]:
+def chosen(read: Policy | None) -> list[type]:
     """The classes of a policy: of its action, then of its plugins."""
     assert read is not None
     return [
-        *(each.action for each in read.actions),
+        *(action.action for action in read.actions),
         *(each.plugin for tier in read.tiers for each in tier),
     ]
 
@@ -22,9 +23,7 @@ def test_compatibility_is_a_switch() -> None:
         policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO).policy
         for tree in (TREE, COMPATIBLE)
     )
-    assert chosen(volcanos) == [
-        *(compat_actions.VolcanoAllocate, compat_plugins.VolcanoGang, compat_plugins.VolcanoSla)
-    ]
+    assert chosen(volcanos) == [*(VolcanoAllocate, VolcanoGang, VolcanoSla)]
     assert [each.__base__ for each in chosen(volcanos)] == chosen(ours)
     assert ours is not None
     assert ours.rules is cycle_rules.DEFAULT
@@ -34,7 +33,7 @@ def test_compatibility_is_a_switch() -> None:
 
 def test_a_mode_replaces_only_what_it_names_and_what_exists() -> None:
     """Other classes stay, and none is added."""
-    mode = policy.Compatibility(plugins=(compat_plugins.VolcanoSla,))
+    mode = Compatibility(plugins=(VolcanoSla,))
     existing = [each for each in plugins.PLUGINS if each.name == "gang"]
     read = policy.parse(COMPATIBLE, existing, actions.ACTIONS, mode).policy
     assert chosen(read) == [actions.allocate.Allocate, *existing]

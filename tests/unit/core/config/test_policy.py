@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 import pytest
 
 from vscheduler.core import actions, compat, plugins
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import Argument, Configured, Plugin
 from vscheduler.core.config import cycle_rules, policy, validation
+from vscheduler.core.config.policy import Parsed, PluginSetting
 
 FIRST = "tiers[0].plugins[0]"
 GIVEN = f"{FIRST}.arguments"
@@ -18,7 +19,7 @@ UNKNOWN = "plugin nodeorder has no such argument"
 OFF_BY_DEFAULT = {"enableHierarchy", "enabledClusterOrder"}
 
 
-def parse(tree: object) -> policy.Parsed:
+def parse(tree: object) -> Parsed:
     """With all that exists."""
     return policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
 
@@ -42,7 +43,7 @@ def warnings(tree: object) -> list[str]:
     return [str(warning) for warning in parsed.warnings]
 
 
-def setting(entry: dict[str, Any]) -> policy.PluginSetting:
+def setting(entry: dict[str, Any]) -> PluginSetting:
     """How the only plugin of a configuration is set."""
     parsed = parse(configured(entry))
     assert parsed.policy is not None, parsed.problems
@@ -293,14 +294,14 @@ def _paired(value: dict[str, object]) -> None:
         raise ValueError("a and b are needed")
 
 
-class Ranged(contracts.Plugin):
+class Ranged(Plugin):
     """Takes what no plugin here takes yet."""
 
     name = "ranged"
-    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
-        "factor": contracts.Argument(float, 1.2, minimum=1),
-        "mode": contracts.Argument(str, "slow", choices=("slow", "fast")),
-        "pairs": contracts.Argument(dict, {}, parse=_paired),
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "factor": Argument(float, 1.2, minimum=1),
+        "mode": Argument(str, "slow", choices=("slow", "fast")),
+        "pairs": Argument(dict, {}, parse=_paired),
     }
 
 
@@ -323,7 +324,7 @@ def test_bounds_and_choices_are_kept(name: str, value: object, problem: str) -> 
     """A whole number is a number, too."""
     tree = configured({"name": "ranged", "arguments": {name: value}})
     parsed = policy.parse(tree, [Ranged], actions.ACTIONS, compat.VOLCANO)
-    assert [each.message for each in parsed.problems] == ([problem] if problem else [])
+    assert [problem.message for problem in parsed.problems] == ([problem] if problem else [])
 
 
 @pytest.mark.parametrize("value", [0.5, "1.5", None, [1]])
@@ -366,7 +367,7 @@ def test_a_successor_means_the_action_itself() -> None:
     }
     parsed = policy.parse(tree, plugins.PLUGINS, [Preempt], compat.VOLCANO)
     assert parsed.policy is not None
-    assert [each.action for each in parsed.policy.actions] == [Preempt]
+    assert [action.action for action in parsed.policy.actions] == [Preempt]
     assert [str(warning) for warning in parsed.warnings] == [
         "actions: gangpreempt means preempt here",
         "configurations[0].arguments.maxDomains: is left out: it has no meaning here",
@@ -390,7 +391,7 @@ def test_the_built_in_configuration_grows_with_what_exists() -> None:
 def test_the_documentation_lists_all_of_it() -> None:
     """Every plugin, action, argument and flag stands in docs/configuration.md."""
     text = (Path(__file__).parents[4] / "docs" / "configuration.md").read_text()
-    kinds: list[type[contracts.Configured]] = [
+    kinds: list[type[Configured]] = [
         *plugins.PLUGINS,
         *actions.ACTIONS,
     ]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vscheduler.core.fair_share import constrained_max_min
+from vscheduler.core.fair_share.constrained_max_min import ResourceArray, Shares, SharingProblem
 
 INF = np.inf
 
@@ -16,14 +17,14 @@ def problem(
     reach: Sequence[str],
     supply: Row,
     **others: Row | float,
-) -> constrained_max_min.SharingProblem:
+) -> SharingProblem:
     """One resource; `reach` has a row for each domain, "x" where it has a kind."""
     queues = len(demands)
 
-    def column(name: str, usual: float) -> constrained_max_min.ResourceArray:
+    def column(name: str, usual: float) -> ResourceArray:
         return np.array(others.get(name, [usual] * queues), dtype=np.float64).reshape(queues, 1)
 
-    return constrained_max_min.SharingProblem(
+    return SharingProblem(
         weights=column("weights", 1.0)[:, 0],
         demands=np.array(demands, dtype=np.float64).reshape(queues, len(reach), 1),
         reach=np.array([mark == "x" for mark in "".join(reach)], dtype=np.bool_).reshape(
@@ -37,13 +38,13 @@ def problem(
     )
 
 
-def deserved(found: constrained_max_min.Shares) -> list[float]:
+def deserved(found: Shares) -> list[float]:
     """Of the one resource."""
     amounts: list[float] = found.deserved[:, 0].tolist()
     return amounts
 
 
-def weights(found: constrained_max_min.Shares) -> list[float]:
+def weights(found: Shares) -> list[float]:
     """Of the one resource."""
     amounts: list[float] = found.weights[:, 0].tolist()
     return amounts
@@ -243,7 +244,7 @@ def test_guarantees_share_what_root_has() -> None:
 
 def test_resources_are_shared_out_each_by_itself() -> None:
     """CPU by who can use what, memory by root's capability, and a third that nobody asks for."""
-    case = constrained_max_min.SharingProblem(
+    case = SharingProblem(
         weights=np.array([1.0, 1.0]),
         demands=np.array([[[8, 8, 0], [0, 0, 0]], [[0, 8, 0], [8, 0, 0]]], dtype=np.float64),
         reach=np.array([[True, False], [True, True]]),
@@ -303,7 +304,7 @@ def test_queues_that_all_get_what_they_want_need_no_flow() -> None:
     chance = np.random.default_rng(7)
     found = apart = 0
     for _ in range(600):
-        queues, domains, kinds, size = (int(each) for each in chance.integers(1, 4, 4))
+        queues, domains, kinds, size = (int(integer) for integer in chance.integers(1, 4, 4))
         reach = chance.random((domains, kinds)) < chance.choice([0.7, 1.0, 1.0])
         shape = (queues, domains, size)
         demands = chance.integers(0, 9, shape) * (chance.random(shape) < 0.7)
@@ -311,7 +312,7 @@ def test_queues_that_all_get_what_they_want_need_no_flow() -> None:
         pinned = chance.integers(0, 3, (queues, size)) * (chance.random() < 0.3)
         capability = chance.choice([1.0, 10.0, INF, INF, INF], (queues, size))
         guarantee = chance.integers(0, 5, (queues, size)) * (chance.random() < 0.1)
-        case = constrained_max_min.SharingProblem(
+        case = SharingProblem(
             weights=chance.integers(1, 5, queues).astype(np.float64),
             demands=demands.astype(np.float64),
             reach=reach,

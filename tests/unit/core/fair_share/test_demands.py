@@ -1,17 +1,17 @@
 """What queues request, with jobs that were added up before."""
 
 from tests.unit.core import sessions
-from vscheduler.core.fair_share import demands
-from vscheduler.core.model import jobs
+from vscheduler.core.fair_share.demands import CountedPod, CountedPods, Pair, Place, QueueDemands
+from vscheduler.core.model.jobs import Job, JobId, PodClass
 
-CLASSES = {name: jobs.PodClass(request={"cpu": 1, "pods": 1}) for name in "xyz"}
+CLASSES = {name: PodClass(request={"cpu": 1, "pods": 1}) for name in "xyz"}
 
 
-def job(name: str, queue: str, *classes: str) -> jobs.Job:
+def job(name: str, queue: str, *classes: str) -> Job:
     """Return a job of the queue with a waiting pod of each of these classes."""
     found = {CLASSES[each]: (0, 1) for each in classes}
-    return jobs.Job(
-        id=jobs.JobId(name),
+    return Job(
+        id=JobId(name),
         uid=name,
         namespace="ns",
         name=name,
@@ -27,7 +27,7 @@ EVERY = (
 )
 
 
-def places(asked: demands.QueueDemands) -> dict[demands.Pair, demands.Place]:
+def places(asked: QueueDemands) -> dict[Pair, Place]:
     """Return where pods of each pair come first."""
     found = {pair: each.place for pair, each in asked.unparked.items()}
     for pair, each in asked.parked.pods.items():
@@ -37,18 +37,18 @@ def places(asked: demands.QueueDemands) -> dict[demands.Pair, demands.Place]:
 
 def test_counted_jobs_stand_where_they_would_have_stood() -> None:
     """The order is that of all jobs, whichever of them are counted."""
-    whole = demands.QueueDemands(sessions.SPACE, EVERY)
+    whole = QueueDemands(sessions.SPACE, EVERY)
     for left_out in ("b", "c", "d", "bc", "bde", "cf", "bcdef"):
         pods = {
-            (each.queue, pod_class): demands.CountedPod(each.id, 0, each.queue, pod_class, 0, 1)
+            (each.queue, pod_class): CountedPod(each.id, 0, each.queue, pod_class, 0, 1)
             for each in EVERY
             for pod_class in list(each.classes)[:1]
             if each.id in left_out
         }
         awake = [each for each in EVERY if each.id not in left_out]
         queues = {each.queue: each.id for each in reversed(EVERY) if each.id in left_out}
-        counted = demands.CountedPods(pods=pods, queues=queues)
-        found = demands.QueueDemands(sessions.SPACE, awake, parked=counted)
+        counted = CountedPods(pods=pods, queues=queues)
+        found = QueueDemands(sessions.SPACE, awake, parked=counted)
         assert places(found) == places(whole)
         assert found.queues == whole.queues
         assert found.pending == whole.pending

@@ -2,29 +2,26 @@ import numpy as np
 import pytest
 
 from vscheduler.core.fair_share import hierarchical_drf
+from vscheduler.core.fair_share.hierarchical_drf import JobUsage, ResourceArray, Tree
 
 TOTAL = np.array([10, 10, 100], dtype=np.int64)
 """cpu, memory and pod slots."""
 
 
-def amounts(cpu: int, memory: int = 0, pods: int = 0) -> hierarchical_drf.ResourceArray:
+def amounts(cpu: int, memory: int = 0, pods: int = 0) -> ResourceArray:
     """One row."""
     return np.array([cpu, memory, pods], dtype=np.int64)
 
 
-def holding(
-    job: str, has: hierarchical_drf.ResourceArray, wants: hierarchical_drf.ResourceArray
-) -> hierarchical_drf.JobUsage:
+def holding(job: str, has: ResourceArray, wants: ResourceArray) -> JobUsage:
     """A job that asks for `wants` in all."""
-    return hierarchical_drf.JobUsage(job=job, allocated=has, request=wants)
+    return JobUsage(job=job, allocated=has, request=wants)
 
 
-def tree(
-    places: dict[str, str], holdings: dict[str, list[hierarchical_drf.JobUsage]], weights: str = ""
-) -> hierarchical_drf.Tree:
+def tree(places: dict[str, str], holdings: dict[str, list[JobUsage]], weights: str = "") -> Tree:
     """Queues at these paths, below nodes of these weights."""
     stands = {name: hierarchical_drf.place(path, weights) for name, path in places.items()}
-    return hierarchical_drf.Tree(TOTAL, stands, holdings)
+    return Tree(TOTAL, stands, holdings)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +68,7 @@ def test_shares_are_divided_by_weight() -> None:
         "a": [holding("x", amounts(4), wants)],
         "b": [holding("y", amounts(3), wants)],
     }
-    planted = hierarchical_drf.Tree(TOTAL, stands, held)
+    planted = Tree(TOTAL, stands, held)
     assert planted.key("a") == (0.0, 0.2, 0.0, 0.4)
     assert planted.key("b") == (0.0, 0.3, 0.0, 0.3)
 
@@ -110,12 +107,10 @@ def test_what_it_holds_nothing_of_saturates_no_job_but_for_cpu_and_memory() -> N
     devices = np.array([0, 0, 1, 2], dtype=np.int64)
     nothing = np.zeros(4, dtype=np.int64)
     held = {
-        "has": [hierarchical_drf.JobUsage(job="x", allocated=devices, request=devices)],
-        "none": [hierarchical_drf.JobUsage(job="y", allocated=nothing, request=devices)],
+        "has": [JobUsage(job="x", allocated=devices, request=devices)],
+        "none": [JobUsage(job="y", allocated=nothing, request=devices)],
     }
-    planted = hierarchical_drf.Tree(
-        total, {name: hierarchical_drf.place("", "") for name in held}, held
-    )
+    planted = Tree(total, {name: hierarchical_drf.place("", "") for name in held}, held)
     assert planted.key("has")[0] == 1.0
     assert planted.key("none")[0] == 0.0
     cores = {
@@ -184,7 +179,7 @@ def test_the_first_queue_decides_about_a_weight() -> None:
         "b": hierarchical_drf.place("root/e/b", "1/2"),
     }
     held = {name: [holding(name, amounts(2), amounts(9))] for name in stands}
-    planted = hierarchical_drf.Tree(TOTAL, stands, held)
+    planted = Tree(TOTAL, stands, held)
     assert planted.key("b")[1] == pytest.approx(0.1)
 
 
@@ -192,7 +187,7 @@ def test_a_resource_that_nobody_has_is_a_whole_share() -> None:
     """What is held of it counts as all of it."""
     total = np.array([0, 10, 100], dtype=np.int64)
     held = {"a": [holding("x", amounts(1), amounts(9))]}
-    planted = hierarchical_drf.Tree(total, {"a": hierarchical_drf.place("root/a", "")}, held)
+    planted = Tree(total, {"a": hierarchical_drf.place("root/a", "")}, held)
     assert planted.key("a") == (1.0, 1.0, 1.0, 1.0)
 
 
@@ -207,9 +202,9 @@ def test_changes_leave_what_a_new_tree_would_have(seed: int) -> None:
         name: [(f"{name}{number}", chance.integers(0, 5, 3)) for number in range(3)]
         for name in PATHS
     }
-    has = {job: np.zeros(3, dtype=np.int64) for each in wants.values() for job, _ in each}
+    has = {job: np.zeros(3, dtype=np.int64) for want in wants.values() for job, _ in want}
 
-    def planted() -> hierarchical_drf.Tree:
+    def planted() -> Tree:
         held = {
             name: [holding(job, has[job].copy(), request) for job, request in each]
             for name, each in wants.items()

@@ -3,45 +3,46 @@
 import numpy as np
 import pytest
 
-from vscheduler.core.fair_share import demands, node_domains
-from vscheduler.core.model import constraints, jobs
+from vscheduler.core.fair_share import node_domains
+from vscheduler.core.fair_share.demands import Place
+from vscheduler.core.fair_share.node_domains import Domain, DomainDemands, NumberedDomains
+from vscheduler.core.model.constraints import ClaimUse, Constraints, ResourceClaimUse
+from vscheduler.core.model.jobs import JobId, PodClass
 
-PLAIN = jobs.PodClass(request={"cpu": 2, "pods": 1})
-CLAIM = jobs.PodClass(
+PLAIN = PodClass(request={"cpu": 2, "pods": 1})
+CLAIM = PodClass(
     request={"cpu": 1, "pods": 1},
-    constraints=constraints.Constraints(
-        resource_claims=(constraints.ResourceClaimUse("gpu", "ns/claim"),)
-    ),
+    constraints=Constraints(resource_claims=(ResourceClaimUse("gpu", "ns/claim"),)),
 )
-VOLUME = jobs.PodClass(
+VOLUME = PodClass(
     request={"cpu": 1, "pods": 1},
-    constraints=constraints.Constraints(volumes=(constraints.ClaimUse("ns/claim"),)),
+    constraints=Constraints(volumes=(ClaimUse("ns/claim"),)),
 )
 
 
-def domain(*rows: int) -> node_domains.Domain:
+def domain(*rows: int) -> Domain:
     """Return a domain of these nodes, of four."""
     mask = np.zeros(4, dtype=np.bool_)
     mask[list(rows)] = True
-    return node_domains.Domain(mask)
+    return Domain(mask)
 
 
-def place(job: str) -> demands.Place:
+def place(job: str) -> Place:
     """Return the place of the only class of a job."""
-    return jobs.JobId(job), 0
+    return JobId(job), 0
 
 
 def test_pods_whose_nodes_change_with_claims_are_not_known() -> None:
     """A claim may be bound or allocated to a node while nodes and queues stay the same."""
-    found = node_domains.DomainDemands()
+    found = DomainDemands()
     for pod_class in (PLAIN, CLAIM, VOLUME):
         found.add(("q", pod_class), domain(0), place("ns/a"), 1)
     assert node_domains.lasting(found).keys() == {("q", PLAIN)}
 
 
-def numbered() -> tuple[node_domains.DomainDemands, node_domains.DomainDemands]:
+def numbered() -> tuple[DomainDemands, DomainDemands]:
     """Pods that run, and pods that are parked; two of the domains are of the same nodes."""
-    here, there = node_domains.DomainDemands(), node_domains.DomainDemands()
+    here, there = DomainDemands(), DomainDemands()
     here.add(("q", PLAIN), domain(0, 1), place("ns/b"), 3)
     here.add(("r", PLAIN), domain(2), place("ns/d"), 1)
     there.add(("q", CLAIM), domain(0, 1), place("ns/e"), 2)
@@ -51,7 +52,7 @@ def numbered() -> tuple[node_domains.DomainDemands, node_domains.DomainDemands]:
 
 def test_domains_come_in_the_order_of_their_first_pods() -> None:
     """Equal domains have one number, and what pods of a queue request there is added up."""
-    found = node_domains.NumberedDomains(numbered())
+    found = NumberedDomains(numbered())
     assert [mask.tolist().index(True) for mask in found.masks] == [3, 0, 2]
     pairs = [("q", VOLUME), ("q", PLAIN), ("q", CLAIM), ("r", PLAIN), ("r", CLAIM)]
     assert [found.of(pair) for pair in pairs] == [0, 1, 1, 2, None]
@@ -66,7 +67,7 @@ def test_domains_come_in_the_order_of_their_first_pods() -> None:
 def test_domains_with_the_fewest_pods_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """If there are too many."""
     monkeypatch.setattr(node_domains, "DOMAINS_MAX", 2)
-    found = node_domains.NumberedDomains(numbered())
+    found = NumberedDomains(numbered())
     assert found.merged
     assert [mask.tolist() for mask in found.masks] == [
         [True, True, False, False],

@@ -1,4 +1,4 @@
-from vscheduler.core.model import constraints
+from vscheduler.core.model.constraints import Selector
 
 
 def test_a_hash_is_worked_out_once_and_stays_that_of_equal_values() -> None:
@@ -15,8 +15,8 @@ def test_a_hash_is_worked_out_once_and_stays_that_of_equal_values() -> None:
         def __eq__(self, other: object) -> bool:
             return isinstance(other, Part)
 
-    def selector() -> constraints.Selector:
-        return constraints.Selector((Part(),))  # type: ignore[arg-type]  # it stands for any value
+    def selector() -> Selector:
+        return Selector((Part(),))  # type: ignore[arg-type]  # it stands for any value
 
     first, second = selector(), selector()
     assert hash(first) == hash(first)

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from vscheduler.core.model import nodes
+from vscheduler.core.model.nodes import Mask, NodeLayout, NodeSpec
 
 
 def test_a_layout_remembers_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ever new keys push out the oldest answers, and an answer that is kept isn't worked out."""
     monkeypatch.setattr(nodes, "MEMO_CELLS_MAX", 0)
-    layout = nodes.NodeLayout([nodes.NodeSpec(name="n1")])
+    layout = NodeLayout([NodeSpec(name="n1")])
     asked: list[int] = []
 
-    def answer(key: int) -> nodes.Mask:
+    def answer(key: int) -> Mask:
         asked.append(key)
         return np.ones(1, dtype=np.bool_)
 

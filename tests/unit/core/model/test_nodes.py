@@ -2,31 +2,40 @@ import numpy as np
 import pytest
 
 from vscheduler.core.model import constraints, nodes
+from vscheduler.core.model.constraints import (
+    Constraints,
+    HostPort,
+    PreferredTerm,
+    Requirement,
+    Taint,
+    Term,
+)
+from vscheduler.core.model.nodes import Mask, NodeLayout, NodeSpec
 
 Operator = constraints.Operator
 Effect = constraints.Effect
 NAMES = ("n1", "n2", "n3", "n4")
 
 
-def layout() -> nodes.NodeLayout:
+def layout() -> NodeLayout:
     """Four nodes: n1 has text, n2 a number, n3 a negative one, n4 no label at all."""
     specs = [
-        nodes.NodeSpec(name="n1", labels=(("k", "a"), ("zone", "z"))),
-        nodes.NodeSpec(name="n2", labels=(("k", "10"), ("zone", "z"))),
-        nodes.NodeSpec(name="n3", labels=(("k", "-3"),)),
-        nodes.NodeSpec(name="n4"),
+        NodeSpec(name="n1", labels=(("k", "a"), ("zone", "z"))),
+        NodeSpec(name="n2", labels=(("k", "10"), ("zone", "z"))),
+        NodeSpec(name="n3", labels=(("k", "-3"),)),
+        NodeSpec(name="n4"),
     ]
-    return nodes.NodeLayout(specs)
+    return NodeLayout(specs)
 
 
-def chosen(mask: nodes.Mask) -> str:
+def chosen(mask: Mask) -> str:
     """The names of the nodes that pass, without their n."""
     return "".join(name[1:] for name, passes in zip(NAMES, mask.tolist(), strict=True) if passes)
 
 
-def requirement(key: str, operator: Operator, *values: str) -> constraints.Requirement:
+def requirement(key: str, operator: Operator, *values: str) -> Requirement:
     """One condition."""
-    return constraints.Requirement(key, operator, values)
+    return Requirement(key, operator, values)
 
 
 LABELS = {
@@ -52,9 +61,9 @@ LABELS = {
 
 
 @pytest.mark.parametrize(("condition", "names"), LABELS.values(), ids=LABELS)
-def test_conditions_on_labels(condition: constraints.Requirement, names: str) -> None:
+def test_conditions_on_labels(condition: Requirement, names: str) -> None:
     """Kubernetes' meaning of each operator, missing labels and invalid conditions included."""
-    assert chosen(nodes.matches(layout(), constraints.Term(labels=(condition,)))) == names
+    assert chosen(nodes.matches(layout(), Term(labels=(condition,)))) == names
 
 
 FIELDS = {
@@ -68,56 +77,50 @@ FIELDS = {
 
 
 @pytest.mark.parametrize(("condition", "names"), FIELDS.values(), ids=FIELDS)
-def test_conditions_on_the_name(condition: constraints.Requirement, names: str) -> None:
+def test_conditions_on_the_name(condition: Requirement, names: str) -> None:
     """matchFields, which knows metadata.name only."""
-    assert chosen(nodes.matches(layout(), constraints.Term(fields=(condition,)))) == names
+    assert chosen(nodes.matches(layout(), Term(fields=(condition,)))) == names
 
 
 IN_ZONE = requirement("zone", Operator.EXISTS)
 NAMED = requirement("k", Operator.IN, "-3")
 SELECTED = {
     "nothing asked": (constraints.ANYWHERE, "1234"),
-    "a selector": (constraints.Constraints(node_selector=(("zone", "z"),)), "12"),
+    "a selector": (Constraints(node_selector=(("zone", "z"),)), "12"),
     "all labels of a selector": (
-        constraints.Constraints(node_selector=(("k", "a"), ("zone", "z"))),
+        Constraints(node_selector=(("k", "a"), ("zone", "z"))),
         "1",
     ),
     "all conditions of a term": (
-        constraints.Constraints(required=(constraints.Term(labels=(IN_ZONE, NAMED)),)),
+        Constraints(required=(Term(labels=(IN_ZONE, NAMED)),)),
         "",
     ),
     "any term": (
-        constraints.Constraints(
-            required=(constraints.Term(labels=(IN_ZONE,)), constraints.Term(labels=(NAMED,)))
-        ),
+        Constraints(required=(Term(labels=(IN_ZONE,)), Term(labels=(NAMED,)))),
         "123",
     ),
     "labels and fields of a term": (
-        constraints.Constraints(
+        Constraints(
             required=(
-                constraints.Term(
-                    labels=(IN_ZONE,), fields=(requirement("metadata.name", Operator.IN, "n2"),)
-                ),
+                Term(labels=(IN_ZONE,), fields=(requirement("metadata.name", Operator.IN, "n2"),)),
             )
         ),
         "2",
     ),
     "an empty term matches nothing": (
-        constraints.Constraints(required=(constraints.Term(),)),
+        Constraints(required=(Term(),)),
         "",
     ),
-    "affinity without terms matches nothing": (constraints.Constraints(required=()), ""),
+    "affinity without terms matches nothing": (Constraints(required=()), ""),
     "selector and affinity": (
-        constraints.Constraints(
-            node_selector=(("zone", "z"),), required=(constraints.Term(labels=(IN_ZONE,)),)
-        ),
+        Constraints(node_selector=(("zone", "z"),), required=(Term(labels=(IN_ZONE,)),)),
         "12",
     ),
 }
 
 
 @pytest.mark.parametrize(("limits", "names"), SELECTED.values(), ids=SELECTED)
-def test_selectors_and_affinity(limits: constraints.Constraints, names: str) -> None:
+def test_selectors_and_affinity(limits: Constraints, names: str) -> None:
     """Terms are alternatives, conditions add up."""
     assert chosen(nodes.selected(layout(), limits)) == names
 
@@ -125,32 +128,32 @@ def test_selectors_and_affinity(limits: constraints.Constraints, names: str) -> 
 def test_preferred_terms_add_their_weights() -> None:
     """An empty term adds nothing."""
     preferred = (
-        constraints.PreferredTerm(80, constraints.Term(labels=(IN_ZONE,))),
-        constraints.PreferredTerm(5, constraints.Term(labels=(requirement("k", Operator.EXISTS),))),
-        constraints.PreferredTerm(100, constraints.Term()),
+        PreferredTerm(80, Term(labels=(IN_ZONE,))),
+        PreferredTerm(5, Term(labels=(requirement("k", Operator.EXISTS),))),
+        PreferredTerm(100, Term()),
     )
     assert nodes.preference(layout(), preferred).tolist() == [85.0, 85.0, 5.0, 0.0]
 
 
-HARD = constraints.Taint("gpu", "yes", Effect.NO_SCHEDULE)
-HARSH = constraints.Taint("gpu", "yes", Effect.NO_EXECUTE)
-SOFT = constraints.Taint("spot", "", Effect.PREFER_NO_SCHEDULE)
+HARD = Taint("gpu", "yes", Effect.NO_SCHEDULE)
+HARSH = Taint("gpu", "yes", Effect.NO_EXECUTE)
+SOFT = Taint("spot", "", Effect.PREFER_NO_SCHEDULE)
 
 
-def tainted() -> nodes.NodeLayout:
+def tainted() -> NodeLayout:
     """n1 none, n2 hard, n3 soft then harsh, n4 twice soft and cordoned."""
-    other = constraints.Taint("old", "", Effect.PREFER_NO_SCHEDULE)
+    other = Taint("old", "", Effect.PREFER_NO_SCHEDULE)
     specs = [
-        nodes.NodeSpec(name="n1"),
-        nodes.NodeSpec(name="n2", taints=(HARD,)),
-        nodes.NodeSpec(name="n3", taints=(SOFT, HARSH)),
-        nodes.NodeSpec(name="n4", taints=(SOFT, other), unschedulable=True),
+        NodeSpec(name="n1"),
+        NodeSpec(name="n2", taints=(HARD,)),
+        NodeSpec(name="n3", taints=(SOFT, HARSH)),
+        NodeSpec(name="n4", taints=(SOFT, other), unschedulable=True),
     ]
-    return nodes.NodeLayout(specs)
+    return NodeLayout(specs)
 
 
 Toleration = constraints.Toleration
-TAINTS: dict[str, tuple[tuple[constraints.Toleration, ...], dict[constraints.Taint, str]]] = {
+TAINTS: dict[str, tuple[tuple[constraints.Toleration, ...], dict[Taint, str]]] = {
     "no toleration": ((), {HARD: "134", HARSH: "124"}),
     "one effect": ((Toleration("gpu", exists=True, effect=Effect.NO_EXECUTE),), {HARD: "134"}),
     "any effect": ((Toleration("gpu", value="yes"),), {}),
@@ -161,7 +164,7 @@ TAINTS: dict[str, tuple[tuple[constraints.Toleration, ...], dict[constraints.Tai
 
 @pytest.mark.parametrize(("tolerations", "barred"), TAINTS.values(), ids=TAINTS)
 def test_taints_keep_pods_away(
-    tolerations: tuple[constraints.Toleration, ...], barred: dict[constraints.Taint, str]
+    tolerations: tuple[constraints.Toleration, ...], barred: dict[Taint, str]
 ) -> None:
     """Which taint keeps the pod from which nodes; the rest passes."""
     found = nodes.barriers(tainted(), tolerations)
@@ -186,7 +189,7 @@ def test_cordons_are_tolerated_like_taints() -> None:
 
 def test_ports_conflict_by_protocol_number_and_address() -> None:
     """Every address conflicts with each, two single ones with themselves only."""
-    port = constraints.HostPort
+    port = HostPort
     taken = {
         "n1": (port("0.0.0.0", "TCP", 80),),  # noqa: S104 - nothing is bound
         "n2": (port("10.0.0.1", "TCP", 80), port("10.0.0.1", "TCP", 443)),
@@ -202,7 +205,7 @@ def test_ports_conflict_by_protocol_number_and_address() -> None:
 def test_masks_are_worked_out_once() -> None:
     """The layout remembers, and nobody writes into what it remembers."""
     there = layout()
-    limits = constraints.Constraints(node_selector=(("zone", "z"),))
-    again = constraints.Constraints(node_selector=(("zone", "z"),), tolerations=(Toleration(),))
+    limits = Constraints(node_selector=(("zone", "z"),))
+    again = Constraints(node_selector=(("zone", "z"),), tolerations=(Toleration(),))
     assert nodes.selected(there, limits) is nodes.selected(there, again)
     assert not nodes.selected(there, limits).flags.writeable

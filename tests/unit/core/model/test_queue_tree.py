@@ -1,14 +1,15 @@
 from tests.unit.core import sessions
 from vscheduler.core.model import queues
+from vscheduler.core.model.queues import ProblemCode, Tree
 
 
-def tree(*, occupied: dict[str, str] | None = None, **parents: str) -> queues.Tree:
+def tree(*, occupied: dict[str, str] | None = None, **parents: str) -> Tree:
     """The tree of queues with these parents."""
     known = {name: sessions.queue(name, parent=parent) for name, parent in parents.items()}
     return queues.tree(known, occupied or {})
 
 
-def problems(made: queues.Tree) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+def problems(made: Tree) -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """By queue: what is wrong, and where."""
     return {
         name: (str(each.code), each.queue, each.subjects) for name, each in made.problems.items()
@@ -60,4 +61,4 @@ def test_the_highest_inner_queue_with_a_job_counts() -> None:
 def test_a_queue_has_one_problem() -> None:
     """Its place in the tree comes before the jobs in it."""
     made = tree(occupied={"lost": "ns/j"}, lost="nowhere", leaf="lost")
-    assert {each.code for each in made.problems.values()} == {queues.ProblemCode.PARENT_MISSING}
+    assert {problem.code for problem in made.problems.values()} == {ProblemCode.PARENT_MISSING}

@@ -3,13 +3,14 @@ import math
 import pytest
 
 from vscheduler.core.model import queues
+from vscheduler.core.model.queues import Account, Usage
 
 HALF_LIFE = 100.0
 
 
-def account(used: float, rate: float) -> queues.Account:
+def account(used: float, rate: float) -> Account:
     """Short for one."""
-    return queues.Account(used=used, rate=rate)
+    return Account(used=used, rate=rate)
 
 
 def integrated(used: float, rate: float, seconds: float, steps: int) -> float:
@@ -53,9 +54,7 @@ def test_many_small_steps_lose_nothing() -> None:
 def test_time_alone_changes_no_record() -> None:
     """The very same object, so that nothing is written."""
     record = queues.updated_usage(None, {"a": 2.0}, 2.0, 100.0, HALF_LIFE)
-    assert record == queues.Usage(
-        time=100.0, queue=account(0.0, 2.0), namespaces={"a": account(0.0, 2.0)}
-    )
+    assert record == Usage(time=100.0, queue=account(0.0, 2.0), namespaces={"a": account(0.0, 2.0)})
     assert queues.updated_usage(record, {"a": 2.0}, 2.0, 500.0, HALF_LIFE) is record
 
 
@@ -77,16 +76,16 @@ def test_a_shift_between_namespaces_is_a_change() -> None:
 @pytest.mark.parametrize("rate", [2.0, 5.0])
 def test_a_record_of_the_future_is_one_of_now(rate: float) -> None:
     """A clock was wrong when it was written, or was put back since: what was used stays."""
-    record = queues.Usage(time=1e9, queue=account(7.0, 2.0), namespaces={"a": account(7.0, 2.0)})
+    record = Usage(time=1e9, queue=account(7.0, 2.0), namespaces={"a": account(7.0, 2.0)})
     after = queues.updated_usage(record, {"a": rate}, rate, 100.0, HALF_LIFE)
-    assert after == queues.Usage(
+    assert after == Usage(
         time=100.0, queue=account(7.0, rate), namespaces={"a": account(7.0, rate)}
     )
 
 
 def test_namespaces_that_have_come_to_nothing_are_forgotten() -> None:
     """Not those that use something, however little it was so far."""
-    record = queues.Usage(
+    record = Usage(
         time=0.0,
         queue=account(1000.0, 0.0),
         namespaces={
@@ -104,7 +103,7 @@ def test_a_full_record_keeps_those_who_use_something_and_settles() -> None:
     """Namespaces beyond the limit make no record anew in every cycle."""
     most = queues.NAMESPACES_MAX
     idle = {f"idle-{number:04}": account(10.0, 0.0) for number in range(most)}
-    record = queues.Usage(time=0.0, queue=account(10.0 * most, 0.0), namespaces=idle)
+    record = Usage(time=0.0, queue=account(10.0 * most, 0.0), namespaces=idle)
     rates = {f"busy-{number:04}": 1.0 for number in range(most - 1)}
     after = queues.updated_usage(record, rates, most - 1.0, 1.0, HALF_LIFE)
     assert after is not None

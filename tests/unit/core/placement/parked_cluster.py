@@ -6,11 +6,15 @@ from typing import Any
 import msgspec
 
 from tests import pictures, running
+from tests.running import Document
 from vscheduler.core import cycle
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.core.session import session
-from vscheduler.mirror import state
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Remove
+from vscheduler.mirror.state import Mirror, Options
 
 TREE: Mapping[str, Any] = {
     "actions": "enqueue, allocate, backfill",
@@ -33,17 +37,18 @@ class Around:
     """A Mirror, and what its cycles carry."""
 
     def __init__(self, picture: str = PICTURE, tree: Mapping[str, Any] = TREE) -> None:
-        self.mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+        self.mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
         self.policy = running.policy_of(dict(tree))
         self.documents = {
-            (each["kind"], each["metadata"]["name"]): each for each in pictures.documents(picture)
+            (document["kind"], document["metadata"]["name"]): document
+            for document in pictures.documents(picture)
         }
         for document in self.documents.values():
             self.show(document)
         self.now = pictures.NOW.timestamp()
-        self.carried = snapshot.FRESH
+        self.carried = FRESH
 
-    def show(self, document: running.Document) -> None:
+    def show(self, document: Document) -> None:
         """Show an object as it is now."""
         kind = events.kind_of(document)
         assert kind is not None
@@ -59,14 +64,14 @@ class Around:
         uid = self.documents[kind, name]["metadata"]["uid"]
         found = events.kind_of(self.documents[kind, name])
         assert found is not None
-        self.mirror.apply(events.Remove(kind=found, namespace="", name=name, uid=uid))
+        self.mirror.apply(Remove(kind=found, namespace="", name=name, uid=uid))
 
     def end(self, *pods: str) -> None:
         """Let pods end."""
         for pod in pods:
             self.change("Pod", pod, status={"phase": "Succeeded"})
 
-    def cycle(self, budget: int | None = None) -> decisions.CycleResult:
+    def cycle(self, budget: int | None = None) -> CycleResult:
         """Run a cycle, whose result is the one of all jobs if it has no budget."""
         taken = self.mirror.snapshot(self.now, self.carried)
         result = cycle.run_cycle(taken, self.policy, budget)
@@ -78,16 +83,16 @@ class Around:
         return result
 
     @property
-    def parked(self) -> set[jobs.JobId]:
+    def parked(self) -> set[JobId]:
         """The jobs that the next cycle would leave out, as things stand."""
         return set(self.opened().parking.found.jobs)
 
-    def opened(self) -> session.Session:
+    def opened(self) -> Session:
         """The session of the next cycle."""
         return cycle.open_session(self.mirror.snapshot(self.now, self.carried), self.policy)
 
 
-def free(result: decisions.CycleResult) -> decisions.CycleResult:
+def free(result: CycleResult) -> CycleResult:
     """A result, whatever it cost."""
     return msgspec.structs.replace(result, work={}, costs={}, spent=0)
 

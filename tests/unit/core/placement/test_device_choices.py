@@ -3,13 +3,14 @@
 import numpy as np
 
 from tests import device_labs
+from tests.device_labs import Document, Lab
 from vscheduler.core import cycle
-from vscheduler.core.model import jobs
-from vscheduler.core.placement import placement
-from vscheduler.core.session import session as working
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.placement.placement import Placement
+from vscheduler.core.session.session import Session
 
 
-def opened(*claims: device_labs.Document, uses: dict[str, list[str]]) -> working.Session:
+def opened(*claims: Document, uses: dict[str, list[str]]) -> Session:
     """A session in which `old-0` leaves the first of two devices, and two pods wait."""
     old = device_labs.claim("old")
     result = {"request": "gpus", "driver": device_labs.DRIVER, "pool": "n1", "device": "gpu-0"}
@@ -17,7 +18,7 @@ def opened(*claims: device_labs.Document, uses: dict[str, list[str]]) -> working
         "allocation": {"devices": {"results": [result]}},
         "reservedFor": [{"resource": "pods", "name": "old-0", "uid": "uid-old-0"}],
     }
-    lab = device_labs.Lab(
+    lab = Lab(
         """
         node  n1 cpu=8
         queue q
@@ -35,20 +36,20 @@ def opened(*claims: device_labs.Document, uses: dict[str, list[str]]) -> working
     return cycle.open_session(lab.mirror().snapshot(lab.now, lab.carried), lab.policy)
 
 
-def waiting(session: working.Session) -> list[jobs.Task]:
+def waiting(session: Session) -> list[Task]:
     """The two pods, by name."""
-    pending = jobs.TaskStatus.PENDING
-    found = [task for each in session.job_states.values() for task in each.tasks(pending)]
+    pending = TaskStatus.PENDING
+    found = [task for state in session.job_states.values() for task in state.tasks(pending)]
     return sorted(found, key=lambda task: task.name)
 
 
-def written(session: working.Session, task: jobs.Task) -> list[str]:
+def written(session: Session, task: Task) -> list[str]:
     """The devices that would be written into the claims of a pod that is placed."""
     return [
-        each.id.device
+        device.id.device
         for claim in session.devices.unallocated(task, 0)
         if claim.allocation is not None
-        for each in claim.allocation.devices
+        for device in claim.allocation.devices
     ]
 
 
@@ -76,7 +77,7 @@ def test_a_pod_waits_that_shares_a_claim_with_one_that_waits() -> None:
     with session.statement() as attempt:
         attempt.pipeline(one, 0)
         placing = session.placement
-        assert isinstance(placing, placement.Placement)
+        assert isinstance(placing, Placement)
         plan = placing._plan(two)
         assert not np.any(plan.idle > -np.inf)
         assert np.all(plan.future > -np.inf)

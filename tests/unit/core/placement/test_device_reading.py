@@ -5,12 +5,13 @@ import functools
 import pytest
 
 from vscheduler.core.placement.devices import reading
-from vscheduler.core.session import work_budget
+from vscheduler.core.placement.devices.reading import Reading, Steps, Unfinished
+from vscheduler.core.session.work_budget import TooLargeError, WorkBudget
 
 BUDGET = 1000
 
 
-def steps(number: int, cost: int = 10) -> reading.Steps[str]:
+def steps(number: int, cost: int = 10) -> Steps[str]:
     """So many steps of this cost, and then an answer."""
     for _ in range(number):
         yield 0
@@ -24,13 +25,13 @@ class Cycles:
     def __init__(self, **numbers: int) -> None:
         self.numbers = numbers
         """Of steps, by namespace."""
-        self.unfinished = reading.Unfinished()
-        self.budget = work_budget.WorkBudget(BUDGET, {})
+        self.unfinished = Unfinished()
+        self.budget = WorkBudget(BUDGET, {})
 
     def cycle(self, *names: str) -> list[str]:
         """The namespaces whose claims are read in a cycle that asks for them in this order."""
-        self.budget = work_budget.WorkBudget(BUDGET, {})
-        reads = reading.Reading(self.budget, self.unfinished)
+        self.budget = WorkBudget(BUDGET, {})
+        reads = Reading(self.budget, self.unfinished)
         begins = {name: functools.partial(steps, self.numbers[name]) for name in names}
         found = [name for name in names if reads.read(name, name, begins[name])]
         assert reads.is_unfinished is (len(found) < len(names))
@@ -61,8 +62,8 @@ def test_all_together_have_half_of_a_cycle() -> None:
 def test_what_costs_nothing_is_read_at_once() -> None:
     """Although its namespace has had its part."""
     cycles = Cycles(a=10_000, b=0)
-    cycles.budget = work_budget.WorkBudget(BUDGET, {})
-    reads = reading.Reading(cycles.budget, cycles.unfinished)
+    cycles.budget = WorkBudget(BUDGET, {})
+    reads = Reading(cycles.budget, cycles.unfinished)
     assert reads.read("a", "costly", lambda: steps(10_000)) is None
     assert reads.read("a", "another", lambda: steps(1)) is None
     assert reads.read("a", "plain", lambda: steps(0)) == "read"
@@ -71,20 +72,20 @@ def test_what_costs_nothing_is_read_at_once() -> None:
 
 def test_nothing_is_lost_when_a_small_cycle_is_given_up() -> None:
     """The cycle that takes its place goes on."""
-    unfinished = reading.Unfinished()
-    small = reading.Reading(work_budget.WorkBudget(BUDGET, {}, small=50), unfinished)
-    with pytest.raises(work_budget.TooLargeError):
+    unfinished = Unfinished()
+    small = Reading(WorkBudget(BUDGET, {}, small=50), unfinished)
+    with pytest.raises(TooLargeError):
         small.read("a", "it", lambda: steps(20))
-    budget = work_budget.WorkBudget(BUDGET, {})
-    assert reading.Reading(budget, unfinished).read("a", "it", lambda: steps(20)) == "read"
+    budget = WorkBudget(BUDGET, {})
+    assert Reading(budget, unfinished).read("a", "it", lambda: steps(20)) == "read"
     assert budget.spent == 140
 
 
 def test_half_read_claims_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """When there are too many, all are begun anew."""
     monkeypatch.setattr(reading, "UNFINISHED_MAX", 3)
-    unfinished = reading.Unfinished()
+    unfinished = Unfinished()
     for number in range(20):
-        reads = reading.Reading(work_budget.WorkBudget(BUDGET, {}), unfinished)
+        reads = Reading(WorkBudget(BUDGET, {}), unfinished)
         assert reads.read("a", number, lambda: steps(1000)) is None
         assert len(unfinished.steps) <= 3

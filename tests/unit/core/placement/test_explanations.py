@@ -1,12 +1,12 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions
+from vscheduler.core.model.decisions import ReasonCode
 
-NEVER, NO_ROOM = decisions.ReasonCode.NEVER_FITS, decisions.ReasonCode.NO_ROOM
+NEVER, NO_ROOM = ReasonCode.NEVER_FITS, ReasonCode.NO_ROOM
 Most = set[tuple[str, int, str]]
 
-TABLE: dict[str, tuple[str, str, decisions.ReasonCode, Most]] = {
+TABLE: dict[str, tuple[str, str, ReasonCode, Most]] = {
     "larger than the largest": (
         "node n1 cpu=2 gpu=1   node n2 cpu=4",
         "cpu=5 gpu=1",
@@ -44,13 +44,13 @@ TABLE: dict[str, tuple[str, str, decisions.ReasonCode, Most]] = {
 
 @pytest.mark.parametrize(("nodes", "asks", "code", "most"), TABLE.values(), ids=TABLE)
 def test_what_can_never_fit_is_told_apart(
-    nodes: str, asks: str, code: decisions.ReasonCode, most: Most
+    nodes: str, asks: str, code: ReasonCode, most: Most
 ) -> None:
     """And the most that there is of what is too little everywhere."""
     documents = pictures.documents(f"queue q {nodes} job q/p {asks} -")
     tree = {"actions": "allocate", "tiers": running.tiers("gang | predicates")}
     (reason,) = [
-        each.reason for each in running.run(documents, tree).groups if each.job == "default/p"
+        group.reason for group in running.run(documents, tree).groups if group.job == "default/p"
     ]
     assert reason is not None
     assert reason.code is code

@@ -8,24 +8,25 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core import plugins
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, queues
-from vscheduler.core.placement.gang_search import limits, problem
-from vscheduler.core.session import session as working
+from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.model.decisions import QueueLimit
+from vscheduler.core.model.jobs import JobId, Task
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.placement.gang_search.limits import Limits
+from vscheduler.core.placement.gang_search.problem import Kind, Problem, Requirement
+from vscheduler.core.session.session import Session
 
 PICTURE = "node n1 cpu=9 node n2 cpu=9 queue q job q/g min=2 -@2 -@1"
 FIRST, BOTH = np.array([True, False]), np.array([True, True])
 
 
-class One(contracts.Plugin):
+class One(Plugin):
     """Says of each pod what the test wants."""
 
     name = "one"
-    says: ClassVar[dict[str, list[decisions.QueueLimit]]] = {}
+    says: ClassVar[dict[str, list[QueueLimit]]] = {}
 
-    def queue_limits(
-        self, queue: queues.Queue, task: jobs.Task
-    ) -> Iterable[decisions.QueueLimit] | None:
+    def queue_limits(self, queue: Queue, task: Task) -> Iterable[QueueLimit] | None:
         """Return the limits for this pod."""
         del queue
         return self.says.get(f"{self.name} {task.name}", self.says.get(self.name))
@@ -38,7 +39,7 @@ class Other(One):
 
 
 @pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> working.Session:
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     """A session with two plugins that have limits."""
     monkeypatch.setattr(plugins, "PLUGINS", (*plugins.PLUGINS, One, Other))
     monkeypatch.setattr(One, "says", {})
@@ -48,30 +49,30 @@ def session(monkeypatch: pytest.MonkeyPatch) -> working.Session:
     )
 
 
-def limit(room: float, resource: str = "cpu", **rest: object) -> decisions.QueueLimit:
+def limit(room: float, resource: str = "cpu", **rest: object) -> QueueLimit:
     """A limit of which only the room matters, in milli cores."""
-    return decisions.QueueLimit(resource=resource, room=room, allocated=0, limit=room, **rest)  # type: ignore[arg-type]  # names of fields
+    return QueueLimit(resource=resource, room=room, allocated=0, limit=room, **rest)  # type: ignore[arg-type]  # names of fields
 
 
-def of(session: working.Session) -> limits.Limits:
+def of(session: Session) -> Limits:
     """The limits of the gang."""
-    return limits.Limits(session, session.job_states[jobs.JobId("default/g")].job.tasks)
+    return Limits(session, session.job_states[JobId("default/g")].job.tasks)
 
 
-def kinds(session: working.Session) -> list[problem.Kind]:
+def kinds(session: Session) -> list[Kind]:
     """Its pods: 3 cores in all."""
     every = np.ones(2, dtype=np.bool_)
-    tasks = session.job_states[jobs.JobId("default/g")].job.tasks
-    return [problem.Kind(count=1, request=session.request(task), usable=every) for task in tasks]
+    tasks = session.job_states[JobId("default/g")].job.tasks
+    return [Kind(count=1, request=session.request(task), usable=every) for task in tasks]
 
 
-def cpu_for(session: working.Session) -> int | None:
+def cpu_for(session: Session) -> int | None:
     """How much cpu all pods may have, if that isn't enough for all of them."""
     room = of(session).room_for(kinds(session))
     return None if room is None else int(room[session.space.columns["cpu"]])
 
 
-def test_the_narrowest_limit_counts(session: working.Session) -> None:
+def test_the_narrowest_limit_counts(session: Session) -> None:
     """Of one plugin's and of several plugins' limits, in any order."""
     for wide, narrow in ((2500, 2000), (2000, 2500)):
         One.says = {"one": [limit(wide), limit(narrow)]}
@@ -80,28 +81,28 @@ def test_the_narrowest_limit_counts(session: working.Session) -> None:
         assert cpu_for(session) == 2000
 
 
-def test_limits_are_rounded_to_whole_amounts(session: working.Session) -> None:
+def test_limits_are_rounded_to_whole_amounts(session: Session) -> None:
     """Sums of fractions may be a little below; anything else isn't there."""
     for room, whole in ((2000 - 1e-9, 2000), (2000.6, 2000), (-0.5, -1)):
         One.says = {"one": [limit(room)]}
         assert cpu_for(session) == whole
 
 
-def test_the_pod_with_the_widest_limit_counts(session: working.Session) -> None:
+def test_the_pod_with_the_widest_limit_counts(session: Session) -> None:
     """What a queue refuses to others is refused when they are placed."""
     for first, second in (("g-0", "g-1"), ("g-1", "g-0")):
         One.says = {f"one {first}": [limit(2500)], f"one {second}": [limit(1000)]}
         assert cpu_for(session) == 2500
 
 
-def test_a_limit_that_all_pods_keep_is_none(session: working.Session) -> None:
+def test_a_limit_that_all_pods_keep_is_none(session: Session) -> None:
     """All of them together; and what none of them asks for may be exceeded already."""
     for room, known in ((2999, 2999), (3000, None)):
         One.says = {"one": [limit(room), limit(-1, "memory")]}
         assert cpu_for(session) == known
 
 
-def test_limits_on_some_nodes_are_pools(session: working.Session) -> None:
+def test_limits_on_some_nodes_are_pools(session: Session) -> None:
     """Each set of nodes with its narrowest limit; they say nothing about other nodes."""
     One.says = {
         "one": [limit(900, nodes=FIRST), limit(800, nodes=FIRST), limit(700, nodes=BOTH)],
@@ -111,7 +112,7 @@ def test_limits_on_some_nodes_are_pools(session: working.Session) -> None:
     cpu = session.space.columns["cpu"]
     assert cpu_for(session) == 2500
     pools = found.pools(np.array([0, 1]))
-    assert [(each.rows.tolist(), each.room[cpu]) for each in pools] == [
+    assert [(pool.rows.tolist(), pool.room[cpu]) for pool in pools] == [
         ([True, False], 800),
         ([True, True], 700),
     ]
@@ -119,10 +120,10 @@ def test_limits_on_some_nodes_are_pools(session: working.Session) -> None:
     assert (pool.rows.tolist(), pool.room[cpu]) == ([True], 700)
 
 
-def test_shortages_are_of_the_topmost_queue(session: working.Session) -> None:
+def test_shortages_are_of_the_topmost_queue(session: Session) -> None:
     """A limit that the smallest pods just keep is none, and neither is one that nobody asks for."""
-    requirement = problem.Requirement(kinds=(0, 1), least=2)
-    given = problem.Problem(
+    requirement = Requirement(kinds=(0, 1), least=2)
+    given = Problem(
         kinds=tuple(kinds(session)),
         free=np.zeros((2, 1), dtype=np.int64),
         requirements=(requirement,),
@@ -139,11 +140,11 @@ def test_shortages_are_of_the_topmost_queue(session: working.Session) -> None:
             ]
         }
         shortages = of(session).shortages(given)
-        assert [(each.owner, each.resource) for each in shortages] == expected
+        assert [(shortage.owner, shortage.resource) for shortage in shortages] == expected
         assert shortages[0].requested == 3000
 
 
-def test_limits_on_nodes_are_those_of_one_pod(session: working.Session) -> None:
+def test_limits_on_nodes_are_those_of_one_pod(session: Session) -> None:
     """The narrower limits of another pod, which may have no nominations, don't add to them."""
     One.says = {"one g-0": [limit(100, nodes=FIRST)], "one g-1": [limit(800, nodes=FIRST)]}
     (pool,) = of(session).pools(np.array([0]))

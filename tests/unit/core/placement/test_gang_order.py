@@ -3,20 +3,28 @@
 import numpy as np
 import pytest
 
-from vscheduler.core.placement.gang_search import order, problem
+from vscheduler.core.placement.gang_search.order import Order
+from vscheduler.core.placement.gang_search.problem import (
+    Flags,
+    Kind,
+    Near,
+    Problem,
+    Requirement,
+    Spread,
+)
 
 SIZE = 4
 NODES = 2
 
 
-def flags(*kinds: int) -> problem.Flags:
+def flags(*kinds: int) -> Flags:
     """Flags of some kinds."""
     return np.isin(np.arange(SIZE), kinds)
 
 
-def near(kind: int, *others: int) -> problem.Near:
+def near(kind: int, *others: int) -> Near:
     """Required affinity, of which nothing is placed yet."""
-    return problem.Near(
+    return Near(
         kind=kind,
         codes=(np.arange(NODES),),
         present=(np.zeros(NODES + 1, dtype=np.int64),),
@@ -25,9 +33,9 @@ def near(kind: int, *others: int) -> problem.Near:
     )
 
 
-def spread(kind: int, *counted: int) -> problem.Spread:
+def spread(kind: int, *counted: int) -> Spread:
     """A topology spread constraint by node."""
-    return problem.Spread(
+    return Spread(
         kind=kind,
         codes=np.arange(NODES),
         eligible=np.ones(NODES, dtype=np.bool_),
@@ -61,28 +69,26 @@ CASES = {
 def test_first_come_the_pods_for_which_others_wait(case: str) -> None:
     """Of kinds 0, 1 and 2, of which 0 is the scarcest, some pods come first; 3 has none left."""
     rules, spreads, expected = CASES[case]
-    found = order.Order(gang(rules, spreads))
+    found = Order(gang(rules, spreads))
     anywhere = [rule.first_anywhere for rule in rules]
     assert found.first_of(np.arange(3), anywhere).tolist() == expected
 
 
 def test_once_a_pod_is_there_its_followers_can_only_be_helped() -> None:
     """The first pod of a kind that is near itself and another may go anywhere, the others not."""
-    found = order.Order(gang((near(0, 0, 1),), ()))
+    found = Order(gang((near(0, 0, 1),), ()))
     assert found.first_of(np.arange(3), [True]).tolist() == [0, 1]
     assert found.first_of(np.arange(3), [False]).tolist() == [1]
     assert found.first_of(np.array([0, 2]), [False]).tolist() == [0]
 
 
-def gang(rules: tuple[problem.Near, ...], spreads: tuple[problem.Spread, ...]) -> problem.Problem:
+def gang(rules: tuple[Near, ...], spreads: tuple[Spread, ...]) -> Problem:
     """Four kinds of pods with these rules."""
-    kind = problem.Kind(
-        count=1, request=np.array([1]), usable=np.ones(NODES, dtype=np.bool_), scores=None
-    )
-    return problem.Problem(
+    kind = Kind(count=1, request=np.array([1]), usable=np.ones(NODES, dtype=np.bool_), scores=None)
+    return Problem(
         kinds=(kind,) * SIZE,
         free=np.full((NODES, 1), SIZE),
-        requirements=(problem.Requirement(kinds=tuple(range(SIZE)), least=SIZE),),
+        requirements=(Requirement(kinds=tuple(range(SIZE)), least=SIZE),),
         near=rules,
         spread=spreads,
     )

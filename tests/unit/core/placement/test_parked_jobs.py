@@ -8,23 +8,28 @@ import pytest
 from tests import pictures, running
 from tests.unit.core.placement.parked_cluster import PICTURE, TREE, WAITING, Around, waiting
 from vscheduler.core import actions, compat, cycle, plugins
-from vscheduler.core.api import contracts
+from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.config import policy
+from vscheduler.core.config.policy import Policy
 from vscheduler.core.fair_share import node_domains
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model.decisions import CycleResult, GroupStatus, ReasonCode
+from vscheduler.core.model.jobs import JobId, Task, TaskId
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.core.session import parked_groups, parked_jobs
+from vscheduler.core.session.parked_groups import ParkedGroups
+from vscheduler.core.session.parked_jobs import Parking
 
 
 def test_jobs_without_room_are_left_out() -> None:
     """Their reasons and statuses are those of the last cycle, and nobody makes their states."""
     around = waiting()
     assert around.parked == WAITING
-    first = {each.job: each for each in around.cycle().groups}
-    second = {each.job: each for each in around.cycle().groups}
-    assert all(second[jobs.JobId(job)] is first[jobs.JobId(job)] for job in WAITING)
+    first = {group.job: group for group in around.cycle().groups}
+    second = {group.job: group for group in around.cycle().groups}
+    assert all(second[JobId(job)] is first[JobId(job)] for job in WAITING)
     opened = around.opened()
-    assert [each.job.id for each in opened.waiting_jobs()] == []
-    assert [each.job.id for each in opened.unfinished_jobs()] == sorted(WAITING)
+    assert [job.job.id for job in opened.waiting_jobs()] == []
+    assert [job.job.id for job in opened.unfinished_jobs()] == sorted(WAITING)
 
 
 def test_jobs_that_fit_by_now_are_woken() -> None:
@@ -47,7 +52,7 @@ def test_more_room_elsewhere_is_no_help_but_changes_reasons() -> None:
     around.end("there-2")
     result = around.cycle()
     assert not result.binds or {bind.task.name for bind in result.binds} == {"b1-0", "b1-1"}
-    (reason,) = [each.reason for each in result.groups if each.job == "default/a1"]
+    (reason,) = [group.reason for group in result.groups if group.job == "default/a1"]
     assert reason is not None
     assert {hole.node for hole in reason.holes} == {"n2"}
     assert {"default/a1", "default/a2"} <= around.parked
@@ -62,9 +67,9 @@ SHORT = """
 """Most cpu is free on n2, and most memory on n3; n1 has 2 cpu and 6392Mi."""
 
 
-def refusals(result: decisions.CycleResult) -> dict[str, int]:
+def refusals(result: CycleResult) -> dict[str, int]:
     """On how many nodes the job a1 lacks each resource."""
-    (reason,) = [each.reason for each in result.groups if each.job == "default/a1"]
+    (reason,) = [group.reason for group in result.groups if group.job == "default/a1"]
     assert reason is not None
     return {refusal.subject: count for refusal, count in reason.refusals}
 
@@ -94,7 +99,7 @@ def test_reasons_follow_the_largest_hole(node: str, largest: str) -> None:
     around.show(group)
     for phase, expected in (("Running", largest), ("Succeeded", "n1"), ("Running", largest)):
         around.show({**pod, "status": {"phase": phase}})
-        (reason,) = [each.reason for each in around.cycle().groups if each.job == "default/a1"]
+        (reason,) = [group.reason for group in around.cycle().groups if group.job == "default/a1"]
         assert reason is not None
         assert [(hole.node, hole.free) for hole in reason.holes] == [(expected, 6000.0)]
 
@@ -146,7 +151,7 @@ def test_a_node_that_is_avoided_wakes_all() -> None:
 def test_nominations_wake_all() -> None:
     """Room that evictions made is kept for single pods."""
     around = waiting()
-    nominations = {jobs.TaskId("a1-00000"): "n1"}
+    nominations = {TaskId("a1-00000"): "n1"}
     around.carried = dataclasses.replace(around.carried, nominations=nominations)
     assert around.parked == set()
 
@@ -202,13 +207,13 @@ def test_pods_that_wait_for_more_than_resources_stay_awake(settings: str) -> Non
     assert around.parked == set()
 
 
-class Moody(contracts.Plugin):
+class Moody(Plugin):
     """A plugin that may refuse pods for reasons of its own."""
 
     name = "moody"
     refuses: ClassVar[bool] = False
 
-    def allocatable(self, queue: object, task: jobs.Task) -> bool:
+    def allocatable(self, queue: object, task: Task) -> bool:
         """Answer as it likes."""
         del queue, task
         return not self.refuses
@@ -226,7 +231,7 @@ class Steady(Moody):
         return self.refuses
 
 
-class Full(contracts.Plugin):
+class Full(Plugin):
     """A plugin for which a queue has enough, or has not."""
 
     name = "full"
@@ -241,7 +246,7 @@ class Full(contracts.Plugin):
     queue_outlook = overused
 
 
-def with_plugin(plugin: type[contracts.Plugin]) -> policy.Policy:
+def with_plugin(plugin: type[Plugin]) -> Policy:
     """The configuration with one more plugin."""
     tree = {**TREE, "tiers": [*TREE["tiers"], {"plugins": [{"name": plugin.name}]}]}
     parsed = policy.parse(tree, (*plugins.PLUGINS, plugin), actions.ACTIONS, compat.VOLCANO)
@@ -251,7 +256,7 @@ def with_plugin(plugin: type[contracts.Plugin]) -> policy.Policy:
 
 @pytest.mark.parametrize(("plugin", "parked"), [(Moody, set()), (Steady, WAITING), (Full, WAITING)])
 def test_plugins_declare_what_answers_depend_on(
-    plugin: type[contracts.Plugin], parked: set[str], monkeypatch: pytest.MonkeyPatch
+    plugin: type[Plugin], parked: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plugin that doesn't has all jobs awake; what it says is heard at once either way."""
     around = Around()
@@ -259,8 +264,8 @@ def test_plugins_declare_what_answers_depend_on(
     around.cycle()
     assert around.parked == parked
     monkeypatch.setattr(plugin, "refuses", True)
-    codes = {each.reason.code for each in around.cycle().groups if each.reason is not None}
-    assert codes == {decisions.ReasonCode.QUEUE_OVER_SHARE}
+    codes = {group.reason.code for group in around.cycle().groups if group.reason is not None}
+    assert codes == {ReasonCode.QUEUE_OVER_SHARE}
 
 
 def test_reasons_follow_what_the_queue_has() -> None:
@@ -272,7 +277,7 @@ def test_reasons_follow_what_the_queue_has() -> None:
         job q/a1 min=1 cpu=4 phase=Inqueue -
         """
     )
-    code = decisions.ReasonCode
+    code = ReasonCode
     for phase, expected in (
         ("Succeeded", code.NO_ROOM),
         ("Running", code.QUEUE_OVER_SHARE),
@@ -280,7 +285,7 @@ def test_reasons_follow_what_the_queue_has() -> None:
     ):
         assert around.parked == {"default/a1"}
         around.change("Pod", "own-0", status={"phase": phase})
-        found = [each.reason for each in around.cycle().groups if each.job == "default/a1"]
+        found = [group.reason for group in around.cycle().groups if group.job == "default/a1"]
         assert [reason and reason.code for reason in found] == [expected]
 
 
@@ -289,14 +294,14 @@ def test_reasons_are_told_within_the_budget() -> None:
     around = waiting(PICTURE.replace("cpu=6", "cpu=7"))
     around.end("there-2")
     around.show(pictures.documents("queue q job q/late min=1 cpu=2 phase=Inqueue -")[1])
-    told: dict[jobs.JobId, decisions.GroupStatus] = {}
+    told: dict[JobId, GroupStatus] = {}
     for _ in range(6):
         result = around.cycle(60)
-        told |= {each.job: each for each in result.groups}
+        told |= {group.job: group for group in result.groups}
         if result.finished:
             break
     assert result.finished
-    final = {each.job: each for each in around.cycle().groups}
+    final = {group.job: group for group in around.cycle().groups}
     assert {job: told[job] for job in final} == final
 
 
@@ -316,7 +321,7 @@ def test_nothing_is_said_of_those_for_whom_the_budget_is_too_small() -> None:
     assert len(around.parked) == 4
     around.show(pictures.documents("node n1 cpu=8 queue q job q/e min=1 cpu=1 phase=Running n1")[2])
     around.show(pictures.documents("node n1 cpu=8 queue q job q/e min=1 cpu=1 phase=Running n1")[3])
-    told = {each.job: each.reason for each in around.cycle(150).groups if each.reason}
+    told = {group.job: group.reason for group in around.cycle(150).groups if group.reason}
     assert 1 <= len(told) < 4
     assert {hole.node for each in told.values() for hole in each.holes} == {"n2"}
     assert len(around.opened().parking.stale) == 4 - len(told)
@@ -330,8 +335,8 @@ def test_what_is_left_of_groups_stays_stale() -> None:
     """Whoever leaves them, and whoever joins."""
     around = waiting()
     groups = around.opened().parking.found.groups
-    found = parked_groups.ParkedGroups(groups, {groups[0]})
-    left = found.only({jobs.JobId("default/a2"), jobs.JobId("default/b1")})
+    found = ParkedGroups(groups, {groups[0]})
+    left = found.only({JobId("default/a2"), JobId("default/b1")})
     assert [list(group.members) for group in left.stale] == [["default/a2"]]
     one, other = (groups[0].only({job}) for job in groups[0].members)
     assert one is not None
@@ -354,7 +359,7 @@ def test_each_resource_has_a_largest_hole_of_its_own() -> None:
     around.cycle()
     around.end("other-0")
     result = around.cycle()
-    (reason,) = [each.reason for each in result.groups if each.job == "default/a2"]
+    (reason,) = [group.reason for group in result.groups if group.job == "default/a2"]
     assert reason is not None
     assert {hole.resource: hole.node for hole in reason.holes} == {"cpu": "n1", "memory": "n2"}
 
@@ -363,11 +368,11 @@ def test_a_rest_that_was_left_out_is_told_later() -> None:
     """A stale group has no status, and keeps its jobs parked."""
     around = waiting()
     groups = around.opened().parking.found.groups
-    found = parked_jobs.Parking(parked_groups.ParkedGroups(groups, {groups[0]}))
-    assert {each.job for each in found.now().statuses} == WAITING - groups[0].members.keys()
+    found = Parking(ParkedGroups(groups, {groups[0]}))
+    assert {statuse.job for statuse in found.now().statuses} == WAITING - groups[0].members.keys()
     assert found.now() is found.found
     found.explain(groups[0], groups[0].reason)
-    assert {each.job for each in found.now().statuses} == WAITING
+    assert {statuse.job for statuse in found.now().statuses} == WAITING
 
 
 @pytest.mark.parametrize("hook", ["allocatable", "queue_outlook"])
@@ -377,7 +382,7 @@ def test_nothing_is_kept_after_a_plugin_failed(hook: str) -> None:
     def fail(*_: object) -> NoReturn:
         raise ValueError
 
-    taken = Around().mirror.snapshot(pictures.NOW.timestamp(), snapshot.FRESH)
+    taken = Around().mirror.snapshot(pictures.NOW.timestamp(), FRESH)
     failing = type("Failing", (Steady,), {"name": "failing", hook: fail})
     result = cycle.run_cycle(taken, with_plugin(failing))
     assert [fault.hook for fault in result.faults] == [hook]
@@ -392,6 +397,6 @@ def test_groups_are_in_order_of_their_first_jobs() -> None:
         ["default/a1", "default/a2"],
         ["default/b1"],
     ]
-    left = found.only({jobs.JobId("default/a2"), jobs.JobId("default/b1")})
+    left = found.only({JobId("default/a2"), JobId("default/b1")})
     assert [list(group.members) for group in left.groups] == [["default/a2"], ["default/b1"]]
     assert found.only(set()).groups == parked_groups.NO_GROUPS.groups

@@ -1,7 +1,7 @@
 """Which plans a cycle keeps."""
 
 from tests import pictures, running
-from vscheduler.core.placement import placement
+from vscheduler.core.placement.placement import Placement
 
 PICTURE = """
     node n1 cpu=8 memory=8Gi pods=110
@@ -38,7 +38,7 @@ def test_a_plan_that_is_made_anew_chooses_as_the_one_before() -> None:
     with opened.statement() as trial:
         for task in tasks:
             for each in tasks:
-                expected = placement.Placement(opened).choose(each)
+                expected = Placement(opened).choose(each)
                 assert opened.placement.choose(each) == expected
             choice = opened.placement.choose(task)
             assert choice is not None

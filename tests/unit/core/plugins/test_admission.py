@@ -3,33 +3,41 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.compat import capacity as compat_capacity
-from vscheduler.core.compat import plugins as compat_plugins
+from tests.unit.core.sessions import JobState
+from vscheduler.core.compat.capacity import VolcanoCapacity
+from vscheduler.core.compat.plugins import VolcanoOvercommit, VolcanoProportion
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.core.plugins import capacity, overcommit, proportion, resourcequota, sla
+from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
+from vscheduler.core.model.jobs import GroupState, Job, Phase, SubGroup, TaskStatus
+from vscheduler.core.model.queues import QueueState
+from vscheduler.core.model.snapshot import Quota, Snapshot
+from vscheduler.core.plugins.capacity import Capacity
+from vscheduler.core.plugins.overcommit import Overcommit
+from vscheduler.core.plugins.proportion import Proportion
+from vscheduler.core.plugins.resourcequota import ResourceQuota
+from vscheduler.core.plugins.sla import Sla
 
 RUNNING, GATED, PENDING, SUCCEEDED, FAILED = (
-    jobs.TaskStatus.RUNNING,
-    jobs.TaskStatus.GATED,
-    jobs.TaskStatus.PENDING,
-    jobs.TaskStatus.SUCCEEDED,
-    jobs.TaskStatus.FAILED,
+    TaskStatus.RUNNING,
+    TaskStatus.GATED,
+    TaskStatus.PENDING,
+    TaskStatus.SUCCEEDED,
+    TaskStatus.FAILED,
 )
-INQUEUE = jobs.GroupState(phase=jobs.Phase.INQUEUE)
-STARTED = jobs.GroupState(phase=jobs.Phase.RUNNING)
+INQUEUE = GroupState(phase=Phase.INQUEUE)
+STARTED = GroupState(phase=Phase.RUNNING)
 
 
-def job(name: str = "j", *standing: jobs.TaskStatus, **fields: Any) -> jobs.Job:
+def job(name: str = "j", *standing: TaskStatus, **fields: Any) -> Job:
     """A job of pods of one cpu that stand so, and with minResources of four cpus and a device."""
     tasks = [sessions.task(name, place, status) for place, status in enumerate(standing)]
     least = {"cpu": 4000, sessions.GPU: 1}
     return sessions.job(name, *tasks, **{"min_resources": least, **fields})
 
 
-def gang(*standing: jobs.TaskStatus, **fields: Any) -> sessions.JobState:
+def gang(*standing: TaskStatus, **fields: Any) -> JobState:
     """The same as a cycle sees it."""
-    return sessions.JobState(job("j", *standing, **fields))
+    return JobState(job("j", *standing, **fields))
 
 
 FIGURES = {
@@ -44,7 +52,7 @@ FIGURES = {
 
 @pytest.mark.parametrize(("standing", "least", "left", "missing"), FIGURES.values(), ids=FIGURES)
 def test_what_a_group_is_promised(
-    standing: tuple[jobs.TaskStatus, ...],
+    standing: tuple[TaskStatus, ...],
     least: tuple[int, int],
     left: tuple[int, int],
     missing: tuple[int, int],
@@ -77,7 +85,7 @@ OUTSTANDING = {
 
 @pytest.mark.parametrize(("standing", "minimum", "cpu"), OUTSTANDING.values(), ids=OUTSTANDING)
 def test_a_gang_with_finished_members_needs_what_it_lacks(
-    standing: tuple[jobs.TaskStatus, ...], minimum: int, cpu: int
+    standing: tuple[TaskStatus, ...], minimum: int, cpu: int
 ) -> None:
     """Pods that have succeeded are members, but need nothing any more."""
     subject = gang(*standing, min_member=minimum)
@@ -98,13 +106,13 @@ def test_the_largest_of_the_waiting_pods_count() -> None:
         first = len(tasks)
         tasks += [sessions.task("j", first + n, PENDING, kind) for n in range(count)]
     least = {"cpu": 9000, sessions.GPU: 9}
-    subject = sessions.JobState(sessions.job("j", *tasks, min_member=3, min_resources=least))
+    subject = JobState(sessions.job("j", *tasks, min_member=3, min_resources=least))
     assert inqueue_resources.outstanding(subject) == {"cpu": 3000, sessions.GPU: 1}
     assert inqueue_resources.required(subject) == {"cpu": 3000, sessions.GPU: 1}
 
 
 @pytest.mark.parametrize(
-    "terms", [{"min_task_member": {"": 2}}, {"sub_groups": (jobs.SubGroup(name="s"),)}]
+    "terms", [{"min_task_member": {"": 2}}, {"sub_groups": (SubGroup(name="s"),)}]
 )
 def test_all_waiting_pods_count_where_not_any_pod_will_do(terms: dict[str, Any]) -> None:
     """The gang lacks one pod, but of a certain role or sub-group."""
@@ -116,9 +124,9 @@ def test_volcano_counts_finished_members_in_full() -> None:
     """In all plugins that admit groups, where ours ask for one cpu of four."""
     one = {"min_member": 4, "state": INQUEUE}
     for ours, volcano in (
-        (proportion.Proportion({}), compat_plugins.VolcanoProportion({})),
-        (overcommit.Overcommit({}), compat_plugins.VolcanoOvercommit({})),
-        (capacity.Capacity({}), compat_capacity.VolcanoCapacity({})),
+        (Proportion({}), VolcanoProportion({})),
+        (Overcommit({}), VolcanoOvercommit({})),
+        (Capacity({}), VolcanoCapacity({})),
     ):
         for plugin, cpu in ((ours, 1000), (volcano, 4000)):
             held = job("held", *DONE, PENDING, **one)
@@ -126,7 +134,7 @@ def test_volcano_counts_finished_members_in_full() -> None:
             opened = sessions.opened(held, asks, total=sessions.total(cpu=9000, gpu=8))
             sessions.start(plugin, opened)
             answer = plugin.job_enqueueable(opened.job_state("asks"))
-            assert isinstance(answer, decisions.AdmissionFailure)
+            assert isinstance(answer, AdmissionFailure)
             (shortage,) = answer.shortages
             assert shortage.allocated == cpu
 
@@ -150,12 +158,12 @@ def test_what_is_above_the_minimum_is_counted_by_resource() -> None:
         (INQUEUE, (), True),
         (STARTED, (RUNNING, RUNNING), True),
         (STARTED, (RUNNING, SUCCEEDED), False),
-        (jobs.GroupState(), (), False),
-        (jobs.GroupState(phase=jobs.Phase.UNKNOWN), (RUNNING,), False),
+        (GroupState(), (), False),
+        (GroupState(phase=Phase.UNKNOWN), (RUNNING,), False),
     ],
 )
 def test_who_is_promised_something(
-    state: jobs.GroupState, standing: tuple[jobs.TaskStatus, ...], holds: bool
+    state: GroupState, standing: tuple[TaskStatus, ...], holds: bool
 ) -> None:
     """Groups that are let in, and those that run with their minimum of two."""
     assert inqueue_resources.holds(gang(*standing, state=state, min_member=2)) is holds
@@ -164,7 +172,7 @@ def test_who_is_promised_something(
 def test_a_place_that_was_lost_is_seen_by_its_phase_in_the_cycle() -> None:
     """Not by the one that is stored."""
     subject = gang(state=INQUEUE)
-    subject.phase = jobs.Phase.PENDING
+    subject.phase = Phase.PENDING
     assert not inqueue_resources.holds(subject)
 
 
@@ -176,12 +184,12 @@ def test_a_queue_deserves_something_for_pods_that_are_still_to_be_made() -> None
     shut = job("s", queue="d")
     there = [
         *(sessions.queue(name) for name in "abc"),
-        sessions.queue("d", state=queues.QueueState.CLOSED),
+        sessions.queue("d", state=QueueState.CLOSED),
     ]
     whole = sessions.total(cpu=20_000, gpu=8)
     opened = sessions.opened(waits, admitted, huge, shut, queues=there, total=whole)
-    for kind in (proportion.Proportion, compat_plugins.VolcanoProportion):
-        volcano = kind is not proportion.Proportion
+    for kind in (Proportion, VolcanoProportion):
+        volcano = kind is not Proportion
         plugin = kind({})
         sessions.start(plugin, opened)
         deserved = {name: each.deserved for name, each in plugin.entitlements().items()}
@@ -200,28 +208,20 @@ def test_a_queue_tells_its_own_limit_from_the_cluster_s() -> None:
     opened = sessions.opened(
         *refused, queues=[small, wide], total=sessions.total(cpu=10_000, gpu=8)
     )
-    plugin = proportion.Proportion({})
+    plugin = Proportion({})
     sessions.start(plugin, opened)
     answers = [plugin.job_enqueueable(opened.job_state(name)) for name in "ab"]
     assert answers == [
-        decisions.AdmissionFailure(
-            code=decisions.ReasonCode.QUEUE_FULL,
-            shortages=(
-                decisions.Shortage(resource="cpu", requested=4000, allocated=0, limit=3000),
-            ),
-            exceeded=(
-                decisions.LimitExcess(queue="small", resource="cpu", amount=1000, promised=0),
-            ),
+        AdmissionFailure(
+            code=ReasonCode.QUEUE_FULL,
+            shortages=(Shortage(resource="cpu", requested=4000, allocated=0, limit=3000),),
+            exceeded=(LimitExcess(queue="small", resource="cpu", amount=1000, promised=0),),
         ),
-        decisions.AdmissionFailure(
-            code=decisions.ReasonCode.CLUSTER_FULL,
+        AdmissionFailure(
+            code=ReasonCode.CLUSTER_FULL,
             subject="wide",
-            shortages=(
-                decisions.Shortage(resource="cpu", requested=50_000, allocated=0, limit=10_000),
-            ),
-            exceeded=(
-                decisions.LimitExcess(queue="wide", resource="cpu", amount=40_000, promised=0),
-            ),
+            shortages=(Shortage(resource="cpu", requested=50_000, allocated=0, limit=10_000),),
+            exceeded=(LimitExcess(queue="wide", resource="cpu", amount=40_000, promised=0),),
         ),
     ]
 
@@ -234,17 +234,17 @@ def test_pod_slots_limit_a_queue_where_its_capability_names_them(named: bool) ->
     opened = sessions.opened(
         asked, queues=[sessions.queue(capability=capability)], total=sessions.total(pods=2)
     )
-    plugin = proportion.Proportion({})
+    plugin = Proportion({})
     sessions.start(plugin, opened)
     assert (plugin.job_enqueueable(opened.job_state("a")) is True) is not named
 
 
 def test_promises_of_a_cycle_add_up() -> None:
     """Each plugin lets two groups of four cpus in where there is room for ten."""
-    quota = snapshot.Quota(namespace="ns", name="small", hard={"cpu": 10_000}, used={})
-    for kind in (proportion.Proportion, resourcequota.ResourceQuota):
+    quota = Quota(namespace="ns", name="small", hard={"cpu": 10_000}, used={})
+    for kind in (Proportion, ResourceQuota):
         opened = sessions.opened(*(job(name) for name in "abc"), total=sessions.total(gpu=8))
-        opened.snapshot = snapshot.Snapshot(
+        opened.snapshot = Snapshot(
             now=0.0,
             space=opened.space,
             nodes=opened.snapshot.nodes,
@@ -260,7 +260,7 @@ def test_promises_of_a_cycle_add_up() -> None:
             if answers[-1] is True:
                 plugin.job_enqueued(opened.job_state(name))
         assert answers[:2] == [True, True]
-        assert isinstance(answers[2], decisions.AdmissionFailure)
+        assert isinstance(answers[2], AdmissionFailure)
         (shortage,) = answers[2].shortages
         assert (shortage.requested, shortage.allocated, shortage.limit) == (4000, 8000, 10_000)
 
@@ -268,9 +268,9 @@ def test_promises_of_a_cycle_add_up() -> None:
 def test_nobody_counts_promises_where_no_group_asks() -> None:
     """A cycle without Pending groups pays nothing."""
     opened = sessions.opened(job("a", state=INQUEUE))
-    plugin = overcommit.Overcommit({})
+    plugin = Overcommit({})
     sessions.start(plugin, opened)
-    assert plugin.job_enqueueable(sessions.JobState(job("b", min_resources=None))) is True
+    assert plugin.job_enqueueable(JobState(job("b", min_resources=None))) is True
     assert opened.requests == 0
 
 
@@ -285,7 +285,7 @@ def test_nobody_counts_promises_where_no_group_asks() -> None:
 def test_the_nearest_waiting_time_counts(annotations: dict[str, str], due: float) -> None:
     """The annotation's first name, its second, the plugin's argument."""
     opened = sessions.opened(job("a", annotations=annotations))
-    plugin = sla.Sla({"sla-waiting-time": "2h"})
+    plugin = Sla({"sla-waiting-time": "2h"})
     sessions.start(plugin, opened)
     assert plugin.job_enqueueable(opened.job_state("a")) is None
     assert opened.due == [due]

@@ -4,16 +4,19 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.compat import capacity as compat_capacity
-from vscheduler.core.model import decisions, jobs, queues
-from vscheduler.core.plugins import capacity
+from tests.unit.core.sessions import JobState
+from vscheduler.core.compat.capacity import VolcanoCapacity
+from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
+from vscheduler.core.model.jobs import Job, TaskStatus
+from vscheduler.core.model.queues import Queue, QueueState
+from vscheduler.core.plugins.capacity import Capacity
 
-RUNNING = jobs.TaskStatus.RUNNING
+RUNNING = TaskStatus.RUNNING
 GPU = sessions.GPU
 TREE = frozenset({"enableHierarchy"})
 
 
-def running(queue: str, count: int, **request: int) -> jobs.Job:
+def running(queue: str, count: int, **request: int) -> Job:
     """A job called like its queue with so many running pods."""
     of = sessions.pod_class(**request)
     tasks = (sessions.task(queue, place, RUNNING, of) for place in range(count))
@@ -21,18 +24,18 @@ def running(queue: str, count: int, **request: int) -> jobs.Job:
 
 
 def plugin(
-    *taking_part: jobs.Job,
-    known: Sequence[queues.Queue],
+    *taking_part: Job,
+    known: Sequence[Queue],
     volcano: bool = False,
     tree: bool = False,
     level: int = 0,
     **total: int,
-) -> capacity.Capacity:
+) -> Capacity:
     """The plugin in a session with these jobs and queues."""
     session = sessions.opened(
         *taking_part, queues=known, total=sessions.total(**{"cpu": 10_000, **total})
     )
-    kind = compat_capacity.VolcanoCapacity if volcano else capacity.Capacity
+    kind = VolcanoCapacity if volcano else Capacity
     made = kind({"ancestorReclaimLevel": level}, TREE if tree else frozenset())
     made.open(session)
     made.start()
@@ -58,7 +61,7 @@ CLAIMS: dict[str, tuple[dict[str, Any], dict[str, int], tuple[bool, bool]]] = {
         (False, False),
     ),
     "closed": (
-        {"deserved": {"cpu": 4}, "state": queues.QueueState.CLOSED},
+        {"deserved": {"cpu": 4}, "state": QueueState.CLOSED},
         {"cpu": 1},
         (False, False),
     ),
@@ -132,7 +135,7 @@ def test_who_gives_back(
     assert found == count
 
 
-def family(*, deep: bool) -> list[queues.Queue]:
+def family(*, deep: bool) -> list[Queue]:
     """Two branches of one queue; the lender's is as deep as the claimant's, or deeper."""
     known = [
         sessions.queue("org", deserved={"cpu": 1}),
@@ -234,14 +237,12 @@ def test_what_groups_can_do_without_is_free_to_promise() -> None:
         for amount in (2, 3)
     )
     made = plugin(ran, two, three, known=known)
-    assert made.job_enqueueable(sessions.JobState(two)) is True
-    assert made.job_enqueueable(sessions.JobState(three)) == decisions.AdmissionFailure(
-        code=decisions.ReasonCode.QUEUE_FULL,
-        shortages=(
-            decisions.Shortage(resource="cpu", requested=3, allocated=1, limit=3, elastic=2),
-        ),
+    assert made.job_enqueueable(JobState(two)) is True
+    assert made.job_enqueueable(JobState(three)) == AdmissionFailure(
+        code=ReasonCode.QUEUE_FULL,
+        shortages=(Shortage(resource="cpu", requested=3, allocated=1, limit=3, elastic=2),),
         subject="q",
-        exceeded=(decisions.LimitExcess(queue="q", resource="cpu", amount=3, promised=0),),
+        exceeded=(LimitExcess(queue="q", resource="cpu", amount=3, promised=0),),
     )
 
 
@@ -289,5 +290,5 @@ def test_a_queue_above_its_capability_takes_nothing_of_what_it_names() -> None:
     assert made.allocatable(known[0], small)
     assert not made.allocatable(known[0], large)
     assert made.shortages(known[0], large) == (
-        decisions.Shortage(resource="cpu", requested=1, allocated=2, limit=1, owner="q"),
+        Shortage(resource="cpu", requested=1, allocated=2, limit=1, owner="q"),
     )

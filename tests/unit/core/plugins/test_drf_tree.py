@@ -1,23 +1,26 @@
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.compat import plugins as compat_plugins
-from vscheduler.core.model import jobs, queues
+from tests.unit.core.sessions import Opened
+from vscheduler.core.compat.plugins import VolcanoDrf
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.plugins import drf
+from vscheduler.core.plugins.drf import Drf
 
-RUNNING = jobs.TaskStatus.RUNNING
+RUNNING = TaskStatus.RUNNING
 ON = frozenset({"enableHierarchy"})
 
 
-def queue(name: str, path: str = "", weights: str = "", weight: int = 1) -> queues.Queue:
+def queue(name: str, path: str = "", weights: str = "", weight: int = 1) -> Queue:
     """A queue at this place."""
     annotations = {drf.HIERARCHY: path, drf.WEIGHTS: weights} if path else {}
     return sessions.queue(name, weight=weight, annotations=annotations)
 
 
 def opened(
-    has: dict[str, int], *present: queues.Queue, flags: frozenset[str] = ON, volcano: bool = False
-) -> tuple[drf.Drf, sessions.Opened]:
+    has: dict[str, int], *present: Queue, flags: frozenset[str] = ON, volcano: bool = False
+) -> tuple[Drf, Opened]:
     """A job per queue, called like it, with so many of ten cores and nine more pods waiting."""
     session = sessions.opened(
         *(
@@ -31,27 +34,27 @@ def opened(
         ),
         queues=present,
     )
-    plugin = (compat_plugins.VolcanoDrf if volcano else drf.Drf)({}, flags)
+    plugin = (VolcanoDrf if volcano else Drf)({}, flags)
     plugin.open(session)
     plugin.start()
     return plugin, session
 
 
-def order(plugin: drf.Drf, session: sessions.Opened) -> list[str]:
+def order(plugin: Drf, session: Opened) -> list[str]:
     """Queues by their keys, then by name."""
     keys = {name: plugin.queue_key(each) for name, each in session.queues.items()}
     return sorted(session.queues, key=lambda name: (keys[name], name))
 
 
-def pods(session: sessions.Opened, job: str, count: int) -> list[jobs.Task]:
+def pods(session: Opened, job: str, count: int) -> list[Task]:
     """Running pods of the job, in order."""
     tasks = sorted(session.job_state(job).job.tasks, key=lambda task: len(task.uid))
     return tasks[:count]
 
 
-def pending(session: sessions.Opened, job: str) -> jobs.Task:
+def pending(session: Opened, job: str) -> Task:
     """The first pod of the job that waits."""
-    return next(session.job_state(job).tasks(jobs.TaskStatus.PENDING))
+    return next(session.job_state(job).tasks(TaskStatus.PENDING))
 
 
 def test_without_the_flag_queues_are_all_the_same_to_it() -> None:
@@ -71,10 +74,10 @@ def test_branches_are_compared_from_the_root_down() -> None:
         queue("prod", "root/eng/prod", "1/1/1"),
     )
     assert order(plugin, session) == ["sci", "dev", "prod"]
-    for pod in list(session.job_state("sci").tasks(jobs.TaskStatus.PENDING))[:2]:
+    for pod in list(session.job_state("sci").tasks(TaskStatus.PENDING))[:2]:
         plugin.on_allocate(pod)
     assert order(plugin, session) == ["dev", "prod", "sci"]
-    for pod in list(session.job_state("sci").tasks(jobs.TaskStatus.PENDING))[:2]:
+    for pod in list(session.job_state("sci").tasks(TaskStatus.PENDING))[:2]:
         plugin.on_deallocate(pod)
     assert order(plugin, session) == ["sci", "dev", "prod"]
 
@@ -102,11 +105,11 @@ def test_who_reclaims_stays_behind(has: int, volcano: bool, expected: list[str])
     them, and each pod is judged as if it were the only one.
     """
     plugin, session = opened({"a": has, "b": 0}, queue("a"), queue("b"), volcano=volcano)
-    before = [plugin.queue_key(each) for each in session.queues.values()]
+    before = [plugin.queue_key(queue) for queue in session.queues.values()]
     victims = plugin.reclaimable(pending(session, "b"), pods(session, "a", has))
     assert victims is not None
     assert [task.name for task in victims] == expected
-    assert [plugin.queue_key(each) for each in session.queues.values()] == before
+    assert [plugin.queue_key(queue) for queue in session.queues.values()] == before
 
 
 @pytest.mark.parametrize(("volcano", "expected"), [(False, ["a-0", "a-1"]), (True, [])])

@@ -8,9 +8,11 @@ import pytest
 from tests import pictures, running
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, snapshot
 from vscheduler.core.model import queues as model
-from vscheduler.core.session import session
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.queues import Account, Usage
+from vscheduler.core.model.snapshot import Carried
+from vscheduler.core.session.session import Session
 
 NOW = pictures.NOW.timestamp()
 TIERS = "gang fairshare | predicates proportion"
@@ -24,14 +26,12 @@ def tree(acts: str = "allocate", **arguments: object) -> dict[str, Any]:
     return {"actions": acts, "tiers": found}
 
 
-def run(
-    picture: str, configured: Mapping[str, Any] | None = None, **rest: Any
-) -> decisions.CycleResult:
+def run(picture: str, configured: Mapping[str, Any] | None = None, **rest: Any) -> CycleResult:
     """One cycle on a picture."""
     return running.run(pictures.documents(picture), configured or tree(), **rest)
 
 
-def rates(result: decisions.CycleResult) -> dict[str, float]:
+def rates(result: CycleResult) -> dict[str, float]:
     """By queue, what is in use from now on."""
     past = result.carried.past_usage
     for figures in result.queues:
@@ -39,33 +39,33 @@ def rates(result: decisions.CycleResult) -> dict[str, float]:
     return {name: usage.queue.rate for name, usage in past.items()}
 
 
-def record(used: float, time: float = NOW, **namespaces: float) -> model.Usage:
+def record(used: float, time: float = NOW, **namespaces: float) -> Usage:
     """So much was used by then, and nothing is in use."""
-    return model.Usage(
+    return Usage(
         time=time,
-        queue=model.Account(used=used, rate=0.0),
-        namespaces={name: model.Account(used=part, rate=0.0) for name, part in namespaces.items()},
+        queue=Account(used=used, rate=0.0),
+        namespaces={name: Account(used=part, rate=0.0) for name, part in namespaces.items()},
     )
 
 
 def opened(
     picture: str,
-    carried: Mapping[str, model.Usage] | None = None,
-    written: Mapping[str, Mapping[str, model.Usage]] | None = None,
+    carried: Mapping[str, Usage] | None = None,
+    written: Mapping[str, Mapping[str, Usage]] | None = None,
     **changes: Any,
-) -> session.Session:
+) -> Session:
     """A session in which nothing is decided; written is by queue and scheduler."""
     taken = running.snapshot_of(pictures.documents(picture))
     queues = {
         name: dataclasses.replace(queue, past_usage=(written or {}).get(name, {}))
         for name, queue in taken.queues.items()
     }
-    past = snapshot.Carried(past_usage=carried or {})
+    past = Carried(past_usage=carried or {})
     taken = msgspec.structs.replace(taken, queues=queues, carried=past, **changes)
     return cycle.open_session(taken, running.policy_of(tree()))
 
 
-def queue_keys(made: session.Session) -> dict[str, tuple[float, ...]]:
+def queue_keys(made: Session) -> dict[str, tuple[float, ...]]:
     """What the plugin says of queues."""
     return {name: made.dispatch.key("queue_key", queue)[0] for name, queue in made.queues.items()}
 

@@ -5,14 +5,18 @@ from msgspec.structs import replace
 
 from tests.unit.core import sessions
 from vscheduler.core import compat
-from vscheduler.core.api import contracts
-from vscheduler.core.compat import plugins as compat_plugins
+from vscheduler.core.api.contracts import Key
+from vscheduler.core.compat.plugins import VolcanoGang
 from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import constraints, decisions, jobs
-from vscheduler.core.plugins import gang, priority
-from vscheduler.core.session import job_state
+from vscheduler.core.config.cycle_rules import CycleRules
+from vscheduler.core.model.constraints import Operator, Requirement, Selector
+from vscheduler.core.model.decisions import ReasonCode
+from vscheduler.core.model.jobs import Job, SubGroup, TaskStatus
+from vscheduler.core.plugins.gang import Gang
+from vscheduler.core.plugins.priority import Priority
+from vscheduler.core.session.job_state import JobState
 
-Status = jobs.TaskStatus
+Status = TaskStatus
 LETTERS = {
     "p": Status.PENDING,
     "g": Status.GATED,
@@ -27,7 +31,7 @@ LETTERS = {
 }
 
 
-def drawn(minimum: int, picture: str, **roles: int) -> job_state.JobState:
+def drawn(minimum: int, picture: str, **roles: int) -> JobState:
     """A gang with one pod per word: `m:r` runs in role m, `b` is pending and asks for nothing."""
     nothing = sessions.pod_class(cpu=0)
     tasks = []
@@ -35,10 +39,10 @@ def drawn(minimum: int, picture: str, **roles: int) -> job_state.JobState:
         role, _, letter = word.rpartition(":")
         of = nothing if letter == "b" else None
         tasks.append(sessions.task("j", place, LETTERS[letter], of, role=role))
-    return job_state.JobState(sessions.job("j", *tasks, min_member=minimum, min_task_member=roles))
+    return JobState(sessions.job("j", *tasks, min_member=minimum, min_task_member=roles))
 
 
-PLUGIN = gang.Gang({})
+PLUGIN = Gang({})
 BOTH = {"m": 1, "w": 1}
 CASES = {
     "all wait": (drawn(2, "p p"), False, False),
@@ -59,9 +63,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("subject", "ready", "pipelined"), CASES.values(), ids=CASES)
-def test_a_gang_is_ready_with_its_minimum(
-    subject: job_state.JobState, ready: bool, pipelined: bool
-) -> None:
+def test_a_gang_is_ready_with_its_minimum(subject: JobState, ready: bool, pipelined: bool) -> None:
     """Ready: room now. Pipelined: room now or later."""
     assert PLUGIN.job_ready(subject) is ready
     assert PLUGIN.job_pipelined(subject) is pipelined
@@ -69,14 +71,14 @@ def test_a_gang_is_ready_with_its_minimum(
 
 VALID = {
     "enough pods, gated ones included": (drawn(3, "r p g"), None),
-    "too few": (drawn(3, "r x f p"), (decisions.ReasonCode.TOO_FEW_PODS, "", 2, 3)),
+    "too few": (drawn(3, "r x f p"), (ReasonCode.TOO_FEW_PODS, "", 2, 3)),
     "too few of a role, which comes first": (
         drawn(4, "m:p w:x", m=1, w=2),
-        (decisions.ReasonCode.TOO_FEW_OF_ROLE, "w", 0, 2),
+        (ReasonCode.TOO_FEW_OF_ROLE, "w", 0, 2),
     ),
     "the first role by name": (
         drawn(2, "o:p", m=1, a=1),
-        (decisions.ReasonCode.TOO_FEW_OF_ROLE, "a", 0, 1),
+        (ReasonCode.TOO_FEW_OF_ROLE, "a", 0, 1),
     ),
     "role minima above minMember are ignored": (drawn(1, "m:p", m=1, w=1), None),
 }
@@ -84,7 +86,7 @@ VALID = {
 
 @pytest.mark.parametrize(("subject", "reason"), VALID.values(), ids=VALID)
 def test_a_gang_needs_its_pods(
-    subject: job_state.JobState, reason: tuple[decisions.ReasonCode, str, int, int] | None
+    subject: JobState, reason: tuple[ReasonCode, str, int, int] | None
 ) -> None:
     """The reason has the numbers."""
     found = PLUGIN.job_valid(subject)
@@ -93,13 +95,13 @@ def test_a_gang_needs_its_pods(
     assert found is None or found.queue == "q"
 
 
-def divided(min_member: int, picture: str, **policy: Any) -> jobs.Job:
+def divided(min_member: int, picture: str, **policy: Any) -> Job:
     """A job with one pod per word, `a:r` with the label part=a, in sub-groups of two by it."""
     job = drawn(min_member, picture).job
     tasks = tuple(
         replace(task, labels={"part": task.role} if task.role else {}) for task in job.tasks
     )
-    sub_group = jobs.SubGroup(**{"name": "by part", "size": 2, "keys": ("part",), **policy})
+    sub_group = SubGroup(**{"name": "by part", "size": 2, "keys": ("part",), **policy})
     return replace(job, tasks=tasks, sub_groups=(sub_group,))
 
 
@@ -124,11 +126,11 @@ def test_a_job_needs_whole_sub_groups(
     picture: str, minimum: int, lacking: tuple[int, int] | None, ready: bool, pipelined: bool
 ) -> None:
     """As many as its policy says, whatever minMember says."""
-    subject = job_state.JobState(divided(1, picture, minimum=minimum))
+    subject = JobState(divided(1, picture, minimum=minimum))
     reason = PLUGIN.job_valid(subject)
     assert (reason and (reason.tasks, reason.minimum)) == lacking
     if reason is not None:
-        assert reason.code is decisions.ReasonCode.TOO_FEW_SUB_GROUPS
+        assert reason.code is ReasonCode.TOO_FEW_SUB_GROUPS
         assert reason.subject == "by part"
     assert PLUGIN.job_ready(subject) is ready
     assert PLUGIN.job_pipelined(subject) is pipelined
@@ -136,7 +138,7 @@ def test_a_job_needs_whole_sub_groups(
 
 def test_sub_groups_follow_what_the_cycle_does() -> None:
     """Placed and taken back again."""
-    subject = job_state.JobState(divided(2, "a:p a:p", minimum=1))
+    subject = JobState(divided(2, "a:p a:p", minimum=1))
     tasks = subject.job.tasks
     for task in tasks:
         subject.move(task, Status.ALLOCATED, "n1")
@@ -151,15 +153,11 @@ def test_sub_groups_follow_what_the_cycle_does() -> None:
 @pytest.mark.parametrize(
     ("rules", "valid"), [(cycle_rules.DEFAULT, True), (compat.VOLCANO.rules, False)]
 )
-def test_a_policy_without_keys_makes_one_sub_group(
-    rules: cycle_rules.CycleRules, valid: bool
-) -> None:
+def test_a_policy_without_keys_makes_one_sub_group(rules: CycleRules, valid: bool) -> None:
     """Of all pods that its selector matches; in Volcano it never has any."""
-    selector = constraints.Selector(
-        (constraints.Requirement("part", constraints.Operator.IN, ("a",)),)
-    )
+    selector = Selector((Requirement("part", Operator.IN, ("a",)),))
     job = divided(1, "a:p a:p b:p", minimum=1, keys=(), selector=selector)
-    subject = job_state.JobState(job, rules)
+    subject = JobState(job, rules)
     assert (PLUGIN.job_valid(subject) is None) is valid
 
 
@@ -167,7 +165,7 @@ def test_a_pod_is_in_the_first_policy_that_it_matches() -> None:
     """The others don't count it."""
     job = divided(1, "a:p a:p", minimum=1)
     job = replace(job, sub_groups=(*job.sub_groups, replace(job.sub_groups[0], name="second")))
-    reason = PLUGIN.job_valid(job_state.JobState(job))
+    reason = PLUGIN.job_valid(JobState(job))
     assert reason is not None
     assert (reason.subject, reason.tasks) == ("second", 0)
 
@@ -182,7 +180,7 @@ def test_a_pod_is_in_the_first_policy_that_it_matches() -> None:
 )
 def test_a_whole_sub_group_spares_no_pod(picture: str, spared: list[bool]) -> None:
     """Only what it has above its size, and pods that are in no whole one."""
-    subject = job_state.JobState(divided(0, picture, minimum=1))
+    subject = JobState(divided(0, picture, minimum=1))
     assert [subject.spares(task) for task in subject.job.tasks] == spared
 
 
@@ -192,16 +190,14 @@ def test_a_whole_sub_group_spares_no_pod(picture: str, spared: list[bool]) -> No
 )
 def test_nobody_is_evicted_for_a_part_of_a_sub_group(picture: str, whole: bool) -> None:
     """Sub-groups of which nothing was placed don't count."""
-    subject = job_state.JobState(divided(1, picture))
+    subject = JobState(divided(1, picture))
     assert subject.sub_groups is not None
     placed = [task for task in subject.job.tasks if task.status is Status.PIPELINED]
     assert subject.sub_groups.completes(placed) is whole
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"), [(gang.Gang, [0, 0, 1, 2]), (compat_plugins.VolcanoGang, [0, 1, 0, 1])]
-)
-def test_gangs_without_their_minimum_come_first(kind: type[gang.Gang], expected: list[int]) -> None:
+@pytest.mark.parametrize(("kind", "expected"), [(Gang, [0, 0, 1, 2]), (VolcanoGang, [0, 1, 0, 1])])
+def test_gangs_without_their_minimum_come_first(kind: type[Gang], expected: list[int]) -> None:
     """Of these such as have started; in Volcano's way they are all alike."""
     plugin = kind({})
     plugin.open(sessions.opened())
@@ -213,11 +209,11 @@ def test_gangs_without_their_minimum_come_first(kind: type[gang.Gang], expected:
 
 def test_orders() -> None:
     """The more important job and pod first."""
-    orders = priority.Priority({})
+    orders = Priority({})
     low, high = (
-        job_state.JobState(sessions.job("j", sessions.task("j", priority=weight), priority=weight))
+        JobState(sessions.job("j", sessions.task("j", priority=weight), priority=weight))
         for weight in (-5, 7)
     )
     assert sorted([low, high], key=orders.job_key) == [high, low]
-    tasks: list[contracts.Key] = [orders.task_key(each.job.tasks[0]) for each in (low, high)]
+    tasks: list[Key] = [orders.task_key(each.job.tasks[0]) for each in (low, high)]
     assert tasks[1] < tasks[0]  # type: ignore[operator]  # both are numbers

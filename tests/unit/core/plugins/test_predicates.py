@@ -3,60 +3,62 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.api import contracts
-from vscheduler.core.model import constraints, nodes, refusals
+from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.model import constraints, refusals
+from vscheduler.core.model.constraints import HostPort, Taint, Toleration
+from vscheduler.core.model.nodes import NodeLayout, NodeSpec
+from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.plugins import predicates
+from vscheduler.core.plugins.predicates import Predicates
 
 Effect = constraints.Effect
-DEDICATED = constraints.Taint("dedicated", "lab", Effect.NO_SCHEDULE)
-LEAVING = constraints.Taint("dedicated", "lab", Effect.NO_EXECUTE)
-PORT = constraints.HostPort("10.0.0.1", "TCP", 80)
+DEDICATED = Taint("dedicated", "lab", Effect.NO_SCHEDULE)
+LEAVING = Taint("dedicated", "lab", Effect.NO_EXECUTE)
+PORT = HostPort("10.0.0.1", "TCP", 80)
 
 
-def cluster() -> contracts.NodeView:
+def cluster() -> NodeView:
     """n0 and n1 ordinary, n2 cordoned, n3 and n4 tainted, n5 in a zone."""
-    layout = nodes.NodeLayout(
+    layout = NodeLayout(
         [
-            nodes.NodeSpec(name="n0"),
-            nodes.NodeSpec(name="n1"),
-            nodes.NodeSpec(name="n2", unschedulable=True),
-            nodes.NodeSpec(name="n3", taints=(DEDICATED,)),
-            nodes.NodeSpec(name="n4", taints=(LEAVING,)),
-            nodes.NodeSpec(name="n5", labels=(("zone", "a"),), features=("B", "C")),
+            NodeSpec(name="n0"),
+            NodeSpec(name="n1"),
+            NodeSpec(name="n2", unschedulable=True),
+            NodeSpec(name="n3", taints=(DEDICATED,)),
+            NodeSpec(name="n4", taints=(LEAVING,)),
+            NodeSpec(name="n5", labels=(("zone", "a"),), features=("B", "C")),
         ]
     )
     return sessions.view(layout, [{}] * 6, ports={"n0": (PORT,)})
 
 
-def refused(
-    arguments: dict[str, Any], view: contracts.NodeView, **limits: Any
-) -> dict[refusals.Refusal, list[int]]:
+def refused(arguments: dict[str, Any], view: NodeView, **limits: Any) -> dict[Refusal, list[int]]:
     """Which rows are refused, by refusal; rows of a part must be refused alike."""
-    plugin = predicates.Predicates(arguments)
+    plugin = Predicates(arguments)
     plugin.open(sessions.opened())
     pod = sessions.task("j", of=sessions.pod_class(**limits))
     verdicts = plugin.filter_nodes(pod, view)
     rows = list(range(view.size))
-    whole = {refusals.of(each.refusal): each.passes for each in verdicts}
-    for each in plugin.filter_nodes(pod, sessions.part(view, *reversed(rows))):
-        assert each.passes.tolist() == whole[refusals.of(each.refusal)][::-1].tolist()
+    whole = {refusals.of(verdict.refusal): verdict.passes for verdict in verdicts}
+    for node in plugin.filter_nodes(pod, sessions.part(view, *reversed(rows))):
+        assert node.passes.tolist() == whole[refusals.of(node.refusal)][::-1].tolist()
     return {refusal: [row for row in rows if not mask[row]] for refusal, mask in whole.items()}
 
 
-Code = refusals.RefusalCode
-CORDONED = refusals.Refusal(Code.CORDONED)
-TAINTED = refusals.Refusal(Code.TAINT, "dedicated", "lab")
-UNSELECTED = refusals.Refusal(Code.NODE_AFFINITY)
-FEATURELESS = refusals.Refusal(Code.FEATURES)
-PORTS_TAKEN = refusals.Refusal(Code.PORTS)
-OTHER_TAINTS = refusals.Refusal(Code.OTHER_TAINTS)
+Code = RefusalCode
+CORDONED = Refusal(Code.CORDONED)
+TAINTED = Refusal(Code.TAINT, "dedicated", "lab")
+UNSELECTED = Refusal(Code.NODE_AFFINITY)
+FEATURELESS = Refusal(Code.FEATURES)
+PORTS_TAKEN = Refusal(Code.PORTS)
+OTHER_TAINTS = Refusal(Code.OTHER_TAINTS)
 
 ALWAYS = {CORDONED: [2]}
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[refusals.Refusal, list[int]]]] = {
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[Refusal, list[int]]]] = {
     "a plain pod": ({}, {}, {**ALWAYS, TAINTED: [3, 4]}),
     "a pod that bears everything": (
         {},
-        {"tolerations": (constraints.Toleration(exists=True),)},
+        {"tolerations": (Toleration(exists=True),)},
         {},
     ),
     "a selector": (
@@ -92,7 +94,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[refusals.Refusal, li
 
 @pytest.mark.parametrize(("arguments", "limits", "expected"), CASES.values(), ids=CASES)
 def test_nodes_are_refused_with_a_reason(
-    arguments: dict[str, Any], limits: dict[str, Any], expected: dict[refusals.Refusal, list[int]]
+    arguments: dict[str, Any], limits: dict[str, Any], expected: dict[Refusal, list[int]]
 ) -> None:
     """By code; a filter that refuses nobody says nothing."""
     found = refused(arguments, cluster(), **limits)
@@ -101,13 +103,13 @@ def test_nodes_are_refused_with_a_reason(
 
 def test_pods_that_differ_in_features_alone_are_told_apart() -> None:
     """What was worked out for one of them isn't the other's answer."""
-    plugin = predicates.Predicates({})
+    plugin = Predicates({})
     plugin.open(sessions.opened())
     view = cluster()
     passes = []
     for needed in ((), ("C",), ("A",)):
         pod = sessions.task("j", of=sessions.pod_class(features=needed))
-        by_refusal = {each.refusal: each.passes for each in plugin.filter_nodes(pod, view)}
+        by_refusal = {node.refusal: node.passes for node in plugin.filter_nodes(pod, view)}
         mask = by_refusal.get(FEATURELESS)
         passes.append(None if mask is None else mask.tolist())
     assert passes == [None, [False] * 5 + [True], [False] * 6]
@@ -115,7 +117,7 @@ def test_pods_that_differ_in_features_alone_are_told_apart() -> None:
 
 def test_shares_are_of_nodes_that_have_the_features() -> None:
     """What pods could use is asked apart from where one may go now."""
-    plugin = predicates.Predicates({})
+    plugin = Predicates({})
     plugin.open(sessions.opened())
     layout = cluster().layout
     found = {
@@ -129,11 +131,11 @@ def test_shares_are_of_nodes_that_have_the_features() -> None:
 def test_ports_taken_in_this_cycle_count() -> None:
     """The view's ports are looked at each time."""
     view = cluster()
-    plugin = predicates.Predicates({})
+    plugin = Predicates({})
     plugin.open(sessions.opened())
     pod = sessions.task("j", of=sessions.pod_class(ports=(PORT,)))
     before = plugin.filter_nodes(pod, view)[-1].passes.tolist()
-    after = contracts.NodeView(
+    after = NodeView(
         view.layout, None, view.allocatable, view.used, view.future_used, {"n5": (PORT,)}, {}
     )
     assert before == [False, True, True, True, True, True]
@@ -143,11 +145,11 @@ def test_ports_taken_in_this_cycle_count() -> None:
 def test_many_taints_end_up_in_one_refusal() -> None:
     """Where each node has a taint of its own, the list stays short and no node is forgotten."""
     count = predicates.TAINTS_MAX + 5
-    layout = nodes.NodeLayout(
+    layout = NodeLayout(
         [
-            nodes.NodeSpec(
+            NodeSpec(
                 name=f"n{place:02}",
-                taints=(constraints.Taint("host", f"{place:02}", Effect.NO_SCHEDULE),),
+                taints=(Taint("host", f"{place:02}", Effect.NO_SCHEDULE),),
             )
             for place in range(count)
         ]

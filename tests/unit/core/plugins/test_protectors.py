@@ -7,21 +7,23 @@ import msgspec
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.api import contracts
-from vscheduler.core.compat import plugins as compat_plugins
-from vscheduler.core.model import constraints, jobs, snapshot
-from vscheduler.core.plugins import cdp, conformance, pdb
+from vscheduler.core.api.contracts import Plugin, VictimRole
+from vscheduler.core.compat.plugins import VolcanoPdb
+from vscheduler.core.model.constraints import Operator, Requirement, Selector
+from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.core.model.snapshot import Budget
+from vscheduler.core.plugins import cdp, pdb
+from vscheduler.core.plugins.cdp import Cdp
+from vscheduler.core.plugins.conformance import Conformance
 
-RUNNING = jobs.TaskStatus.RUNNING
-BOUND = jobs.TaskStatus.BOUND
+RUNNING = TaskStatus.RUNNING
+BOUND = TaskStatus.BOUND
 CLAIMANT = sessions.task("claimant")
 NOW = 10_000.0
 Pdb = TypeVar("Pdb", bound=pdb.Pdb)
 
 
-def spared(
-    plugin: conformance.Conformance | cdp.Cdp | pdb.Pdb, candidates: list[jobs.Task]
-) -> list[str]:
+def spared(plugin: Conformance | Cdp | pdb.Pdb, candidates: list[Task]) -> list[str]:
     """Who may go, by name, for either action."""
     answers = [
         [task.name for task in hook(CLAIMANT, candidates)]
@@ -31,10 +33,10 @@ def spared(
     return answers[0]
 
 
-@pytest.mark.parametrize("plugin", [conformance.Conformance, cdp.Cdp, pdb.Pdb])
-def test_protectors_veto(plugin: type[contracts.Plugin]) -> None:
+@pytest.mark.parametrize("plugin", [Conformance, Cdp, pdb.Pdb])
+def test_protectors_veto(plugin: type[Plugin]) -> None:
     """What they leave out is no victim, whatever tier they stand in."""
-    assert plugin.victim_role is contracts.VictimRole.PROTECTS
+    assert plugin.victim_role is VictimRole.PROTECTS
 
 
 def test_conformance_protects_what_the_cluster_needs() -> None:
@@ -46,7 +48,7 @@ def test_conformance_protects_what_the_cluster_needs() -> None:
         msgspec.structs.replace(sessions.task("dns", 0, RUNNING), namespace="kube-system"),
         sessions.task("last", 0, RUNNING),
     ]
-    assert spared(conformance.Conformance({}), candidates) == ["plain-0", "last-0"]
+    assert spared(Conformance({}), candidates) == ["plain-0", "last-0"]
 
 
 COOLDOWNS: dict[str, tuple[dict[str, Any], bool]] = {
@@ -69,7 +71,7 @@ def test_cdp_protects_for_a_while(fields: dict[str, Any], goes: bool) -> None:
     """A pod that found its node 300 seconds ago; whoever is spared is looked at again in time."""
     session = sessions.opened()
     session.snapshot = msgspec.structs.replace(session.snapshot, now=NOW)
-    plugin = cdp.Cdp({})
+    plugin = Cdp({})
     plugin.open(session)
     given: dict[str, Any] = {"status": RUNNING, "scheduled_at": NOW - 300} | fields
     task = sessions.task("p", **given)
@@ -77,12 +79,12 @@ def test_cdp_protects_for_a_while(fields: dict[str, Any], goes: bool) -> None:
     assert set(session.due) == (set() if goes else {NOW + 300})
 
 
-def budgeted(*budgets: snapshot.Budget) -> pdb.Pdb:
+def budgeted(*budgets: Budget) -> pdb.Pdb:
     """The plugin, with these budgets."""
     return with_budgets(pdb.Pdb({}), budgets)
 
 
-def with_budgets(plugin: Pdb, budgets: Sequence[snapshot.Budget]) -> Pdb:
+def with_budgets(plugin: Pdb, budgets: Sequence[Budget]) -> Pdb:
     """The same plugin, opened."""
     session = sessions.opened()
     session.snapshot = msgspec.structs.replace(session.snapshot, budgets=tuple(budgets))
@@ -90,16 +92,11 @@ def with_budgets(plugin: Pdb, budgets: Sequence[snapshot.Budget]) -> Pdb:
     return plugin
 
 
-def budget(allowed: int, app: str | None = "web", name: str = "b") -> snapshot.Budget:
+def budget(allowed: int, app: str | None = "web", name: str = "b") -> Budget:
     """Over pods with this label, or over all."""
     conditions = () if app is None else (app,)
-    selector = constraints.Selector(
-        tuple(
-            constraints.Requirement("app", constraints.Operator.IN, (value,))
-            for value in conditions
-        )
-    )
-    return snapshot.Budget(namespace="ns", name=name, selector=selector, allowed=allowed)
+    selector = Selector(tuple(Requirement("app", Operator.IN, (value,)) for value in conditions))
+    return Budget(namespace="ns", name=name, selector=selector, allowed=allowed)
 
 
 WEB = [sessions.task("web", place, RUNNING, labels={"app": "web"}) for place in range(3)]
@@ -138,10 +135,10 @@ def test_pdb_in_volcanos_way() -> None:
     selector covers nobody.
     """
     budgets = budget(1), budget(0, app=None, name="all")
-    plugin = with_budgets(compat_plugins.VolcanoPdb({}), budgets)
+    plugin = with_budgets(VolcanoPdb({}), budgets)
     assert spared(plugin, [BARE, *WEB]) == ["web-0"]
     plugin.on_deallocate(WEB[0])
     assert spared(plugin, WEB[1:]) == ["web-1"]
     assert plugin.shuffle_victims([BARE, *WEB]) == WEB[:1]
-    twice = with_budgets(compat_plugins.VolcanoPdb({}), (budget(1), budget(2, name="c")))
+    twice = with_budgets(VolcanoPdb({}), (budget(1), budget(2, name="c")))
     assert spared(twice, WEB) == ["web-0"]

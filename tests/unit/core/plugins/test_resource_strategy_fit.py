@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.compat import plugins as compat_plugins
-from vscheduler.core.config import validation
-from vscheduler.core.model import jobs, nodes
+from vscheduler.core.compat.plugins import VolcanoResourceStrategyFit
+from vscheduler.core.config.validation import Findings
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.nodes import NodeLayout, NodeSpec
 from vscheduler.core.plugins import resource_strategy_fit as fit
+from vscheduler.core.plugins.resource_strategy_fit import ResourceStrategyFit
 
 GI = 2**30
 NODES = [
@@ -15,7 +17,7 @@ NODES = [
     {"cpu": 8000, "memory": 8 * GI, "pods": 10, sessions.GPU: 4},
 ]
 USED = [{"cpu": 1000}, {"cpu": 5000, "memory": 2 * GI, sessions.GPU: 1}]
-LAYOUT = nodes.NodeLayout([nodes.NodeSpec(name="n0"), nodes.NodeSpec(name="n1")])
+LAYOUT = NodeLayout([NodeSpec(name="n0"), NodeSpec(name="n1")])
 VIEW = sessions.view(LAYOUT, NODES, USED)
 POD = sessions.pod_class(cpu=1000)
 DEVICE = sessions.pod_class(cpu=1000, gpu=1)
@@ -23,14 +25,14 @@ DEVICE = sessions.pod_class(cpu=1000, gpu=1)
 
 def complaints(**arguments: Any) -> list[str]:
     """What is wrong with these arguments."""
-    found = validation.Findings()
-    found.arguments((), arguments, fit.ResourceStrategyFit.arguments, "it")
+    found = Findings()
+    found.arguments((), arguments, ResourceStrategyFit.arguments, "it")
     return [str(problem) for problem in found.problems]
 
 
 def opened(
-    kind: type[fit.ResourceStrategyFit] = fit.ResourceStrategyFit, /, **arguments: Any
-) -> fit.ResourceStrategyFit:
+    kind: type[ResourceStrategyFit] = ResourceStrategyFit, /, **arguments: Any
+) -> ResourceStrategyFit:
     """The plugin with these arguments."""
     assert complaints(**arguments) == []
     plugin = kind(arguments)
@@ -38,7 +40,7 @@ def opened(
     return plugin
 
 
-def scores(plugin: fit.ResourceStrategyFit, pod_class: jobs.PodClass) -> list[float]:
+def scores(plugin: ResourceStrategyFit, pod_class: PodClass) -> list[float]:
     """What both nodes get; a part of them gets the same."""
     task = sessions.task("j", of=pod_class)
     whole = plugin.score_nodes(task, VIEW)
@@ -54,7 +56,7 @@ def test_pods_spread_by_default() -> None:
     assert scores(opened(resourceStrategyFitWeight=0), POD) == [0.0, 0.0]
 
 
-STRATEGIES: dict[str, tuple[dict[str, Any], jobs.PodClass, list[float]]] = {
+STRATEGIES: dict[str, tuple[dict[str, Any], PodClass, list[float]]] = {
     "most": ({"cpu": {"type": "MostAllocated"}}, POD, [250.0, 750.0]),
     "the type may be missing": ({"cpu": {}}, POD, [750.0, 250.0]),
     "weights": (
@@ -98,7 +100,7 @@ STRATEGIES: dict[str, tuple[dict[str, Any], jobs.PodClass, list[float]]] = {
     ("resources", "pod_class", "expected"), STRATEGIES.values(), ids=STRATEGIES
 )
 def test_each_resource_has_its_strategy(
-    resources: dict[str, Any], pod_class: jobs.PodClass, expected: list[float]
+    resources: dict[str, Any], pod_class: PodClass, expected: list[float]
 ) -> None:
     """The weighted mean of what would be used, or left."""
     assert scores(opened(resources=resources), pod_class) == expected
@@ -120,7 +122,7 @@ OWN = {
 def test_a_pod_may_have_its_own(written: str, weights: str, expected: list[float]) -> None:
     """Read from its hints, in place of what is configured."""
     hints = {fit.SCORING: written, fit.WEIGHT: weights}
-    pod_class = jobs.PodClass(request=POD.request, hints=hints)
+    pod_class = PodClass(request=POD.request, hints=hints)
     assert scores(opened(), pod_class) == expected
 
 
@@ -140,7 +142,7 @@ SRA = {"enable": True, "resources": f" {sessions.GPU}, example.com/x", "weight":
     ],
 )
 def test_scarce_devices_keep_ordinary_pods_away(
-    settings: dict[str, Any], pod_class: jobs.PodClass, expected: list[float]
+    settings: dict[str, Any], pod_class: PodClass, expected: list[float]
 ) -> None:
     """By weight; a node that hasn't got what the pod asks for has no score at all."""
     plugin = opened(resourceStrategyFitWeight=0, sra=SRA | settings)
@@ -169,7 +171,7 @@ PROPORTIONS = {
 
 @pytest.mark.parametrize(("settings", "pod_class", "passes"), PROPORTIONS.values(), ids=PROPORTIONS)
 def test_free_devices_keep_what_goes_with_them(
-    settings: dict[str, Any], pod_class: jobs.PodClass, passes: bool
+    settings: dict[str, Any], pod_class: PodClass, passes: bool
 ) -> None:
     """Nodes without devices take whatever fits."""
     plugin = opened(proportional=settings)
@@ -189,7 +191,7 @@ def test_what_is_being_freed_counts_for_those_who_wait() -> None:
     assert here.passes.tolist() == [True, False]
     assert here.later is not None
     assert here.later.tolist() == [True, True]
-    volcanos = opened(compat_plugins.VolcanoResourceStrategyFit, proportional=kept(1, 0))
+    volcanos = opened(VolcanoResourceStrategyFit, proportional=kept(1, 0))
     (there,) = volcanos.filter_nodes(task, view)
     assert (there.passes.tolist(), there.later, there.curable) == ([True, False], None, False)
 

@@ -4,24 +4,35 @@ import numpy as np
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.api import contracts
-from vscheduler.core.model import constraints, jobs, nodes
-from vscheduler.core.plugins import binpack, nodeorder
+from vscheduler.core.api.contracts import NodeView, Plugin
+from vscheduler.core.model.constraints import (
+    Effect,
+    Operator,
+    PreferredTerm,
+    Requirement,
+    Taint,
+    Term,
+    Toleration,
+)
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.nodes import NodeLayout, NodeSpec
+from vscheduler.core.plugins.binpack import Binpack
+from vscheduler.core.plugins.nodeorder import NodeOrder
 
 GI = 2**30
-SOFT = constraints.Taint("spot", "", constraints.Effect.PREFER_NO_SCHEDULE)
+SOFT = Taint("spot", "", Effect.PREFER_NO_SCHEDULE)
 OFF = {
     f"{name}.weight": 0
     for name in ("leastrequested", "balancedresource", "nodeaffinity", "tainttoleration")
 }
 
 
-def plain(count: int) -> nodes.NodeLayout:
+def plain(count: int) -> NodeLayout:
     """Nodes without labels."""
-    return nodes.NodeLayout([nodes.NodeSpec(name=f"n{place}") for place in range(count)])
+    return NodeLayout([NodeSpec(name=f"n{place}") for place in range(count)])
 
 
-def scores(plugin: contracts.Plugin, of: jobs.PodClass, view: contracts.NodeView) -> list[float]:
+def scores(plugin: Plugin, of: PodClass, view: NodeView) -> list[float]:
     """What the plugin gives all nodes; a part of them must get the same."""
     plugin.open(sessions.opened())
     pod = sessions.task("j", of=of)
@@ -56,7 +67,7 @@ USAGE: dict[str, tuple[dict[str, int], list[float]]] = {
 def test_nodes_are_judged_by_usage(weights: dict[str, int], expected: list[float]) -> None:
     """With the pod on them, cpu and memory alike."""
     view = sessions.view(plain(3), [EIGHT] * 3, USED)
-    assert scores(nodeorder.NodeOrder(OFF | weights), ONE, view) == pytest.approx(expected)
+    assert scores(NodeOrder(OFF | weights), ONE, view) == pytest.approx(expected)
 
 
 def test_odd_nodes_are_judged_without_fuss() -> None:
@@ -68,24 +79,24 @@ def test_odd_nodes_are_judged_without_fuss() -> None:
         [{"cpu": 1000, "memory": GI}, {"cpu": 3000}, {}, {"cpu": 3000, "memory": 3 * GI}],
     )
     weights = OFF | {"leastrequested.weight": 1}
-    assert scores(nodeorder.NodeOrder(weights), ONE, view) == [0.0, 50.0, 0.0, 50.0]
+    assert scores(NodeOrder(weights), ONE, view) == [0.0, 50.0, 0.0, 50.0]
     weights = OFF | {"balancedresource.weight": 1}
-    assert scores(nodeorder.NodeOrder(weights), ONE, view) == [100.0] * 4
+    assert scores(NodeOrder(weights), ONE, view) == [100.0] * 4
 
 
 def test_preferred_terms_count_with_their_weight() -> None:
     """The plugin's weight times the sum, not scaled to the best node."""
-    layout = nodes.NodeLayout(
+    layout = NodeLayout(
         [
-            nodes.NodeSpec(name="n1", labels=(("zone", "a"),)),
-            nodes.NodeSpec(name="n2"),
+            NodeSpec(name="n1", labels=(("zone", "a"),)),
+            NodeSpec(name="n2"),
         ]
     )
-    zone = constraints.Requirement("zone", constraints.Operator.IN, ("a",))
-    preferred = (constraints.PreferredTerm(30, constraints.Term(labels=(zone,))),)
+    zone = Requirement("zone", Operator.IN, ("a",))
+    preferred = (PreferredTerm(30, Term(labels=(zone,))),)
     view = sessions.view(layout, [EIGHT] * 2)
     weights = OFF | {"nodeaffinity.weight": 2}
-    assert scores(nodeorder.NodeOrder(weights), sessions.pod_class(preferred=preferred), view) == [
+    assert scores(NodeOrder(weights), sessions.pod_class(preferred=preferred), view) == [
         60.0,
         0.0,
     ]
@@ -104,20 +115,20 @@ def test_soft_taints_cost_score(
     feasible: list[bool], weight: int, expected: list[float] | None
 ) -> None:
     """Scaled to the feasible node that has most of them."""
-    other = constraints.Taint("old", "", constraints.Effect.PREFER_NO_SCHEDULE)
-    layout = nodes.NodeLayout(
+    other = Taint("old", "", Effect.PREFER_NO_SCHEDULE)
+    layout = NodeLayout(
         [
-            nodes.NodeSpec(name="n1"),
-            nodes.NodeSpec(name="n2", taints=(SOFT,)),
-            nodes.NodeSpec(name="n3", taints=(SOFT, other)),
+            NodeSpec(name="n1"),
+            NodeSpec(name="n2", taints=(SOFT,)),
+            NodeSpec(name="n3", taints=(SOFT, other)),
         ]
     )
-    plugin = nodeorder.NodeOrder({"tainttoleration.weight": weight})
+    plugin = NodeOrder({"tainttoleration.weight": weight})
     plugin.open(sessions.opened())
     view = sessions.view(layout, [EIGHT] * 3)
     found = plugin.score_node_set(sessions.task("j"), view, np.array(feasible))
     assert (found if found is None else found.tolist()) == expected
-    tolerant = sessions.pod_class(tolerations=(constraints.Toleration(exists=True),))
+    tolerant = sessions.pod_class(tolerations=(Toleration(exists=True),))
     everywhere = np.ones(3, dtype=np.bool_)
     assert plugin.score_node_set(sessions.task("j", of=tolerant), view, everywhere) is None
 
@@ -159,11 +170,11 @@ def test_full_nodes_are_packed(
 ) -> None:
     """Each resource that the pod asks for counts by its weight."""
     view = sessions.view(plain(3), [ALLOCATABLE] * 3, used)
-    assert scores(binpack.Binpack(arguments), MIXED, view) == pytest.approx(expected)
+    assert scores(Binpack(arguments), MIXED, view) == pytest.approx(expected)
 
 
 def test_packing_looks_at_what_is_requested() -> None:
     """A node without the resource, and a pod that asks for nothing, give nothing."""
     view = sessions.view(plain(2), [{"memory": GI}, EIGHT])
-    assert scores(binpack.Binpack({}), sessions.pod_class(cpu=2000), view) == [0.0, 25.0]
-    assert scores(binpack.Binpack({}), sessions.pod_class(cpu=0), view) == [0.0, 0.0]
+    assert scores(Binpack({}), sessions.pod_class(cpu=2000), view) == [0.0, 25.0]
+    assert scores(Binpack({}), sessions.pod_class(cpu=0), view) == [0.0, 0.0]

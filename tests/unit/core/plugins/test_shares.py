@@ -1,30 +1,34 @@
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, queues
-from vscheduler.core.plugins import drf, proportion
+from tests.unit.core.sessions import Opened
+from vscheduler.core.api.contracts import Key
+from vscheduler.core.model.decisions import Shortage
+from vscheduler.core.model.jobs import Job, PodClass, TaskStatus
+from vscheduler.core.model.queues import QueueState
+from vscheduler.core.plugins.drf import Drf
+from vscheduler.core.plugins.proportion import Proportion
 
-RUNNING = jobs.TaskStatus.RUNNING
+RUNNING = TaskStatus.RUNNING
 GI = 2**30
 
 
-def waiting(name: str, count: int, of: jobs.PodClass, queue: str = "q") -> jobs.Job:
+def waiting(name: str, count: int, of: PodClass, queue: str = "q") -> Job:
     """A job with so many pending pods."""
     return sessions.job(
         name, *(sessions.task(name, place, of=of) for place in range(count)), queue=queue
     )
 
 
-def proportioned(opened: sessions.Opened) -> proportion.Proportion:
+def proportioned(opened: Opened) -> Proportion:
     """The plugin in this session."""
-    plugin = proportion.Proportion({})
+    plugin = Proportion({})
     plugin.open(opened)
     plugin.start()
     return plugin
 
 
-def deserved(plugin: proportion.Proportion) -> dict[str, dict[str, float]]:
+def deserved(plugin: Proportion) -> dict[str, dict[str, float]]:
     """By queue and resource, pod slots left out."""
     return {
         name: {kind: amount for kind, amount in each.deserved.items() if kind != "pods"}
@@ -116,7 +120,7 @@ def test_a_queue_takes_up_to_its_share() -> None:
     assert not plugin.allocatable(queue, second)  # 2000 of 1500
     assert plugin.allocatable(queue, memory)
     assert plugin.shortages(queue, second) == (
-        decisions.Shortage(resource="cpu", requested=1000, allocated=1000, limit=1500.0),
+        Shortage(resource="cpu", requested=1000, allocated=1000, limit=1500.0),
     )
     plugin.on_deallocate(first)
     assert plugin.allocatable(queue, second)
@@ -157,7 +161,7 @@ def test_pod_slots_count_where_the_capability_names_them() -> None:
         plugin = proportioned(session)
         pod = session.job_state("a").job.tasks[0]
         assert plugin.allocatable(session.queues["q"], pod) is allowed
-        shortages = [each.resource for each in plugin.shortages(session.queues["q"], pod)]
+        shortages = [shortage.resource for shortage in plugin.shortages(session.queues["q"], pod)]
         assert shortages == ([] if allowed else ["pods"])
 
 
@@ -178,9 +182,7 @@ def test_overused_means_in_every_resource() -> None:
     plugin = proportioned(session)
     assert plugin.overused(queue)
     assert plugin.shortages(queue, more.tasks[0]) == (
-        decisions.Shortage(
-            resource="memory", requested=GI, allocated=GI, limit=float(GI), whole=True
-        ),
+        Shortage(resource="memory", requested=GI, allocated=GI, limit=float(GI), whole=True),
     )
 
 
@@ -203,8 +205,8 @@ def test_a_third_is_used_up_though_it_is_no_whole_number() -> None:
     assert proportioned(session).overused(session.queues["a"])
 
 
-@pytest.mark.parametrize("state", [queues.QueueState.CLOSED, queues.QueueState.CLOSING])
-def test_a_queue_that_isnt_open_takes_nothing(state: queues.QueueState) -> None:
+@pytest.mark.parametrize("state", [QueueState.CLOSED, QueueState.CLOSING])
+def test_a_queue_that_isnt_open_takes_nothing(state: QueueState) -> None:
     """There is no shortage to speak of."""
     session = sessions.opened(
         waiting("a", 1, sessions.pod_class()), queues=[sessions.queue(state=state)]
@@ -240,7 +242,7 @@ def test_queues_are_ordered_by_priority_and_share() -> None:
     assert not plugin.overused(session.queues["idle"])
 
 
-def sortable(key: contracts.Key) -> tuple[float, ...]:
+def sortable(key: Key) -> tuple[float, ...]:
     """A key as a tuple."""
     return key if isinstance(key, tuple) else (key,)
 
@@ -258,11 +260,11 @@ def test_drf_orders_by_dominant_share() -> None:
         waiting("slots", 3, sessions.pod_class(cpu=1)),
         total=sessions.total(cpu=10_000, gpu=4, pods=8),
     )
-    plugin = drf.Drf({})
+    plugin = Drf({})
     plugin.open(session)
     plugin.start()
 
-    def shares() -> list[contracts.Key]:
+    def shares() -> list[Key]:
         return [
             plugin.job_key(session.job_state(name)) for name in ("device", "cores", "none", "slots")
         ]
@@ -283,7 +285,7 @@ def test_hooks_that_run_for_every_pod_ask_the_session_once_per_class() -> None:
     """Pods of one class have their request looked up once."""
     core = sessions.pod_class()
     session = sessions.opened(waiting("a", 5, core))
-    plugins: list[proportion.Proportion | drf.Drf] = [proportion.Proportion({}), drf.Drf({})]
+    plugins: list[Proportion | Drf] = [Proportion({}), Drf({})]
     for plugin in plugins:
         plugin.open(session)
         plugin.start()

@@ -7,11 +7,15 @@ import msgspec
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.compat import plugins as compat_plugins
-from vscheduler.core.model import jobs, nodes, resources
+from tests.unit.core.sessions import Opened
+from vscheduler.core.compat.plugins import VolcanoTdm, VolcanoWindow
+from vscheduler.core.model.jobs import PREEMPTABLE, Job, PodClass, Task, TaskStatus
+from vscheduler.core.model.nodes import NodeLayout, NodeSpec, NodeTable
+from vscheduler.core.model.resources import Vector
 from vscheduler.core.plugins import tdm
+from vscheduler.core.plugins.tdm import Tdm
 
-RUNNING = jobs.TaskStatus.RUNNING
+RUNNING = TaskStatus.RUNNING
 HOUR = 3600
 NOON = 12 * HOUR
 """Of the first day of the epoch."""
@@ -33,7 +37,7 @@ WINDOWS = {
 @pytest.mark.parametrize(("text", "second", "here", "there"), WINDOWS.values(), ids=WINDOWS)
 def test_windows_open_and_close(text: str, second: int, here: bool, there: bool) -> None:
     """Here, and in Volcano."""
-    ours, volcanos = tdm.window(text), tdm.window(text, compat_plugins.VolcanoWindow)
+    ours, volcanos = tdm.window(text), tdm.window(text, VolcanoWindow)
     assert (ours.open(second), volcanos.open(second)) == (here, there)
 
 
@@ -73,15 +77,15 @@ def test_parts_of_pods_are_rounded_up(text: str, expected: int | None) -> None:
     assert tdm.part_of(text, 11) == expected
 
 
-def layout(*zones: str) -> nodes.NodeTable:
+def layout(*zones: str) -> NodeTable:
     """One node per zone, n0 and so on; no zone is no label."""
     specs = [
-        nodes.NodeSpec(name=f"n{place}", labels=((tdm.ZONE, zone),) if zone else ())
+        NodeSpec(name=f"n{place}", labels=((tdm.ZONE, zone),) if zone else ())
         for place, zone in enumerate(zones)
     ]
     empty = nothing_on(len(zones))
-    return nodes.NodeTable(
-        layout=nodes.NodeLayout(specs),
+    return NodeTable(
+        layout=NodeLayout(specs),
         allocatable=empty,
         used=empty,
         releasing=empty,
@@ -89,18 +93,18 @@ def layout(*zones: str) -> nodes.NodeTable:
     )
 
 
-def nothing_on(count: int) -> resources.Vector:
+def nothing_on(count: int) -> Vector:
     """Nothing on so many nodes."""
     return sessions.SPACE.zeros()[None].repeat(count, axis=0)
 
 
 def opened(
-    *present: jobs.Job,
+    *present: Job,
     zones: tuple[str, ...] = ("night",),
     now: float = NOON,
-    kind: type[tdm.Tdm] = tdm.Tdm,
+    kind: type[Tdm] = Tdm,
     arguments: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[tdm.Tdm, sessions.Opened]:
+) -> tuple[Tdm, Opened]:
     """The plugin at this second; zone night is closed at noon, day is open."""
     session = sessions.opened(*present)
     session.snapshot = msgspec.structs.replace(session.snapshot, nodes=layout(*zones), now=now)
@@ -114,7 +118,7 @@ def opened(
     return plugin, session
 
 
-def running(name: str, count: int, node: str = "n0", **fields: Any) -> list[jobs.Task]:
+def running(name: str, count: int, node: str = "n0", **fields: Any) -> list[Task]:
     """So many running pods."""
     return [sessions.task(name, place, RUNNING, node=node, **fields) for place in range(count)]
 
@@ -142,9 +146,9 @@ BEARS: dict[str, tuple[dict[str, str], int, int]] = {
 def test_jobs_say_how_many_they_bear(annotations: dict[str, str], here: int, there: int) -> None:
     """A job of six pods, four of which run, one waits and one has finished."""
     tasks = running("j", 4)
-    rest = [sessions.task("j", 8), sessions.task("j", 9, jobs.TaskStatus.SUCCEEDED)]
+    rest = [sessions.task("j", 8), sessions.task("j", 9, TaskStatus.SUCCEEDED)]
     job = sessions.job("j", *tasks, *rest, min_member=0, annotations=annotations)
-    for kind, count in ((tdm.Tdm, here), (compat_plugins.VolcanoTdm, there)):
+    for kind, count in ((Tdm, here), (VolcanoTdm, there)):
         plugin, _ = opened(job, kind=kind)
         assert len(plugin.shuffle_victims(tasks)) == count
 
@@ -153,7 +157,7 @@ def test_each_closed_zone_is_looked_at_by_itself_in_volcano() -> None:
     """Here a job bears what it bears."""
     tasks = [*running("j", 1), sessions.task("j", 1, RUNNING, node="n1")]
     arguments = {"tdm.revocable-zone.dawn": "04:00-06:00"}
-    for kind, expected in ((tdm.Tdm, ["j-0"]), (compat_plugins.VolcanoTdm, ["j-0", "j-1"])):
+    for kind, expected in ((Tdm, ["j-0"]), (VolcanoTdm, ["j-0", "j-1"])):
         plugin, _ = opened(
             sessions.job("j", *tasks, min_member=0),
             zones=("night", "dawn"),
@@ -180,7 +184,7 @@ def test_who_may_take_room_and_from_whom() -> None:
     low = running("low", 2, node="n1")
     lent = running("lent", 1, node="n0")
     firm = running("firm", 1, node="n1", preemptable=False)
-    bound = [sessions.task("bound", 0, jobs.TaskStatus.BOUND, node="n1")]
+    bound = [sessions.task("bound", 0, TaskStatus.BOUND, node="n1")]
     everyone = [*low, *lent, *firm, *bound]
     by_job = [sessions.job(each[0].name[:-2], *each) for each in (low, lent, firm, bound)]
     plugin, _ = opened(*by_job, zones=("night", ""))
@@ -196,10 +200,10 @@ def test_who_may_take_room_and_from_whom() -> None:
     ("annotations", "labels", "preemptable"),
     [
         ({}, {}, False),
-        ({jobs.PREEMPTABLE: "true"}, {}, True),
-        ({jobs.PREEMPTABLE: "yes"}, {}, False),
-        ({}, {jobs.PREEMPTABLE: "1"}, True),
-        ({jobs.PREEMPTABLE: "false"}, {jobs.PREEMPTABLE: "true"}, False),
+        ({PREEMPTABLE: "true"}, {}, True),
+        ({PREEMPTABLE: "yes"}, {}, False),
+        ({}, {PREEMPTABLE: "1"}, True),
+        ({PREEMPTABLE: "false"}, {PREEMPTABLE: "true"}, False),
     ],
 )
 def test_jobs_that_stay_come_first_and_starve(
@@ -218,14 +222,14 @@ def test_jobs_that_stay_come_first_and_starve(
 
 def test_a_job_may_hold_room_for_its_minimum() -> None:
     """Best-effort pods count while they are pending."""
-    idle = jobs.PodClass(request={"pods": 1})
+    idle = PodClass(request={"pods": 1})
     job = sessions.job(
         "j", *running("j", 1), sessions.task("j", 1, of=idle), sessions.task("j", 2), min_member=3
     )
     plugin, session = opened(job)
     state = session.job_state("j")
     assert plugin.job_pipelined(state) is False
-    state.move(job.tasks[2], jobs.TaskStatus.PIPELINED, "n0")
+    state.move(job.tasks[2], TaskStatus.PIPELINED, "n0")
     assert plugin.job_pipelined(state) is True
 
 
@@ -235,10 +239,10 @@ def test_nodes_of_zones_are_told_apart() -> None:
     """
     plugin, session = opened(zones=("night", "day", ""))
     view = sessions.view(session.snapshot.nodes.layout, [{}, {}, {}])
-    batch = sessions.task("batch", of=jobs.PodClass(request={"pods": 1}, hints={tdm.ZONE: "*"}))
+    batch = sessions.task("batch", of=PodClass(request={"pods": 1}, hints={tdm.ZONE: "*"}))
     stays = sessions.task("stays")
     found = {
-        task.name: {each.refusal: each.passes.tolist() for each in plugin.filter_nodes(task, view)}
+        task.name: {node.refusal: node.passes.tolist() for node in plugin.filter_nodes(task, view)}
         for task in (batch, stays)
     }
     assert found["batch-0"] == {tdm.CLOSED: [False, True, True]}
@@ -260,7 +264,7 @@ def test_it_asks_to_be_woken_when_a_window_opens_or_closes() -> None:
     assert 24 * HOUR in [at - 10 * HOUR for at in session.due]
     _, session = opened(zones=(), arguments={"tdm.utc-offset": "+01:00"})
     assert sorted(at - NOON for at in session.due) == [8 * HOUR, 9 * HOUR, 17 * HOUR, 21 * HOUR]
-    _, session = opened(zones=(), kind=compat_plugins.VolcanoTdm)
+    _, session = opened(zones=(), kind=VolcanoTdm)
     assert sorted(at - NOON for at in session.due) == [
         *(9 * HOUR + 1, 10 * HOUR, 12 * HOUR, 22 * HOUR),
     ]

@@ -3,7 +3,10 @@ import dataclasses
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs, snapshot
+from tests.running import Tree
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.snapshot import FRESH, Carried
 
 NOW = pictures.NOW.timestamp()
 SIXTY = {"actions": "allocate", "tiers": running.tiers(running.STANDARD)}
@@ -18,14 +21,14 @@ HALF = """
 def cycle(
     picture: str = HALF,
     now: float = 0.0,
-    tree: running.Tree = SIXTY,
-    carried: snapshot.Carried = snapshot.FRESH,
-) -> decisions.CycleResult:
+    tree: Tree = SIXTY,
+    carried: Carried = FRESH,
+) -> CycleResult:
     """One cycle, some seconds after the picture was taken."""
     return running.run_at(pictures.documents(picture), tree, NOW + now, carried)
 
 
-def evicted(result: decisions.CycleResult) -> list[str]:
+def evicted(result: CycleResult) -> list[str]:
     """Who goes."""
     return [evict.task.name for evict in result.evicts]
 
@@ -41,7 +44,7 @@ def test_a_gang_that_is_bound_in_part_has_its_time_and_then_goes() -> None:
     assert before.carried.partial_since == first.carried.partial_since
     after = cycle(now=60.0, carried=first.carried)
     assert evicted(after) == ["half-0", "half-1"]
-    assert {(each.action, each.beneficiary, each.whole) for each in after.evicts} == {
+    assert {(evict.action, evict.beneficiary, evict.whole) for evict in after.evicts} == {
         ("gang", None, True)
     }
 
@@ -80,7 +83,7 @@ def test_it_stays_if_it_has_become_complete() -> None:
 def test_a_gang_with_all_or_nothing_bound_is_left_alone(pods: str) -> None:
     """Time that was running ends."""
     picture = HALF.replace("n1 +n2 -", pods)
-    result = cycle(picture, 99.0, carried=snapshot.Carried(partial_since=halves_of(picture)))
+    result = cycle(picture, 99.0, carried=Carried(partial_since=halves_of(picture)))
     assert (evicted(result), result.carried.partial_since) == ([], {})
 
 
@@ -95,7 +98,7 @@ def test_a_gang_that_had_its_minimum_keeps_what_is_left(phase: str) -> None:
     """It lost pods to a node or to its user; time that was running ends."""
     picture = HALF.replace("min=4", f"min=4 phase={phase}").replace("n2 -", "n2 -@9")
     assert cycle(picture).carried.partial_since == {}
-    running_out = snapshot.Carried(partial_since=halves_of(picture))
+    running_out = Carried(partial_since=halves_of(picture))
     late = cycle(picture, 60.0, carried=running_out)
     assert (evicted(late), late.carried.partial_since) == ([], {})
 
@@ -106,7 +109,7 @@ BOUND = HALF.replace("min=4", "min=4 age=99 scheduled=50")
 """Its pods were bound 50 seconds before that."""
 
 
-def since(result: decisions.CycleResult) -> list[float]:
+def since(result: CycleResult) -> list[float]:
     """Since when gangs are bound in part, seconds from the pictures' objects."""
     return [instant - NOW - BORN for instant in result.carried.partial_since.values()]
 
@@ -124,20 +127,20 @@ def test_the_first_that_was_bound_counts() -> None:
     """And not a pod of an earlier attempt that has failed long ago."""
     documents = pictures.documents(BOUND)
     instants = {"half-0": ("Failed", "10:00:00"), "half-1": ("Running", "10:59:40")}
-    for each in documents:
-        if each["metadata"]["name"] in instants:
-            phase, instant = instants[each["metadata"]["name"]]
-            each["status"]["phase"] = phase
-            each["status"]["conditions"][0]["lastTransitionTime"] = f"2026-01-01T{instant}Z"
+    for document in documents:
+        if document["metadata"]["name"] in instants:
+            phase, instant = instants[document["metadata"]["name"]]
+            document["status"]["phase"] = phase
+            document["status"]["conditions"][0]["lastTransitionTime"] = f"2026-01-01T{instant}Z"
     assert since(running.run_at(documents, SIXTY, NOW + BORN)) == [-20]
 
 
-def after_two(picture: str, now: float, carried: snapshot.Carried) -> decisions.CycleResult:
+def after_two(picture: str, now: float, carried: Carried) -> CycleResult:
     """One cycle in which the first two pods of the gang have succeeded."""
     documents = pictures.documents(picture)
-    for each in documents:
-        if each["metadata"]["name"] in ("half-0", "half-1"):
-            each["status"]["phase"] = "Succeeded"
+    for document in documents:
+        if document["metadata"]["name"] in ("half-0", "half-1"):
+            document["status"]["phase"] = "Succeeded"
     return running.run_at(documents, SIXTY, NOW + BORN + now, carried)
 
 
@@ -151,12 +154,12 @@ def test_time_begins_anew_with_a_pod_that_is_bound_after_all_others_have_ended()
     assert evicted(after_two(third, 159.0, again.carried)) == ["half-2"]
 
 
-def without_n9(
-    pods: str, now: float, carried: snapshot.Carried = snapshot.FRESH
-) -> decisions.CycleResult:
+def without_n9(pods: str, now: float, carried: Carried = FRESH) -> CycleResult:
     """One cycle on the gang's pods after node n9 has gone."""
     picture = HALF.replace("node n2", "node n9 cpu=1  node n2").replace("n1 +n2 -", pods)
-    documents = [each for each in pictures.documents(picture) if each["metadata"]["name"] != "n9"]
+    documents = [
+        document for document in pictures.documents(picture) if document["metadata"]["name"] != "n9"
+    ]
     return running.run_at(documents, SIXTY, NOW + now, carried)
 
 
@@ -216,7 +219,7 @@ def test_it_is_left_alone_while_the_server_refuses_one_of_its_pods() -> None:
         if task.name == "half-1"
     ]
     carried = dataclasses.replace(
-        first.carried, eviction_refused_pods=frozenset(map(jobs.TaskId, tasks))
+        first.carried, eviction_refused_pods=frozenset(map(TaskId, tasks))
     )
     assert evicted(cycle(now=60.0, carried=carried)) == []
 
@@ -225,7 +228,7 @@ def test_it_is_left_alone_while_the_server_refuses_one_of_its_pods() -> None:
 def test_budgets_keep_a_part_that_was_bound(allowed: int, gone: list[str]) -> None:
     """All of it goes, or nothing."""
     picture = f"{HALF.replace('min=4', 'min=4 label=app=db')} budget b allowed={allowed}"
-    result = cycle(picture, 99.0, carried=snapshot.Carried(partial_since=halves_of(picture)))
+    result = cycle(picture, 99.0, carried=Carried(partial_since=halves_of(picture)))
     assert evicted(result) == gone
 
 

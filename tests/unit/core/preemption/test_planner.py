@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.actions import reclaim
-from vscheduler.core.model import jobs
-from vscheduler.core.preemption import planner, preemptors, search, victims
+from vscheduler.core.actions.reclaim import Reclaim
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.preemption import planner
+from vscheduler.core.preemption.planner import Planner
+from vscheduler.core.preemption.preemptors import Preemptor
+from vscheduler.core.preemption.search import VictimSearch
+from vscheduler.core.preemption.victims import Scope
 
 TREE: dict[str, Any] = {
     "actions": "allocate, reclaim",
@@ -21,7 +25,7 @@ def test_mild_plans_are_tried_before_pods_are_moved(monkeypatch: pytest.MonkeyPa
     """
     tried = []
 
-    class Fruitless(search.VictimSearch):
+    class Fruitless(VictimSearch):
         def succeeds(self) -> bool:
             rules = self._pool.rules
             moving = rules.relocation and (2 if rules.relocation.exchanges else 1)
@@ -32,12 +36,12 @@ def test_mild_plans_are_tried_before_pods_are_moved(monkeypatch: pytest.MonkeyPa
         def might_move(self) -> bool:
             return True
 
-    monkeypatch.setattr(search, "VictimSearch", Fruitless)
+    monkeypatch.setattr(planner, "VictimSearch", Fruitless)
     picture = "node n1 cpu=4 queue q queue lender job lender/l n1*4 job q/g min=2 - -"
     session = running.open_session(pictures.documents(picture), TREE)
-    state = session.job_states[jobs.JobId("default/g")]
+    state = session.job_states[JobId("default/g")]
     whole = {"reclaim.wholeGangs": "always"}
-    subject = planner.Planner(session, reclaim.Reclaim(whole), "reclaimable")
-    preemptor = preemptors.Preemptor(session.dispatch, state)
-    assert not subject.plan(session.queues["q"], preemptor, victims.Scope(queues=frozenset()))
+    subject = Planner(session, Reclaim(whole), "reclaimable")
+    preemptor = Preemptor(session.dispatch, state)
+    assert not subject.plan(session.queues["q"], preemptor, Scope(queues=frozenset()))
     assert tried == [(0, False), (0, True), (1, False), (1, True), (2, False), (2, True)]

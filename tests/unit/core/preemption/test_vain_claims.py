@@ -13,11 +13,14 @@ import pytest
 
 from tests import pictures, running
 from tests.unit.core.placement import parked_cluster
+from tests.unit.core.placement.parked_cluster import Around
 from vscheduler.core import cycle
-from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, reclaim_outlooks
-from vscheduler.core.preemption import planner
-from vscheduler.core.session import parked_groups
+from vscheduler.core.api.contracts import Plugin, Session
+from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.jobs import JobId, TaskId
+from vscheduler.core.model.reclaim_outlooks import Protection
+from vscheduler.core.preemption.planner import Planner
+from vscheduler.core.session.parked_groups import ParkedJobs
 
 PLUGINS = "priority gang conformance | drf predicates proportion nodeorder binpack pdb"
 TREE: Mapping[str, Any] = {
@@ -34,38 +37,36 @@ PICTURE = """
 """
 """The gang of queue r is within its share, and too large to go for one pod."""
 
-Change = Callable[[parked_cluster.Around], None]
+Change = Callable[[Around], None]
 
 
-def show(around: parked_cluster.Around, picture: str) -> None:
+def show(around: Around, picture: str) -> None:
     """Show what the picture has besides."""
     for document in pictures.documents(picture):
         around.show(document)
 
 
-def claims_of(
-    around: parked_cluster.Around, monkeypatch: pytest.MonkeyPatch
-) -> tuple[decisions.CycleResult, list[jobs.JobId]]:
+def claims_of(around: Around, monkeypatch: pytest.MonkeyPatch) -> tuple[CycleResult, list[JobId]]:
     """Run a cycle, and return the jobs that asked for victims, in order."""
-    asked: list[list[jobs.JobId]] = []
-    plan, run = planner.Planner.plan, cycle.run_cycle
+    asked: list[list[JobId]] = []
+    plan, run = Planner.plan, cycle.run_cycle
 
-    def noted(self: planner.Planner, queue: Any, preemptor: Any, scope: Any) -> bool:
+    def noted(self: Planner, queue: Any, preemptor: Any, scope: Any) -> bool:
         asked[-1].append(preemptor.state.job.id)
         return plan(self, queue, preemptor, scope)
 
-    def begun(*arguments: Any) -> decisions.CycleResult:
+    def begun(*arguments: Any) -> CycleResult:
         asked.append([])
         return run(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(planner.Planner, "plan", noted)
+        patch.setattr(Planner, "plan", noted)
         patch.setattr(cycle, "run_cycle", begun)
         result = around.cycle()
     return result, asked[0]
 
 
-def at_rest(tree: Mapping[str, Any] = TREE) -> parked_cluster.Around:
+def at_rest(tree: Mapping[str, Any] = TREE) -> Around:
     """Return a cluster in which all claims have been in vain."""
     around = parked_cluster.waiting(PICTURE, tree)
     around.cycle()
@@ -103,10 +104,10 @@ def test_what_was_tried_and_undone_is_no_change(monkeypatch: pytest.MonkeyPatch)
     first, *_ = (around.cycle() for _ in range(3))
     result, asked = claims_of(around, monkeypatch)
     assert (asked, result.evicts) == ([], ())
-    told = {each.name: each.reclaim for each in result.queues}
-    assert told == {each.name: each.reclaim for each in first.queues}
+    told = {queue.name: queue.reclaim for queue in result.queues}
+    assert told == {queue.name: queue.reclaim for queue in first.queues}
     assert told["q"] is not None
-    assert dict(told["q"].pods) == {reclaim_outlooks.Protection.ANNOTATION: 2}
+    assert dict(told["q"].pods) == {Protection.ANNOTATION: 2}
 
 
 def test_a_gang_that_was_searched_for_goes_on_asking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,17 +141,17 @@ def test_one_of_the_jobs_that_are_alike_asks(monkeypatch: pytest.MonkeyPatch) ->
     assert asked == ["default/a1", "default/b1"]
 
 
-def another_job(around: parked_cluster.Around) -> None:
+def another_job(around: Around) -> None:
     """A job comes."""
     show(around, "queue q job q/late min=1 cpu=7 phase=Inqueue -")
 
 
-def end(around: parked_cluster.Around) -> None:
+def end(around: Around) -> None:
     """A pod ends, and leaves its room."""
     around.end("there-0")
 
 
-def budget(around: parked_cluster.Around) -> None:
+def budget(around: Around) -> None:
     """A PodDisruptionBudget allows another number of evictions."""
     around.show(
         {
@@ -163,19 +164,19 @@ def budget(around: parked_cluster.Around) -> None:
     )
 
 
-def queue(around: parked_cluster.Around) -> None:
+def queue(around: Around) -> None:
     """A queue has another weight."""
     around.change("Queue", "q", spec={"weight": 5})
 
 
-def node(around: parked_cluster.Around) -> None:
+def node(around: Around) -> None:
     """A node becomes larger."""
     status = copy.deepcopy(around.documents["Node", "n1"]["status"])
     status["allocatable"]["cpu"] = "9"
     around.change("Node", "n1", status=status)
 
 
-def bare_pod(around: parked_cluster.Around) -> None:
+def bare_pod(around: Around) -> None:
     """A pod of another scheduler starts, of no queue."""
     pod = copy.deepcopy(around.documents["Pod", "there-1"])
     pod["metadata"] = {"name": "bare", "namespace": "default", "uid": "bare"}
@@ -183,19 +184,19 @@ def bare_pod(around: parked_cluster.Around) -> None:
     around.show(pod)
 
 
-def minimum(around: parked_cluster.Around) -> None:
+def minimum(around: Around) -> None:
     """A gang that runs needs fewer of its pods."""
     spec = {**around.documents["PodGroup", "there"]["spec"], "minMember": 1}
     around.change("PodGroup", "there", spec=spec)
 
 
-def refusal(around: parked_cluster.Around) -> None:
+def refusal(around: Around) -> None:
     """The API server has refused to evict a pod."""
-    refused = frozenset({jobs.TaskId("some")})
+    refused = frozenset({TaskId("some")})
     around.carried = dataclasses.replace(around.carried, eviction_refused_pods=refused)
 
 
-def admission(around: parked_cluster.Around) -> None:
+def admission(around: Around) -> None:
     """A group has another phase."""
     around.change("PodGroup", "b1", status={"phase": "Pending"})
 
@@ -236,12 +237,12 @@ def test_pods_that_become_old_enough_are_taken() -> None:
     assert sum(evicted) > 0
 
 
-class Moody(contracts.Plugin):
+class Moody(Plugin):
     """Answers that may change with time."""
 
     name = "moody"
 
-    def open(self, session: contracts.Session) -> None:
+    def open(self, session: Session) -> None:
         """Nothing to prepare."""
 
 
@@ -255,11 +256,11 @@ def test_a_plugin_may_depend_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
         assert asked
 
 
-def parked_before_reclaim(picture: str) -> parked_cluster.Around:
+def parked_before_reclaim(picture: str) -> Around:
     """Return a cluster whose jobs were parked while nobody could be evicted."""
     around = parked_cluster.waiting(picture, {**TREE, "actions": "enqueue, allocate, backfill"})
     carried = around.carried.parked
-    assert isinstance(carried, parked_groups.ParkedJobs)
+    assert isinstance(carried, ParkedJobs)
     around.policy = running.policy_of(dict(TREE))
     carried = msgspec.structs.replace(carried, policy=around.policy)
     around.carried = dataclasses.replace(around.carried, parked=carried)

@@ -1,8 +1,9 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.preemption import victims
+from vscheduler.core.model.decisions import Evict
+from vscheduler.core.model.jobs import JobId
+from vscheduler.core.preemption.victims import EvictionRules, Scope, VictimCandidates
 
 PICTURE = """
     node  n1 cpu=6
@@ -18,25 +19,25 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
     tree = {**running.TREE, "actions": "allocate, reclaim"}
     session = running.open_session(pictures.documents(PICTURE), tree)
     state, loose, needy = (
-        session.job_states[jobs.JobId(f"default/{name}")] for name in ("gang", "loose", "needy")
+        session.job_states[JobId(f"default/{name}")] for name in ("gang", "loose", "needy")
     )
-    pool = victims.VictimCandidates(
+    pool = VictimCandidates(
         session,
         hook="reclaimable",
         claimant=session.queues["poor"],
-        scope=victims.Scope(queues=frozenset(("rich",))),
+        scope=Scope(queues=frozenset(("rich",))),
         oldest=session.snapshot.now,
-        rules=victims.EvictionRules(whole=True, always=False, relocation=None),
+        rules=EvictionRules(whole=True, always=False, relocation=None),
     )
     task, victim = needy.job.tasks[0], loose.job.tasks[0]
 
     def overshoot() -> float:
-        (unit,) = (each for each in pool.units(task, 0) if each.whole and each.state is state)
+        (unit,) = (unit for unit in pool.units(task, 0) if unit.whole and unit.state is state)
         return unit.overshoot
 
     pool.start_search(session.request(task))
     assert overshoot() == pytest.approx(0.5, abs=1e-3)
     with session.statement() as trial:
-        trial.evict(decisions.Evict(task=victim, node="n1", action="reclaim", beneficiary=None))
+        trial.evict(Evict(task=victim, node="n1", action="reclaim", beneficiary=None))
         pool.start_search(session.request(task))
         assert overshoot() == pytest.approx(0.75, abs=1e-3)

@@ -1,20 +1,16 @@
 """Which pods disruption budgets let go."""
 
 from tests.unit.core import sessions
-from vscheduler.core.model import constraints, snapshot
-from vscheduler.core.session import cluster_state
+from vscheduler.core.model.constraints import Operator, Requirement, Selector
+from vscheduler.core.model.snapshot import Budget
+from vscheduler.core.session.cluster_state import Budgets
 
 
-def disruption_budget(
-    name: str, allowed: int, namespace: str = "ns", **labels: str
-) -> snapshot.Budget:
+def disruption_budget(name: str, allowed: int, namespace: str = "ns", **labels: str) -> Budget:
     """A PodDisruptionBudget over pods with these labels; with none, over all of its namespace."""
-    conditions = tuple(
-        constraints.Requirement(key, constraints.Operator.IN, (value,))
-        for key, value in labels.items()
-    )
-    selector = constraints.Selector(conditions)
-    return snapshot.Budget(namespace=namespace, name=name, selector=selector, allowed=allowed)
+    conditions = tuple(Requirement(key, Operator.IN, (value,)) for key, value in labels.items())
+    selector = Selector(conditions)
+    return Budget(namespace=namespace, name=name, selector=selector, allowed=allowed)
 
 
 WEB = [sessions.task("web", place, labels={"app": "web"}) for place in range(3)]
@@ -23,7 +19,7 @@ FREE = sessions.task("free")
 
 def test_a_budget_lets_so_many_go_together() -> None:
     """Two of three; a pod under no budget always may."""
-    counted = cluster_state.Budgets([disruption_budget("web", 2, app="web")])
+    counted = Budgets([disruption_budget("web", 2, app="web")])
     assert counted.spare([])
     assert counted.spare(WEB[:2])
     assert counted.spare([*WEB[:2], FREE])
@@ -33,7 +29,7 @@ def test_a_budget_lets_so_many_go_together() -> None:
 
 def test_what_was_taken_counts_until_it_is_given_back() -> None:
     """Pods taken before are asked for no more, and those of another budget don't count."""
-    counted = cluster_state.Budgets(
+    counted = Budgets(
         [disruption_budget("free", 0, app="free"), disruption_budget("web", 2, app="web")]
     )
     counted.take(WEB[0])
@@ -51,9 +47,7 @@ def test_what_was_taken_counts_until_it_is_given_back() -> None:
 
 def test_a_pod_under_two_budgets_never_goes() -> None:
     """The API server evicts no such pod, however much both allow."""
-    counted = cluster_state.Budgets(
-        [disruption_budget("all", 9), disruption_budget("web", 9, app="web")]
-    )
+    counted = Budgets([disruption_budget("all", 9), disruption_budget("web", 9, app="web")])
     assert counted.spare([FREE])
     assert not counted.spare(WEB[:1])
     assert not counted.spare([FREE, WEB[0]])
@@ -61,8 +55,6 @@ def test_a_pod_under_two_budgets_never_goes() -> None:
 
 def test_budgets_cover_pods_of_their_namespace() -> None:
     """The same labels elsewhere are other pods; no selector is no pod."""
-    none = snapshot.Budget(namespace="ns", name="none", selector=None, allowed=0)
-    counted = cluster_state.Budgets(
-        [none, disruption_budget("web", 0, namespace="other", app="web")]
-    )
+    none = Budget(namespace="ns", name="none", selector=None, allowed=0)
+    counted = Budgets([none, disruption_budget("web", 0, namespace="other", app="web")])
     assert counted.spare(WEB)

@@ -5,14 +5,16 @@ import random
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.model import jobs, nodes
+from vscheduler.core.model.jobs import EVICTABLE, PREEMPTABLE, Job, TaskId, TaskStatus
+from vscheduler.core.model.nodes import NodeLayout, NodeSpec
 from vscheduler.core.session import evictable_pods
+from vscheduler.core.session.evictable_pods import EvictablePods
 
 NAMES = [f"j{number:02}" for number in range(30)]
 NODES = [f"n{number}" for number in range(6)]
 QUEUES = ("q", "r", "s")
 CLASSES = [sessions.pod_class(cpu=cpu) for cpu in range(1, 7)]
-STATUSES = (*sorted(jobs.EVICTABLE), jobs.TaskStatus.PENDING, jobs.TaskStatus.RELEASING)
+STATUSES = (*sorted(EVICTABLE), TaskStatus.PENDING, TaskStatus.RELEASING)
 ROUNDS = 80
 
 
@@ -21,11 +23,11 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.jobs: dict[str, jobs.Job] = {}
-        self.every: tuple[jobs.Job, ...] = ()
+        self.jobs: dict[str, Job] = {}
+        self.every: tuple[Job, ...] = ()
         self.layout = layout(NODES)
         self.queues = dict.fromkeys(QUEUES)
-        self.refused: frozenset[jobs.TaskId] = frozenset()
+        self.refused: frozenset[TaskId] = frozenset()
 
     def change(self) -> None:
         """Let jobs come, change and go, and at times nodes, queues, and refused evictions."""
@@ -44,7 +46,7 @@ class World:
             tasks = [task.uid for job in self.every for task in job.tasks]
             self.refused = frozenset(chance.sample(tasks, min(len(tasks), chance.choice((0, 4)))))
 
-    def _job(self, name: str) -> jobs.Job:
+    def _job(self, name: str) -> Job:
         chance = self.chance
         tasks = [
             sessions.task(
@@ -65,24 +67,24 @@ class World:
             queue=chance.choice(QUEUES),
             min_member=chance.randrange(1, 4),
             priority=chance.randrange(3),
-            annotations=chance.choice(({}, {jobs.PREEMPTABLE: "false"})),
+            annotations=chance.choice(({}, {PREEMPTABLE: "false"})),
         )
 
-    def follow(self, before: evictable_pods.EvictablePods) -> evictable_pods.EvictablePods:
+    def follow(self, before: EvictablePods) -> EvictablePods:
         """Return the pods as they are now."""
         return before.after(self.every, self.layout, self.queues.keys(), self.refused)
 
-    def anew(self) -> evictable_pods.EvictablePods:
+    def anew(self) -> EvictablePods:
         """Return the same, with nothing known."""
         return self.follow(evictable_pods.NOBODY)
 
 
-def layout(names: list[str]) -> nodes.NodeLayout:
+def layout(names: list[str]) -> NodeLayout:
     """Return nodes with these names."""
-    return nodes.NodeLayout([nodes.NodeSpec(name=name) for name in sorted(names)])
+    return NodeLayout([NodeSpec(name=name) for name in sorted(names)])
 
 
-def shown(pods: evictable_pods.EvictablePods) -> list[object]:
+def shown(pods: EvictablePods) -> list[object]:
     """Return all that is to be seen, but for how many were read."""
     columns = (
         *(pods.rows, pods.bounds, pods.owners, pods.class_numbers, pods.starts),
@@ -123,7 +125,7 @@ def test_pods_are_those_of_the_jobs(seed: int) -> None:
             (world.layout.rows[task.node or ""], job.id, place, task)
             for job in world.every
             for place, task in enumerate(job.tasks)
-            if task.status in jobs.EVICTABLE
+            if task.status in EVICTABLE
             if task.node in world.layout.rows
             if job.queue in world.queues
             if task.uid not in world.refused
@@ -147,7 +149,7 @@ def test_pods_are_those_of_the_jobs(seed: int) -> None:
 
 def test_pods_are_counted_as_read_once() -> None:
     """What reading costs doesn't depend on what was kept: the next one who reads pays nothing."""
-    running = sessions.task("a", 0, jobs.TaskStatus.RUNNING, node="n0")
+    running = sessions.task("a", 0, TaskStatus.RUNNING, node="n0")
     there = layout(["n0"])
     first = sessions.job("a", running)
     found = evictable_pods.NOBODY.after((first,), there, ("q",), frozenset())
@@ -161,7 +163,7 @@ def test_pods_are_counted_as_read_once() -> None:
 
 def test_the_same_jobs_are_not_looked_at() -> None:
     """With the same nodes, queues and refused evictions, the columns are the same arrays."""
-    job = sessions.job("a", sessions.task("a", 0, jobs.TaskStatus.RUNNING, node="n0"))
+    job = sessions.job("a", sessions.task("a", 0, TaskStatus.RUNNING, node="n0"))
     every, there = (job,), layout(["n0"])
     found = evictable_pods.NOBODY.after(every, there, ("q",), frozenset())
     again = found.after(every, there, ("q",), frozenset())

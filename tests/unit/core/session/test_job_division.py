@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import Job, JobId
 from vscheduler.core.session import job_division
 
 NAMES = [f"j{number:02}" for number in range(40)]
 
 
-def by_id(every: list[jobs.Job]) -> dict[jobs.JobId, jobs.Job]:
+def by_id(every: list[Job]) -> dict[JobId, Job]:
     """Return the jobs by ID, in order of IDs."""
     return {job.id: job for job in sorted(every, key=job_division.of_job)}
 
@@ -33,7 +33,7 @@ def test_a_division_follows_all_changes(seed: int) -> None:
                 every[job.id] = job
         every = by_id(list(every.values()))
         listed = tuple(every.values())
-        was: Sequence[jobs.Job] = before.every if before else ()
+        was: Sequence[Job] = before.every if before else ()
         gone_at_all, come = job_division.all_changes(was, listed)
         assert list(map(id, gone_at_all)) == [
             id(job) for job in was if every.get(job.id) is not job

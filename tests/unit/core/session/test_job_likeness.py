@@ -3,13 +3,13 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import jobs
+from vscheduler.core.model.jobs import Job, PodClass
 from vscheduler.core.session import job_likeness
 
 BASE = "job q/base min=2 cpu=3 - -"
 
 
-def job(line: str, namespace: str = "") -> jobs.Job:
+def job(line: str, namespace: str = "") -> Job:
     """The only job of a picture, in a namespace if one is named."""
     documents = pictures.documents(f"node n1 cpu=8\nqueue q\nqueue other\n{line}")
     for document in documents if namespace else ():
@@ -28,7 +28,7 @@ def pictures_of(likeness: object) -> object:
     """The same, where classes of different pictures are equal if they hold the same."""
     if isinstance(likeness, tuple):
         return tuple(map(pictures_of, likeness))
-    if isinstance(likeness, jobs.PodClass):
+    if isinstance(likeness, PodClass):
         return likeness.request, likeness.constraints, likeness.hints
     return likeness
 

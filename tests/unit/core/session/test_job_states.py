@@ -5,20 +5,21 @@ from msgspec.structs import replace
 
 from tests.unit.core import sessions
 from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import jobs
-from vscheduler.core.session import job_states, settled_jobs
+from vscheduler.core.model.jobs import GroupState, JobId, Phase
+from vscheduler.core.session.job_states import JobStates
+from vscheduler.core.session.settled_jobs import SettledJobs
 
 
 @pytest.fixture
-def states() -> job_states.JobStates:
+def states() -> JobStates:
     """Return the states of two jobs that are awake, and of one between them that is parked."""
     awake, parked = (
         {each.id: each for each in map(sessions.job, names)} for names in (("a", "c"), ("b",))
     )
-    return job_states.JobStates(awake, parked, settled_jobs.SettledJobs(), cycle_rules.DEFAULT)
+    return JobStates(awake, parked, SettledJobs(), cycle_rules.DEFAULT)
 
 
-def test_nothing_is_made_unasked(states: job_states.JobStates) -> None:
+def test_nothing_is_made_unasked(states: JobStates) -> None:
     """Neither by counting, nor by asking for a job's presence."""
     (first, *_), size = states._awake, len(states)
     assert (size, first in states, "missing" in states, bool(states)) == (3, True, False, True)
@@ -27,7 +28,7 @@ def test_nothing_is_made_unasked(states: job_states.JobStates) -> None:
     assert states.known(first) is made is states[first] is states.get(first)
 
 
-def test_all_are_made_for_whoever_goes_through_them(states: job_states.JobStates) -> None:
+def test_all_are_made_for_whoever_goes_through_them(states: JobStates) -> None:
     """In order of IDs, whatever was asked for first; and what is known stays the same."""
     last = max(states._awake)
     made = states[last]
@@ -37,24 +38,24 @@ def test_all_are_made_for_whoever_goes_through_them(states: job_states.JobStates
     assert dict(states.items())[last] is made
 
 
-def test_parked_jobs_are_admitted(states: job_states.JobStates) -> None:
+def test_parked_jobs_are_admitted(states: JobStates) -> None:
     """Whatever phase is stored."""
     phases = {state.job.name: state.phase for state in states.values()}
-    assert phases["b"] is jobs.Phase.INQUEUE
+    assert phases["b"] is Phase.INQUEUE
     assert phases["a"] is states[min(states)].job.phase
 
 
 def test_settled_jobs_whose_phase_is_not_stored_are_admitted_and_request_nothing() -> None:
     """Others have the phase that is stored."""
-    phases = jobs.Phase.PENDING, jobs.Phase.INQUEUE, jobs.Phase.RUNNING
+    phases = Phase.PENDING, Phase.INQUEUE, Phase.RUNNING
     every = {
-        name: replace(sessions.job(name), state=jobs.GroupState(phase=phase))
+        name: replace(sessions.job(name), state=GroupState(phase=phase))
         for name, phase in zip("abc", phases, strict=True)
     }
-    settled = settled_jobs.SettledJobs(None, {each.id: each for each in every.values()})
-    states = job_states.JobStates({}, {}, settled, cycle_rules.DEFAULT)
+    settled = SettledJobs(None, {each.id: each for each in every.values()})
+    states = JobStates({}, {}, settled, cycle_rules.DEFAULT)
     found = [states[each.id].phase for each in every.values()]
-    assert found == [jobs.Phase.INQUEUE, jobs.Phase.INQUEUE, jobs.Phase.RUNNING]
+    assert found == [Phase.INQUEUE, Phase.INQUEUE, Phase.RUNNING]
     assert states.unsettled() == set()
 
 
@@ -63,13 +64,13 @@ def test_settled_jobs_were_promised_nothing_more() -> None:
     promised = {name: replace(sessions.job(name), min_resources={"cpu": 1}) for name in "dcba"}
     awake, parked = ({promised[name].id: promised[name] for name in each} for each in ("d", "b"))
     other = sessions.job("e")
-    settled = settled_jobs.SettledJobs(None, {promised["c"].id: promised["c"]})
-    states = job_states.JobStates(awake | {other.id: other}, parked, settled, cycle_rules.DEFAULT)
+    settled = SettledJobs(None, {promised["c"].id: promised["c"]})
+    states = JobStates(awake | {other.id: other}, parked, settled, cycle_rules.DEFAULT)
     assert [state.job.name for state in states.promised()] == ["b", "d"]
 
 
-def test_jobs_that_do_not_exist_have_no_state(states: job_states.JobStates) -> None:
+def test_jobs_that_do_not_exist_have_no_state(states: JobStates) -> None:
     """As in any dictionary."""
     with pytest.raises(KeyError):
-        states[jobs.JobId("missing")]
-    assert states.get(jobs.JobId("missing")) is None
+        states[JobId("missing")]
+    assert states.get(JobId("missing")) is None

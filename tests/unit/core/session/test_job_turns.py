@@ -2,7 +2,7 @@
 
 from tests import pictures, running
 from vscheduler.core.actions import allocate
-from vscheduler.core.placement import unschedulable_classes
+from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
 from vscheduler.core.session import ordering
 
 PICTURE = """
@@ -17,7 +17,7 @@ PICTURE = """
 def test_pods_are_sorted_when_their_job_has_its_turn() -> None:
     """Most of the jobs that are lined up have none in a cycle whose budget is used up."""
     opened = running.open_session(pictures.documents(PICTURE), running.TREE)
-    classes = unschedulable_classes.UnschedulableClasses(opened)
+    classes = UnschedulableClasses(opened)
     asked: list[object] = []
     key = opened.dispatch.key
 

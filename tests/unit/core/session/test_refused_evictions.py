@@ -1,7 +1,8 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import jobs, snapshot
+from vscheduler.core.model.jobs import JobId, TaskId
+from vscheduler.core.model.snapshot import FRESH, Carried
 
 WAYS = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}
 BORROWED = """
@@ -19,13 +20,13 @@ GANGS = """
 """
 
 
-def victims(picture: str, carried: snapshot.Carried) -> list[str]:
+def victims(picture: str, carried: Carried) -> list[str]:
     """Who goes, by name."""
     result = running.run(pictures.documents(picture), WAYS, carried=carried)
     return [evict.task.name for evict in result.evicts]
 
 
-def uid(picture: str, name: str) -> jobs.TaskId:
+def uid(picture: str, name: str) -> TaskId:
     """The UID of a pod of the picture."""
     (found,) = (
         task.uid
@@ -39,9 +40,9 @@ def uid(picture: str, name: str) -> jobs.TaskId:
 @pytest.mark.parametrize("picture", [BORROWED, GANGS])
 def test_a_pod_that_the_server_keeps_is_left_out(picture: str) -> None:
     """Others go in its place; of a gang that would go whole, none does."""
-    first = victims(picture, snapshot.FRESH)
+    first = victims(picture, FRESH)
     assert len(first) == 2
-    spared = snapshot.Carried(eviction_refused_pods=frozenset({uid(picture, first[0])}))
+    spared = Carried(eviction_refused_pods=frozenset({uid(picture, first[0])}))
     second = victims(picture, spared)
     assert len(second) == 2
     assert first[0] not in second
@@ -51,5 +52,5 @@ def test_a_pod_that_the_server_keeps_is_left_out(picture: str) -> None:
 
 def test_a_job_whose_plans_are_refused_time_and_again_asks_nobody() -> None:
     """For now: who sends evictions says when that is over."""
-    denied = snapshot.Carried(eviction_refused_jobs=frozenset({jobs.JobId("default/needy")}))
+    denied = Carried(eviction_refused_jobs=frozenset({JobId("default/needy")}))
     assert victims(BORROWED, denied) == []

@@ -11,11 +11,14 @@ import pytest
 from tests import pictures, running
 from tests.unit.core import sessions
 from tests.unit.core.placement import parked_cluster
-from vscheduler.core.fair_share import demands
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.fair_share.demands import QueueDemands
+from vscheduler.core.model.decisions import GroupStatus
+from vscheduler.core.model.jobs import YOUNG, GroupState, Job, JobId, Phase, PodClass, TaskStatus
+from vscheduler.core.model.snapshot import BindRefusal, Snapshot
 from vscheduler.core.session import settled_jobs
+from vscheduler.core.session.settled_jobs import SettledJobs
 
-CLASSES = [jobs.PodClass(request={"cpu": each, "pods": 1}) for each in range(1, 6)]
+CLASSES = [PodClass(request={"cpu": each, "pods": 1}) for each in range(1, 6)]
 QUEUES = ("q", "r", "s")
 JOBS = 60
 ROUNDS = 80
@@ -25,7 +28,7 @@ TREE: Mapping[str, Any] = {
 }
 
 
-def some_job(chance: random.Random) -> jobs.Job:
+def some_job(chance: random.Random) -> Job:
     """Return a job that runs, one of a few names."""
     name = f"j{chance.randrange(JOBS):02}"
     held = {
@@ -33,27 +36,27 @@ def some_job(chance: random.Random) -> jobs.Job:
     }
     cpu = sum(each.request["cpu"] * number for each, (number, _) in held.items())
     least = {"cpu": chance.randint(0, cpu)} if chance.random() < 0.3 else None
-    return jobs.Job(
-        id=jobs.JobId(name),
+    return Job(
+        id=JobId(name),
         uid=name,
         namespace="ns",
         name=name,
         queue=chance.choice(QUEUES),
         created=0.0,
-        state=jobs.GroupState(phase=jobs.Phase.RUNNING),
+        state=GroupState(phase=Phase.RUNNING),
         min_resources=least,
         allocated={"cpu": cpu} if cpu else {},
         classes=held,
     )
 
 
-def status(job: jobs.Job) -> decisions.GroupStatus:
+def status(job: Job) -> GroupStatus:
     """Return any status of the job."""
-    return decisions.GroupStatus(
+    return GroupStatus(
         job=job.id,
         uid=job.uid,
         queue=job.queue,
-        phase=jobs.Phase.RUNNING,
+        phase=Phase.RUNNING,
         running=1,
         succeeded=0,
         failed=0,
@@ -61,7 +64,7 @@ def status(job: jobs.Job) -> decisions.GroupStatus:
     )
 
 
-def taken_of(every: Mapping[jobs.JobId, jobs.Job]) -> snapshot.Snapshot:
+def taken_of(every: Mapping[JobId, Job]) -> Snapshot:
     """Return a snapshot with these jobs."""
     around = running.snapshot_of(pictures.documents("queue q queue r queue s"))
     return msgspec.structs.replace(around, jobs=tuple(every[each] for each in sorted(every)))
@@ -72,7 +75,7 @@ def test_sums_are_those_of_all_jobs(seed: int) -> None:
     """Few or many jobs at a time come, change and go, first ones among them."""
     chance = random.Random(seed)
     policy = running.policy_of(TREE)
-    settled, every = settled_jobs.SettledJobs(policy), dict[jobs.JobId, jobs.Job]()
+    settled, every = SettledJobs(policy), dict[JobId, Job]()
     for _ in range(ROUNDS):
         for _ in range(chance.choice((0, 1, 1, 2, 20))):
             if every and chance.random() < 0.4:
@@ -85,11 +88,11 @@ def test_sums_are_those_of_all_jobs(seed: int) -> None:
         more = [job for job in others if chance.random() < 0.8]
         settled = settled.with_more([(job, status(job)) for job in more])
         inside = [each for name, each in sorted(every.items()) if name in settled.by_id]
-        assert [each.job for each in settled.statuses] == [job.id for job in inside]
+        assert [statuse.job for statuse in settled.statuses] == [job.id for job in inside]
         assert all(settled.by_id[job.id] is job for job in inside)
         awake = [each for name, each in sorted(every.items()) if name not in settled.by_id]
-        whole = demands.QueueDemands(sessions.SPACE, [every[each] for each in sorted(every)])
-        found = demands.QueueDemands(sessions.SPACE, awake, settled=settled.counted)
+        whole = QueueDemands(sessions.SPACE, [every[each] for each in sorted(every)])
+        found = QueueDemands(sessions.SPACE, awake, settled=settled.counted)
         assert found.unparked == whole.unparked
         assert (found.queues, found.held) == (whole.queues, whole.held)
         assert found.elastic == whole.elastic
@@ -99,7 +102,7 @@ def test_another_policy_or_a_queue_that_is_gone_forgets_all() -> None:
     """Statuses depend on the first, and a job without a queue isn't scheduled."""
     policy = running.policy_of(TREE)
     job = some_job(random.Random(5))
-    settled = settled_jobs.SettledJobs(policy).with_more([(job, status(job))])
+    settled = SettledJobs(policy).with_more([(job, status(job))])
     taken = taken_of({job.id: job})
     others, settled = settled.present(taken, policy)
     assert (list(others), list(settled.by_id)) == ([], [job.id])
@@ -113,38 +116,38 @@ def test_another_policy_or_a_queue_that_is_gone_forgets_all() -> None:
 
 def test_jobs_that_may_ask_for_more_stay_awake() -> None:
     """They wait, must stay close to each other, or hold less than they were promised."""
-    job = msgspec.structs.replace(some_job(random.Random(5)), counts={jobs.TaskStatus.RUNNING: 1})
-    running, inqueue = jobs.Phase.RUNNING, jobs.Phase.INQUEUE
+    job = msgspec.structs.replace(some_job(random.Random(5)), counts={TaskStatus.RUNNING: 1})
+    running, inqueue = Phase.RUNNING, Phase.INQUEUE
     assert settled_jobs.may_settle(job, running)
     promised = msgspec.structs.replace(job, min_resources={"cpu": 10**6})
     assert not settled_jobs.may_settle(promised, running)
     assert settled_jobs.may_settle(msgspec.structs.replace(job, min_resources={"cpu": 0}), running)
     assert not settled_jobs.may_settle(msgspec.structs.replace(job, hard_topology="spec"), running)
     without = msgspec.structs.replace(job, counts={}, min_member=0)
-    waiting = msgspec.structs.replace(job, counts={jobs.TaskStatus.PENDING: 1})
+    waiting = msgspec.structs.replace(job, counts={TaskStatus.PENDING: 1})
     for each in (without, waiting):
-        young = msgspec.structs.replace(each, state=jobs.GroupState(phase=inqueue))
+        young = msgspec.structs.replace(each, state=GroupState(phase=inqueue))
         assert not settled_jobs.may_settle(young, inqueue)
 
 
-@pytest.mark.parametrize("stored", jobs.YOUNG)
-def test_a_job_that_has_started_may_settle_before_its_phase_is_stored(stored: jobs.Phase) -> None:
+@pytest.mark.parametrize("stored", YOUNG)
+def test_a_job_that_has_started_may_settle_before_its_phase_is_stored(stored: Phase) -> None:
     """But where nobody has admitted it yet, or a queue could bar it."""
-    counts = {jobs.TaskStatus.RUNNING: 1}
-    state = jobs.GroupState(phase=stored)
+    counts = {TaskStatus.RUNNING: 1}
+    state = GroupState(phase=stored)
     job = msgspec.structs.replace(some_job(random.Random(5)), counts=counts, state=state)
-    assert settled_jobs.may_settle(job, jobs.Phase.INQUEUE)
-    assert not settled_jobs.may_settle(job, jobs.Phase.PENDING)
-    assert not settled_jobs.may_settle(job, jobs.Phase.INQUEUE, bars=True)
+    assert settled_jobs.may_settle(job, Phase.INQUEUE)
+    assert not settled_jobs.may_settle(job, Phase.PENDING)
+    assert not settled_jobs.may_settle(job, Phase.INQUEUE, bars=True)
 
 
 def test_jobs_whose_phase_is_not_stored_are_forgotten_where_a_queue_bars_jobs() -> None:
     """It would end their admission, unlike that of jobs that are known to run."""
     policy = running.policy_of(TREE)
     young = msgspec.structs.replace(
-        some_job(random.Random(5)), state=jobs.GroupState(phase=jobs.Phase.INQUEUE)
+        some_job(random.Random(5)), state=GroupState(phase=Phase.INQUEUE)
     )
-    settled = settled_jobs.SettledJobs(policy).with_more([(young, status(young))])
+    settled = SettledJobs(policy).with_more([(young, status(young))])
     taken = taken_of({young.id: young})
     _, settled = settled.present(taken, policy)
     assert settled.inqueue == {young.uid}
@@ -188,6 +191,6 @@ def test_a_job_whose_bind_was_refused_is_told_of() -> None:
     assert around.mirror.assume(bind.task.uid, bind.node, around.now)
     around.cycle()
     (job,) = around.opened().settled.by_id
-    refused = {job: {bind.task.uid: snapshot.BindRefusal(node="n1", message="no")}}
+    refused = {job: {bind.task.uid: BindRefusal(node="n1", message="no")}}
     around.carried = dataclasses.replace(around.carried, refused_binds=refused)
     assert around.cycle().groups[0].refused_binds

@@ -2,15 +2,17 @@
 
 import pytest
 
-from vscheduler.core.model import jobs
-from vscheduler.core.session import job_state, work_budget
+from vscheduler.core.model.jobs import Job, JobId
+from vscheduler.core.session import work_budget
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.work_budget import TooLargeError, WorkBudget
 
 
-def gang(namespace: str, name: str = "j") -> job_state.JobState:
+def gang(namespace: str, name: str = "j") -> JobState:
     """A job of this namespace."""
-    return job_state.JobState(
-        jobs.Job(
-            id=jobs.JobId(f"{namespace}/{name}"),
+    return JobState(
+        Job(
+            id=JobId(f"{namespace}/{name}"),
             uid=f"{namespace}/{name}",
             namespace=namespace,
             name=name,
@@ -26,14 +28,14 @@ PART = 1000
 """Of two namespaces: the budget over 4 + 2 * 2."""
 
 
-def hurried(**before: int) -> work_budget.WorkBudget:
+def hurried(**before: int) -> WorkBudget:
     """A cycle in which a job of each of two namespaces waits, after these costs."""
-    made = work_budget.WorkBudget(BUDGET, before)
+    made = WorkBudget(BUDGET, before)
     made.resume_round([A, B], frozenset())
     return made
 
 
-def paid(by: work_budget.WorkBudget, namespace: str, cost: int) -> None:
+def paid(by: WorkBudget, namespace: str, cost: int) -> None:
     """This namespace causes costs."""
     by.charge(namespace)
     by.spend("work", cost)
@@ -50,32 +52,32 @@ def test_who_has_cost_a_part_more_than_the_least_stands_back() -> None:
     assert hurried(a=PART + 1).has_had_its_part("a")
     assert not hurried(a=2 * PART, b=PART).has_had_its_part("a")
     crowd = [gang("a", str(number)) for number in range(PART // work_budget.OPENING_COST + 2)]
-    made = work_budget.WorkBudget(BUDGET, {"b": 1})
+    made = WorkBudget(BUDGET, {"b": 1})
     made.resume_round([*crowd, B], frozenset())
     assert made.has_had_its_part("a")
 
 
 def test_a_small_cycle_is_given_up_when_it_costs_more() -> None:
     """Whatever its budget is, and also by the jobs that it would have to go through."""
-    made = work_budget.WorkBudget(BUDGET, {}, small=100)
+    made = WorkBudget(BUDGET, {}, small=100)
     made.open(100 // work_budget.OPENING_COST)
     made.spend("work", 100)
-    with pytest.raises(work_budget.TooLargeError):
+    with pytest.raises(TooLargeError):
         made.spend("work", 1)
-    with pytest.raises(work_budget.TooLargeError):
+    with pytest.raises(TooLargeError):
         made.open(100 // work_budget.OPENING_COST + 1)
-    unlimited = work_budget.WorkBudget(None, {}, small=100)
-    with pytest.raises(work_budget.TooLargeError):
+    unlimited = WorkBudget(None, {}, small=100)
+    with pytest.raises(TooLargeError):
         unlimited.spend("work", 101)
 
 
 def test_nobody_stands_back_without_hurry() -> None:
     """No cycle before this one was cut short, there is no budget, or nobody else waits."""
-    fresh = work_budget.WorkBudget(BUDGET, {})
+    fresh = WorkBudget(BUDGET, {})
     paid(fresh, "a", BUDGET)
-    unlimited = work_budget.WorkBudget(None, {"a": BUDGET})
+    unlimited = WorkBudget(None, {"a": BUDGET})
     unlimited.resume_round([A, B], frozenset())
-    alone = work_budget.WorkBudget(BUDGET, {"a": BUDGET})
+    alone = WorkBudget(BUDGET, {"a": BUDGET})
     alone.resume_round([A, B], frozenset({B.job.id}))
     for made in (fresh, unlimited, alone):
         assert not made.has_had_its_part("a")
@@ -95,7 +97,7 @@ def test_jobs_take_turns_by_what_their_namespaces_have_cost() -> None:
 
 def test_what_is_left_is_never_less_than_was_granted() -> None:
     """A budget that was used up stays so for the cycle, which isn't finished."""
-    made = work_budget.WorkBudget(BUDGET, {})
+    made = WorkBudget(BUDGET, {})
     made.spend("work", BUDGET - 1)
     assert (made.over, made.exhausted) == (False, False)
     made.spend("work", 1)
@@ -105,7 +107,7 @@ def test_what_is_left_is_never_less_than_was_granted() -> None:
     assert (made.over, made.exhausted) == (False, True)
     made.spend("work", BUDGET // 2)
     assert made.over
-    most = work_budget.WorkBudget(BUDGET, {})
+    most = WorkBudget(BUDGET, {})
     most.grant(2)
     most.spend("work", BUDGET - 1)
     assert not most.over
@@ -118,7 +120,7 @@ def test_old_costs_fade() -> None:
     paid(made, "b", BUDGET)
     opening = work_budget.OPENING_COST
     assert made.carried(lambda: [A]) == {"a": 400 + opening, "b": BUDGET + opening}
-    first = work_budget.WorkBudget(BUDGET, {})
+    first = WorkBudget(BUDGET, {})
     paid(first, "b", BUDGET)
     assert first.carried(lambda: [A]) == {"a": opening, "b": BUDGET}
     assert first.work == {"work": 1}

@@ -2,32 +2,32 @@
 
 import pytest
 
-from tests.unit.daemon import lease_bench, lease_store
-from vscheduler.cluster import lease_records
+from tests.unit.daemon import lease_bench
+from tests.unit.daemon.lease_bench import Bench
+from tests.unit.daemon.lease_store import Store
+from vscheduler.cluster.lease_records import Record
 
-THEIRS = lease_records.Record(holder="they", duration_seconds=15.0, renewed="then")
+THEIRS = Record(holder="they", duration_seconds=15.0, renewed="then")
 TAKEN_SECONDS = 2 * lease_bench.TIMING.duration_seconds
 
 
 @pytest.fixture
-def store() -> lease_store.Store:
+def store() -> Store:
     """A Lease of somebody with configuration aaa."""
-    found = lease_store.Store()
+    found = Store()
     found.configuration = "aaa"
     found.put(lease_bench.LEASE, THEIRS)
     return found
 
 
-def candidate(
-    store: lease_store.Store, configuration: str, *, same_configuration: bool = False
-) -> lease_bench.Bench:
+def candidate(store: Store, configuration: str, *, same_configuration: bool = False) -> Bench:
     """One with this configuration."""
-    bench = lease_bench.Bench(store, same_configuration=same_configuration)
+    bench = Bench(store, same_configuration=same_configuration)
     bench.configuration = configuration
     return bench
 
 
-async def test_a_standby_with_another_configuration_says_so(store: lease_store.Store) -> None:
+async def test_a_standby_with_another_configuration_says_so(store: Store) -> None:
     """As long as it stands by; once it leads, the Lease names its own."""
     bench = candidate(store, "bbb")
     await bench.live(1.0)
@@ -40,9 +40,7 @@ async def test_a_standby_with_another_configuration_says_so(store: lease_store.S
 
 
 @pytest.mark.parametrize("ours", ["aaa", ""])
-async def test_the_same_configuration_is_nothing_to_tell(
-    store: lease_store.Store, ours: str
-) -> None:
+async def test_the_same_configuration_is_nothing_to_tell(store: Store, ours: str) -> None:
     """Nor is one where it doesn't count, as for the Queue controller."""
     bench = candidate(store, ours, same_configuration=True)
     await bench.live(TAKEN_SECONDS)
@@ -50,7 +48,7 @@ async def test_the_same_configuration_is_nothing_to_tell(
     assert bench.status.leads
 
 
-async def test_another_configuration_may_be_forbidden(store: lease_store.Store) -> None:
+async def test_another_configuration_may_be_forbidden(store: Store) -> None:
     """The Lease is left alone, and the reason says what to do, once others could lead."""
     bench = candidate(store, "bbb", same_configuration=True)
     await bench.live(1.0)
@@ -67,9 +65,7 @@ async def test_another_configuration_may_be_forbidden(store: lease_store.Store) 
 
 
 @pytest.mark.parametrize("way", ["annotation removed", "reloaded"])
-async def test_who_was_forbidden_leads_once_nothing_differs(
-    store: lease_store.Store, way: str
-) -> None:
+async def test_who_was_forbidden_leads_once_nothing_differs(store: Store, way: str) -> None:
     """At the next look."""
     bench = candidate(store, "bbb", same_configuration=True)
     await bench.live(TAKEN_SECONDS)
@@ -83,7 +79,7 @@ async def test_who_was_forbidden_leads_once_nothing_differs(
     assert bench.status.problem == ""
 
 
-async def test_a_leader_may_change_its_configuration(store: lease_store.Store) -> None:
+async def test_a_leader_may_change_its_configuration(store: Store) -> None:
     """Its next renewal tells of it."""
     bench = candidate(store, "aaa", same_configuration=True)
     await bench.live(TAKEN_SECONDS)

@@ -3,14 +3,15 @@ from typing import Any
 import pytest
 
 from vscheduler.daemon import settings
-from vscheduler.daemon.leader_election import election_settings
+from vscheduler.daemon.leader_election.election_settings import Timing
+from vscheduler.daemon.settings import Given, SettingsError
 
 
 def refused(*names: str, only: str | None = None, **given: Any) -> tuple[str, ...]:
     """All that is wrong with it."""
     try:
-        settings.check(settings.Given(scheduler_name=names or ("a",), only=only, **given))
-    except settings.SettingsError as error:
+        settings.check(Given(scheduler_name=names or ("a",), only=only, **given))
+    except SettingsError as error:
         return error.problems
     return ()
 
@@ -27,9 +28,9 @@ def test_each_scheduler_name_has_a_lease_and_queues_have_one(
     only: str | None, leases: tuple[str, ...]
 ) -> None:
     """Who only controls doesn't keep the scheduler of a name from leading."""
-    found = settings.check(settings.Given(scheduler_name=("a", "b", "a"), only=only)).election
+    found = settings.check(Given(scheduler_name=("a", "b", "a"), only=only)).election
     assert found.leases == leases
-    assert found.timing == election_settings.Timing()
+    assert found.timing == Timing()
     assert (found.enabled, found.namespace, found.warnings) == (True, "volcano-system", ())
 
 
@@ -38,13 +39,13 @@ def test_each_scheduler_name_has_a_lease_and_queues_have_one(
 )
 def test_a_lease_may_be_called_otherwise(only: str | None, lease: str) -> None:
     """With one scheduler name; both halves can be given the same flags."""
-    given = settings.Given(scheduler_name=("a",), only=only, leader_elect_resource_name="x")
+    given = Given(scheduler_name=("a",), only=only, leader_elect_resource_name="x")
     assert settings.check(given).election.lease_of == {"a": lease}
 
 
 def test_without_election_its_other_flags_mean_nothing() -> None:
     """Kubernetes' components don't look at them either."""
-    given = settings.Given(
+    given = Given(
         leader_elect=False, leader_elect_retry_period="?", leader_elect_resource_lock="endpoints"
     )
     found = settings.check(given).election

@@ -3,49 +3,49 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.daemon import lease_bench, lease_store
-from vscheduler.cluster import lease_records
-from vscheduler.cluster.http import connection
-from vscheduler.daemon.leader_election import api
+from tests.unit.daemon import lease_bench
+from tests.unit.daemon.lease_bench import Bench
+from tests.unit.daemon.lease_store import Store
+from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound, Unavailable
+from vscheduler.cluster.lease_records import Record, Stored
+from vscheduler.daemon.leader_election.api import LeaseStatus
 
-FREE = lease_records.Record(holder="", duration_seconds=1.0, transitions=4)
+FREE = Record(holder="", duration_seconds=1.0, transitions=4)
 """As somebody has given it back."""
-THEIRS = lease_records.Record(
+THEIRS = Record(
     holder="they", duration_seconds=15.0, acquired="then", renewed="then", transitions=4
 )
 
 
 @pytest.fixture
-def store() -> lease_store.Store:
+def store() -> Store:
     """No Lease yet."""
-    return lease_store.Store()
+    return Store()
 
 
 @pytest.fixture
-async def leader(store: lease_store.Store) -> lease_bench.Bench:
+async def leader(store: Store) -> Bench:
     """One that has just gained a Lease."""
     store.put(lease_bench.LEASE, FREE)
-    bench = lease_bench.Bench(store)
+    bench = Bench(store)
     await bench.live(0.0)
     assert bench.term.may_act()
     return bench
 
 
-async def test_a_lease_that_was_given_back_is_gained_at_once(leader: lease_bench.Bench) -> None:
+async def test_a_lease_that_was_given_back_is_gained_at_once(leader: Bench) -> None:
     """Its transitions are counted on, and the token says who holds it."""
     record = leader.store.leases[lease_bench.LEASE].record
     assert (record.holder, record.transitions, record.renewed) == ("we", 5, "at 1000.0")
     assert leader.term.holder == "we"
     uid = leader.store.leases[lease_bench.LEASE].uid
-    assert leader.status == api.LeaseStatus(
-        lease=lease_bench.LEASE, leads=True, holder="we", uid=uid
-    )
+    assert leader.status == LeaseStatus(lease=lease_bench.LEASE, leads=True, holder="we", uid=uid)
     assert leader.changes[-1].gained
 
 
-async def test_a_lease_is_not_gained_before_acting_may_begin(store: lease_store.Store) -> None:
+async def test_a_lease_is_not_gained_before_acting_may_begin(store: Store) -> None:
     """Who makes one that it never saw waits for whoever may act still."""
-    bench = lease_bench.Bench(store)
+    bench = Bench(store)
     await bench.live(lease_bench.TIMING.fence_seconds)
     assert store.holder(lease_bench.LEASE) == "we"
     assert not any(change.term for change in bench.changes)
@@ -53,7 +53,7 @@ async def test_a_lease_is_not_gained_before_acting_may_begin(store: lease_store.
     assert bench.term.may_act()
 
 
-async def test_renewals_keep_a_tenure_going(leader: lease_bench.Bench) -> None:
+async def test_renewals_keep_a_tenure_going(leader: Bench) -> None:
     """One term, one change, and each renewal is observed."""
     term, said = leader.term, len(leader.changes)
     await leader.live(60.0)
@@ -63,10 +63,10 @@ async def test_renewals_keep_a_tenure_going(leader: lease_bench.Bench) -> None:
     assert len(leader.renewals) >= 60.0 / lease_bench.TIMING.retry_period_seconds - 1
 
 
-async def test_who_can_not_renew_pauses_first_and_loses_then(leader: lease_bench.Bench) -> None:
+async def test_who_can_not_renew_pauses_first_and_loses_then(leader: Bench) -> None:
     """Acting ends with the fence, and the term with the renew deadline."""
     term = leader.term
-    leader.store.refusal = connection.Unavailable("etcd is away", status=500)
+    leader.store.refusal = Unavailable("etcd is away", status=500)
     await leader.live(lease_bench.TIMING.fence_seconds - 0.01)
     assert term.may_act()
     await leader.live(0.01)
@@ -81,10 +81,10 @@ async def test_who_can_not_renew_pauses_first_and_loses_then(leader: lease_bench
     assert "unavailable" in leader.renewals
 
 
-async def test_what_is_regained_is_another_tenure(leader: lease_bench.Bench) -> None:
+async def test_what_is_regained_is_another_tenure(leader: Bench) -> None:
     """The old one never acts again."""
     before = leader.term
-    leader.store.refusal = connection.Unavailable("etcd is away", status=500)
+    leader.store.refusal = Unavailable("etcd is away", status=500)
     await leader.live(2 * lease_bench.TIMING.renew_deadline_seconds)
     leader.store.refusal = None
     await leader.live(2 * lease_bench.TIMING.duration_seconds)
@@ -96,15 +96,13 @@ async def test_what_is_regained_is_another_tenure(leader: lease_bench.Bench) -> 
 
 
 async def test_a_renewal_that_comes_too_late_begins_another_tenure(
-    leader: lease_bench.Bench,
+    leader: Bench,
 ) -> None:
     """In between we had no right to the Lease, though nobody has taken it."""
     before = leader.term
 
-    class Slow(lease_store.Store):
-        async def replace(
-            self, over: lease_records.Stored, record: lease_records.Record
-        ) -> lease_records.Stored:
+    class Slow(Store):
+        async def replace(self, over: Stored, record: Record) -> Stored:
             leader.now = 1000.0 + lease_bench.TIMING.renew_deadline_seconds + 0.5
             return await leader.store.replace(over, record)
 
@@ -117,7 +115,7 @@ async def test_a_renewal_that_comes_too_late_begins_another_tenure(
     assert not before.may_act()
 
 
-async def test_another_holder_is_seen_at_the_next_renewal(leader: lease_bench.Bench) -> None:
+async def test_another_holder_is_seen_at_the_next_renewal(leader: Bench) -> None:
     """As somebody edits the Lease by hand."""
     term = leader.term
     leader.store.put(lease_bench.LEASE, THEIRS)
@@ -128,18 +126,18 @@ async def test_another_holder_is_seen_at_the_next_renewal(leader: lease_bench.Be
     assert "conflict" in leader.renewals
 
 
-async def test_a_standby_tells_of_each_new_holder(store: lease_store.Store) -> None:
+async def test_a_standby_tells_of_each_new_holder(store: Store) -> None:
     """It gains nothing, and says no more than is new."""
-    bench = lease_bench.Bench(store)
+    bench = Bench(store)
     store.put(lease_bench.LEASE, THEIRS)
     await bench.live(5.0)
-    store.put(lease_bench.LEASE, lease_records.Record(holder="others", duration_seconds=15.0))
+    store.put(lease_bench.LEASE, Record(holder="others", duration_seconds=15.0))
     await bench.live(5.0)
     assert [change.status.holder for change in bench.changes] == ["they", "others"]
     assert "update" not in store.calls
 
 
-async def test_a_doubt_ends_acting_until_the_lease_is_read(leader: lease_bench.Bench) -> None:
+async def test_a_doubt_ends_acting_until_the_lease_is_read(leader: Bench) -> None:
     """At once, and in the same term after that."""
     term = leader.term
     await leader.live(1.0)
@@ -155,15 +153,13 @@ async def test_a_doubt_ends_acting_until_the_lease_is_read(leader: lease_bench.B
 
 
 async def test_a_renewal_that_was_under_way_does_not_settle_a_doubt(
-    leader: lease_bench.Bench,
+    leader: Bench,
 ) -> None:
     """It was sent before, and says nothing of now."""
     term = leader.term
 
-    class Doubted(lease_store.Store):
-        async def replace(
-            self, over: lease_records.Stored, record: lease_records.Record
-        ) -> lease_records.Stored:
+    class Doubted(Store):
+        async def replace(self, over: Stored, record: Record) -> Stored:
             leader.now += 0.1
             term.doubt("422")
             leader.candidate.doubted(term)
@@ -178,7 +174,7 @@ async def test_a_renewal_that_was_under_way_does_not_settle_a_doubt(
     assert term.may_act()
 
 
-async def test_a_doubt_that_the_election_has_not_heard_of_counts(leader: lease_bench.Bench) -> None:
+async def test_a_doubt_that_the_election_has_not_heard_of_counts(leader: Bench) -> None:
     """A renewal's answer doesn't overtake it."""
     leader.term.doubt("422")
     await leader.live(lease_bench.TIMING.renew_seconds)
@@ -186,7 +182,7 @@ async def test_a_doubt_that_the_election_has_not_heard_of_counts(leader: lease_b
     assert not leader.term.may_act()
 
 
-async def test_an_old_doubt_is_none_of_a_new_tenure(leader: lease_bench.Bench) -> None:
+async def test_an_old_doubt_is_none_of_a_new_tenure(leader: Bench) -> None:
     """Whoever was refused had acted by the old one."""
     before = leader.term
     leader.store.put(lease_bench.LEASE, FREE)
@@ -197,11 +193,11 @@ async def test_an_old_doubt_is_none_of_a_new_tenure(leader: lease_bench.Bench) -
     assert leader.term.may_act()
 
 
-async def test_a_write_that_was_done_and_not_answered_is_ours(store: lease_store.Store) -> None:
+async def test_a_write_that_was_done_and_not_answered_is_ours(store: Store) -> None:
     """The next look shows it."""
     store.put(lease_bench.LEASE, FREE)
     store.unanswered = 1
-    bench = lease_bench.Bench(store)
+    bench = Bench(store)
     await bench.live(lease_bench.TIMING.again_seconds)
     assert store.calls == ["get", "update", "get"]
     assert bench.term.may_act()
@@ -211,27 +207,27 @@ async def test_a_write_that_was_done_and_not_answered_is_ours(store: lease_store
     ("refuse", "named"),
     [
         (
-            lambda: connection.NotFound('namespaces "volcano-system" not found', status=404),
+            lambda: NotFound('namespaces "volcano-system" not found', status=404),
             "namespace volcano-system doesn't exist: create it, or name another with --leader",
         ),
         (
-            lambda: connection.Forbidden("vscheduler cannot create", status=403),
+            lambda: Forbidden("vscheduler cannot create", status=403),
             "the right to create leases (coordination.k8s.io) in namespace volcano-system is mis",
         ),
     ],
 )
 async def test_what_has_to_be_mended_is_said_once(
-    store: lease_store.Store, refuse: Callable[[], connection.ApiError], named: str
+    store: Store, refuse: Callable[[], ApiError], named: str
 ) -> None:
     """A sentence that says what to do, not one every two seconds; and when it is mended."""
 
-    class Refusing(lease_store.Store):
-        async def create(self, name: str, record: lease_records.Record) -> lease_records.Stored:
+    class Refusing(Store):
+        async def create(self, name: str, record: Record) -> Stored:
             self._called("create")
             del name, record
             raise refuse()
 
-    bench = lease_bench.Bench(Refusing())
+    bench = Bench(Refusing())
     await bench.live(60.0)
     assert bench.store.calls.count("create") > 10
     (told,) = bench.changes
@@ -247,14 +243,12 @@ async def test_what_has_to_be_mended_is_said_once(
 async def test_a_right_that_is_missing_stays_said_while_looks_go_well() -> None:
     """What is read needs another right."""
 
-    class Refusing(lease_store.Store):
-        async def replace(
-            self, over: lease_records.Stored, record: lease_records.Record
-        ) -> lease_records.Stored:
+    class Refusing(Store):
+        async def replace(self, over: Stored, record: Record) -> Stored:
             del over, record
-            raise connection.Forbidden("no", status=403)
+            raise Forbidden("no", status=403)
 
-    bench = lease_bench.Bench(Refusing())
+    bench = Bench(Refusing())
     bench.store.put(lease_bench.LEASE, FREE)
     await bench.live(60.0)
     (told,) = {change.status.problem for change in bench.changes} - {""}
@@ -262,11 +256,11 @@ async def test_a_right_that_is_missing_stays_said_while_looks_go_well() -> None:
     assert bench.status.problem == told
 
 
-async def test_an_outage_is_one_problem_whatever_it_looks_like(store: lease_store.Store) -> None:
+async def test_an_outage_is_one_problem_whatever_it_looks_like(store: Store) -> None:
     """Its errors differ from call to call."""
-    bench = lease_bench.Bench(store)
+    bench = Bench(store)
     for number in range(5):
-        store.refusal = connection.Unavailable(f"no answer: {number}")
+        store.refusal = Unavailable(f"no answer: {number}")
         await bench.live(2.0)
     store.refusal = None
     store.put(lease_bench.LEASE, THEIRS)
@@ -278,14 +272,12 @@ async def test_an_outage_is_one_problem_whatever_it_looks_like(store: lease_stor
     assert [change.status.reachable for change in bench.changes] == [False, True]
 
 
-async def test_a_lease_is_given_back_after_its_tenure_has_ended(leader: lease_bench.Bench) -> None:
+async def test_a_lease_is_given_back_after_its_tenure_has_ended(leader: Bench) -> None:
     """As client-go does it: no holder, and one second."""
     term, acted = leader.term, []
 
-    class Watching(lease_store.Store):
-        async def replace(
-            self, over: lease_records.Stored, record: lease_records.Record
-        ) -> lease_records.Stored:
+    class Watching(Store):
+        async def replace(self, over: Stored, record: Record) -> Stored:
             acted.append(term.may_act())
             return await leader.store.replace(over, record)
 
@@ -299,14 +291,12 @@ async def test_a_lease_is_given_back_after_its_tenure_has_ended(leader: lease_be
 
 
 async def test_who_is_told_to_resign_during_a_renewal_gives_back_too(
-    leader: lease_bench.Bench,
+    leader: Bench,
 ) -> None:
     """Once that has its answer."""
 
-    class Resigning(lease_store.Store):
-        async def replace(
-            self, over: lease_records.Stored, record: lease_records.Record
-        ) -> lease_records.Stored:
+    class Resigning(Store):
+        async def replace(self, over: Stored, record: Record) -> Stored:
             leader.candidate.resign()
             return await leader.store.replace(over, record)
 
@@ -317,9 +307,9 @@ async def test_who_is_told_to_resign_during_a_renewal_gives_back_too(
     assert not leader.status.leads
 
 
-async def test_what_is_not_ours_is_not_given_back(store: lease_store.Store) -> None:
+async def test_what_is_not_ours_is_not_given_back(store: Store) -> None:
     """A standby just goes."""
-    bench = lease_bench.Bench(store)
+    bench = Bench(store)
     store.put(lease_bench.LEASE, THEIRS)
     await bench.live(5.0)
     bench.candidate.resign()
@@ -328,7 +318,7 @@ async def test_what_is_not_ours_is_not_given_back(store: lease_store.Store) -> N
     assert "update" not in store.calls
 
 
-async def test_who_does_not_know_looks_before_it_gives_back(leader: lease_bench.Bench) -> None:
+async def test_who_does_not_know_looks_before_it_gives_back(leader: Bench) -> None:
     """The last renewal had no answer, and was done."""
     leader.store.unanswered = 1
     leader.now += lease_bench.TIMING.renew_seconds
@@ -343,14 +333,12 @@ async def test_who_does_not_know_looks_before_it_gives_back(leader: lease_bench.
     ("edits", "holder", "left"), [(1, "we", ""), (2, "we", "we"), (1, "they", "they")]
 )
 async def test_a_lease_that_was_edited_right_before_is_given_back_all_the_same(
-    leader: lease_bench.Bench, monkeypatch: pytest.MonkeyPatch, edits: int, holder: str, left: str
+    leader: Bench, monkeypatch: pytest.MonkeyPatch, edits: int, holder: str, left: str
 ) -> None:
     """Unless others have it by now, or somebody doesn't stop."""
     store, todo, write = leader.store, [1] * edits, leader.store.replace
 
-    async def edited(
-        over: lease_records.Stored, record: lease_records.Record
-    ) -> lease_records.Stored:
+    async def edited(over: Stored, record: Record) -> Stored:
         if todo:
             changed = replace(over.record, holder=holder, renewed=f"edit {todo.pop()}")
             store.put(lease_bench.LEASE, changed)
@@ -363,9 +351,9 @@ async def test_a_lease_that_was_edited_right_before_is_given_back_all_the_same(
     assert not leader.status.leads
 
 
-async def test_a_server_that_is_away_gets_one_try(leader: lease_bench.Bench) -> None:
+async def test_a_server_that_is_away_gets_one_try(leader: Bench) -> None:
     """The others wait, then."""
-    leader.store.refusal = connection.Unavailable("away")
+    leader.store.refusal = Unavailable("away")
     leader.candidate.resign()
     await leader.candidate.stand(leader.store)
     assert leader.changes[-1].why == "it couldn't be given back"
@@ -373,18 +361,14 @@ async def test_a_server_that_is_away_gets_one_try(leader: lease_bench.Bench) -> 
 
 
 @pytest.mark.parametrize("answered", [True, False])
-async def test_what_is_being_taken_at_a_stop_is_given_back(
-    store: lease_store.Store, answered: bool
-) -> None:
+async def test_what_is_being_taken_at_a_stop_is_given_back(store: Store, answered: bool) -> None:
     """Nobody has acted on it, and nobody is to wait for it."""
-    bench = lease_bench.Bench(store)
+    bench = Bench(store)
     store.put(lease_bench.LEASE, FREE)
     store.unanswered = 0 if answered else 1
 
-    class Stopping(lease_store.Store):
-        async def replace(
-            self, over: lease_records.Stored, record: lease_records.Record
-        ) -> lease_records.Stored:
+    class Stopping(Store):
+        async def replace(self, over: Stored, record: Record) -> Stored:
             bench.candidate.resign()
             return await store.replace(over, record)
 

@@ -4,50 +4,48 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.cluster import lease_records
-from vscheduler.daemon.leader_election import election_settings, state_machine
+from vscheduler.cluster.lease_records import Record, Stored
+from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election.election_settings import Timing
+from vscheduler.daemon.leader_election.state_machine import Write
 
-TIMING = election_settings.Timing()
-THEIRS = lease_records.Record(
-    holder="them", duration_seconds=15, acquired="a", renewed="r1", transitions=4
-)
+TIMING = Timing()
+THEIRS = Record(holder="them", duration_seconds=15, acquired="a", renewed="r1", transitions=4)
 GIVEN_BACK = replace(THEIRS, holder="", duration_seconds=1)
 
 
-def lease(record: lease_records.Record, version: int = 1, uid: str = "u") -> lease_records.Stored:
+def lease(record: Record, version: int = 1, uid: str = "u") -> Stored:
     """A Lease with this record in it."""
-    return lease_records.Stored(record=record, uid=uid, version=str(version), whole={})
+    return Stored(record=record, uid=uid, version=str(version), whole={})
 
 
 class Candidate:
     """A candidate called us, to whom things happen at instants of its clock."""
 
-    def __init__(self, timing: election_settings.Timing = TIMING) -> None:
+    def __init__(self, timing: Timing = TIMING) -> None:
         self.timing = timing
         self.state = state_machine.begin("us")
         self.version = 100
 
-    def sees(
-        self, stored: lease_records.Stored | None, *, at: float, answered_at: float | None = None
-    ) -> None:
+    def sees(self, stored: Stored | None, *, at: float, answered_at: float | None = None) -> None:
         """A look is answered, at once if nothing else is said."""
         self.state = state_machine.saw(
             self.state, self.timing, stored, sent_at=at, answered_at=answered_at or at
         )
 
-    def watches(self, stored: lease_records.Stored | None, *, begin: int, end: int) -> None:
+    def watches(self, stored: Stored | None, *, begin: int, end: int) -> None:
         """A look every second."""
         for second in range(begin, end + 1):
             self.sees(stored, at=second)
 
-    def writes(self, *, at: float) -> state_machine.Write:
+    def writes(self, *, at: float) -> Write:
         """What it wants to write is sent."""
         write = state_machine.wanted(self.state, self.timing, wall_time=f"wall {at}")
         assert write
         self.state = state_machine.attempted(self.state, write, sent_at=at)
         return write
 
-    def stores(self, *, at: float, answered_at: float | None = None) -> lease_records.Stored:
+    def stores(self, *, at: float, answered_at: float | None = None) -> Stored:
         """What it wants to write is sent and done."""
         write = self.writes(at=at)
         self.version += 1
@@ -88,12 +86,12 @@ def leader() -> Candidate:
     ("timing", "fence_seconds", "renew_seconds"),
     [
         (TIMING, 5, 2),
-        (election_settings.Timing(duration_seconds=60, retry_period_seconds=4), 10, 4),
-        (election_settings.Timing(duration_seconds=6, renew_deadline_seconds=5), 2, 1),
+        (Timing(duration_seconds=60, retry_period_seconds=4), 10, 4),
+        (Timing(duration_seconds=6, renew_deadline_seconds=5), 2, 1),
     ],
 )
 def test_a_fence_is_a_third_of_the_duration_and_no_longer_than_the_deadline(
-    timing: election_settings.Timing, fence_seconds: float, renew_seconds: float
+    timing: Timing, fence_seconds: float, renew_seconds: float
 ) -> None:
     """And one renewal may fail before it ends."""
     assert (timing.fence_seconds, timing.renew_seconds) == (fence_seconds, renew_seconds)
@@ -109,7 +107,7 @@ def test_what_others_hold_is_taken_over_after_the_whole_duration_since_the_answe
     us.sees(lease(THEIRS), at=16)
     write = us.writes(at=16.5)
     assert write.over == lease(THEIRS)
-    assert write.record == lease_records.Record(
+    assert write.record == Record(
         holder="us", duration_seconds=15, acquired="wall 16.5", renewed="wall 16.5", transitions=5
     )
 
@@ -126,14 +124,12 @@ def test_what_others_hold_is_taken_over_after_the_whole_duration_since_the_answe
         (lease(replace(THEIRS, duration_seconds=20), version=2), 30),
         (lease(replace(THEIRS, duration_seconds=2e9), version=2), 3610),
         (lease(THEIRS, version=2, uid="other"), 25),
-        (lease(lease_records.Record(), version=2), 25),
+        (lease(Record(), version=2), 25),
         (lease(replace(GIVEN_BACK, duration_seconds=0), version=2), 25),
         (lease(GIVEN_BACK, version=2), 10),
     ],
 )
-def test_patience_begins_anew_with_each_change_of_what_counts(
-    stored: lease_records.Stored, seconds: int
-) -> None:
+def test_patience_begins_anew_with_each_change_of_what_counts(stored: Stored, seconds: int) -> None:
     """The first record was seen at 0, the second at 10; the longer duration counts."""
     us = Candidate()
     us.watches(lease(THEIRS), begin=0, end=9)
@@ -231,10 +227,8 @@ def test_attempts_are_not_kept_without_end() -> None:
     assert len(us.state.attempts) == state_machine.ATTEMPTS_MAX
 
 
-@pytest.mark.parametrize(
-    "stored", [THEIRS, replace(THEIRS, holder=""), GIVEN_BACK, lease_records.Record()]
-)
-def test_who_sees_what_it_did_not_write_has_lost(stored: lease_records.Record) -> None:
+@pytest.mark.parametrize("stored", [THEIRS, replace(THEIRS, holder=""), GIVEN_BACK, Record()])
+def test_who_sees_what_it_did_not_write_has_lost(stored: Record) -> None:
     """At once, though its fence would still hold."""
     us = leader()
     us.sees(lease(stored, version=200), at=1)

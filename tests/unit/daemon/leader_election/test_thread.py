@@ -8,39 +8,42 @@ import pytest
 
 from tests import patience
 from tests.unit.daemon import lease_store
-from vscheduler.cluster import lease_records
-from vscheduler.cluster.http import connection
-from vscheduler.daemon.leader_election import api, election_settings, elector, thread
-from vscheduler.daemon.liveness import progress
+from tests.unit.daemon.lease_store import Store
+from vscheduler.cluster.http.connection import CredentialsError
+from vscheduler.cluster.lease_records import Record
+from vscheduler.daemon.leader_election import thread
+from vscheduler.daemon.leader_election.api import Leadership, LeaseStatus, Token
+from vscheduler.daemon.leader_election.election_settings import Timing
+from vscheduler.daemon.leader_election.elector import LeaseTerm, Terms
+from vscheduler.daemon.leader_election.thread import ElectionThread, Outlets
+from vscheduler.daemon.liveness.progress import Heartbeat
 
 LEASES = ("a", "b")
-TIMING = election_settings.Timing(
-    duration_seconds=6.0, renew_deadline_seconds=4.0, retry_period_seconds=0.2
-)
-FREE = lease_records.Record(holder="", duration_seconds=1.0)
+TIMING = Timing(duration_seconds=6.0, renew_deadline_seconds=4.0, retry_period_seconds=0.2)
+FREE = Record(holder="", duration_seconds=1.0)
 PATIENCE_SECONDS = 30.0
 
 
 class Instance:
     """One that stands for election, as the daemon has it."""
 
-    def __init__(self, store: lease_store.Store, identity: str) -> None:
-        self.changes: list[tuple[api.LeaseStatus, api.LeaseStatus]] = []
+    def __init__(self, store: Store, identity: str) -> None:
+        self.changes: list[tuple[LeaseStatus, LeaseStatus]] = []
         self.renewals: list[tuple[str, str]] = []
         self.threads: set[int] = set()
-        self.heartbeat = progress.Heartbeat()
-        terms = elector.Terms(identity=identity, namespace=lease_store.NAMESPACE, timing=TIMING)
-        self.elected = thread.ElectionThread(
+        self.heartbeat = Heartbeat()
+        terms = Terms(identity=identity, namespace=lease_store.NAMESPACE, timing=TIMING)
+        self.elected = ElectionThread(
             LEASES,
             terms,
             store.opened,
-            thread.Outlets(
+            Outlets(
                 on_change=self._change, observe_renewal=self._renewal, heartbeat=self.heartbeat
             ),
         )
         self.task = asyncio.create_task(self.elected.run())
 
-    async def gain(self) -> dict[str, api.Token]:
+    async def gain(self) -> dict[str, Token]:
         """Its tokens, once it has all."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.elected.held(LEASES)) < len(LEASES):
@@ -52,7 +55,7 @@ class Instance:
         self.task.cancel()
         await asyncio.wait({self.task})
 
-    def _change(self, before: api.LeaseStatus, after: api.LeaseStatus) -> None:
+    def _change(self, before: LeaseStatus, after: LeaseStatus) -> None:
         self.changes.append((before, after))
         self.threads.add(threading.get_ident())
 
@@ -66,16 +69,16 @@ Begin = Callable[[str], Instance]
 
 
 @pytest.fixture
-def store() -> lease_store.Store:
+def store() -> Store:
     """Leases that are free."""
-    made = lease_store.Store()
+    made = Store()
     for name in LEASES:
         made.put(name, FREE)
     return made
 
 
 @pytest.fixture
-async def begin(store: lease_store.Store) -> AsyncIterator[Begin]:
+async def begin(store: Store) -> AsyncIterator[Begin]:
     """Instances that stand for the Leases of the store."""
     instances = []
 
@@ -95,7 +98,9 @@ async def test_what_is_gained_is_held(begin: Begin) -> None:
     tokens = await one.gain()
     assert all(token.may_act() and token.holder == "one" for token in tokens.values())
     assert one.elected.held(["b", "c"]) == {"b": tokens["b"]}
-    assert [(each.lease, each.leads, each.holder) for each in one.elected.lease_statuses()] == [
+    assert [
+        (statuse.lease, statuse.leads, statuse.holder) for statuse in one.elected.lease_statuses()
+    ] == [
         ("a", True, "one"),
         ("b", True, "one"),
     ]
@@ -116,7 +121,7 @@ async def test_the_thread_answers_for_as_long_as_it_stands(begin: Begin) -> None
     assert one.heartbeat.mark() is None
 
 
-async def test_a_successor_takes_what_is_given_back(begin: Begin, store: lease_store.Store) -> None:
+async def test_a_successor_takes_what_is_given_back(begin: Begin, store: Store) -> None:
     """The tokens have ended before it can know."""
     one = begin("one")
     tokens = await one.gain()
@@ -139,9 +144,7 @@ async def test_what_changes_before_one_waits_is_not_missed(begin: Begin) -> None
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
-async def test_renewals_go_on_while_the_event_loop_is_busy(
-    begin: Begin, store: lease_store.Store
-) -> None:
+async def test_renewals_go_on_while_the_event_loop_is_busy(begin: Begin, store: Store) -> None:
     """Which is what the thread is for."""
     tokens = await begin("one").gain()
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -152,7 +155,7 @@ async def test_renewals_go_on_while_the_event_loop_is_busy(
     assert all(token.may_act() for token in tokens.values())
 
 
-async def test_who_is_cancelled_gives_nothing_back(begin: Begin, store: lease_store.Store) -> None:
+async def test_who_is_cancelled_gives_nothing_back(begin: Begin, store: Store) -> None:
     """And acts no more."""
     one = begin("one")
     tokens = await one.gain()
@@ -165,7 +168,7 @@ async def test_who_is_cancelled_gives_nothing_back(begin: Begin, store: lease_st
 
 
 @pytest.mark.contains_failures
-async def test_a_defect_ends_what_is_held(begin: Begin, store: lease_store.Store) -> None:
+async def test_a_defect_ends_what_is_held(begin: Begin, store: Store) -> None:
     """Nobody acts with nobody renewing; and the daemon lives, to lead again when that is over."""
     one = begin("one")
     tokens = await one.gain()
@@ -186,18 +189,18 @@ async def test_credentials_that_can_not_be_had_end_the_daemon() -> None:
     """As they do elsewhere."""
 
     @asynccontextmanager
-    async def opened() -> AsyncIterator[lease_store.Store]:
+    async def opened() -> AsyncIterator[Store]:
         for problem in ("none",):
-            raise connection.CredentialsError(problem)
-        yield lease_store.Store()
+            raise CredentialsError(problem)
+        yield Store()
 
-    terms = elector.Terms(identity="we", namespace="n", timing=TIMING)
-    with pytest.raises(connection.CredentialsError):
-        await thread.ElectionThread(LEASES, terms, opened).run()
+    terms = Terms(identity="we", namespace="n", timing=TIMING)
+    with pytest.raises(CredentialsError):
+        await ElectionThread(LEASES, terms, opened).run()
 
 
 async def test_a_stop_waits_for_no_server_that_hangs(
-    begin: Begin, store: lease_store.Store, monkeypatch: pytest.MonkeyPatch
+    begin: Begin, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others take over when they have waited long enough."""
     monkeypatch.setattr(thread, "RELEASE_SECONDS", 0.05)
@@ -213,16 +216,16 @@ async def _hanging(*_: object) -> None:
     await asyncio.sleep(PATIENCE_SECONDS)
 
 
-async def test_who_is_released_at_the_start_never_stands(store: lease_store.Store) -> None:
+async def test_who_is_released_at_the_start_never_stands(store: Store) -> None:
     """A signal may come at any time."""
-    terms = elector.Terms(identity="we", namespace="n", timing=TIMING)
-    elected = thread.ElectionThread(LEASES, terms, store.opened)
+    terms = Terms(identity="we", namespace="n", timing=TIMING)
+    elected = ElectionThread(LEASES, terms, store.opened)
     await elected.release()
     await asyncio.wait_for(elected.run(), PATIENCE_SECONDS)
     assert store.calls == []
 
 
-async def test_a_doubt_is_settled_by_a_look(begin: Begin, store: lease_store.Store) -> None:
+async def test_a_doubt_is_settled_by_a_look(begin: Begin, store: Store) -> None:
     """In the same term."""
     one = begin("one")
     tokens = await one.gain()
@@ -235,7 +238,7 @@ async def test_a_doubt_is_settled_by_a_look(begin: Begin, store: lease_store.Sto
 
 
 async def test_a_lease_that_is_lost_is_another_when_it_is_regained(
-    begin: Begin, store: lease_store.Store
+    begin: Begin, store: Store
 ) -> None:
     """Somebody empties it by hand: the others go on."""
     one = begin("one")
@@ -250,7 +253,7 @@ async def test_a_lease_that_is_lost_is_another_when_it_is_regained(
 
 def test_what_is_held_satisfies_the_protocol() -> None:
     """The daemon knows no more of it than this."""
-    served: type[api.Leadership] = thread.ElectionThread
-    token: type[api.Token] = elector.LeaseTerm
+    served: type[Leadership] = ElectionThread
+    token: type[Token] = LeaseTerm
     assert served
     assert token

@@ -7,13 +7,13 @@ from collections.abc import Hashable
 
 import pytest
 
-from vscheduler.daemon.liveness import progress
+from vscheduler.daemon.liveness.progress import Cause, Check, Cycles, Heartbeat, Progress, Stuck
 
 
-def a_check(mark: list[Hashable], *, bound: float = 3.0) -> progress.Check:
+def a_check(mark: list[Hashable], *, bound: float = 3.0) -> Check:
     """A cycle whose mark is the last of these."""
-    return progress.Check(
-        cause=progress.Cause.CYCLE,
+    return Check(
+        cause=Cause.CYCLE,
         mark=lambda: mark[-1],
         bound_seconds=bound,
         words="it stands still",
@@ -23,11 +23,11 @@ def a_check(mark: list[Hashable], *, bound: float = 3.0) -> progress.Check:
 
 def test_what_stays_the_same_for_longer_than_its_bound_is_stuck() -> None:
     """Not before; the first look counts nothing, as it may have begun only then."""
-    made = progress.Progress([a_check([7])])
+    made = Progress([a_check([7])])
     assert [made.look(1.0) for _ in range(4)] == [None] * 4
     stuck = made.look(1.0)
-    assert stuck == progress.Stuck(
-        cause=progress.Cause.CYCLE,
+    assert stuck == Stuck(
+        cause=Cause.CYCLE,
         message="it stands still (longer than 3 s)",
         details={"where": "there"},
     )
@@ -37,37 +37,35 @@ def test_what_stays_the_same_for_longer_than_its_bound_is_stuck() -> None:
 def test_a_step_or_an_end_begins_anew(step: Hashable) -> None:
     """What has nothing to do can't be stuck."""
     mark: list[Hashable] = [7]
-    made = progress.Progress([a_check(mark)])
+    made = Progress([a_check(mark)])
     for _ in range(4):
         assert made.look(1.0) is None
     mark.append(step)
     assert made.look(1.0) is None
-    assert made.stalled() == {progress.Cause.CYCLE: 0.0}
+    assert made.stalled() == {Cause.CYCLE: 0.0}
     mark.append(7)
     assert [made.look(1.0) for _ in range(4)] == [None] * 4
 
 
 def test_nothing_to_do_for_ever_is_no_trouble() -> None:
     """None is no mark that stays the same."""
-    made = progress.Progress([a_check([None])])
+    made = Progress([a_check([None])])
     assert [made.look(100.0) for _ in range(9)] == [None] * 9
 
 
 def test_the_slowest_of_a_cause_is_told() -> None:
     """There are several watches."""
     numbers = itertools.count()
-    quick = progress.Check(
-        cause=progress.Cause.CYCLE, mark=lambda: next(numbers), bound_seconds=3.0, words=""
-    )
-    made = progress.Progress([a_check([7]), quick])
+    quick = Check(cause=Cause.CYCLE, mark=lambda: next(numbers), bound_seconds=3.0, words="")
+    made = Progress([a_check([7]), quick])
     made.look(1.0)
     made.look(0.5)
-    assert made.stalled() == {progress.Cause.CYCLE: 0.5}
+    assert made.stalled() == {Cause.CYCLE: 0.5}
 
 
 def test_the_oldest_cycle_counts() -> None:
     """One of an earlier term that never ends isn't hidden by those that do."""
-    cycles = progress.Cycles()
+    cycles = Cycles()
     assert cycles.oldest() is None
     first, second = cycles.handed_on(), cycles.handed_on()
     assert cycles.oldest() == first
@@ -80,7 +78,7 @@ def test_the_oldest_cycle_counts() -> None:
 
 def test_a_cycle_that_runs_says_where_it_is() -> None:
     """Of the thread that runs it; one that has ended has none."""
-    cycles, inside, go = progress.Cycles(), threading.Event(), threading.Event()
+    cycles, inside, go = Cycles(), threading.Event(), threading.Event()
     number = cycles.handed_on()
 
     def hang_in_here() -> None:
@@ -101,7 +99,7 @@ def test_a_cycle_that_runs_says_where_it_is() -> None:
 
 def test_three_dropped_cycles_in_a_row_are_a_sign() -> None:
     """Until one isn't dropped."""
-    cycles = progress.Cycles()
+    cycles = Cycles()
     found = []
     for number in (1, 2, 3, 9, 0):
         cycles.dropped(number)
@@ -111,7 +109,7 @@ def test_three_dropped_cycles_in_a_row_are_a_sign() -> None:
 
 async def test_a_loop_that_answers_makes_steps() -> None:
     """One question at a time, and one that hangs makes none."""
-    heartbeat = progress.Heartbeat()
+    heartbeat = Heartbeat()
     assert heartbeat.mark() is None
     loop = asyncio.get_running_loop()
     heartbeat.begin(loop)
@@ -132,7 +130,7 @@ async def test_a_loop_that_answers_makes_steps() -> None:
 def test_another_loop_owes_no_answer_of_an_earlier_one() -> None:
     """And a closed one owes none at all."""
     heartbeat, first, second = (
-        progress.Heartbeat(),
+        Heartbeat(),
         asyncio.new_event_loop(),
         asyncio.new_event_loop(),
     )

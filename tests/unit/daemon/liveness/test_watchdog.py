@@ -16,12 +16,15 @@ from structlog.testing import capture_logs
 
 from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster import reflector
-from vscheduler.cluster.writes import write_queue
-from vscheduler.daemon import informers
+from vscheduler.cluster.reflector import Pace, Reflector
+from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
+from vscheduler.daemon.informers import Codec
 from vscheduler.daemon.liveness import progress, watchdog
-from vscheduler.mirror import paths, state
-from vscheduler.mirror.decode import events
+from vscheduler.daemon.liveness.progress import Check, Heartbeat, Progress, Stuck
+from vscheduler.daemon.liveness.watchdog import Outlets, Signs, Watchdog
+from vscheduler.mirror import paths
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.state import Mirror, Options
 
 TICK_SECONDS = 0.01
 PATIENCE_SECONDS = 50.0
@@ -39,22 +42,22 @@ class Scene:
     """Whether giving up doesn't end."""
     happened: list[str] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
-    heartbeat: progress.Heartbeat = field(default_factory=progress.Heartbeat)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
     holds: int = 0
 
-    def watchdog(self) -> watchdog.Watchdog:
+    def watchdog(self) -> Watchdog:
         """Not started yet."""
-        check = progress.Check(
+        check = Check(
             cause=self.cause,
             mark=self._mark,
             bound_seconds=3 * TICK_SECONDS,
             words="it hangs",
             details=lambda: {"where": ["there"]},
         )
-        outlets = watchdog.Outlets(
+        outlets = Outlets(
             give_up=self._give_up, observe=self._observe, hold=self._hold, end=self._end
         )
-        return watchdog.Watchdog([check], [self.heartbeat], outlets, tick_seconds=TICK_SECONDS)
+        return Watchdog([check], [self.heartbeat], outlets, tick_seconds=TICK_SECONDS)
 
     def _mark(self) -> int:
         if self.looks_per_step is not None:
@@ -72,7 +75,7 @@ class Scene:
         await asyncio.sleep(TICK_SECONDS)
         self.happened.append("gave up")
 
-    def _observe(self, stuck: progress.Stuck) -> None:
+    def _observe(self, stuck: Stuck) -> None:
         self.happened.append(stuck.cause.value)
 
     def _hold(self) -> None:
@@ -214,9 +217,9 @@ Cause = progress.Cause
 
 
 @pytest.fixture
-def signs() -> Iterator[watchdog.Signs]:
+def signs() -> Iterator[Signs]:
     """Nobody has given any."""
-    made = watchdog.Signs()
+    made = Signs()
     loop = asyncio.new_event_loop()
     for heartbeat in made.heartbeats:
         heartbeat.begin(loop)
@@ -224,17 +227,17 @@ def signs() -> Iterator[watchdog.Signs]:
     loop.close()
 
 
-def causes(checks: list[progress.Check], seconds: float) -> set[Cause]:
+def causes(checks: list[Check], seconds: float) -> set[Cause]:
     """What is stuck, after so much time without a step."""
-    made = {check.cause: progress.Progress([check]) for check in checks}
+    made = {check.cause: Progress([check]) for check in checks}
     for each in made.values():
         each.look(0.0)
     return {cause for cause, each in made.items() if each.look(seconds) is not None}
 
 
-def test_each_thread_that_does_not_answer_is_told(signs: watchdog.Signs) -> None:
+def test_each_thread_that_does_not_answer_is_told(signs: Signs) -> None:
     """The event loop a third of the deadline before the others: its Lease must run out."""
-    calls = write_queue.WriteQueue(workers=1, waiting_max=1)
+    calls = WriteQueue(workers=1, waiting_max=1)
     found = watchdog.checks(signs, calls, (), deadline_seconds=30.0)
     assert causes(found, 19.0) == set()
     assert causes(found, 21.0) == {Cause.LOOP}
@@ -245,8 +248,8 @@ def test_each_thread_that_does_not_answer_is_told(signs: watchdog.Signs) -> None
 
 def test_cycles_that_run_for_long_or_come_to_nothing_are_told() -> None:
     """At the deadline that was given."""
-    signs = watchdog.Signs()
-    calls = write_queue.WriteQueue(workers=1, waiting_max=1)
+    signs = Signs()
+    calls = WriteQueue(workers=1, waiting_max=1)
     found = watchdog.checks(signs, calls, (), deadline_seconds=7.0)
     assert causes(found, 1e6) == set()
     signs.cycles.handed_on()
@@ -260,11 +263,11 @@ def test_cycles_that_run_for_long_or_come_to_nothing_are_told() -> None:
 
 async def test_calls_of_which_none_ends_are_told() -> None:
     """One that hangs doesn't count while others end, or a long one goes on."""
-    calls = write_queue.WriteQueue(workers=2, waiting_max=9)
+    calls = WriteQueue(workers=2, waiting_max=9)
     (check,) = (
-        each
-        for each in watchdog.checks(watchdog.Signs(), calls, (), deadline_seconds=30.0)
-        if each.cause is Cause.WRITES
+        check
+        for check in watchdog.checks(Signs(), calls, (), deadline_seconds=30.0)
+        if check.cause is Cause.WRITES
     )
     assert check.mark() is None
     hang = asyncio.Event()
@@ -276,9 +279,9 @@ async def test_calls_of_which_none_ends_are_told() -> None:
     async def wait() -> None:
         await hang.wait()
 
-    calls.put(write_queue.WritePriority.BIND, wait)
+    calls.put(WritePriority.BIND, wait)
     marks = [check.mark()]
-    calls.put(write_queue.WritePriority.STATUS, end)
+    calls.put(WritePriority.STATUS, end)
     await patience.until(lambda: check.mark() != marks[0])
     marks.append(check.mark())
     calls.went_on()
@@ -309,24 +312,24 @@ async def test_a_watch_that_hears_nothing_and_tries_nothing_is_told(serve: Serve
             await response.write(line)
         return response
 
-    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
-    watch = reflector.Reflector(
+    mirror = Mirror(Options(scheduler_names=("vscheduler",)))
+    watch = Reflector(
         await serve(answer),
         paths.PODS.everywhere,
-        informers.Codec(events.Kind.POD, mirror.read),
+        Codec(Kind.POD, mirror.read),
         lambda _: None,
-        pace=reflector.Pace(at_once_seconds=0.0, retry_seconds=0.01),
+        pace=Pace(at_once_seconds=0.0, retry_seconds=0.01),
         chance=random.Random(1),
     )
     (check,) = (
-        each
-        for each in watchdog.checks(
-            watchdog.Signs(),
-            write_queue.WriteQueue(workers=1, waiting_max=1),
+        check
+        for check in watchdog.checks(
+            Signs(),
+            WriteQueue(workers=1, waiting_max=1),
             [watch],
             deadline_seconds=9,
         )
-        if each.cause is Cause.WATCH
+        if check.cause is Cause.WATCH
     )
     begun = check.mark()
 

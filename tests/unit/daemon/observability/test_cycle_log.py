@@ -1,35 +1,36 @@
 from msgspec.structs import replace
 from structlog import testing
 
-from vscheduler.core.model import decisions, queues, refusals, snapshot
-from vscheduler.daemon.observability import cycle_log
+from vscheduler.core.model.decisions import CycleResult, Entitlement, Exclusion, QueueFigures
+from vscheduler.core.model.queues import ProblemCode, QueueProblem, QueueState
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.model.snapshot import FRESH, Refused
+from vscheduler.daemon.observability.cycle_log import CycleLog
 
-TAINTED = decisions.Exclusion(
-    refusal=refusals.Refusal(refusals.RefusalCode.TAINT, "gpu", "true"), nodes=("n1", "n2", "n3")
-)
-PROBLEM = queues.QueueProblem(code=queues.ProblemCode.PARENT_MISSING, queue="q", subjects=("p",))
-ASIDE = decisions.QueueFigures(
+TAINTED = Exclusion(refusal=Refusal(RefusalCode.TAINT, "gpu", "true"), nodes=("n1", "n2", "n3"))
+PROBLEM = QueueProblem(code=ProblemCode.PARENT_MISSING, queue="q", subjects=("p",))
+ASIDE = QueueFigures(
     name="q",
-    state=queues.QueueState.OPEN,
+    state=QueueState.OPEN,
     weight=1,
     allocated={},
     request={},
-    entitlement=decisions.Entitlement(deserved={}, problem=PROBLEM),
+    entitlement=Entitlement(deserved={}, problem=PROBLEM),
 )
-CYCLE = decisions.CycleResult(
+CYCLE = CycleResult(
     binds=(),
     pipelined=(),
     evicts=(),
     groups=(),
     queues=(),
     total={"cpu": 75_500, "memory": 2.0**33},
-    carried=snapshot.FRESH,
+    carried=FRESH,
 )
 
 
-def told(*results: decisions.CycleResult, event: str) -> list[dict[str, object]]:
+def told(*results: CycleResult, event: str) -> list[dict[str, object]]:
     """The lines about one kind of event, of cycles one after the other."""
-    cycles = cycle_log.CycleLog()
+    cycles = CycleLog()
     with testing.capture_logs() as logs:
         for number, result in enumerate(results):
             cycles.log_cycle(result, cycle=number, bound=0, parts={"decide": 0.0123})
@@ -66,9 +67,9 @@ def test_a_cycle_is_told_with_its_times() -> None:
 
 def test_a_node_that_is_left_alone_is_told_of_once_and_again_when_it_is_for_longer() -> None:
     """Not in every cycle of its pause, nor when it is over."""
-    first = snapshot.Refused(reason="OutOfcpu", seconds=30, until=100.0)
-    longer = snapshot.Refused(reason="OutOfcpu", seconds=60, until=170.0)
-    cycles = cycle_log.CycleLog()
+    first = Refused(reason="OutOfcpu", seconds=30, until=100.0)
+    longer = Refused(reason="OutOfcpu", seconds=60, until=170.0)
+    cycles = CycleLog()
     with testing.capture_logs() as logs:
         for refused in ({}, {"n1": first}, {"n1": first}, {"n1": longer}, {}, {"n1": longer}):
             cycles.log_refusals(refused)

@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from vscheduler.daemon.observability import logs
+from vscheduler.daemon.observability.logs import LineWriter
 from vscheduler.mirror import plain_text
 
 pytestmark = pytest.mark.usefixtures("restored_logging")
@@ -31,7 +32,7 @@ class Log:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT)
-        self._writer: logs.LineWriter | None = None
+        self._writer: LineWriter | None = None
 
     def begin(self, level: str, style: str) -> None:
         """Log there."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from vscheduler.daemon.observability import logs
+from vscheduler.daemon.observability.logs import LineWriter
 
 PATIENCE_SECONDS = 50.0
 
@@ -43,7 +43,7 @@ def pipe() -> Iterator[Pipe]:
 
 def test_lines_come_out_as_they_were_put_in(pipe: Pipe) -> None:
     """Of one thread; and all are written when `flush` says so."""
-    writer = logs.LineWriter(pipe.writing)
+    writer = LineWriter(pipe.writing)
     for number in range(100):
         writer.put(b"%d\n" % number)
     assert writer.flush(PATIENCE_SECONDS)
@@ -55,7 +55,7 @@ def test_lines_come_out_as_they_were_put_in(pipe: Pipe) -> None:
 def test_nobody_waits_for_a_reader(pipe: Pipe, *, blocking: bool) -> None:
     """Old lines go, and when somebody reads again they stand where these would have been."""
     os.set_blocking(pipe.writing, blocking)
-    writer = logs.LineWriter(pipe.writing, lines_max=50)
+    writer = LineWriter(pipe.writing, lines_max=50)
     count = 5000
     for number in range(count):
         writer.put(b"%05d %s\n" % (number, b"x" * 100))
@@ -76,7 +76,7 @@ def test_nobody_waits_for_a_reader(pipe: Pipe, *, blocking: bool) -> None:
 
 def test_it_keeps_no_more_bytes_than_it_may(pipe: Pipe) -> None:
     """Few long lines are as bad as many short ones."""
-    writer = logs.LineWriter(pipe.writing, bytes_max=300_000)
+    writer = LineWriter(pipe.writing, bytes_max=300_000)
     for _ in range(100):
         writer.put(b"x" * 99_999 + b"\n")
     # One may be on its way, two or three wait.
@@ -85,7 +85,7 @@ def test_it_keeps_no_more_bytes_than_it_may(pipe: Pipe) -> None:
 
 def test_a_line_that_is_too_long_is_cut(pipe: Pipe) -> None:
     """And it is a line still."""
-    writer = logs.LineWriter(pipe.writing, bytes_max=100)
+    writer = LineWriter(pipe.writing, bytes_max=100)
     writer.put(b"x" * 1000 + b"\n")
     assert pipe.read(until=b"\n") == b"x" * 99 + b"\n"
 
@@ -104,7 +104,7 @@ def test_a_file_that_takes_nothing_ends_nothing(
         return write(descriptor, data)
 
     monkeypatch.setattr(os, "write", fail)
-    writer = logs.LineWriter(pipe.writing)
+    writer = LineWriter(pipe.writing)
     writer.put(b"one\n")
     writer.put(b"two\n")
     assert writer.flush(PATIENCE_SECONDS)
@@ -120,7 +120,7 @@ def test_a_full_disk_and_a_pipe_without_reader() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     for descriptor in (full, writing):
-        writer = logs.LineWriter(descriptor)
+        writer = LineWriter(descriptor)
         writer.put(b"one\n")
         assert writer.flush(PATIENCE_SECONDS)
         assert writer.dropped == 1
@@ -131,7 +131,7 @@ def test_a_file_may_take_a_line_bit_by_bit(monkeypatch: pytest.MonkeyPatch, pipe
     """It comes out whole."""
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
-    writer = logs.LineWriter(pipe.writing)
+    writer = LineWriter(pipe.writing)
     writer.put(b"a line of some length\n")
     assert writer.flush(PATIENCE_SECONDS)
     assert os.read(pipe.reading, 4096) == b"a line of some length\n"
@@ -139,7 +139,7 @@ def test_a_file_may_take_a_line_bit_by_bit(monkeypatch: pytest.MonkeyPatch, pipe
 
 def test_many_threads_may_put(pipe: Pipe) -> None:
     """No line is lost, and none is cut in two."""
-    writer = logs.LineWriter(pipe.writing)
+    writer = LineWriter(pipe.writing)
 
     def put(name: int) -> None:
         for number in range(500):

@@ -5,36 +5,37 @@ import prometheus_client
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.core.model import decisions, queues, snapshot
-from vscheduler.daemon.leader_election import api
-from vscheduler.daemon.observability import metric_table, metrics
+from vscheduler.core.model.decisions import CycleResult, Entitlement, Fault, QueueFigures
+from vscheduler.core.model.queues import QueueState
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.daemon.leader_election.api import LeaseStatus
+from vscheduler.daemon.observability import metric_table
+from vscheduler.daemon.observability.metrics import Metrics
 
-GOLD = decisions.QueueFigures(
+GOLD = QueueFigures(
     name="gold",
-    state=queues.QueueState.OPEN,
+    state=QueueState.OPEN,
     weight=3,
     allocated={"cpu": 1500, "memory": 2**30, "nvidia.com/gpu": 2},
     request={"cpu": 4000},
     capability={"cpu": 8000},
-    entitlement=decisions.Entitlement(
-        deserved={"cpu": 3000.5}, real_capability={"cpu": 9000}, share=0.5
-    ),
+    entitlement=Entitlement(deserved={"cpu": 3000.5}, real_capability={"cpu": 9000}, share=0.5),
 )
-RESULT = decisions.CycleResult(
+RESULT = CycleResult(
     binds=(),
     pipelined=(),
     evicts=(),
     groups=(),
     queues=(GOLD,),
     total={},
-    carried=snapshot.FRESH,
+    carried=FRESH,
     work={"placements": 7},
-    faults=(decisions.Fault(plugin="p", hook="score_nodes", error="e"),),
+    faults=(Fault(plugin="p", hook="score_nodes", error="e"),),
 )
 PARTS = {"snapshot": 0.001, "decide": 0.01, "commit": 0.002}
 
 
-def values(observed: metrics.Metrics) -> dict[str, float]:
+def values(observed: Metrics) -> dict[str, float]:
     """Every sample by name and labels."""
     lines = observed.exposition().decode().splitlines()
     return {
@@ -45,7 +46,7 @@ def values(observed: metrics.Metrics) -> dict[str, float]:
 
 def test_a_cycle_is_observed_in_every_metric_that_it_is_about() -> None:
     """Time by part in milliseconds, work, faults, and the queues' figures by Volcano's names."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     observed.observe_cycle(RESULT, PARTS)
     found = values(observed)
     expected = {
@@ -71,7 +72,7 @@ def test_a_cycle_is_observed_in_every_metric_that_it_is_about() -> None:
 
 def test_a_queue_that_is_gone_leaves_no_series() -> None:
     """Queue figures are those of the last cycle."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     observed.observe_cycle(RESULT, PARTS)
     observed.observe_cycle(replace(RESULT, queues=()), PARTS)
     assert not [name for name in values(observed) if "gold" in name]
@@ -79,7 +80,7 @@ def test_a_queue_that_is_gone_leaves_no_series() -> None:
 
 def test_binds_and_writes_are_counted_by_what_came_of_them() -> None:
     """A failed bind is an error among the attempts; a bound one has its latency."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     observed.observe_bind("bound", bound=True, seconds=0.2)
     observed.observe_bind("conflict", bound=False, seconds=0.2)
     observed.observe_write("event", "written")
@@ -119,26 +120,26 @@ def test_the_table_has_every_metric_once_and_says_what_it_is_about() -> None:
 
 def test_leading_is_a_gauge_and_takeovers_are_counted() -> None:
     """What is given back and taken again by the same one hasn't changed hands."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     seen = [("", False), ("x", False), ("x", False), ("", False), ("me", True), ("", False)]
     for holder, leads in seen:
-        observed.observe_lease_status(api.LeaseStatus(lease="a", leads=leads, holder=holder))
+        observed.observe_lease_status(LeaseStatus(lease="a", leads=leads, holder=holder))
     assert values(observed)['leader_election_master_status{name="a"}'] == 0
-    observed.observe_lease_status(api.LeaseStatus(lease="a", leads=True, holder="me"))
+    observed.observe_lease_status(LeaseStatus(lease="a", leads=True, holder="me"))
     found = values(observed)
     assert found['leader_election_master_status{name="a"}'] == 1
     assert found['vscheduler_lease_transitions_total{name="a"}'] == 1
-    observed.observe_lease_status(api.LeaseStatus(lease="a", leads=False, holder="x"))
+    observed.observe_lease_status(LeaseStatus(lease="a", leads=False, holder="x"))
     assert values(observed)['vscheduler_lease_transitions_total{name="a"}'] == 2
     assert values(observed)['vscheduler_lease_other_configuration{name="a"}'] == 0
-    other = api.LeaseStatus(lease="a", leads=False, holder="x", other_configuration="f00")
+    other = LeaseStatus(lease="a", leads=False, holder="x", other_configuration="f00")
     observed.observe_lease_status(other)
     assert values(observed)['vscheduler_lease_other_configuration{name="a"}'] == 1
 
 
 def test_renewals_are_timed_by_what_came_of_them() -> None:
     """In milliseconds."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     observed.observe_renewal("a", 0.007, "renewed")
     assert (
         values(observed)['vscheduler_lease_renewal_milliseconds_sum{name="a",outcome="renewed"}']
@@ -148,7 +149,7 @@ def test_renewals_are_timed_by_what_came_of_them() -> None:
 
 def test_what_stalls_and_what_an_instance_is_stuck_of_are_told_by_cause() -> None:
     """A gauge as it is now, and a count."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     observed.observe_stalled({"cycle": 12.5, "loop": 0.0})
     observed.observe_stalled({"cycle": 13.0, "loop": 0.5})
     observed.observe_stuck("cycle")
@@ -161,7 +162,7 @@ def test_what_stalls_and_what_an_instance_is_stuck_of_are_told_by_cause() -> Non
 
 def test_unexpected_failures_are_counted_by_where() -> None:
     """Each of them, told of or not."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     for area in ("call", "call", "object"):
         observed.observe_failure(area)
     text = observed.exposition().decode()
@@ -171,7 +172,7 @@ def test_unexpected_failures_are_counted_by_where() -> None:
 
 def test_labels_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six series are updated for each pod."""
-    observed = metrics.Metrics()
+    observed = Metrics()
     asked: list[tuple[str, ...]] = []
     labels = prometheus_client.Counter.labels
 

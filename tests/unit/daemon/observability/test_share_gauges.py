@@ -6,18 +6,31 @@ from msgspec.structs import replace
 
 from tests import pictures, running
 from vscheduler.core import actions, cycle, plugins
-from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, jobs, queues, refusals, snapshot
+from vscheduler.core.config.policy import ActionSetting, PluginSetting, Policy
+from vscheduler.core.model import refusals
+from vscheduler.core.model.decisions import (
+    CycleResult,
+    Entitlement,
+    Exclusion,
+    GroupStatus,
+    QueueFigures,
+    Reason,
+    ReasonCode,
+)
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.queues import QueueState
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon.observability import share_gauges
+from vscheduler.daemon.observability.share_gauges import ShareGauges
 
-EMPTY = decisions.CycleResult(
+EMPTY = CycleResult(
     binds=(),
     pipelined=(),
     evicts=(),
     groups=(),
     queues=(),
     total={},
-    carried=snapshot.FRESH,
+    carried=FRESH,
 )
 
 
@@ -27,25 +40,25 @@ def queue(
     allocated: dict[str, float],
     request: dict[str, float],
     deserved: dict[str, float] | None,
-) -> decisions.QueueFigures:
+) -> QueueFigures:
     """A queue's figures; without an entitlement where nothing says what it deserves."""
-    return decisions.QueueFigures(
+    return QueueFigures(
         name=name,
-        state=queues.QueueState.OPEN,
+        state=QueueState.OPEN,
         weight=1,
         allocated=allocated,
         request=request,
-        entitlement=None if deserved is None else decisions.Entitlement(deserved=deserved),
+        entitlement=None if deserved is None else Entitlement(deserved=deserved),
     )
 
 
-def waiting_group(name: str, *, pods: int) -> tuple[decisions.GroupStatus, tuple[jobs.Task, ...]]:
+def waiting_group(name: str, *, pods: int) -> tuple[GroupStatus, tuple[Task, ...]]:
     """A group of this queue that found no room, and its pods of 1 CPU."""
     (job,) = running.snapshot_of(
         pictures.documents(f"node n1 cpu=1\nqueue {name}\njob {name}/waits min=1 -*{pods}")
     ).jobs
-    reason = decisions.Reason(code=decisions.ReasonCode.NO_ROOM, queue=name, tasks=pods)
-    group = decisions.GroupStatus(
+    reason = Reason(code=ReasonCode.NO_ROOM, queue=name, tasks=pods)
+    group = GroupStatus(
         job=job.id,
         uid=job.uid,
         queue=name,
@@ -60,12 +73,12 @@ def waiting_group(name: str, *, pods: int) -> tuple[decisions.GroupStatus, tuple
 
 
 @pytest.fixture
-def gauges() -> share_gauges.ShareGauges:
+def gauges() -> ShareGauges:
     """Gauges that saw no cycle yet."""
-    return share_gauges.ShareGauges()
+    return ShareGauges()
 
 
-def samples(gauges: share_gauges.ShareGauges) -> dict[str, float]:
+def samples(gauges: ShareGauges) -> dict[str, float]:
     """Values of our own gauges by name and labels, without the prefix."""
     registry = prometheus_client.CollectorRegistry()
     registry.register(gauges)
@@ -80,7 +93,7 @@ GREEDY = queue("greedy", allocated={"cpu": 9000}, request={"cpu": 9000}, deserve
 
 
 def test_ratios_are_by_what_is_deserved_and_by_what_is_owed(
-    gauges: share_gauges.ShareGauges,
+    gauges: ShareGauges,
 ) -> None:
     """A queue for which nothing waits is owed no more than it has; nothing is divided by zero."""
     modest = queue(
@@ -105,7 +118,7 @@ def test_ratios_are_by_what_is_deserved_and_by_what_is_owed(
 
 
 def test_the_fairness_error_is_what_is_missing_of_what_is_owed(
-    gauges: share_gauges.ShareGauges,
+    gauges: ShareGauges,
 ) -> None:
     """What one queue has too much doesn't make up for what another lacks."""
     starved = queue(
@@ -119,7 +132,7 @@ def test_the_fairness_error_is_what_is_missing_of_what_is_owed(
     assert found['queue_owed_ratio{queue_name="starved",resource="cpu"}'] == 0.25
 
 
-def test_a_resource_that_is_gone_stays_at_zero(gauges: share_gauges.ShareGauges) -> None:
+def test_a_resource_that_is_gone_stays_at_zero(gauges: ShareGauges) -> None:
     """Else nobody could be told of a loss; units are those that people calculate with."""
     gauges.observe(replace(EMPTY, total={"cpu": 75_500, "memory": 4096, "nvidia.com/gpu": 8}))
     gauges.observe(replace(EMPTY, total={"cpu": 75_500, "memory": 4096, "hugepages-2Mi": 2**21}))
@@ -131,13 +144,13 @@ def test_a_resource_that_is_gone_stays_at_zero(gauges: share_gauges.ShareGauges)
     }
 
 
-def test_excluded_nodes_are_counted_by_reason(gauges: share_gauges.ShareGauges) -> None:
+def test_excluded_nodes_are_counted_by_reason(gauges: ShareGauges) -> None:
     """Most of them first; beyond a bound, reasons share a series."""
     gauges.observe(
         replace(
             EMPTY,
             excluded=tuple(
-                decisions.Exclusion(refusal=refusals.of(f"reason {number}"), nodes=("a", "b"))
+                Exclusion(refusal=refusals.of(f"reason {number}"), nodes=("a", "b"))
                 for number in range(share_gauges.REASONS_MAX + 3)
             ),
         )
@@ -148,7 +161,7 @@ def test_excluded_nodes_are_counted_by_reason(gauges: share_gauges.ShareGauges) 
     assert found['excluded_nodes{reason="other reasons"}'] == 6
 
 
-def test_what_other_schedulers_hold_is_told_apart(gauges: share_gauges.ShareGauges) -> None:
+def test_what_other_schedulers_hold_is_told_apart(gauges: ShareGauges) -> None:
     """It is in neither ratio."""
     gauges.observe(
         replace(EMPTY, queues=(replace(GREEDY, used_by_other_schedulers={"cpu": 2500}),))
@@ -158,7 +171,7 @@ def test_what_other_schedulers_hold_is_told_apart(gauges: share_gauges.ShareGaug
     assert found['queue_allocated_ratio{queue_name="greedy",resource="cpu"}'] == 1.5
 
 
-def test_waiting_jobs_and_pods_are_counted_by_queue(gauges: share_gauges.ShareGauges) -> None:
+def test_waiting_jobs_and_pods_are_counted_by_queue(gauges: ShareGauges) -> None:
     """A gang that waits counts whole, a job above its minimum with what is left of it."""
     picture = """
         node  n1 cpu=3
@@ -167,11 +180,11 @@ def test_waiting_jobs_and_pods_are_counted_by_queue(gauges: share_gauges.ShareGa
         job   lab/gang   min=3 -*3
         job   shop/part  min=1 n1 -*4
         """
-    allocate = policy.ActionSetting(action=actions.ACTIONS[0])
+    allocate = ActionSetting(action=actions.ACTIONS[0])
     gang = next(plugin for plugin in plugins.PLUGINS if plugin.name == "gang")
     result = cycle.run_cycle(
         running.snapshot_of(pictures.documents(picture)),
-        policy.Policy(actions=(allocate,), tiers=((policy.PluginSetting(plugin=gang),),)),
+        Policy(actions=(allocate,), tiers=((PluginSetting(plugin=gang),),)),
     )
     assert len(result.binds) == 2
     gauges.observe(result)

@@ -4,37 +4,47 @@ import pytest
 from msgspec.structs import replace
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, jobs, queues, snapshot
+from vscheduler.core.model.decisions import (
+    CycleResult,
+    Entitlement,
+    GroupStatus,
+    Pipeline,
+    QueueFigures,
+    Reason,
+    ReasonCode,
+)
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.queues import QueueState
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon.observability import share_gauges
+from vscheduler.daemon.observability.share_gauges import Waiting
 
-EMPTY = decisions.CycleResult(
+EMPTY = CycleResult(
     binds=(),
     pipelined=(),
     evicts=(),
     groups=(),
     queues=(),
     total={},
-    carried=snapshot.FRESH,
+    carried=FRESH,
 )
 
 
-def queue(
-    *, allocated: Mapping[str, float], deserved: Mapping[str, float] | None
-) -> decisions.QueueFigures:
+def queue(*, allocated: Mapping[str, float], deserved: Mapping[str, float] | None) -> QueueFigures:
     """A queue's figures; without an entitlement where nothing says what it deserves."""
-    return decisions.QueueFigures(
+    return QueueFigures(
         name="lab",
-        state=queues.QueueState.OPEN,
+        state=QueueState.OPEN,
         weight=1,
         allocated=allocated,
         request={},
-        entitlement=None if deserved is None else decisions.Entitlement(deserved=deserved),
+        entitlement=None if deserved is None else Entitlement(deserved=deserved),
     )
 
 
-def pod(**request: int) -> jobs.PodClass:
+def pod(**request: int) -> PodClass:
     """Pods that ask for this, and a slot."""
-    return jobs.PodClass(request={**request, "pods": 1})
+    return PodClass(request={**request, "pods": 1})
 
 
 def test_a_queue_lacks_pods_that_its_share_has_room_for() -> None:
@@ -88,7 +98,7 @@ def test_pods_that_wait_for_others_to_go_are_waiting() -> None:
     (job,) = running.snapshot_of(
         pictures.documents("node n1 cpu=1\nqueue lab\njob lab/waits min=1 -")
     ).jobs
-    group = decisions.GroupStatus(
+    group = GroupStatus(
         job=job.id,
         uid=job.uid,
         queue="lab",
@@ -97,15 +107,13 @@ def test_pods_that_wait_for_others_to_go_are_waiting() -> None:
         succeeded=1,
         failed=2,
         ready=False,
-        reason=decisions.Reason(
-            code=decisions.ReasonCode.WAITS_FOR_RELEASE, queue="lab", tasks=4, placed=2
-        ),
+        reason=Reason(code=ReasonCode.WAITS_FOR_RELEASE, queue="lab", tasks=4, placed=2),
     )
     (task,) = job.tasks
-    waits = decisions.Pipeline(task=task, node="n1")
+    waits = Pipeline(task=task, node="n1")
     result = replace(EMPTY, groups=(group,), pipelined=(waits,))
     assert share_gauges.waiting(result) == {
-        "lab": share_gauges.Waiting(groups=1, pods=1, classes={task.pod_class: 1})  # type: ignore[arg-type]  # equal to a Counter
+        "lab": Waiting(groups=1, pods=1, classes={task.pod_class: 1})  # type: ignore[arg-type]  # equal to a Counter
     }
 
 

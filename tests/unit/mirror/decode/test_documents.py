@@ -1,6 +1,7 @@
 import pytest
 
 from vscheduler.mirror.decode import documents
+from vscheduler.mirror.decode.documents import DocumentError
 
 SAMPLE = """\
 # a comment
@@ -138,6 +139,6 @@ UNREADABLE = {
 @pytest.mark.parametrize(("text", "problem"), UNREADABLE.items(), ids=UNREADABLE.values())
 def test_what_cant_be_read_is_named_with_its_line(text: str, problem: str) -> None:
     """Nothing else is raised, and the process lives."""
-    with pytest.raises(documents.DocumentError) as refusal:
+    with pytest.raises(DocumentError) as refusal:
         documents.load(text, "f")
     assert str(refusal.value) == problem

@@ -8,12 +8,15 @@ import msgspec
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror.decode import events, fields, wire
+from tests.unit.mirror.manifests import Document
+from vscheduler.mirror.decode import events, fields
+from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
+from vscheduler.mirror.decode.wire import Pod, ResourceRequirements
 
-POD = events.Kind.POD
+POD = Kind.POD
 
 
-def both(document: manifests.Document) -> list[events.Upsert | events.DecodeFailed]:
+def both(document: Document) -> list[Upsert | DecodeFailed]:
     """The document by way of JSON and as plain data."""
     return [
         events.decode(POD, json.dumps(document).encode()),
@@ -40,7 +43,7 @@ def test_a_wrong_type_rejects_this_object_and_names_the_field(
 ) -> None:
     """JSON and YAML say the same about it."""
     for event in both(manifests.pod("p") | part):
-        assert isinstance(event, events.DecodeFailed)
+        assert isinstance(event, DecodeFailed)
         assert event.field == field
         assert event.message.startswith(message)
 
@@ -48,12 +51,12 @@ def test_a_wrong_type_rejects_this_object_and_names_the_field(
 def test_a_rejected_object_is_still_known_by_name() -> None:
     """Its names are read where they can be; a namespace that isn't given is `default`."""
     for event in both({"metadata": {"name": "p", "uid": "u"}, "spec": 1}):
-        assert isinstance(event, events.DecodeFailed)
+        assert isinstance(event, DecodeFailed)
         assert (event.uid, event.rejection.key) == ("u", "default/p")
     nameless: list[object] = [{"metadata": 1}, {"metadata": {"name": None}, "spec": 1}, [], None]
     for document in nameless:
         broken = events.convert(POD, document)
-        assert isinstance(broken, events.DecodeFailed)
+        assert isinstance(broken, DecodeFailed)
         assert broken.rejection.key == "default/"
 
 
@@ -73,13 +76,13 @@ def test_what_yaml_makes_of_a_manifest_is_understood() -> None:
         "status": None,
     }
     event = events.convert(POD, document)
-    assert isinstance(event, events.Upsert)
+    assert isinstance(event, Upsert)
     pod = event.object
-    assert isinstance(pod, wire.Pod)
+    assert isinstance(pod, Pod)
     assert pod.metadata.creation_timestamp == dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     assert pod.metadata.deletion_timestamp == dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
     assert (pod.metadata.namespace, pod.metadata.labels) == ("default", {"empty": ""})
-    assert pod.spec.containers[0].resources == wire.ResourceRequirements(
+    assert pod.spec.containers[0].resources == ResourceRequirements(
         requests={"cpu": 0.5, "memory": 1}
     )
 
@@ -88,7 +91,7 @@ def test_json_nulls_take_a_second_look() -> None:
     """A client that writes null where nothing is meant gets its object, too."""
     document = manifests.pod("p") | {"status": None, "metadata": {"name": "p", "labels": None}}
     first, second = both(document)
-    assert isinstance(first, events.Upsert)
+    assert isinstance(first, Upsert)
     assert first == second
 
 
@@ -107,7 +110,7 @@ def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_time_without_a_zone_is_universal(written: object) -> None:
     """YAML allows it, and Kubernetes' own times are all UTC, wherever this machine is."""
     event = events.convert(POD, {"metadata": {"name": "p", "creationTimestamp": written}})
-    assert isinstance(event, events.Upsert)
+    assert isinstance(event, Upsert)
     assert fields.seconds(event.object.metadata.creation_timestamp) == 86400.0
 
 
@@ -116,7 +119,7 @@ def test_a_manifest_that_holds_itself_is_rejected() -> None:
     spec: dict[str, Any] = {}
     spec["spec"] = spec
     event = events.convert(POD, {"metadata": {"name": "p"}, "spec": spec})
-    assert isinstance(event, events.DecodeFailed)
+    assert isinstance(event, DecodeFailed)
     assert (event.name, event.message) == ("p", "is nested too deeply")
 
 
@@ -129,15 +132,15 @@ def test_text_that_is_no_json_is_the_senders_fault() -> None:
 @pytest.mark.parametrize(
     ("version", "kind", "found"),
     [
-        ("v1", "Pod", events.Kind.POD),
-        ("scheduling.volcano.sh/v1beta1", "PodGroup", events.Kind.POD_GROUP),
+        ("v1", "Pod", Kind.POD),
+        ("scheduling.volcano.sh/v1beta1", "PodGroup", Kind.POD_GROUP),
         ("scheduling.x-k8s.io/v1alpha1", "PodGroup", None),
         ("v1", "ConfigMap", None),
         (None, None, None),
     ],
 )
 def test_kinds_are_told_by_group_too(
-    version: str | None, kind: str | None, found: events.Kind | None
+    version: str | None, kind: str | None, found: Kind | None
 ) -> None:
     """Other projects have PodGroups of their own."""
     assert events.kind_of({"apiVersion": version, "kind": kind}) is found

@@ -7,8 +7,11 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import durations
-from vscheduler.mirror import state
+from vscheduler.core.model.durations import RangeError
 from vscheduler.mirror.decode import events, fields
+from vscheduler.mirror.decode.events import DecodeFailed, Kind
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.state import Mirror, Options
 
 HUGE = "9" * 400
 LONG = "9" * 4400
@@ -41,12 +44,12 @@ def annotated(name: str, text: str, kind: str = "annotations") -> dict[str, Any]
 
 def complaints(document: dict[str, Any], *, wire: bool = False) -> list[str]:
     """What a mirror has to say about it."""
-    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
+    mirror = Mirror(Options(scheduler_names=("vscheduler",)))
     kind = events.kind_of(document)
     assert kind is not None
     read = events.decode(kind, json.dumps(document).encode()) if wire else None
     mirror.apply(read or events.convert(kind, document))
-    return [str(each) for each in mirror.rejections.values()]
+    return [str(rejection) for rejection in mirror.rejections.values()]
 
 
 REFUSED = [
@@ -137,20 +140,20 @@ def test_a_pod_that_has_a_node_keeps_its_place_whatever_it_writes() -> None:
 def test_a_number_that_no_float_is_as_large_as_is_no_broken_stream() -> None:
     """The object is refused, and named; what comes after it is read."""
     text = b'{"metadata": {"name": "a", "namespace": "ns"}, "spec": {"minMember": 1e400}}'
-    found = events.decode(events.Kind.POD_GROUP, text)
-    assert isinstance(found, events.DecodeFailed)
+    found = events.decode(Kind.POD_GROUP, text)
+    assert isinstance(found, DecodeFailed)
     assert (found.namespace, found.name, found.message) == ("ns", "a", "Number out of range")
-    unnamed = events.decode(events.Kind.POD_GROUP, b'{"metadata": {"name": 1e400}, "spec": {}}')
-    assert isinstance(unnamed, events.DecodeFailed)
+    unnamed = events.decode(Kind.POD_GROUP, b'{"metadata": {"name": 1e400}, "spec": {}}')
+    assert isinstance(unnamed, DecodeFailed)
     assert unnamed.name == ""
 
 
 @pytest.mark.parametrize("digits", ["9" * 18, "9" * 19, LONG])
 def test_an_index_is_no_larger_than_any_controller_counts(digits: str) -> None:
     """A longer one is a part of the name."""
-    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
+    mirror = Mirror(Options(scheduler_names=("vscheduler",)))
     document = manifests.pod(f"a-b-{digits}")
-    mirror.apply(events.convert(events.Kind.POD, document))
+    mirror.apply(events.convert(Kind.POD, document))
     (found,) = mirror.ungrouped()
     assert found.task is not None
     assert found.task.index == (int(digits) if len(digits) == 18 else -1)
@@ -159,14 +162,14 @@ def test_an_index_is_no_larger_than_any_controller_counts(digits: str) -> None:
 @pytest.mark.parametrize("text", ["2562048h", f"{'9' * 99}h", "9223372037s", "2562047h1h"])
 def test_no_duration_is_longer_than_gos(text: str) -> None:
     """292 years; sums of parts, too. It is a ValueError like all that can't be read."""
-    with pytest.raises(durations.RangeError, match="longer than any duration"):
+    with pytest.raises(RangeError, match="longer than any duration"):
         durations.seconds(text)
 
 
 @pytest.mark.parametrize("text", [f"{LONG}h", "9" * 200_000, "9." * 100_000, "1h" * 51])
 def test_a_text_that_is_too_long_is_not_even_looked_at(text: str) -> None:
     """Anybody may write one, and a search through it takes the cube of its length."""
-    with pytest.raises(durations.RangeError, match=f"has {len(text)} characters"):
+    with pytest.raises(RangeError, match=f"has {len(text)} characters"):
         durations.seconds(text)
 
 
@@ -175,5 +178,5 @@ def test_32_bits_are_all_that_a_number_has() -> None:
     for number in (2**31 - 1, -(2**31), 0):
         fields.check_int32(number, "a")
     for number in (2**31, -(2**31) - 1, 10**5000):
-        with pytest.raises(fields.FieldError):
+        with pytest.raises(FieldError):
             fields.check_int32(number, "a")

@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 from tests import attacks
-from vscheduler.daemon import informers
-from vscheduler.mirror import state
+from vscheduler.daemon.informers import Codec
 from vscheduler.mirror.decode import events, large_pods, wire
-from vscheduler.mirror.index import entries
+from vscheduler.mirror.decode.events import Kind, Remove, Upsert
+from vscheduler.mirror.decode.large_pods import LargePod
+from vscheduler.mirror.index.entries import Entry
+from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.translate import bounds, pod_classes, pods
+from vscheduler.mirror.translate.bounds import Bounds
+from vscheduler.mirror.translate.pod_classes import Classes
 
 Document = dict[str, Any]
-OPTIONS = state.Options(
-    scheduler_names=("vscheduler",), most=bounds.Bounds(max_pod_affinity_values=5000)
-)
+OPTIONS = Options(scheduler_names=("vscheduler",), most=Bounds(max_pod_affinity_values=5000))
 
 
 def heavy(terms: int = 3000, number: int = 0, **spec: Any) -> Document:
@@ -66,15 +68,15 @@ def item_of(document: Document) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def read(document: Document, mirror: state.Mirror | None = None) -> entries.Entry:
+def read(document: Document, mirror: Mirror | None = None) -> Entry:
     """What it comes to for this Mirror, or for one that has seen nothing else."""
-    mirror = mirror or state.Mirror(OPTIONS)
-    event = events.decode(events.Kind.POD, item_of(document))
-    assert not isinstance(event, events.Remove)
+    mirror = mirror or Mirror(OPTIONS)
+    event = events.decode(Kind.POD, item_of(document))
+    assert not isinstance(event, Remove)
     return mirror.read(event)[1]
 
 
-def told(entry: entries.Entry) -> tuple[object, ...]:
+def told(entry: Entry) -> tuple[object, ...]:
     """All that an entry says, classes by what is in them."""
     pod = entry.value
     assert isinstance(pod, pods.Pod)
@@ -90,10 +92,10 @@ def test_a_large_pod_comes_to_what_it_does_as_a_whole(
 ) -> None:
     """At the first look, and when it is known already."""
     document, wrong = PODS[name]
-    event = events.decode(events.Kind.POD, item_of(document))
-    assert isinstance(event, events.Upsert)
-    assert isinstance(event.object, large_pods.LargePod)
-    mirror = state.Mirror(OPTIONS)
+    event = events.decode(Kind.POD, item_of(document))
+    assert isinstance(event, Upsert)
+    assert isinstance(event.object, LargePod)
+    mirror = Mirror(OPTIONS)
     first, again = (mirror.read(event)[1] for _ in range(2))
     monkeypatch.setattr(large_pods, "LONG_BYTES", 2**30)
     expected = told(read(document))
@@ -111,9 +113,9 @@ def test_only_its_affinity_is_left_as_it_came() -> None:
     found = large_pods.read(item)
     assert found is not None
     whole = events.whole(found)
-    assert isinstance(whole, events.Upsert)
+    assert isinstance(whole, Upsert)
     assert isinstance(whole.object, wire.Pod)
-    assert not isinstance(whole.object, large_pods.LargePod)
+    assert not isinstance(whole.object, LargePod)
     assert whole.object.spec.affinity is not None
     assert found.spec.affinity is None
     assert found.metadata == whole.object.metadata
@@ -140,8 +142,8 @@ def test_an_affinity_that_stands_there_twice_is_read_at_once() -> None:
     """No API server writes that; the pod keeps its affinity."""
     item = item_of({"other": attacks.apart(3000), **heavy()})
     assert large_pods.read(item) is None
-    event = events.decode(events.Kind.POD, item)
-    assert isinstance(event, events.Upsert)
+    event = events.decode(Kind.POD, item)
+    assert isinstance(event, Upsert)
     assert isinstance(event.object, wire.Pod)
     assert event.object.spec.affinity is not None
 
@@ -172,9 +174,9 @@ def test_an_affinity_of_the_wrong_kind_is_told_of_and_the_pod_keeps_its_room() -
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Whose affinity was read, once for each time."""
     found = []
-    read: Callable[[large_pods.LargePod], Any] = events.whole
+    read: Callable[[LargePod], Any] = events.whole
 
-    def noted(pod: large_pods.LargePod) -> object:
+    def noted(pod: LargePod) -> object:
         found.append(pod.metadata.uid)
         return read(pod)
 
@@ -187,8 +189,8 @@ def test_an_affinity_is_read_once_however_often_its_pod_changes(
     node: str | None, looks: list[str]
 ) -> None:
     """A pod that starts is shown half a dozen times: its phase, its containers, its conditions."""
-    mirror = state.Mirror(OPTIONS)
-    codec = informers.Codec(events.Kind.POD, mirror.read)
+    mirror = Mirror(OPTIONS)
+    codec = Codec(Kind.POD, mirror.read)
     documents = [heavy(number=each) for each in range(5)]
     for document in documents:
         document["spec"] |= {"nodeName": node} if node else {}
@@ -213,7 +215,7 @@ def test_what_the_affinity_comes_to_depends_on_is_looked_at_anew(looks: list[str
     """Labels, for `matchLabelKeys`; the namespace; another text; other conditions; who places it;
     and that it waits.
     """
-    mirror = state.Mirror(OPTIONS)
+    mirror = Mirror(OPTIONS)
     plain = attacks.pod("p", "aff", affinity=many_values(4000), nodeName="n")
     labelled, elsewhere, other, tolerant, theirs, waiting = (copy.deepcopy(plain) for _ in range(6))
     labelled["metadata"]["labels"] = {"a": "b"}
@@ -231,7 +233,7 @@ def test_what_the_affinity_comes_to_depends_on_is_looked_at_anew(looks: list[str
 
 def test_what_is_refused_while_it_waits_counts_once_it_runs() -> None:
     """And the other way round: one is known, and the other isn't taken for it."""
-    mirror = state.Mirror(OPTIONS)
+    mirror = Mirror(OPTIONS)
     kept = [read(each, mirror) for each in (heavy(), heavy(nodeName="n"), heavy())]
     refused, runs, refused_again = (told(each) for each in kept)
     assert refused == refused_again
@@ -245,7 +247,7 @@ def test_what_is_wrong_with_large_pods_is_kept_for_so_many(
 ) -> None:
     """The latest, and nothing that quotes a long text."""
     monkeypatch.setattr(pod_classes, "REFUSED_MAX", 2)
-    classes = pod_classes.Classes(bounds.DEFAULT)
+    classes = Classes(bounds.DEFAULT)
     items = [item_of(heavy(number=each)) for each in (0, 1, 2, 2, 1, 0)]
     for item in items:
         pod = large_pods.read(item)

@@ -1,6 +1,7 @@
 import pytest
 
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode.quantities import Quantity, QuantityError
 
 LEGAL = [
     # text, in whole units, in thousandths
@@ -47,9 +48,7 @@ LEGAL = [
 
 
 @pytest.mark.parametrize(("text", "whole", "milli"), LEGAL)
-def test_every_legal_spelling_is_read_exactly(
-    text: quantities.Quantity, whole: int, milli: int
-) -> None:
+def test_every_legal_spelling_is_read_exactly(text: Quantity, whole: int, milli: int) -> None:
     """Suffixes, exponents, signs and bare points, rounded away from zero; too much is cut."""
     assert (quantities.parse_whole(text), quantities.parse_milli(text)) == (whole, milli)
 
@@ -80,9 +79,9 @@ def test_every_legal_spelling_is_read_exactly(
         (True, "true is not a quantity"),
     ],
 )
-def test_what_is_no_quantity_says_why(text: quantities.Quantity, says: str) -> None:
+def test_what_is_no_quantity_says_why(text: Quantity, says: str) -> None:
     """The message quotes the text and helps to mend it."""
-    with pytest.raises(quantities.QuantityError, match=says):
+    with pytest.raises(QuantityError, match=says):
         quantities.parse_whole(text)
 
 

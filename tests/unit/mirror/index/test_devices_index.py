@@ -5,34 +5,37 @@ import pytest
 
 from tests import device_labs, pictures
 from tests.oracle import manifests
-from vscheduler.core.model import devices, snapshot
-from vscheduler.mirror import state
+from vscheduler.core.model import devices
+from vscheduler.core.model.devices import DeviceId, Devices, PoolId
+from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import entries
+from vscheduler.mirror.state import Mirror, Options
 
 Document = dict[str, Any]
 Change = entries.Change
-POOL = devices.PoolId(device_labs.DRIVER, "n1")
+POOL = PoolId(device_labs.DRIVER, "n1")
 
 
-def shown(documents: Iterable[Document]) -> state.Mirror:
+def shown(documents: Iterable[Document]) -> Mirror:
     """A mirror that was shown these objects in this order."""
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
     for document in documents:
         show(mirror, document)
     return mirror
 
 
-def show(mirror: state.Mirror, document: Document) -> Change:
+def show(mirror: Mirror, document: Document) -> Change:
     """Show one object."""
     kind = events.kind_of(document)
     assert kind is not None
     return mirror.apply(events.convert(kind, document))
 
 
-def known(mirror: state.Mirror) -> devices.Devices:
+def known(mirror: Mirror) -> Devices:
     """The devices in the mirror's snapshot."""
-    return mirror.snapshot(0.0, snapshot.FRESH).devices
+    return mirror.snapshot(0.0, FRESH).devices
 
 
 def user(name: str = "p", *, mine: bool = True, **spec: Any) -> Document:
@@ -112,27 +115,27 @@ def test_a_pool_is_its_newest_generation(
         show(mirror, document)
     found = known(mirror).pools[POOL]
     assert found.complete is complete
-    assert [each.name for of in found.slices for each in of.devices] == names
+    assert [device.name for of in found.slices for device in of.devices] == names
     assert found.duplicate == ("gpu-0" if len(names) > 1 else "")
 
 
 def test_a_pool_goes_with_its_last_slice() -> None:
     """Nothing of it is left."""
     mirror = shown([user(), device_labs.resource_slice("n1", 1)])
-    mirror.apply(events.Remove(kind=events.Kind.RESOURCE_SLICE, namespace="", name="slice-n1"))
+    mirror.apply(Remove(kind=Kind.RESOURCE_SLICE, namespace="", name="slice-n1"))
     assert known(mirror).pools == {}
 
 
 def test_devices_belong_to_claims_unless_these_only_administer_them() -> None:
     """Until the claim gives them back, or is gone."""
-    one, other = (devices.DeviceId(device_labs.DRIVER, "n1", f"gpu-{n}") for n in range(2))
+    one, other = (DeviceId(device_labs.DRIVER, "n1", f"gpu-{n}") for n in range(2))
     mirror = shown([user(), allocated("c", "gpu-0"), allocated("admin", "gpu-1", admin=True)])
     assert known(mirror).allocated == {one: ("default/c",)}
     show(mirror, allocated("twice", "gpu-0"))
     assert known(mirror).allocated == {one: ("default/c", "default/twice")}
     show(mirror, allocated("c", "gpu-1"))
     assert known(mirror).allocated == {one: ("default/twice",), other: ("default/c",)}
-    mirror.apply(events.Remove(kind=events.Kind.RESOURCE_CLAIM, namespace="default", name="twice"))
+    mirror.apply(Remove(kind=Kind.RESOURCE_CLAIM, namespace="default", name="twice"))
     assert known(mirror).allocated == {other: ("default/c",)}
 
 

@@ -1,13 +1,14 @@
 """Pods that succeeded count towards minMember after they are deleted."""
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs
-from vscheduler.mirror import state
+from tests.unit.mirror.manifests import Document
+from vscheduler.core.model.jobs import TaskStatus
+from vscheduler.mirror.state import Mirror
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
-def world(status: manifests.Document | None = None, *phases: str) -> state.Mirror:
+def world(status: Document | None = None, *phases: str) -> Mirror:
     """A PodGroup of four that runs, with a pod a, b, … for each phase."""
     group = manifests.group("g", {"minMember": 4}, status={"phase": "Running"} | (status or {}))
     pods = [
@@ -19,21 +20,21 @@ def world(status: manifests.Document | None = None, *phases: str) -> state.Mirro
     return seen
 
 
-def change(seen: state.Mirror, name: str, phase: str, **metadata: str) -> None:
+def change(seen: Mirror, name: str, phase: str, **metadata: str) -> None:
     """Show the pod in this phase."""
     pod = manifests.pod(name, group="g", node="n1", phase=phase, metadata=metadata)
     seen.apply(manifests.event_of(pod))
 
 
-def remove(seen: state.Mirror, name: str, *, uid: str = "") -> None:
+def remove(seen: Mirror, name: str, *, uid: str = "") -> None:
     """Delete the pod."""
     seen.apply(manifests.removal_of(manifests.pod(name, group="g", uid=uid or name)))
 
 
-def succeeded(seen: state.Mirror) -> tuple[int, int]:
+def succeeded(seen: Mirror) -> tuple[int, int]:
     """How many pods have succeeded, and how many of these are deleted."""
     job = manifests.job_of(seen, "g")
-    return job.counts[jobs.TaskStatus.SUCCEEDED], job.succeeded_gone
+    return job.counts[TaskStatus.SUCCEEDED], job.succeeded_gone
 
 
 def test_each_pod_that_succeeds_and_is_deleted_counts() -> None:

@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs, nodes, resources
-from vscheduler.mirror import state
+from tests.unit.mirror.manifests import Document
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.nodes import NodeSpec
 from vscheduler.mirror.index import node_usage
+from vscheduler.mirror.state import Mirror
 
 
-def waiting(number: int, **amounts: str) -> manifests.Document:
+def waiting(number: int, **amounts: str) -> Document:
     """A pod that asks for a resource of its own."""
     requests = {f"example.com/r{number:03}": "2", **amounts}
     return manifests.pod(f"p{number}", group="g", requests=requests)
@@ -60,13 +63,13 @@ def test_what_a_node_or_a_queue_names_has_its_column() -> None:
     assert resources.OTHERS not in seen.snapshot(0.0).space.names
 
 
-P = jobs.TaskId("p")
+P = TaskId("p")
 CORDON_TOLERATED: dict[str, Any] = {
     "tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
 }
 
 
-def about_to_bind(cpu: str = "1", **spec: Any) -> state.Mirror:
+def about_to_bind(cpu: str = "1", **spec: Any) -> Mirror:
     """A mirror in which pod p is being bound to n1, which has four cpu."""
     pod = manifests.pod("p", group="g", requests={"cpu": cpu}, spec=spec)
     seen = manifests.mirror(
@@ -76,19 +79,19 @@ def about_to_bind(cpu: str = "1", **spec: Any) -> state.Mirror:
     return seen
 
 
-def still_fits(seen: state.Mirror, name: str = "n1", **before: Any) -> bool:
+def still_fits(seen: Mirror, name: str = "n1", **before: Any) -> bool:
     """Whether the bind of p can still be sent to a node that was like this."""
-    return seen.still_fits(P, nodes.NodeSpec(name=name, **before))
+    return seen.still_fits(P, NodeSpec(name=name, **before))
 
 
-def show(seen: state.Mirror, *documents: manifests.Document) -> state.Mirror:
+def show(seen: Mirror, *documents: Document) -> Mirror:
     """What the watch shows since."""
     for document in documents:
         seen.apply(manifests.event_of(document))
     return seen
 
 
-def another(name: str, cpu: str, **rest: Any) -> manifests.Document:
+def another(name: str, cpu: str, **rest: Any) -> Document:
     """A pod that another scheduler has bound to n1."""
     return manifests.pod(name, node="n1", requests={"cpu": cpu}, scheduler="other", **rest)
 
@@ -106,9 +109,9 @@ def test_a_bind_fits_until_others_take_its_room() -> None:
 def test_what_is_being_bound_there_counts_too() -> None:
     """Two binds of ours that don't go together: neither is sent."""
     seen = show(about_to_bind("3"), manifests.pod("r", group="g", requests={"cpu": "2"}))
-    assert seen.assume(jobs.TaskId("r"), "n1", now=1.0)
+    assert seen.assume(TaskId("r"), "n1", now=1.0)
     assert not still_fits(seen)
-    assert seen.forget(jobs.TaskId("r"))
+    assert seen.forget(TaskId("r"))
     assert still_fits(seen)
 
 

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import constraints, jobs, pod_affinity
-from vscheduler.mirror import state
+from vscheduler.core.model import pod_affinity
+from vscheduler.core.model.constraints import Operator, PodSet, Requirement, Selector
+from vscheduler.core.model.jobs import TaskId
+from vscheduler.core.model.pod_affinity import AffinityEffect, PodAffinityIndex, SelectorIndex
+from vscheduler.mirror.state import Mirror
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 DB = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
@@ -28,14 +31,14 @@ def labelled(name: str, app: str, node: str = "n1", **rest: Any) -> dict[str, An
     return manifests.pod(name, node=node, metadata=metadata, **rest)
 
 
-def show(seen: state.Mirror, *documents: dict[str, Any]) -> pod_affinity.PodAffinityIndex:
+def show(seen: Mirror, *documents: dict[str, Any]) -> PodAffinityIndex:
     """What is counted after these."""
     for document in documents:
         seen.apply(manifests.event_of(document))
     return seen.snapshot(0.0).affinity_index
 
 
-def seats(found: pod_affinity.PodAffinityIndex) -> dict[str, tuple[int, int]]:
+def seats(found: PodAffinityIndex) -> dict[str, tuple[int, int]]:
     """The only company that is counted."""
     (only,) = found.pod_set_counts.values()
     return dict(only)
@@ -71,7 +74,7 @@ def test_who_waits_no_more_asks_no_more() -> None:
     seen = manifests.mirror(manifests.pod("w", spec=near()))
     before = show(seen)
     (term,) = before.term_counts
-    assert term.effect is pod_affinity.AffinityEffect.DRAWS
+    assert term.effect is AffinityEffect.DRAWS
     assert before.term_counts == {term: {}}
     after = show(seen, manifests.pod("w", node="n1", spec=near()))
     assert after.pod_set_counts == {}
@@ -97,14 +100,14 @@ def test_pods_of_other_schedulers_count_and_carry() -> None:
     found = show(seen, other, manifests.pod("p", scheduler="other", spec=apart()))
     assert seats(found) == {"n1": (1, 0)}
     effects = {term.effect: dict(where) for term, where in found.term_counts.items()}
-    assert effects[pod_affinity.AffinityEffect.REPELS] == {"n1": (1, 0)}
+    assert effects[AffinityEffect.REPELS] == {"n1": (1, 0)}
 
 
 def test_a_bind_that_is_on_the_way_counts() -> None:
     """And no more when it failed."""
     pod = manifests.pod("w", metadata={"labels": {"app": "db"}}, spec=near())
     seen = manifests.mirror(pod, manifests.pod("v", spec=near()))
-    assert seen.assume(jobs.TaskId("w"), "n1", now=0.0)
+    assert seen.assume(TaskId("w"), "n1", now=0.0)
     assert seats(seen.snapshot(0.0).affinity_index) == {"n1": (1, 0)}
     seen.expire(now=1e9)
     assert seats(seen.snapshot(0.0).affinity_index) == {}
@@ -120,7 +123,8 @@ def test_what_did_not_change_is_shared_and_what_was_given_away_stays() -> None:
     after = show(seen, labelled("b", "db"))
     assert before.pod_set_counts == copy
     shared = [
-        after.pod_set_counts[each] is before.pod_set_counts[each] for each in before.pod_set_counts
+        after.pod_set_counts[count] is before.pod_set_counts[count]
+        for count in before.pod_set_counts
     ]
     assert sorted(shared) == [False, True]
 
@@ -166,13 +170,13 @@ def test_a_namespace_that_nobody_has_shown_has_its_name() -> None:
 
 def test_what_is_looked_for_is_found_by_any_value_it_names() -> None:
     """A finder leads from labels to conditions, those without a value included."""
-    finder: pod_affinity.SelectorIndex[str] = pod_affinity.SelectorIndex()
-    within = constraints.Requirement("app", constraints.Operator.IN, ("a", "b"))
-    without = constraints.Requirement("app", constraints.Operator.DOES_NOT_EXIST)
+    finder: SelectorIndex[str] = SelectorIndex()
+    within = Requirement("app", Operator.IN, ("a", "b"))
+    without = Requirement("app", Operator.DOES_NOT_EXIST)
     sets = {
-        "either": (constraints.PodSet(("ns",), constraints.Selector((within,))),),
-        "neither": (constraints.PodSet(("ns",), constraints.Selector((without,))),),
-        "nobody": (constraints.PodSet(("ns",), None),),
+        "either": (PodSet(("ns",), Selector((within,))),),
+        "neither": (PodSet(("ns",), Selector((without,))),),
+        "nobody": (PodSet(("ns",), None),),
     }
     for name, pod_sets in sets.items():
         finder.add(name, pod_sets)

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs, snapshot
-from vscheduler.mirror import state
-from vscheduler.mirror.index import pods_by_class
+from vscheduler.core.model.jobs import PodClass, TaskId
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.mirror.index.pods_by_class import ClassPlaces
+from vscheduler.mirror.state import Mirror
 
 Document = manifests.Document
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -21,26 +22,26 @@ CLUSTER = (
 )
 
 
-def show(seen: state.Mirror, *documents: Document) -> snapshot.Snapshot:
+def show(seen: Mirror, *documents: Document) -> Snapshot:
     """What there is after these."""
     for document in documents:
         seen.apply(manifests.event_of(document))
     return seen.snapshot(0.0)
 
 
-def gone(seen: state.Mirror, *documents: Document) -> snapshot.Snapshot:
+def gone(seen: Mirror, *documents: Document) -> Snapshot:
     """What there is without these."""
     for document in documents:
         seen.apply(manifests.removal_of(document))
     return seen.snapshot(0.0)
 
 
-def seats(found: snapshot.Snapshot) -> list[list[tuple[str, str, int]]]:
+def seats(found: Snapshot) -> list[list[tuple[str, str, int]]]:
     """Nodes, queues and numbers of pods of each class."""
     return list(manifests.seats(found).values())
 
 
-def ours(found: snapshot.Snapshot) -> list[int]:
+def ours(found: Snapshot) -> list[int]:
     """The cpu of our pods on each node, in thousandths."""
     return [int(amount) for amount in found.nodes.ours[:, 0]]
 
@@ -136,7 +137,7 @@ def test_a_refused_pod_counts_nowhere_until_another_scheduler_has_it() -> None:
 def test_what_was_sent_counts_as_done() -> None:
     """A bind seats the pod until it fails, an eviction unseats it until it fails."""
     seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g"))
-    task = jobs.TaskId("p")
+    task = TaskId("p")
     seen.assume(task, "n2", 0.0)
     assert seats(seen.snapshot(0.0)) == [[("n2", "q", 1)]]
     assert ours(seen.snapshot(0.0)) == [0, 1000]
@@ -228,7 +229,7 @@ def test_only_classes_whose_pods_moved_are_made_anew() -> None:
 
 def test_places_that_pods_left_again_are_not_kept() -> None:
     """A standby takes no snapshots, while pods come to its nodes and go for weeks."""
-    places = pods_by_class.ClassPlaces(jobs.PodClass(request={}))
+    places = ClassPlaces(PodClass(request={}))
     for number in range(3):
         places.move(f"n{number}", "q", 1)
     for number in range(2):

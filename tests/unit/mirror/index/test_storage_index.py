@@ -8,33 +8,37 @@ from tests import pictures
 from tests import volume_manifests as made
 from tests.oracle import manifests, volumes
 from tests.properties import clusters
-from vscheduler.core.model import constraints, snapshot, storage
-from vscheduler.mirror import state
+from vscheduler.core.model import storage
+from vscheduler.core.model.constraints import ClaimUse
+from vscheduler.core.model.snapshot import FRESH
+from vscheduler.core.model.storage import Storage
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import entries
+from vscheduler.mirror.state import Mirror, Options
 
 Document = dict[str, Any]
 Change = entries.Change
 
 
-def shown(documents: Iterable[Document]) -> state.Mirror:
+def shown(documents: Iterable[Document]) -> Mirror:
     """A mirror that was shown these objects in this order."""
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
     for document in documents:
         show(mirror, document)
     return mirror
 
 
-def show(mirror: state.Mirror, document: Document) -> Change:
+def show(mirror: Mirror, document: Document) -> Change:
     """Show one object."""
     kind = events.kind_of(document)
     assert kind is not None
     return mirror.apply(events.convert(kind, document))
 
 
-def stored(mirror: state.Mirror) -> storage.Storage:
+def stored(mirror: Mirror) -> Storage:
     """The storage in the mirror's snapshot."""
-    return mirror.snapshot(0.0, snapshot.FRESH).storage
+    return mirror.snapshot(0.0, FRESH).storage
 
 
 def user(name: str = "p", *, mine: bool = True, **spec: Any) -> Document:
@@ -46,7 +50,7 @@ def user(name: str = "p", *, mine: bool = True, **spec: Any) -> Document:
     return pod
 
 
-USE = constraints.ClaimUse("default/c")
+USE = ClaimUse("default/c")
 
 
 def test_a_cluster_without_users_has_no_storage() -> None:
@@ -78,10 +82,8 @@ def test_users_are_counted_by_node() -> None:
     found = stored(mirror)
     assert found.uses == {"n": {USE: (1, 1)}, "m": {USE: (1, 0)}}
     assert found.claim_uses == {"default/c": (2, 1)}
-    mirror.apply(
-        events.Remove(kind=events.Kind.POD, namespace="default", name="leaves", uid="leaves")
-    )
-    mirror.apply(events.Remove(kind=events.Kind.POD, namespace="default", name="here", uid="here"))
+    mirror.apply(Remove(kind=Kind.POD, namespace="default", name="leaves", uid="leaves"))
+    mirror.apply(Remove(kind=Kind.POD, namespace="default", name="here", uid="here"))
     assert stored(mirror).uses == {"m": {USE: (1, 0)}}
     assert found.uses["n"] == {USE: (1, 1)}  # what was frozen stays
 

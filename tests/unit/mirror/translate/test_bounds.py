@@ -6,13 +6,17 @@ import msgspec
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import constraints, jobs, pod_affinity
-from vscheduler.mirror import state
-from vscheduler.mirror.translate import bounds
+from tests.unit.mirror.manifests import Document
+from vscheduler.core.model import pod_affinity
+from vscheduler.core.model.constraints import PodSet, PodTerm, Selector
+from vscheduler.core.model.jobs import InvalidPod
+from vscheduler.core.model.pod_affinity import AffinityEffect, AffinityTermOfPods
+from vscheduler.mirror.state import Mirror, Options
+from vscheduler.mirror.translate.bounds import Bounds
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-SMALL = bounds.Bounds(
+SMALL = Bounds(
     max_pod_affinity_terms=3,
     max_pod_affinity_values=15,
     max_pod_selector_values=20,
@@ -96,7 +100,7 @@ CASES = {
 }
 
 
-def rejected(spec: Spec, most: bounds.Bounds = SMALL, **pod: Any) -> jobs.InvalidPod | None:
+def rejected(spec: Spec, most: Bounds = SMALL, **pod: Any) -> InvalidPod | None:
     """What is wrong with a pod of ours that waits, if something is."""
     seen = manifests.mirror(
         manifests.group("g"), manifests.pod("p", group="g", spec=spec, **pod), most=most
@@ -211,16 +215,14 @@ def test_what_is_not_read_of_a_podgroup_does_not_count() -> None:
     assert not manifests.mirror(large, most=SMALL).rejections
 
 
-def affinity_terms(
-    *documents: manifests.Document, most: bounds.Bounds = SMALL
-) -> list[pod_affinity.AffinityTermOfPods]:
+def affinity_terms(*documents: Document, most: Bounds = SMALL) -> list[AffinityTermOfPods]:
     """What pods on nodes carry."""
     seen = manifests.mirror(*documents, most=most)
     assert not seen.rejections
     return list(seen.snapshot(0.0).affinity_index.term_counts)
 
 
-ANYBODY = constraints.Selector()
+ANYBODY = Selector()
 
 
 @pytest.mark.parametrize("scheduler", [manifests.OURS, "default-scheduler"])
@@ -237,13 +239,13 @@ def test_a_running_pod_beyond_the_bound_keeps_away_all_that_its_terms_could(
     spec["affinity"] |= both(2)["affinity"] | spec["affinity"]
     found = affinity_terms(manifests.pod("p", node="n1", spec=spec, scheduler=scheduler))
     assert set(found) == {
-        pod_affinity.AffinityTermOfPods(
-            pod_affinity.AffinityEffect.REPELS,
-            constraints.PodTerm(constraints.PodSet(("a", "b", "ns"), ANYBODY), "host"),
+        AffinityTermOfPods(
+            AffinityEffect.REPELS,
+            PodTerm(PodSet(("a", "b", "ns"), ANYBODY), "host"),
         ),
-        pod_affinity.AffinityTermOfPods(
-            pod_affinity.AffinityEffect.REPELS,
-            constraints.PodTerm(constraints.PodSet((), ANYBODY, ANYBODY), "zone"),
+        AffinityTermOfPods(
+            AffinityEffect.REPELS,
+            PodTerm(PodSet((), ANYBODY, ANYBODY), "zone"),
         ),
     }
 
@@ -265,7 +267,7 @@ def test_so_many_labels_of_nodes_and_namespaces_are_told_apart() -> None:
     assert {each.term.topology_key for each in found} == {"k0", "k1", "k2"}
     spec = apart(*(term(number, namespaces=[f"ns{number}"]) for number in range(9)))
     (only,) = affinity_terms(manifests.pod("p", node="n1", spec=spec))
-    assert only.term.pods == constraints.PodSet((), ANYBODY, ANYBODY)
+    assert only.term.pods == PodSet((), ANYBODY, ANYBODY)
 
 
 def test_a_running_pod_of_ours_stays_a_task_with_its_node_selector() -> None:
@@ -281,7 +283,7 @@ def test_a_running_pod_of_ours_stays_a_task_with_its_node_selector() -> None:
 
 def test_a_pod_that_was_bound_before_a_bound_was_set_keeps_its_room() -> None:
     """As it is decided by the node that it has, and the same class is known again."""
-    seen = state.Mirror(state.Options(scheduler_names=(manifests.OURS,), most=SMALL))
+    seen = Mirror(Options(scheduler_names=(manifests.OURS,), most=SMALL))
     for node in ("n1", "n2"):
         seen.apply(manifests.event_of(manifests.node(node)))
         pod = manifests.pod(f"on-{node}", node=node, spec=apart(*map(term, range(9))))

@@ -2,20 +2,33 @@ from typing import Any
 
 import pytest
 
-from vscheduler.core.model import constraints, devices
+from vscheduler.core.model.constraints import Operator, Requirement, Term
+from vscheduler.core.model.devices import (
+    Access,
+    Configuration,
+    Device,
+    DeviceRequest,
+    DeviceTaint,
+    DeviceToleration,
+    MatchAttribute,
+    ResourceClaim,
+    ResourceSlice,
+    Version,
+    Wanted,
+)
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.mirror.index.entries import Entry, Reader
 from vscheduler.mirror.translate import bounds
 
 API = "resource.k8s.io/v1"
-IN = constraints.Operator.IN
+IN = Operator.IN
 
 Document = dict[str, Any]
 
 
-def entry(document: Document) -> entries.Entry:
+def entry(document: Document) -> Entry:
     """What the Mirror makes of an object."""
-    reader = entries.Reader(
+    reader = Reader(
         scheduler_names=("vscheduler",),
         default_queue="default",
         node_selector=(),
@@ -76,24 +89,24 @@ def test_slices() -> None:
         "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
     }
     found = entry(resource_slice(device)).value
-    assert found == devices.ResourceSlice(
+    assert found == ResourceSlice(
         name="s",
         driver="gpu.io",
         pool="n1",
         generation=3,
         slices=2,
-        access=devices.Access(node="n1"),
+        access=Access(node="n1"),
         devices=(
-            devices.Device(
+            Device(
                 name="d0",
                 attributes={
-                    "gpu.io/driver": devices.Version("1.2.3"),
+                    "gpu.io/driver": Version("1.2.3"),
                     "gpu.io/fast": False,
                     "gpu.io/model": "a",
                     "pci.io/root": 3,
                 },
                 capacity={"gpu.io/memory": "80Gi"},
-                taints=(devices.DeviceTaint(key="k", value="v", effect="NoSchedule"),),
+                taints=(DeviceTaint(key="k", value="v", effect="NoSchedule"),),
             ),
         ),
     )
@@ -103,17 +116,17 @@ def test_access_to_devices() -> None:
     """By slice or by device: one node, all nodes, or those with labels."""
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     selector = {"nodeSelectorTerms": [term]}
-    wanted = constraints.Term(labels=(constraints.Requirement("zone", IN, ("a",)),))
+    wanted = Term(labels=(Requirement("zone", IN, ("a",)),))
     found = entry(resource_slice(nodeName=None, nodeSelector=selector)).value
-    assert isinstance(found, devices.ResourceSlice)
-    assert found.access == devices.Access(selector=wanted)
+    assert isinstance(found, ResourceSlice)
+    assert found.access == Access(selector=wanted)
     listed: list[Document] = [{"name": "a", "allNodes": True}, {"name": "b", "nodeName": "n2"}]
     found = entry(resource_slice(*listed, nodeName=None, perDeviceNodeSelection=True)).value
-    assert isinstance(found, devices.ResourceSlice)
+    assert isinstance(found, ResourceSlice)
     assert found.access is None
-    assert [each.access for each in found.devices] == [
-        devices.Access(every_node=True),
-        devices.Access(node="n2"),
+    assert [device.access for device in found.devices] == [
+        Access(every_node=True),
+        Access(node="n2"),
     ]
 
 
@@ -132,7 +145,7 @@ def test_access_to_devices() -> None:
 def test_devices_that_cant_be_allocated(fields: Document, unsupported: str) -> None:
     """Only they are left out, and it is known why."""
     found = entry(resource_slice({"name": "d", **fields})).value
-    assert isinstance(found, devices.ResourceSlice)
+    assert isinstance(found, ResourceSlice)
     assert found.devices[0].unsupported == unsupported
 
 
@@ -154,37 +167,35 @@ def test_claims() -> None:
             config=config,
         )
     ).value
-    assert found == devices.ResourceClaim(
+    assert found == ResourceClaim(
         namespace="ns",
         name="c",
         uid="u",
         requests=(
-            devices.DeviceRequest(
+            DeviceRequest(
                 name="r",
                 alternatives=(
-                    devices.Wanted(
+                    Wanted(
                         device_class="gpu",
                         selectors=("true",),
                         count=2,
                         tolerations=(
-                            devices.DeviceToleration(
-                                key="k", operator="Exists", effect="NoExecute"
-                            ),
+                            DeviceToleration(key="k", operator="Exists", effect="NoExecute"),
                         ),
                     ),
                 ),
             ),
-            devices.DeviceRequest(
+            DeviceRequest(
                 name="any",
                 alternatives=(
-                    devices.Wanted(device_class="gpu", name="big", count=None),
-                    devices.Wanted(device_class="mini", name="small"),
+                    Wanted(device_class="gpu", name="big", count=None),
+                    Wanted(device_class="mini", name="small"),
                 ),
             ),
         ),
-        constraints=(devices.MatchAttribute(attribute="gpu.io/numa", requests=("r",)),),
+        constraints=(MatchAttribute(attribute="gpu.io/numa", requests=("r",)),),
         configurations=(
-            devices.Configuration(driver="gpu.io", parameters='{"a": 2, "b": 1}', requests=("r",)),
+            Configuration(driver="gpu.io", parameters='{"a": 2, "b": 1}', requests=("r",)),
         ),
     )
 
@@ -214,14 +225,14 @@ def test_allocations() -> None:
         "reservedFor": [{"resource": "pods", "name": "p", "uid": "pu"}],
     }
     found = entry(claim(exactly(), status=status)).value
-    assert isinstance(found, devices.ResourceClaim)
+    assert isinstance(found, ResourceClaim)
     assert found.allocation is not None
-    assert [(each.id.device, each.admin_access) for each in found.allocation.devices] == [
+    assert [(device.id.device, device.admin_access) for device in found.allocation.devices] == [
         ("d0", False),
         ("d1", True),
     ]
-    name = constraints.Requirement("metadata.name", IN, ("n1",))
-    assert found.allocation.nodes == (constraints.Term(fields=(name,)),)
+    name = Requirement("metadata.name", IN, ("n1",))
+    assert found.allocation.nodes == (Term(fields=(name,)),)
     assert found.is_reserved_for("pu")
     assert not found.is_reserved_for("other")
 
@@ -247,7 +258,7 @@ def test_claims_that_cant_be_allocated(
 ) -> None:
     """They are named, with their field."""
     found = entry(claim(exactly(**request_fields), constraints=[constraint])).value
-    assert isinstance(found, devices.ResourceClaim)
+    assert isinstance(found, ResourceClaim)
     assert found.unsupported == unsupported
 
 
@@ -285,16 +296,16 @@ def test_unusable_objects(document: Document, error: str) -> None:
 @pytest.mark.parametrize(
     ("toleration", "tolerates"),
     [
-        (devices.DeviceToleration(key="k", value="v"), True),
-        (devices.DeviceToleration(key="k", value="w"), False),
-        (devices.DeviceToleration(key="k", operator="Exists"), True),
-        (devices.DeviceToleration(operator="Exists"), True),
-        (devices.DeviceToleration(key="l", operator="Exists"), False),
-        (devices.DeviceToleration(key="k", value="v", effect="NoExecute"), False),
-        (devices.DeviceToleration(key="k", value="v", effect="NoSchedule"), True),
+        (DeviceToleration(key="k", value="v"), True),
+        (DeviceToleration(key="k", value="w"), False),
+        (DeviceToleration(key="k", operator="Exists"), True),
+        (DeviceToleration(operator="Exists"), True),
+        (DeviceToleration(key="l", operator="Exists"), False),
+        (DeviceToleration(key="k", value="v", effect="NoExecute"), False),
+        (DeviceToleration(key="k", value="v", effect="NoSchedule"), True),
     ],
 )
-def test_tolerations(toleration: devices.DeviceToleration, *, tolerates: bool) -> None:
+def test_tolerations(toleration: DeviceToleration, *, tolerates: bool) -> None:
     """As for taints of nodes."""
-    taint = devices.DeviceTaint(key="k", value="v", effect="NoSchedule")
+    taint = DeviceTaint(key="k", value="v", effect="NoSchedule")
     assert toleration.tolerates(taint) is tolerates

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from vscheduler.core.model import extended_resources as models
-from vscheduler.mirror.decode import wire
+from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import extended_resources
 
 GPU = "example.com/gpu"
@@ -22,15 +22,15 @@ def asked(
     early: list[dict[str, Any]], late: list[dict[str, Any]]
 ) -> tuple[dict[str, int | None], set[tuple[str, str]]]:
     """The requests of the claim with their counts, and which containers use which."""
-    spec = msgspec.convert({"initContainers": early, "containers": late}, wire.PodSpec)
+    spec = msgspec.convert({"initContainers": early, "containers": late}, PodSpec)
     containers = extended_resources.of_pod(spec)
     use = extended_resources.use_of("ns/p", "u", containers, CLASSES)
     assert use is not None
     claim = extended_resources.claim_of(use, containers, CLASSES)
     (found,) = claim.extended
-    assert sorted(found.requests) == [each.name for each in claim.requests]
-    counts = {each.name: each.alternatives[0].count for each in claim.requests}
-    return counts, {(each.container, each.request) for each in found.mappings}
+    assert sorted(found.requests) == [request.name for request in claim.requests]
+    counts = {request.name: request.alternatives[0].count for request in claim.requests}
+    return counts, {(mapping.container, mapping.request) for mapping in found.mappings}
 
 
 def test_each_container_has_a_request() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import snapshot
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.core.model.snapshot import Refused
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.index.entries import Change
+from vscheduler.mirror.state import Mirror
 
 Document = manifests.Document
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -32,13 +32,13 @@ def started(name: str, seconds: float, phase: str = "Running", **rest: Any) -> D
     return manifests.pod(name, node="n1", phase=phase, status={"startTime": at(seconds)}, **rest)
 
 
-def pauses(seen: state.Mirror, seconds: float) -> dict[str, tuple[str, int, float]]:
+def pauses(seen: Mirror, seconds: float) -> dict[str, tuple[str, int, float]]:
     """Reason, length and end by node, at this moment."""
     found = seen.snapshot(T + seconds).refused
     return {name: (each.reason, each.seconds, each.until - T) for name, each in found.items()}
 
 
-def length(seen: state.Mirror, seconds: float) -> int:
+def length(seen: Mirror, seconds: float) -> int:
     """How long n1 is left alone that is left alone at this moment, else 0."""
     return pauses(seen, seconds).get("n1", ("", 0, 0.0))[1]
 
@@ -98,7 +98,7 @@ def test_a_pod_counts_once_and_when_it_was_refused() -> None:
     seen = manifests.mirror(refused("a", 0))
     assert length(seen, 0) == 30
     seen.apply(manifests.event_of(refused("a", 0, version=7, metadata={"labels": {"x": "y"}})))
-    manifests.show_list(seen, events.Kind.POD, refused("a", 0, version=8))
+    manifests.show_list(seen, Kind.POD, refused("a", 0, version=8))
     assert pauses(seen, 20) == pauses(manifests.mirror(refused("a", 0)), 20)
     assert pauses(seen, 20) == {"n1": ("OutOfcpu", 30, 30.0)}
     assert length(seen, 31) == length(manifests.mirror(refused("a", 0)), 31) == 0
@@ -175,7 +175,7 @@ def test_nodes_are_sorted_whatever_order_pods_come_in() -> None:
     """Equal objects give equal snapshots."""
     pods = [refused(name, 0, spec={"nodeName": name}) for name in ("n3", "n1", "n2")]
     assert list(pauses(manifests.mirror(*pods), 1)) == ["n1", "n2", "n3"]
-    assert isinstance(manifests.mirror(*pods).snapshot(T).refused["n1"], snapshot.Refused)
+    assert isinstance(manifests.mirror(*pods).snapshot(T).refused["n1"], Refused)
 
 
 def nominated(name: str = "p", node: str = "n1", **rest: Any) -> Document:
@@ -184,7 +184,7 @@ def nominated(name: str = "p", node: str = "n1", **rest: Any) -> Document:
     return manifests.pod(name, scheduler="default-scheduler", status=status, **rest)
 
 
-def found(seen: state.Mirror) -> list[tuple[str, str, int]]:
+def found(seen: Mirror) -> list[tuple[str, str, int]]:
     """Whom the next cycle knows of, in order: pod, node and priority."""
     return [(each.key, each.node, each.priority) for each in seen.snapshot(0.0).nominated]
 
@@ -213,14 +213,14 @@ def test_a_nomination_ends_with_what_kept_it(change: Document) -> None:
     seen = manifests.mirror(nominated())
     assert found(seen) == [("ns/p", "n1", 0)]
     after = manifests.pod("p", scheduler="default-scheduler", **change)
-    assert seen.apply(manifests.event_of(after)) is entries.Change.OTHER
+    assert seen.apply(manifests.event_of(after)) is Change.OTHER
     assert found(seen) == []
 
 
 def test_a_pod_that_is_gone_keeps_nothing() -> None:
     """As soon as the watch tells."""
     seen = manifests.mirror(nominated())
-    assert seen.apply(manifests.removal_of(nominated())) is entries.Change.OTHER
+    assert seen.apply(manifests.removal_of(nominated())) is Change.OTHER
     assert found(seen) == []
 
 
@@ -228,7 +228,7 @@ def test_a_nomination_is_news() -> None:
     """What was decided before may not hold any more; another node is news, too."""
     seen = manifests.mirror(manifests.pod("p", scheduler="default-scheduler"))
     for node in ("n1", "n2"):
-        assert seen.apply(manifests.event_of(nominated(node=node))) is entries.Change.OTHER
+        assert seen.apply(manifests.event_of(nominated(node=node))) is Change.OTHER
         assert found(seen) == [("ns/p", node, 0)]
 
 

@@ -1,9 +1,10 @@
 from typing import Any
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs
-from vscheduler.mirror.decode import wire
+from vscheduler.core.model.jobs import JobId
+from vscheduler.mirror.decode.wire import OwnerReference, Pod
 from vscheduler.mirror.translate import group_names, owner_references
+from vscheduler.mirror.translate.owner_references import Owner, OwnerTemplate
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 
@@ -29,10 +30,8 @@ def test_pods_of_one_controller_share_their_origin() -> None:
     seen = manifests.mirror(*pods)
     first, second = (pod.origin for pod in seen.ungrouped())
     assert first is second
-    assert first == owner_references.OwnerTemplate(
-        owner=owner_references.Owner(
-            api_version="apps/v1", kind="ReplicaSet", name="second", uid="second"
-        ),
+    assert first == OwnerTemplate(
+        owner=Owner(api_version="apps/v1", kind="ReplicaSet", name="second", uid="second"),
         annotations={QUEUE: "q"},
         priority_class="",
         scheduler=manifests.OURS,
@@ -99,7 +98,7 @@ def test_members_live_until_they_have_finished_or_leave() -> None:
         manifests.pod("c", group="g", phase="Failed"),
         a_pod("d", "g", **leaving),
     )
-    members = seen.members(jobs.JobId("ns/g"))
+    members = seen.members(JobId("ns/g"))
     assert {pod.key: pod.lives for pod in members} == {
         "ns/a": True,
         "ns/b": True,
@@ -111,6 +110,6 @@ def test_members_live_until_they_have_finished_or_leave() -> None:
 def test_an_owner_reference_is_read_as_it_is() -> None:
     """What isn't given is empty, as in Go."""
     found = manifests.read(a_pod("a", ownerReferences=[{"uid": "5"}]))
-    assert isinstance(found, wire.Pod)
-    assert found.metadata.owner_references == [wire.OwnerReference(uid="5")]
+    assert isinstance(found, Pod)
+    assert found.metadata.owner_references == [OwnerReference(uid="5")]
     assert owner_references.controller(found.metadata) is None

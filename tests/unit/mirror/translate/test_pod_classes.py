@@ -5,28 +5,34 @@ from typing import Any
 
 from tests.unit.mirror import manifests
 from tests.unit.mirror.translate.test_pods import wire_pod
-from vscheduler.core.model import jobs
-from vscheduler.mirror.decode import wire
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.translate import pods
+from vscheduler.mirror.translate.pods import Translator
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def test_equal_pods_share_a_class_while_there_are_any() -> None:
     """A class is one object for as long as a pod uses it, and no longer."""
-    translator = pods.Translator((manifests.OURS,))
+    translator = Translator((manifests.OURS,))
     documents = [
         manifests.pod("a", requests={"cpu": "1", "memory": "1Gi"}),
         manifests.pod("b", requests={"memory": "1024Mi", "cpu": "1000m"}),
         manifests.pod("c"),
     ]
     objects = [manifests.read(document) for document in documents]
-    found = [translator.pod(each) for each in objects if isinstance(each, wire.Pod)]
+    found = [translator.pod(each) for each in objects if isinstance(each, Pod)]
     assert found[0].pod_class is found[1].pod_class is not found[2].pod_class
     assert translator.classes == 2
     del found
     gc.collect()
     assert translator.classes == 0
+
+
+def class_of(document: dict[str, Any], translator: Translator) -> PodClass:
+    """The class that a translator gives to a pod."""
+    return translator.pod(wire_pod(document)).pod_class
 
 
 def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
@@ -60,7 +66,7 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
         {"topologySpreadConstraints": [spread]},
         {"topologySpreadConstraints": [spread | {"maxSkew": 2}]},
     ]
-    documents = [manifests.pod("p", spec={"containers": [container]} | each) for each in specs]
+    documents = [manifests.pod("p", spec={"containers": [container]} | spec) for spec in specs]
     bare: dict[str, Any] = {"containers": [container]}
     own: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"affinity": affinity}, {"namespace": "x"}),
@@ -91,15 +97,15 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
         {"resources": small["resources"], "conditions": [infeasible]},
     ):
         documents.append(manifests.pod("p", spec=whole, node="n1", status=more))
-    documents += [manifests.pod("p", spec=bare | each, scheduler="other") for each in specs]
-    translator = pods.Translator((manifests.OURS,))
-    known = [translator.pod(wire_pod(each)).pod_class for each in documents]
-    again = [translator.pod(wire_pod(each)).pod_class for each in documents]
-    alone = [pods.Translator((manifests.OURS,)).pod(wire_pod(each)).pod_class for each in documents]
+    documents += [manifests.pod("p", spec=bare | spec, scheduler="other") for spec in specs]
+    translator = Translator((manifests.OURS,))
+    known = [class_of(document, translator) for document in documents]
+    again = [class_of(document, translator) for document in documents]
+    alone = [class_of(document, Translator((manifests.OURS,))) for document in documents]
     assert [words(each) for each in known] == [words(each) for each in alone]
     assert all(one is other for one, other in zip(known, again, strict=True))
 
 
-def words(pod_class: jobs.PodClass) -> tuple[object, ...]:
+def words(pod_class: PodClass) -> tuple[object, ...]:
     """All that is in a class."""
     return pod_class.request, pod_class.constraints, pod_class.hints

@@ -6,20 +6,22 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import constraints
-from vscheduler.mirror.decode import fields, wire
+from vscheduler.core.model.constraints import Constraints, PodSet, Requirement, Selector, Spread
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.translate import pod_constraints
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 Operator = constraints.Operator
-APP = constraints.Requirement("app", Operator.IN, ("db",))
+APP = Requirement("app", Operator.IN, ("db",))
 DB = {"matchLabels": {"app": "db"}}
 
 
-def read(spec: dict[str, Any], labels: dict[str, str] | None = None) -> constraints.Constraints:
+def read(spec: dict[str, Any], labels: dict[str, str] | None = None) -> Constraints:
     """The conditions of the pod `ns/p`."""
     found = manifests.read(manifests.pod("p", spec=spec, metadata={"labels": labels or {}}))
-    assert isinstance(found, wire.Pod)
+    assert isinstance(found, Pod)
     return pod_constraints.of_pod(found.spec, found.metadata)
 
 
@@ -28,54 +30,54 @@ def affinity(kind: str, strength: str, *terms: dict[str, Any]) -> dict[str, Any]
     return {"affinity": {kind: {strength: list(terms)}}}
 
 
-def pod_set(term: dict[str, Any], labels: dict[str, str] | None = None) -> constraints.PodSet:
+def pod_set(term: dict[str, Any], labels: dict[str, str] | None = None) -> PodSet:
     """Whom a term is about."""
     spec = affinity("podAffinity", REQUIRED, {"topologyKey": "zone", **term})
     (found,) = read(spec, labels).pod_affinity
     return found.pods
 
 
-RED = constraints.Selector((constraints.Requirement("team", Operator.IN, ("red",)),))
+RED = Selector((Requirement("team", Operator.IN, ("red",)),))
 SETS = {
     "the pod's own namespace": (
         {"labelSelector": DB},
-        constraints.PodSet(("ns",), constraints.Selector((APP,))),
+        PodSet(("ns",), Selector((APP,))),
     ),
     "namespaces by name": (
         {"labelSelector": DB, "namespaces": ["b", "a", "a"]},
-        constraints.PodSet(("a", "b"), constraints.Selector((APP,))),
+        PodSet(("a", "b"), Selector((APP,))),
     ),
     "namespaces by label, and no other": (
         {"labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "red"}}},
-        constraints.PodSet((), constraints.Selector(), RED),
+        PodSet((), Selector(), RED),
     ),
     "all namespaces": (
         {"labelSelector": {}, "namespaceSelector": {}},
-        constraints.PodSet((), constraints.Selector(), constraints.Selector()),
+        PodSet((), Selector(), Selector()),
     ),
-    "no selector: no pod": ({}, constraints.PodSet(("ns",), None)),
+    "no selector: no pod": ({}, PodSet(("ns",), None)),
     "labels that it shares, or must not": (
         {"labelSelector": DB, "matchLabelKeys": ["rev", "no"], "mismatchLabelKeys": ["cell"]},
-        constraints.PodSet(
+        PodSet(
             ("ns",),
-            constraints.Selector(
+            Selector(
                 (
                     APP,
-                    constraints.Requirement("rev", Operator.IN, ("7",)),
-                    constraints.Requirement("cell", Operator.NOT_IN, ("x",)),
+                    Requirement("rev", Operator.IN, ("7",)),
+                    Requirement("cell", Operator.NOT_IN, ("x",)),
                 )
             ),
         ),
     ),
     "what the API server has merged already": (
         {"labelSelector": DB, "matchLabelKeys": ["app"]},
-        constraints.PodSet(("ns",), constraints.Selector((APP,))),
+        PodSet(("ns",), Selector((APP,))),
     ),
 }
 
 
 @pytest.mark.parametrize(("term", "expected"), SETS.values(), ids=SETS)
-def test_whom_a_term_is_about(term: dict[str, Any], expected: constraints.PodSet) -> None:
+def test_whom_a_term_is_about(term: dict[str, Any], expected: PodSet) -> None:
     """Namespaces, their labels, and labels of the pod itself."""
     assert pod_set(term, {"app": "db", "rev": "7", "cell": "x"}) == expected
 
@@ -107,19 +109,17 @@ def test_a_spread_is_read_whole() -> None:
         },
         {"rev": "7"},
     ).spread
-    own = constraints.Requirement("rev", Operator.IN, ("7",))
+    own = Requirement("rev", Operator.IN, ("7",))
     assert found == (
-        constraints.Spread(
-            pods=constraints.PodSet(("ns",), constraints.Selector((APP, own))),
+        Spread(
+            pods=PodSet(("ns",), Selector((APP, own))),
             topology_key="zone",
             max_skew=2,
             hard=False,
             honours_affinity=False,
             honours_taints=True,
         ),
-        constraints.Spread(
-            pods=constraints.PodSet(("ns",), None), topology_key="host", min_domains=3
-        ),
+        Spread(pods=PodSet(("ns",), None), topology_key="host", min_domains=3),
     )
 
 
@@ -128,7 +128,7 @@ def test_on_its_node_a_pod_keeps_what_concerns_others() -> None:
     spec = affinity("podAntiAffinity", REQUIRED, {"topologyKey": "zone", "labelSelector": DB})
     spec |= {"nodeSelector": {"zone": "a"}, "topologySpreadConstraints": [{"topologyKey": "zone"}]}
     found = manifests.read(manifests.pod("p", spec=spec))
-    assert isinstance(found, wire.Pod)
+    assert isinstance(found, Pod)
     resident = pod_constraints.of_resident(found.spec, found.metadata)
     whole = pod_constraints.of_pod(found.spec, found.metadata)
     assert resident.pod_anti_affinity == whole.pod_anti_affinity != ()
@@ -166,6 +166,6 @@ WRONG = {
 @pytest.mark.parametrize(("field", "spec"), WRONG.items(), ids=WRONG)
 def test_what_no_api_server_would_store_is_refused(field: str, spec: dict[str, Any]) -> None:
     """The field is named."""
-    with pytest.raises(fields.FieldError) as caught:
+    with pytest.raises(FieldError) as caught:
         read(spec)
     assert caught.value.field == field

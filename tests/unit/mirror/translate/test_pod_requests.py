@@ -4,14 +4,15 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import resources
-from vscheduler.mirror.decode import fields, wire
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.translate import pod_requests
 
 
 def of(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:
     """The request of a pod with this spec, without its slot."""
     pod = manifests.read(manifests.pod("p", spec=spec, status=status or {}))
-    assert isinstance(pod, wire.Pod)
+    assert isinstance(pod, Pod)
     found = pod_requests.of_pod(pod)
     assert found.pop("pods") == 1
     return found
@@ -198,6 +199,6 @@ def test_what_a_pod_was_given_as_a_whole_means_nothing_before_it_has_a_node() ->
 )
 def test_a_bad_amount_is_told_with_its_place(spec: dict[str, Any], field: str) -> None:
     """The error names the field as a manifest has it."""
-    with pytest.raises(fields.FieldError) as caught:
+    with pytest.raises(FieldError) as caught:
         of(spec)
     assert caught.value.field == field

@@ -3,34 +3,46 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import constraints, jobs
+from tests.unit.mirror.manifests import Document
+from vscheduler.core.model.constraints import (
+    Constraints,
+    Effect,
+    HostPort,
+    Operator,
+    PreferredTerm,
+    Requirement,
+    Term,
+    Toleration,
+)
+from vscheduler.core.model.jobs import PREEMPTABLE, Task, TaskStatus
 from vscheduler.mirror.decode import fields, wire
 from vscheduler.mirror.translate import pods
+from vscheduler.mirror.translate.pods import Translator
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def translated(document: manifests.Document) -> pods.Pod:
+def translated(document: Document) -> pods.Pod:
     """The pod, seen by a scheduler called as the manifests' is."""
-    return pods.Translator((manifests.OURS,)).pod(wire_pod(document))
+    return Translator((manifests.OURS,)).pod(wire_pod(document))
 
 
-def wire_pod(document: manifests.Document) -> wire.Pod:
+def wire_pod(document: Document) -> wire.Pod:
     """The pod as it is on the wire."""
     pod = manifests.read(document)
     assert isinstance(pod, wire.Pod)
     return pod
 
 
-def task(**rest: Any) -> jobs.Task:
+def task(**rest: Any) -> Task:
     """The task of a pod that nothing is wrong with."""
     found = translated(manifests.pod(rest.pop("name", "p"), **rest))
     assert found.task is not None, found.rejection
     return found.task
 
 
-def conditions(**spec: Any) -> constraints.Constraints:
+def conditions(**spec: Any) -> Constraints:
     """What a pod with this spec says about nodes."""
     return task(spec=spec).pod_class.constraints
 
@@ -80,11 +92,11 @@ def test_statuses_follow_phase_node_and_deletion(
         ),
         ({"annotations": {pods.ROLE: "ps"}, "labels": {pods.ROLE: "w"}}, {}, {"role": "ps"}),
         ({"labels": {pods.ROLE: "w"}}, {}, {"role": "w"}),
-        ({"annotations": {jobs.PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
-        ({"annotations": {jobs.PREEMPTABLE: "maybe"}}, {}, {"preemptable": False}),
-        ({"labels": {jobs.PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
+        ({"annotations": {PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
+        ({"annotations": {PREEMPTABLE: "maybe"}}, {}, {"preemptable": False}),
+        ({"labels": {PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
         (
-            {"annotations": {jobs.PREEMPTABLE: "true"}, "labels": {jobs.PREEMPTABLE: "false"}},
+            {"annotations": {PREEMPTABLE: "true"}, "labels": {PREEMPTABLE: "false"}},
             {},
             {"preemptable": True},
         ),
@@ -128,9 +140,9 @@ def test_annotations_of_volcano_are_kept() -> None:
         ({}, {}),
         ({"volcano.sh/revocable-zone": "*"}, {"volcano.sh/revocable-zone": "*"}),
         ({"volcano.sh/revocable-zone": "rz1"}, {}),
-        ({jobs.PREEMPTABLE: "true"}, {"volcano.sh/revocable-zone": "*"}),
-        ({jobs.PREEMPTABLE: "false"}, {}),
-        ({jobs.PREEMPTABLE: "true", "volcano.sh/revocable-zone": "rz1"}, {}),
+        ({PREEMPTABLE: "true"}, {"volcano.sh/revocable-zone": "*"}),
+        ({PREEMPTABLE: "false"}, {}),
+        ({PREEMPTABLE: "true", "volcano.sh/revocable-zone": "rz1"}, {}),
         (
             {
                 "volcano.sh/resource-strategy-weight": '{"cpu": 1}',
@@ -149,7 +161,7 @@ def test_hints_are_what_plugins_place_by(
 ) -> None:
     """They make another class of task; what says nothing doesn't."""
     plain, hinted = manifests.pod("p"), manifests.pod("p", metadata={"annotations": annotations})
-    translator = pods.Translator((manifests.OURS,))
+    translator = Translator((manifests.OURS,))
     found, others = (translator.pod(wire_pod(each)) for each in (hinted, plain))
     assert found.pod_class.hints == hints
     assert (found.pod_class is others.pod_class) is (not hints)
@@ -201,29 +213,27 @@ def test_affinity_is_translated_whole() -> None:
             }
         },
     )
-    has_gpu = constraints.Requirement("gpu", constraints.Operator.EXISTS)
-    is_n1 = constraints.Requirement("metadata.name", constraints.Operator.IN, ("n1",))
-    assert found == constraints.Constraints(
+    has_gpu = Requirement("gpu", Operator.EXISTS)
+    is_n1 = Requirement("metadata.name", Operator.IN, ("n1",))
+    assert found == Constraints(
         node_selector=(("disk", ""), ("zone", "a")),
-        required=(constraints.Term(labels=(has_gpu,)), constraints.Term(fields=(is_n1,))),
-        preferred=(constraints.PreferredTerm(5, constraints.Term(labels=(has_gpu,))),),
+        required=(Term(labels=(has_gpu,)), Term(fields=(is_n1,))),
+        preferred=(PreferredTerm(5, Term(labels=(has_gpu,))),),
     )
 
 
 @pytest.mark.parametrize(
     ("toleration", "expected"),
     [
-        ({"key": "a", "value": "b"}, constraints.Toleration("a", exists=False, value="b")),
-        ({"operator": "Exists"}, constraints.Toleration(exists=True)),
+        ({"key": "a", "value": "b"}, Toleration("a", exists=False, value="b")),
+        ({"operator": "Exists"}, Toleration(exists=True)),
         (
             {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3},
-            constraints.Toleration("a", exists=True, effect=constraints.Effect.NO_EXECUTE),
+            Toleration("a", exists=True, effect=Effect.NO_EXECUTE),
         ),
     ],
 )
-def test_tolerations_are_translated(
-    toleration: dict[str, Any], expected: constraints.Toleration
-) -> None:
+def test_tolerations_are_translated(toleration: dict[str, Any], expected: Toleration) -> None:
     """No operator means Equal, no effect all of them."""
     assert conditions(tolerations=[toleration]).tolerations == (expected,)
 
@@ -238,11 +248,11 @@ def test_host_ports_are_those_that_stay_taken() -> None:
         {"name": "d", "ports": [{"hostPort": 2}], "restartPolicy": "Always"},
     ]
     wild = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address
-    taken = [constraints.HostPort(wild, "TCP", 2), constraints.HostPort(wild, "TCP", 8080)]
+    taken = [HostPort(wild, "TCP", 2), HostPort(wild, "TCP", 8080)]
     spec = {"containers": containers, "initContainers": starting}
     assert conditions(**spec).ports == tuple(taken)
     on_host = conditions(**spec, hostNetwork=True).ports
-    assert on_host == (*taken, constraints.HostPort("10.0.0.1", "UDP", 81))
+    assert on_host == (*taken, HostPort("10.0.0.1", "UDP", 81))
 
 
 def with_node_affinity(**affinity: Any) -> dict[str, Any]:
@@ -326,13 +336,13 @@ def test_a_waiting_pod_that_cant_be_placed_rightly_is_refused(
 @pytest.mark.parametrize("spec", [spec for spec, _, _ in UNSUPPORTED])
 def test_a_pod_that_has_a_node_is_taken_as_it_is(spec: dict[str, Any]) -> None:
     """What we couldn't have placed still counts for its job and on its node."""
-    assert task(node="n1", spec=spec).status is jobs.TaskStatus.RUNNING
+    assert task(node="n1", spec=spec).status is TaskStatus.RUNNING
 
 
 def test_a_claim_does_not_stop_a_pod() -> None:
     """One that has a name is taken as bound."""
     spec = {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}]}
-    assert task(spec=spec).status is jobs.TaskStatus.PENDING
+    assert task(spec=spec).status is TaskStatus.PENDING
 
 
 def test_a_task_priority_that_is_no_number_is_refused() -> None:

@@ -4,17 +4,27 @@ import pytest
 
 from tests import volume_manifests as made
 from tests.unit.mirror import manifests
-from vscheduler.core.model import constraints, storage
+from vscheduler.core.model.constraints import Operator, Requirement, Selector, Term
+from vscheduler.core.model.storage import (
+    Attachment,
+    Claim,
+    ClaimReference,
+    CsiNode,
+    Selection,
+    Source,
+    StorageClass,
+    Volume,
+)
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.index import entries
+from vscheduler.mirror.index.entries import Entry, Reader
 from vscheduler.mirror.translate import bounds
 
 Document = dict[str, Any]
 
 
-def translated(document: Document) -> entries.Entry:
+def translated(document: Document) -> Entry:
     """The entry of an object."""
-    reader = entries.Reader(
+    reader = Reader(
         scheduler_names=("mine", "other"),
         default_queue="default",
         node_selector=(),
@@ -52,8 +62,8 @@ def test_a_claim() -> None:
         {"kind": "Pod", "name": "p", "uid": "1", "controller": True},
     ]
     claim["metadata"] |= {"ownerReferences": owners, "deletionTimestamp": "1970-01-01T00:00:10Z"}
-    requirement = constraints.Requirement("a", constraints.Operator.IN, ("b",))
-    assert value(claim) == storage.Claim(
+    requirement = Requirement("a", Operator.IN, ("b",))
+    assert value(claim) == Claim(
         namespace="default",
         name="c",
         uid="uid-default-c",
@@ -61,10 +71,10 @@ def test_a_claim() -> None:
         request=1_500_000_000,
         access_modes=("ReadOnlyMany", "ReadWriteOncePod"),
         mode="Block",
-        selector=constraints.Selector((requirement,)),
+        selector=Selector((requirement,)),
         attributes_class="gold",
         selected_node="n1",
-        selection=storage.Selection(node="n2", since=100.0),
+        selection=Selection(node="n2", since=100.0),
         deleting=True,
         owner="1",
     )
@@ -88,15 +98,13 @@ def _done(claim: Document) -> Document:
 @pytest.mark.parametrize(
     ("note", "expected"),
     [
-        ("n2 1970-01-01T00:01:40+00:00", storage.Selection(node="n2", since=100.0)),
+        ("n2 1970-01-01T00:01:40+00:00", Selection(node="n2", since=100.0)),
         ("n2", None),
         ("n2 yesterday", None),
         (" 1970-01-01T00:01:40Z", None),
     ],
 )
-def test_notes_that_cant_be_read_count_for_nothing(
-    note: str, expected: storage.Selection | None
-) -> None:
+def test_notes_that_cant_be_read_count_for_nothing(note: str, expected: Selection | None) -> None:
     """Anybody may write them; any name of ours will do."""
     claim = made.claim("c", annotations={"other/volume-binding": note})
     assert value(claim).selection == expected
@@ -122,24 +130,24 @@ def test_a_volume() -> None:
         source=made.csi("handle"),
         claimRef={"namespace": "ns", "name": "c"},
     )
-    requirement = constraints.Requirement(made.ZONE, constraints.Operator.IN, ("a", "b"))
+    requirement = Requirement(made.ZONE, Operator.IN, ("a", "b"))
     found = value(volume)
-    assert found == storage.Volume(
+    assert found == Volume(
         name="pv",
         uid="uid-pv",
         capacity=2 * 2**30,
         storage_class="fast",
         access_modes=("ReadWriteOnce",),
         available=True,
-        claim=storage.ClaimReference(namespace="ns", name="c"),
-        affinity=(constraints.Term((requirement,)),),
+        claim=ClaimReference(namespace="ns", name="c"),
+        affinity=(Term((requirement,)),),
         zones=((made.ZONE, ("a", "b")),),
         labels={made.ZONE: "b__a", "topology.kubernetes.io/region": "", "x": "y"},
-        source=storage.Source(driver="made.example.com", handle="handle"),
+        source=Source(driver="made.example.com", handle="handle"),
     )
-    mine = storage.Claim(namespace="ns", name="c", uid="any")
+    mine = Claim(namespace="ns", name="c", uid="any")
     assert found.is_for(mine)
-    assert not found.is_for(storage.Claim(namespace="ns", name="d", uid="any"))
+    assert not found.is_for(Claim(namespace="ns", name="d", uid="any"))
 
 
 @pytest.mark.parametrize(
@@ -170,12 +178,12 @@ def test_a_storage_class() -> None:
             **{"storageclass.kubernetes.io/is-default-class": "true"},
         )
     )
-    requirement = constraints.Requirement("zone", constraints.Operator.IN, ("a",))
-    assert found == storage.StorageClass(
+    requirement = Requirement("zone", Operator.IN, ("a",))
+    assert found == StorageClass(
         name="s",
         provisioner="made.example.com",
         waits=True,
-        topologies=(constraints.Term((requirement,)), constraints.Term()),
+        topologies=(Term((requirement,)), Term()),
         default=True,
     )
     immediate = made.storage_class("s", made.NOBODY)
@@ -186,17 +194,17 @@ def test_a_storage_class() -> None:
 
 def test_what_nodes_and_drivers_say() -> None:
     """Limits where there are any; capacities, of which the largest volume counts."""
-    assert value(made.csi_node("n", {"d": 3, "e": None})) == storage.CsiNode(
+    assert value(made.csi_node("n", {"d": 3, "e": None})) == CsiNode(
         name="n", limits={"d": 3}, drivers=frozenset({"d", "e"})
     )
     assert value(made.csi_driver("d")).storage_capacity
     assert not value(made.csi_driver("d", storageCapacity=False)).storage_capacity
     sizes = {"capacity": "3Gi", "maximumVolumeSize": "1Gi"}
     room = value(made.capacity("r", "s", {}, **sizes))
-    assert (room.largest, room.nodes) == (2**30, constraints.Selector())
+    assert (room.largest, room.nodes) == (2**30, Selector())
     assert value(made.capacity("r", "s", None, capacity="3Gi")).largest == 3 * 2**30
     assert value(made.capacity("r", "s", None)).largest < 0
-    assert value(made.attachment("a", "n", "pv")) == storage.Attachment(
+    assert value(made.attachment("a", "n", "pv")) == Attachment(
         name="a", node="n", driver="made.example.com", volume="pv"
     )
 

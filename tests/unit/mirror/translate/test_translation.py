@@ -3,9 +3,15 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import constraints, jobs, queues, resources
+from tests.unit.mirror.manifests import Document
+from vscheduler.core.model import queues, resources
+from vscheduler.core.model.constraints import Effect, Operator, Requirement, Selector, Taint
+from vscheduler.core.model.jobs import Condition, GroupState, Job, JobId, Phase, SubGroup
+from vscheduler.core.model.queues import NodeGroups, QueueState
 from vscheduler.mirror.decode import wire
+from vscheduler.mirror.decode.wire import PodGroup
 from vscheduler.mirror.translate import translation
+from vscheduler.mirror.translate.translation import Group
 
 
 def node(**rest: Any) -> translation.Node:
@@ -22,10 +28,10 @@ def queue(spec: dict[str, Any], **status: Any) -> queues.Queue:
     return translation.queue(found, (manifests.OURS,))
 
 
-def group(spec: dict[str, Any], **rest: Any) -> translation.Group:
+def group(spec: dict[str, Any], **rest: Any) -> Group:
     """The PodGroup of a manifest, read with `standard` as the default queue."""
     found = manifests.read(manifests.group("g", spec, **rest))
-    assert isinstance(found, wire.PodGroup)
+    assert isinstance(found, PodGroup)
     return translation.pod_group(found, "standard")
 
 
@@ -37,7 +43,7 @@ def test_a_node_is_translated_whole() -> None:
         spec={"unschedulable": True, "taints": [{"key": "gpu", "effect": "NoSchedule"}]},
     )
     assert found.spec.labels == (("arch", "x"), ("zone", "a"))
-    assert found.spec.taints == (constraints.Taint("gpu", "", constraints.Effect.NO_SCHEDULE),)
+    assert found.spec.taints == (Taint("gpu", "", Effect.NO_SCHEDULE),)
     assert found.spec.unschedulable
     assert found.allocatable == {"cpu": 7900, "memory": resources.ALLOCATABLE_MAX}
 
@@ -97,29 +103,29 @@ def test_a_queue_is_translated_whole() -> None:
         priority=2,
         reclaimable=False,
         parent="root",
-        state=queues.QueueState.CLOSING,
+        state=QueueState.CLOSING,
         capability={"cpu": 1000, "nvidia.com/gpu": 0},
         deserved={"memory": 2**30},
         guarantee={"cpu": 500},
-        node_groups=queues.NodeGroups(
+        node_groups=NodeGroups(
             required=("a", "b"), preferred=("b",), anti_required=("c",), anti_preferred=("d",)
         ),
     )
     assert queue({}).node_groups is None
-    assert queue({"affinity": {"nodeGroupAffinity": {}}}).node_groups == queues.NodeGroups()
+    assert queue({"affinity": {"nodeGroupAffinity": {}}}).node_groups == NodeGroups()
 
 
 @pytest.mark.parametrize(
     ("status", "state"),
     [
-        ({}, queues.QueueState.OPEN),
-        ({"state": ""}, queues.QueueState.OPEN),
-        ({"state": "Closed"}, queues.QueueState.CLOSED),
-        ({"state": "Ajar"}, queues.QueueState.UNKNOWN),
+        ({}, QueueState.OPEN),
+        ({"state": ""}, QueueState.OPEN),
+        ({"state": "Closed"}, QueueState.CLOSED),
+        ({"state": "Ajar"}, QueueState.UNKNOWN),
     ],
 )
 def test_a_queue_is_open_unless_it_says_otherwise(
-    status: dict[str, str], state: queues.QueueState
+    status: dict[str, str], state: QueueState
 ) -> None:
     """A new queue has no status yet; a state that nobody knows isn't Open."""
     assert queue({}, **status).state is state
@@ -172,8 +178,8 @@ def test_a_group_is_translated_whole() -> None:
         status={"phase": "Running", "conditions": [condition], "running": 2, "failed": 1},
     )
     assert (found.priority_class, found.scheduler) == ("high", "other")
-    assert found.job == jobs.Job(
-        id=jobs.JobId("ns/g"),
+    assert found.job == Job(
+        id=JobId("ns/g"),
         uid="g",
         namespace="ns",
         name="g",
@@ -183,22 +189,20 @@ def test_a_group_is_translated_whole() -> None:
         min_task_member={"ps": 1},
         min_resources={"cpu": 2000},
         sub_groups=(
-            jobs.SubGroup(
+            SubGroup(
                 name="replicas",
                 size=4,
                 minimum=2,
-                selector=constraints.Selector(
-                    (constraints.Requirement("app", constraints.Operator.IN, ("a",)),)
-                ),
+                selector=Selector((Requirement("app", Operator.IN, ("a",)),)),
                 keys=("replica", "zone"),
             ),
-            jobs.SubGroup(name="", size=1, minimum=0),
+            SubGroup(name="", size=1, minimum=0),
         ),
         annotations=annotations,
-        state=jobs.GroupState(
-            phase=jobs.Phase.RUNNING,
+        state=GroupState(
+            phase=Phase.RUNNING,
             conditions=(
-                jobs.Condition(
+                Condition(
                     type="Scheduled",
                     status="True",
                     reason="r",
@@ -217,7 +221,7 @@ def test_an_empty_group_has_the_defaults() -> None:
     """The configured queue, minMember as in Go, no minResources, and no phase is Pending."""
     job = group({}, status={"phase": "Dancing"}).job
     assert (job.queue, job.min_member, job.min_resources) == ("standard", 0, None)
-    assert job.state == jobs.GroupState(blank=True)
+    assert job.state == GroupState(blank=True)
     assert not group({}, status={"phase": "Pending"}).job.state.blank
     assert group({"minResources": {}}).job.min_resources == {}
 
@@ -272,7 +276,7 @@ def test_what_a_quota_counts_is_not_what_pods_request() -> None:
         (manifests.node("n", spec={"taints": [{"key": "a"}]}), "spec.taints[0].effect"),
     ],
 )
-def test_a_bad_field_is_named(document: manifests.Document, place: str) -> None:
+def test_a_bad_field_is_named(document: Document, place: str) -> None:
     """Whatever the kind, and the Mirror tells of it until it is mended."""
     seen = manifests.mirror(document)
     (rejection,) = seen.rejections.values()

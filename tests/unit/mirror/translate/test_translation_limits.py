@@ -3,34 +3,37 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import constraints, jobs, snapshot
-from vscheduler.mirror.decode import fields, wire
+from vscheduler.core.model.constraints import Operator, Requirement, Selector
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.core.model.snapshot import Budget
+from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.decode.wire import PodDisruptionBudget, ResourceQuota
 from vscheduler.mirror.translate import translation
 
 
-def budget(selector: dict[str, Any] | None, **rest: Any) -> snapshot.Budget:
+def budget(selector: dict[str, Any] | None, **rest: Any) -> Budget:
     """The budget of a manifest."""
     found = manifests.read(manifests.budget("b", selector, **rest))
-    assert isinstance(found, wire.PodDisruptionBudget)
+    assert isinstance(found, PodDisruptionBudget)
     return translation.budget(found)
 
 
 def quota(hard: dict[str, Any], used: dict[str, Any] | None = None, **spec: Any) -> Any:
     """The quota of a manifest."""
     found = manifests.read(manifests.quota("q", hard, used, **spec))
-    assert isinstance(found, wire.ResourceQuota)
+    assert isinstance(found, ResourceQuota)
     return translation.quota(found)
 
 
-def task(namespace: str = "ns", **labels: str) -> jobs.Task:
+def task(namespace: str = "ns", **labels: str) -> Task:
     """A running task with these labels."""
-    return jobs.Task(
-        uid=jobs.TaskId("t"),
+    return Task(
+        uid=TaskId("t"),
         namespace=namespace,
         name="t",
-        job=jobs.JobId("ns/g"),
-        pod_class=jobs.PodClass(request={"pods": 1}),
-        status=jobs.TaskStatus.RUNNING,
+        job=JobId("ns/g"),
+        pod_class=PodClass(request={"pods": 1}),
+        status=TaskStatus.RUNNING,
         created=0.0,
         labels=labels,
     )
@@ -72,7 +75,7 @@ def test_a_budget_without_status_allows_nothing() -> None:
     document = manifests.budget("b", {})
     del document["status"]
     found = manifests.read(document)
-    assert isinstance(found, wire.PodDisruptionBudget)
+    assert isinstance(found, PodDisruptionBudget)
     assert translation.budget(found).allowed == 0
 
 
@@ -89,7 +92,7 @@ def test_a_bad_selector_names_its_field(
 ) -> None:
     """The second expression is the bad one."""
     fine = {"key": "b", "operator": "Exists"}
-    with pytest.raises(fields.FieldError) as caught:
+    with pytest.raises(FieldError) as caught:
         budget({"matchExpressions": [fine, expression]})
     assert caught.value.field == f"spec.selector.matchExpressions[1].{field}"
     assert caught.value.message.startswith(message)
@@ -98,11 +101,8 @@ def test_a_bad_selector_names_its_field(
 def test_label_selectors_are_read_in_one_order() -> None:
     """Equal ones are equal, however they were written."""
     found = budget({"matchLabels": {"b": "2", "a": None}}).selector
-    one, two = (
-        constraints.Requirement(key, constraints.Operator.IN, (text,))
-        for key, text in (("a", ""), ("b", "2"))
-    )
-    assert found == constraints.Selector((one, two))
+    one, two = (Requirement(key, Operator.IN, (text,)) for key, text in (("a", ""), ("b", "2")))
+    assert found == Selector((one, two))
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_a_quota_about_other_things_is_left_out() -> None:
 
 def test_a_bad_amount_names_its_field() -> None:
     """By the name that stands there."""
-    with pytest.raises(fields.FieldError) as caught:
+    with pytest.raises(FieldError) as caught:
         quota({"requests.cpu": "much"})
     assert caught.value.field == "spec.hard.requests.cpu"
-    with pytest.raises(fields.FieldError) as caught:
+    with pytest.raises(FieldError) as caught:
         quota({"cpu": "1"}, {"cpu": "-1"})
     assert caught.value.field == "status.used.cpu"

@@ -3,18 +3,19 @@ import json
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import queues
-from vscheduler.mirror import state
-from vscheduler.mirror.decode import events
+from tests.unit.mirror.manifests import Document
+from vscheduler.core.model.queues import OURS, Account, Queue, Usage
+from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import usage_annotation as annotations
 
 TIME = 1_767_268_800.25
-RECORD = queues.Usage(
+RECORD = Usage(
     time=TIME,
-    queue=queues.Account(used=3600.0, rate=2.5),
+    queue=Account(used=3600.0, rate=2.5),
     namespaces={
-        "hall": queues.Account(used=600.5, rate=0.0),
-        "lab": queues.Account(used=2999.5, rate=2.5),
+        "hall": Account(used=600.5, rate=0.0),
+        "lab": Account(used=2999.5, rate=2.5),
     },
 )
 TEXT = (
@@ -24,7 +25,7 @@ TEXT = (
 PLAIN = '{"version":1,"time":"2026-01-01T12:00:00Z","usage":1,"rate":0}'
 
 
-def queue(name: str = "gold", **texts: str) -> manifests.Document:
+def queue(name: str = "gold", **texts: str) -> Document:
     """A Queue with records, by scheduler."""
     found = manifests.queue(name)
     found["metadata"]["annotations"] = {
@@ -33,7 +34,7 @@ def queue(name: str = "gold", **texts: str) -> manifests.Document:
     return found
 
 
-def seen(mirror: state.Mirror, name: str = "gold") -> queues.Queue:
+def seen(mirror: Mirror, name: str = "gold") -> Queue:
     """The queue of the next snapshot."""
     return mirror.snapshot(TIME).queues[name]
 
@@ -47,8 +48,8 @@ def test_a_record_is_written_and_read() -> None:
 
 def test_a_rate_is_read_as_it_was_written() -> None:
     """Else the first cycle after a restart would find another one; usage is rounded."""
-    account = queues.Account(used=1e6 / 3, rate=0.1 + 0.2)
-    found = annotations.parse(annotations.text(queues.Usage(time=TIME, queue=account)))
+    account = Account(used=1e6 / 3, rate=0.1 + 0.2)
+    found = annotations.parse(annotations.text(Usage(time=TIME, queue=account)))
     assert found.queue.rate == account.rate
     assert found.queue.used == 333333.333
 
@@ -86,7 +87,7 @@ def test_what_cannot_be_read_counts_as_nothing(text: str) -> None:
     mirror = manifests.mirror(queue(vscheduler=text, other=PLAIN))
     assert seen(mirror).past_usage == {"other": annotations.parse(PLAIN)}
     (rejection,) = mirror.rejections.values()
-    assert (rejection.kind, rejection.key) == (events.Kind.QUEUE, "gold")
+    assert (rejection.kind, rejection.key) == (Kind.QUEUE, "gold")
     assert rejection.field == "metadata.annotations[vscheduler/fair-share-usage]"
     assert rejection.message.startswith("counts as nothing: ")
     mirror.apply(manifests.event_of(queue(vscheduler=PLAIN)))
@@ -105,14 +106,14 @@ def test_records_of_others_are_told_apart() -> None:
     found = queue(vscheduler=TEXT, volcano=PLAIN)
     found["metadata"]["annotations"] |= {"/fair-share-usage": "x", "fair-share-usage": "y"}
     past = seen(manifests.mirror(found)).past_usage
-    assert past == {queues.OURS: RECORD, "volcano": annotations.parse(PLAIN)}
+    assert past == {OURS: RECORD, "volcano": annotations.parse(PLAIN)}
 
 
 def test_who_has_several_names_goes_on_from_the_first_with_a_record() -> None:
     """The others' would count the same pods twice."""
     names = ("a", "b", "c")
     mirror = manifests.mirror(queue(c=PLAIN, b=TEXT, d=PLAIN), scheduler_names=names)
-    assert seen(mirror).past_usage == {queues.OURS: RECORD, "d": annotations.parse(PLAIN)}
+    assert seen(mirror).past_usage == {OURS: RECORD, "d": annotations.parse(PLAIN)}
 
 
 def test_a_record_makes_no_queue_another() -> None:
@@ -125,7 +126,7 @@ def test_a_record_makes_no_queue_another() -> None:
     after = seen(mirror)
     assert after == before
     assert after.annotations == {}
-    assert after.past_usage == {queues.OURS: RECORD, "volcano": annotations.parse(PLAIN)}
+    assert after.past_usage == {OURS: RECORD, "volcano": annotations.parse(PLAIN)}
 
 
 def test_other_annotations_make_it_another() -> None:

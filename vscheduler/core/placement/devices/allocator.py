@@ -11,8 +11,20 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import constraints, devices, nodes
-from vscheduler.core.placement.devices import tables
+from vscheduler.core.model import devices
+from vscheduler.core.model.constraints import Operator, Requirement, Term
+from vscheduler.core.model.devices import (
+    Access,
+    AllocatedDevice,
+    Allocation,
+    Configuration,
+    Device,
+    DeviceClass,
+    DeviceToleration,
+    ResourceClaim,
+)
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.placement.devices.tables import DeviceTable, Flags
 
 STEPS_MAX = 5_000
 """How many devices are tried for the claims of a node."""
@@ -36,10 +48,10 @@ class Demand(msgspec.Struct, frozen=True, eq=False):
     count: int | None
     """None: all that match."""
     admin_access: bool
-    tolerations: tuple[devices.DeviceToleration, ...]
-    matches: tables.Flags
+    tolerations: tuple[DeviceToleration, ...]
+    matches: Flags
     """Devices (D,) that the class and the request select."""
-    usable: tables.Flags
+    usable: Flags
     """The same, without devices whose taints aren't tolerated."""
     failed: Mapping[int, str] = msgspec.field(default_factory=dict)
     """By position, devices for which an expression failed, and how."""
@@ -47,7 +59,7 @@ class Demand(msgspec.Struct, frozen=True, eq=False):
     """How many devices match that are never allocated, by what these use."""
     resource: str = ""
     """The extended resource that the request stands for, if any."""
-    provided: nodes.Mask | None = None
+    provided: Mask | None = None
     """Nodes (N,) whose device plugin has this resource: nothing is asked for there."""
 
 
@@ -85,8 +97,8 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     def is_plain(self) -> bool:
         """Whether numbers of devices decide: no alternatives, constraints or other modes."""
         return not self.rules and all(
-            len(each) == 1 and each[0].count is not None and not each[0].admin_access
-            for each in self.requests
+            len(request) == 1 and request[0].count is not None and not request[0].admin_access
+            for request in self.requests
         )
 
 
@@ -103,10 +115,10 @@ class Search:
 
     def __init__(
         self,
-        table: tables.DeviceTable,
+        table: DeviceTable,
         shapes: Sequence[Shape],
         positions: Sequence[int],
-        free: tables.Flags,
+        free: Flags,
         most: int = STEPS_MAX,
     ) -> None:
         """`free` are the devices (D,) that no claim has, `positions` those of the node, and `most`
@@ -150,11 +162,11 @@ class Search:
         needed, reach, picks = 0, set[int](), 0
         for shape in self._shapes:
             for alternatives in shape.requests:
-                least = min(each.count or 1 for each in alternatives)
+                least = min(alternative.count or 1 for alternative in alternatives)
                 picks += least
-                if any(each.admin_access for each in alternatives):
+                if any(alternative.admin_access for alternative in alternatives):
                     continue
-                found = {at for each in alternatives for at in self._candidates[each]}
+                found = {at for alternative in alternatives for at in self._candidates[alternative]}
                 found -= self._used
                 if len(found) < least:
                     return False
@@ -248,21 +260,21 @@ class Search:
             self._values[rule].pop()
 
 
-def _value(device: devices.Device, attribute: str) -> Hashable:
+def _value(device: Device, attribute: str) -> Hashable:
     """Return what can be compared of an attribute: true isn't 1, nor a version its text."""
     value = device.attributes.get(attribute)
     return None if value is None else (type(value).__name__, value)
 
 
 def allocation(
-    claim: devices.ResourceClaim,
-    classes: Mapping[str, devices.DeviceClass],
-    table: tables.DeviceTable,
+    claim: ResourceClaim,
+    classes: Mapping[str, DeviceClass],
+    table: DeviceTable,
     choice: Choice,
-) -> devices.Allocation:
+) -> Allocation:
     """Return the allocation of a claim that gets these devices."""
     results = [
-        devices.AllocatedDevice(
+        AllocatedDevice(
             request=demand.path,
             id=table.id_of(at),
             admin_access=demand.admin_access,
@@ -272,7 +284,7 @@ def allocation(
         for at in picked
     ]
     accesses = [table.access[at] for _, picked in choice for at in picked]
-    return devices.Allocation(
+    return Allocation(
         devices=tuple(results),
         configurations=tuple(_configurations(claim, classes, choice)),
         nodes=_nodes(accesses),
@@ -280,32 +292,32 @@ def allocation(
 
 
 def _configurations(
-    claim: devices.ResourceClaim, classes: Mapping[str, devices.DeviceClass], choice: Choice
-) -> Iterator[devices.Configuration]:
+    claim: ResourceClaim, classes: Mapping[str, DeviceClass], choice: Choice
+) -> Iterator[Configuration]:
     """Iterate over what drivers are told: first by the classes, then by the claim."""
     by_class: dict[str, list[str]] = {}
     for demand, _ in choice:
         by_class.setdefault(demand.device_class, []).append(demand.path)
     for name, paths in by_class.items():
-        for each in classes[name].configurations:
-            yield replace(each, requests=tuple(paths))
+        for configuration in classes[name].configurations:
+            yield replace(configuration, requests=tuple(paths))
     names = {name for demand, _ in choice for name in (demand.request, demand.path)}
-    for each in claim.configurations:
-        if not each.requests or not names.isdisjoint(each.requests):
-            yield each
+    for configuration in claim.configurations:
+        if not configuration.requests or not names.isdisjoint(configuration.requests):
+            yield configuration
 
 
-def _nodes(accesses: Iterable[devices.Access]) -> tuple[constraints.Term, ...] | None:
+def _nodes(accesses: Iterable[Access]) -> tuple[Term, ...] | None:
     """Return the nodes that can use all these devices; None: every node."""
-    labels: dict[constraints.Requirement, None] = {}
-    fields: dict[constraints.Requirement, None] = {}
-    for each in accesses:
-        if each.node:
-            name = constraints.Requirement(NODE_NAME, constraints.Operator.IN, (each.node,))
-            return (constraints.Term(fields=(name,)),)
-        if each.selector is not None and not each.every_node:
-            labels |= dict.fromkeys(each.selector.labels)
-            fields |= dict.fromkeys(each.selector.fields)
+    labels: dict[Requirement, None] = {}
+    fields: dict[Requirement, None] = {}
+    for access in accesses:
+        if access.node:
+            name = Requirement(NODE_NAME, Operator.IN, (access.node,))
+            return (Term(fields=(name,)),)
+        if access.selector is not None and not access.every_node:
+            labels |= dict.fromkeys(access.selector.labels)
+            fields |= dict.fromkeys(access.selector.fields)
     if not labels and not fields:
         return None
-    return (constraints.Term(labels=tuple(labels), fields=tuple(fields)),)
+    return (Term(labels=tuple(labels), fields=tuple(fields)),)

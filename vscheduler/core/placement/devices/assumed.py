@@ -7,10 +7,24 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import device_decisions, devices, extended_resources, jobs, nodes
-from vscheduler.core.placement.devices import allocator, claims, tables
+from vscheduler.core.model import devices
+from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.devices import Consumer, DeviceRequest, Devices, ResourceClaim
+from vscheduler.core.model.extended_resources import RequestMapping
+from vscheduler.core.model.jobs import WAITING, Job, Task, TaskId, TaskStatus
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.placement.devices import allocator, tables
+from vscheduler.core.placement.devices.allocator import (
+    Choice,
+    Demand,
+    OutOfStepsError,
+    Search,
+    Shape,
+)
+from vscheduler.core.placement.devices.claims import Needs
+from vscheduler.core.placement.devices.tables import DeviceTable, Flags, Ints
 
-_NO_MAPPINGS: tuple[extended_resources.RequestMapping, ...] = ()
+_NO_MAPPINGS: tuple[RequestMapping, ...] = ()
 
 
 STEP_COST = 3
@@ -28,8 +42,8 @@ class Chosen(msgspec.Struct, frozen=True):
     """The devices chosen for a claim that isn't allocated, for pods on a node."""
 
     row: int
-    shape: allocator.Shape
-    choice: allocator.Choice
+    shape: Shape
+    choice: Choice
     waits: bool
     """Whether other pods must leave the devices first."""
 
@@ -39,26 +53,26 @@ class AssumedClaims:
 
     def __init__(
         self,
-        known: devices.Devices,
-        table: tables.DeviceTable,
-        allocated: tables.Flags,
-        every: Sequence[jobs.Job],
+        devices: Devices,
+        table: DeviceTable,
+        allocated: Flags,
+        every: Sequence[Job],
         spend: Callable[[str, int], None],
     ) -> None:
         """`allocated` are the devices (D,) that claims have, and `every` all jobs."""
-        self._known, self._table, self._spend = known, table, spend
-        self._extra: Counter[tuple[allocator.Shape, ...]] = Counter()
+        self._known, self._table, self._spend = devices, table, spend
+        self._extra: Counter[tuple[Shape, ...]] = Counter()
         """By what is searched for, the steps that nodes have taken beyond STEPS_LEAST."""
         self._jobs = every
         self._idle = ~allocated
         """Devices (D,) that no claim has, as the cycle began."""
-        self.in_use: tables.Flags = ~self._idle
+        self.in_use: Flags = ~self._idle
         """Devices (D,) that claims have, or get for sure in this cycle."""
         self._freed = self._idle.copy()
         """The same, once pods that leave have left."""
         self._taken: Counter[int] = Counter()
         self._free = {False: self._idle.copy(), True: self._freed.copy()}
-        self._counts: dict[tuple[Hashable, bool], tuple[tables.Flags, tables.Ints]] = {}
+        self._counts: dict[tuple[Hashable, bool], tuple[Flags, Ints]] = {}
         """How many free devices each node has for a demand: devices that it could use, and numbers
         (N,), by the demand and whether they are free now or later. `_refresh` keeps them true."""
         self._chosen: dict[str, Chosen] = {}
@@ -66,8 +80,8 @@ class AssumedClaims:
         """The last choice of claims without users: a pod that is placed again gets it back."""
         self._settled: set[str] = set()
         """Claims whose choice isn't changed any more."""
-        self._users: defaultdict[str, dict[jobs.TaskId, None]] = defaultdict(dict)
-        self._placed: dict[jobs.TaskId, claims.Needs] = {}
+        self._users: defaultdict[str, dict[TaskId, None]] = defaultdict(dict)
+        self._placed: dict[TaskId, Needs] = {}
         self._on: defaultdict[int, dict[str, None]] = defaultdict(dict)
         """By row, claims chosen there, in order."""
         self.open_rows: set[int] = set()
@@ -76,7 +90,7 @@ class AssumedClaims:
         """UIDs of pods that leave their devices."""
         for job in every:
             for task in job.tasks:
-                if task.status is jobs.TaskStatus.RELEASING:
+                if task.status is TaskStatus.RELEASING:
                     self.leave(task, 1)
 
     @cached_property
@@ -86,7 +100,7 @@ class AssumedClaims:
             str(task.uid)
             for job in self._jobs
             for task in job.tasks
-            if task.status in jobs.WAITING and task.pod_class.constraints.resource_claims
+            if task.status in WAITING and task.pod_class.constraints.resource_claims
         )
 
     @cached_property
@@ -99,11 +113,11 @@ class AssumedClaims:
                     held[consumer.uid].append(key)
         return held
 
-    def free(self, *, later: bool) -> tables.Flags:
+    def free(self, *, later: bool) -> Flags:
         """Return the devices (D,) that are free now, or after pods have left."""
         return self._free[later]
 
-    def counts(self, demand: allocator.Demand, *, later: bool) -> tables.Ints:
+    def counts(self, demand: Demand, *, later: bool) -> Ints:
         """Return how many free devices each node has that a request could use, (N,); read-only."""
         key = (demand.expressions, demand.tolerations), later
         if key not in self._counts:
@@ -118,7 +132,7 @@ class AssumedClaims:
         for at in _exclusive(self._chosen[key].choice):
             self.in_use[at] = True
 
-    def leave(self, task: jobs.Task, step: int) -> None:
+    def leave(self, task: Task, step: int) -> None:
         """Count the task as one that leaves its devices (step 1), or stays after all (step -1)."""
         uid = str(task.uid)
         if uid not in self._held:
@@ -136,10 +150,10 @@ class AssumedClaims:
                     self._freed[at] = goes or self._idle[at]
                     self._refresh(at)
 
-    def assume(self, task: jobs.Task, needs: claims.Needs, row: int) -> None:
+    def assume(self, task: Task, needs: Needs, row: int) -> None:
         """Choose devices for the task's claims on this node, unless they have some."""
         self._placed[task.uid] = needs
-        new: list[tuple[str, allocator.Shape]] = []
+        new: list[tuple[str, Shape]] = []
         for claim in needs.claims:
             self._users[claim.key][task.uid] = None
         for claim, shape in zip(needs.open, needs.shapes, strict=True):
@@ -171,7 +185,7 @@ class AssumedClaims:
             return True
         return self.search([last.shape], self._table.on(last.row), self._free[False]) is None
 
-    def _choose(self, new: Sequence[tuple[str, allocator.Shape]], row: int) -> None:
+    def _choose(self, new: Sequence[tuple[str, Shape]], row: int) -> None:
         new = [(key, shape.at(row)) for key, shape in new]
         shapes, positions = [shape for _, shape in new], self._table.on(row)
         waits = False
@@ -193,27 +207,27 @@ class AssumedClaims:
             self._put(key, Chosen(row, shape, choice, waits=waits))
 
     def search(
-        self, shapes: Sequence[allocator.Shape], positions: Sequence[int], free: tables.Flags
-    ) -> list[allocator.Choice] | None:
+        self, shapes: Sequence[Shape], positions: Sequence[int], free: Flags
+    ) -> list[Choice] | None:
         """Return devices for claims, or None if there are none or the search takes too long."""
         key = tuple(shapes)
         most = min(allocator.STEPS_MAX, STEPS_LEAST + max(0, EXTRA_MAX - self._extra[key]))
-        search = allocator.Search(self._table, shapes, positions, free, most)
+        search = Search(self._table, shapes, positions, free, most)
         try:
             return search.solve()
-        except allocator.OutOfStepsError:
+        except OutOfStepsError:
             return None
         finally:
             self._extra[key] += max(0, search.steps - STEPS_LEAST)
             self._spend("devices", STEP_COST * search.steps)
 
-    def solve(self, shapes: Sequence[allocator.Shape], row: int) -> list[allocator.Choice] | None:
+    def solve(self, shapes: Sequence[Shape], row: int) -> list[Choice] | None:
         """Return devices for the claims chosen on a node so far, and for further ones."""
-        return self._together(self.open_on(row), [each.at(row) for each in shapes], row)
+        return self._together(self.open_on(row), [shape.at(row) for shape in shapes], row)
 
     def _together(
-        self, open_: Sequence[str], shapes: Sequence[allocator.Shape], row: int
-    ) -> list[allocator.Choice] | None:
+        self, open_: Sequence[str], shapes: Sequence[Shape], row: int
+    ) -> list[Choice] | None:
         free = self._free[False].copy()
         for key in open_:
             for at in _exclusive(self._chosen[key].choice):
@@ -235,7 +249,7 @@ class AssumedClaims:
         else:
             self.open_rows.discard(row)
 
-    def forget(self, task: jobs.Task) -> None:
+    def forget(self, task: Task) -> None:
         """Undo `assume`: claims without other users lose their devices."""
         needs = self._placed.pop(task.uid, None)
         for claim in () if needs is None else needs.claims:
@@ -284,7 +298,7 @@ class AssumedClaims:
 
     # What is known of claims.
 
-    def unsettled(self, needs: claims.Needs) -> list[allocator.Shape]:
+    def unsettled(self, needs: Needs) -> list[Shape]:
         """Return what the claims ask for that have no devices yet."""
         return [
             shape
@@ -292,26 +306,26 @@ class AssumedClaims:
             if claim.key not in self._chosen
         ]
 
-    def are_free(self, needs: claims.Needs) -> bool:
+    def are_free(self, needs: Needs) -> bool:
         """Whether devices are chosen for all claims, and nobody must leave them first."""
         return not any(self.waits(claim) for claim in needs.open)
 
-    def waits(self, claim: devices.ResourceClaim) -> bool:
+    def waits(self, claim: ResourceClaim) -> bool:
         """Whether nothing is chosen for the claim, or only what pods must leave first."""
         chosen = self._chosen.get(claim.key)
         return chosen is None or chosen.waits
 
-    def is_assumed(self, claim: devices.ResourceClaim) -> bool:
+    def is_assumed(self, claim: ResourceClaim) -> bool:
         """Whether devices are chosen for the claim in this cycle."""
         return claim.key in self._chosen
 
-    def has_place(self, claim: devices.ResourceClaim) -> bool:
+    def has_place(self, claim: ResourceClaim) -> bool:
         """Whether one more pod may use the claim, or waiting pods may already."""
         reserved = {each.uid for each in claim.reserved_for}
         count = len(reserved | {str(each) for each in self._users.get(claim.key, ())})
         return count < devices.RESERVATIONS_MAX or not reserved.isdisjoint(self._waiting)
 
-    def held_to(self, claim: devices.ResourceClaim, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    def held_to(self, claim: ResourceClaim, layout: NodeLayout) -> Mask | None:
         """Return the nodes (N,) that can use what is chosen for the claim; None: nothing is."""
         chosen = self._chosen.get(claim.key)
         if chosen is None:
@@ -322,9 +336,7 @@ class AssumedClaims:
                 mask &= tables.reaching(self._table.access[at], layout)
         return mask
 
-    def lacking(
-        self, task: jobs.Task, needs: claims.Needs
-    ) -> Iterator[device_decisions.ClaimAllocation]:
+    def lacking(self, task: Task, needs: Needs) -> Iterator[ClaimAllocation]:
         """Yield what the claims lack before the task may start. Their choices stay from now on.
 
         Claims that wait for devices are left out.
@@ -343,20 +355,20 @@ class AssumedClaims:
                 )
             elif claim.is_reserved_for(str(task.uid)):
                 continue
-            yield device_decisions.ClaimAllocation(
+            yield ClaimAllocation(
                 namespace=claim.namespace,
                 name=claim.name,
                 uid=claim.uid,
                 allocation=allocation,
                 existing=claim.allocation,
-                reserved_for=(devices.Consumer(name=task.name, uid=str(task.uid)),),
+                reserved_for=(Consumer(name=task.name, uid=str(task.uid)),),
                 requests=requests,
                 mappings=mappings,
             )
 
     # What answers depend on.
 
-    def state_of(self, claim: devices.ResourceClaim) -> Hashable:
+    def state_of(self, claim: ResourceClaim) -> Hashable:
         """Return what was decided in this cycle about a claim."""
         chosen = self._chosen.get(claim.key)
         places = None if chosen is None else (chosen.waits, *_every(chosen.choice))
@@ -382,19 +394,19 @@ class AssumedClaims:
         )
 
 
-def _is_unneeded(claim: devices.ResourceClaim, chosen: Chosen) -> bool:
+def _is_unneeded(claim: ResourceClaim, chosen: Chosen) -> bool:
     """Whether the node's device plugin has all that the claim stands for."""
     return bool(claim.extended) and not chosen.shape.requests
 
 
 def _made(
-    claim: devices.ResourceClaim, chosen: Chosen
-) -> tuple[tuple[devices.DeviceRequest, ...], tuple[extended_resources.RequestMapping, ...]]:
+    claim: ResourceClaim, chosen: Chosen
+) -> tuple[tuple[DeviceRequest, ...], tuple[RequestMapping, ...]]:
     """Return what a claim for extended resources asks for on the node of its pod, and for which
     containers.
     """
     names = {demand.request for demand, _ in chosen.choice}
-    return tuple(each for each in claim.requests if each.name in names), tuple(
+    return tuple(request for request in claim.requests if request.name in names), tuple(
         mapping
         for each in claim.extended
         if not names.isdisjoint(each.requests)
@@ -402,13 +414,13 @@ def _made(
     )
 
 
-def _exclusive(choice: allocator.Choice) -> Iterator[int]:
+def _exclusive(choice: Choice) -> Iterator[int]:
     """Iterate over the devices that nobody else may have."""
     for demand, picked in choice:
         if not demand.admin_access:
             yield from picked
 
 
-def _every(choice: allocator.Choice) -> Iterator[int]:
+def _every(choice: Choice) -> Iterator[int]:
     for _, picked in choice:
         yield from picked

@@ -8,15 +8,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import constraints, devices, nodes, refusals
-from vscheduler.core.placement.devices import allocator, extended, reading, tables
+from vscheduler.core.api.contracts import FilterResult
+from vscheduler.core.model import devices
+from vscheduler.core.model.constraints import ResourceClaimUse
+from vscheduler.core.model.devices import DeviceRequest, Devices, ResourceClaim, Wanted
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.placement.devices import extended
+from vscheduler.core.placement.devices.allocator import Demand, Rule, Shape
+from vscheduler.core.placement.devices.reading import Reading, Steps, Unfinished
+from vscheduler.core.placement.devices.tables import DeviceTable, Matches
 from vscheduler.core.placement.volumes import tables as volume_tables
 
-Code = refusals.RefusalCode
+Code = RefusalCode
 
-ELSEWHERE = refusals.Refusal(Code.DEVICES_ELSEWHERE)
-UNSERVED = refusals.Refusal(Code.DEVICES_UNSERVED)
+ELSEWHERE = Refusal(Code.DEVICES_ELSEWHERE)
+UNSERVED = Refusal(Code.DEVICES_UNSERVED)
 
 PASSING = frozenset(
     {Code.RESOURCE_CLAIM_NOT_CREATED, Code.RESOURCE_CLAIM_IN_USE, Code.RESOURCE_CLAIM_UNREAD}
@@ -27,24 +34,24 @@ PASSING = frozenset(
 class Needs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What the claims of a pod class ask for, as the cycle begins."""
 
-    problems: tuple[refusals.Refusal, ...] = ()
+    problems: tuple[Refusal, ...] = ()
     """Why no node can take such a pod at present."""
-    elsewhere: tuple[contracts.FilterResult, ...] = ()
+    elsewhere: tuple[FilterResult, ...] = ()
     """Nodes (N,) that can use the devices of allocated claims."""
-    claims: tuple[devices.ResourceClaim, ...] = ()
+    claims: tuple[ResourceClaim, ...] = ()
     """All claims, in the order of the pod."""
-    open: tuple[devices.ResourceClaim, ...] = ()
+    open: tuple[ResourceClaim, ...] = ()
     """Those that aren't allocated."""
-    shapes: tuple[allocator.Shape, ...] = ()
+    shapes: tuple[Shape, ...] = ()
     """What these ask for."""
 
     @property
     def are_unread(self) -> bool:
         """Whether later cycles go on with reading a claim."""
-        return any(each.code is Code.RESOURCE_CLAIM_UNREAD for each in self.problems)
+        return any(problem.code is Code.RESOURCE_CLAIM_UNREAD for problem in self.problems)
 
     @property
-    def demands(self) -> Iterator[allocator.Demand]:
+    def demands(self) -> Iterator[Demand]:
         """All ways to satisfy all requests."""
         for shape in self.shapes:
             for request in shape.requests:
@@ -60,21 +67,19 @@ class Reader:
 
     def __init__(
         self,
-        known: devices.Devices,
+        devices: Devices,
         shapes: "Shapes",
-        layout: nodes.NodeLayout,
-        reads: reading.Reading,
+        layout: NodeLayout,
+        reads: Reading,
     ) -> None:
-        self._known, self._shapes, self._layout, self._reading = known, shapes, layout, reads
+        self._known, self._shapes, self._layout, self._reading = devices, shapes, layout, reads
 
-    def found(
-        self, uses: Sequence[constraints.ResourceClaimUse]
-    ) -> tuple[devices.ResourceClaim | None, ...]:
+    def found(self, uses: Sequence[ResourceClaimUse]) -> tuple[ResourceClaim | None, ...]:
         """Return the claims of a pod, as they are now; None where there is none."""
         claims = self._known.claims
         return tuple([claims.get(use.claim) for use in uses])
 
-    def needs_of(self, uses: Sequence[constraints.ResourceClaimUse]) -> Needs:
+    def needs_of(self, uses: Sequence[ResourceClaimUse]) -> Needs:
         """Return what a pod with these claims asks for."""
         if not self._known.served:
             return Needs(problems=(UNSERVED,))
@@ -86,13 +91,13 @@ class Reader:
         ]
         claims = list({claim.key: claim for claim in found if claim is not None}.values())
         open_ = [claim for claim in claims if claim.allocation is None]
-        shapes: list[allocator.Shape] = []
+        shapes: list[Shape] = []
         for claim in open_ if not problems else ():
             shape = self._shapes.of(claim, self._reading)
             if shape is None:
-                problems.append(refusals.Refusal(Code.RESOURCE_CLAIM_UNREAD, claim.name))
+                problems.append(Refusal(Code.RESOURCE_CLAIM_UNREAD, claim.name))
                 break
-            if isinstance(shape, refusals.Refusal):
+            if isinstance(shape, Refusal):
                 problems.append(shape)
             else:
                 shapes.append(shape)
@@ -106,20 +111,20 @@ class Reader:
 
 
 def elsewhere(
-    claims: Iterable[devices.ResourceClaim],
-    layout: nodes.NodeLayout,
-    provided: Mapping[str, nodes.Mask] | None = None,
-) -> Iterator[contracts.FilterResult]:
+    claims: Iterable[ResourceClaim],
+    layout: NodeLayout,
+    provided: Mapping[str, Mask] | None = None,
+) -> Iterator[FilterResult]:
     """Yield the nodes (N,) that can use what these claims have got. `provided` as in `Shapes`;
     None: not known.
     """
     for claim in claims:
         if claim.allocation is not None and claim.allocation.nodes is not None:
             passes = volume_tables.any_of(claim.allocation.nodes, layout)
-            yield contracts.FilterResult(ELSEWHERE, passes)
+            yield FilterResult(ELSEWHERE, passes)
         if claim.extended and claim.uid and provided is not None:
             passes = extended.as_made(claim, provided, layout.size)
-            yield contracts.FilterResult(ELSEWHERE, passes)
+            yield FilterResult(ELSEWHERE, passes)
 
 
 class Shapes:
@@ -129,24 +134,22 @@ class Shapes:
 
     def __init__(
         self,
-        known: devices.Devices,
-        table: tables.DeviceTable,
-        provided: Mapping[str, nodes.Mask],
+        devices: Devices,
+        table: DeviceTable,
+        provided: Mapping[str, Mask],
     ) -> None:
         """`provided` are the nodes (N,) that have extended resources by a device plugin."""
-        self._classes, self._selectors, self._table = known.classes, known.selectors, table
+        self._classes, self._selectors, self._table = devices.classes, devices.selectors, table
         self.provided = provided
-        self._known: dict[object, allocator.Shape | refusals.Refusal] = {}
-        self.unfinished = reading.Unfinished()
+        self._known: dict[object, Shape | Refusal] = {}
+        self.unfinished = Unfinished()
 
-    def of(
-        self, claim: devices.ResourceClaim, reads: reading.Reading
-    ) -> allocator.Shape | refusals.Refusal | None:
+    def of(self, claim: ResourceClaim, reads: Reading) -> Shape | Refusal | None:
         """Return what a claim asks for, or why it can't be had at all; None as long as it is
         unread.
         """
         if claim.unsupported:
-            return refusals.Refusal(Code.RESOURCE_CLAIM_UNSUPPORTED, claim.name, claim.unsupported)
+            return Refusal(Code.RESOURCE_CLAIM_UNSUPPORTED, claim.name, claim.unsupported)
         key = (claim.requests, claim.constraints, claim.extended)
         found = self._known.get(key)
         if found is None:
@@ -157,9 +160,7 @@ class Shapes:
                 self._known[key] = found
         return found
 
-    def _shaped(
-        self, claim: devices.ResourceClaim
-    ) -> reading.Steps[allocator.Shape | refusals.Refusal]:
+    def _shaped(self, claim: ResourceClaim) -> Steps[Shape | Refusal]:
         requests = []
         named = {name: each.resource for each in claim.extended for name in each.requests}
         for request in claim.requests:
@@ -167,31 +168,32 @@ class Shapes:
             alternatives = []
             for wanted in request.alternatives:
                 demand = yield from self._demand(request, wanted, resource)
-                if isinstance(demand, refusals.Refusal):
+                if isinstance(demand, Refusal):
                     return demand
                 alternatives.append(demand)
             requests.append(tuple(alternatives))
         rules = tuple(
-            allocator.Rule(each.attribute, frozenset(each.requests)) for each in claim.constraints
+            Rule(constraint.attribute, frozenset(constraint.requests))
+            for constraint in claim.constraints
         )
-        return allocator.Shape(tuple(requests), rules)
+        return Shape(tuple(requests), rules)
 
     def _demand(
-        self, request: devices.DeviceRequest, wanted: devices.Wanted, resource: str
-    ) -> reading.Steps[allocator.Demand | refusals.Refusal]:
+        self, request: DeviceRequest, wanted: Wanted, resource: str
+    ) -> Steps[Demand | Refusal]:
         device_class = self._classes.get(wanted.device_class)
         path = request.path(wanted)
         if device_class is None:
-            return refusals.Refusal(Code.DEVICE_CLASS_MISSING, wanted.device_class, path)
+            return Refusal(Code.DEVICE_CLASS_MISSING, wanted.device_class, path)
         provided = self.provided.get(resource)
         too_many = len(request.alternatives) == 1 and (wanted.count or 0) > devices.RESULTS_MAX
         if too_many and (provided is None or not provided.any()):
-            return refusals.Refusal(Code.TOO_MANY_DEVICES, path, str(wanted.count))
+            return Refusal(Code.TOO_MANY_DEVICES, path, str(wanted.count))
         expressions = (*device_class.selectors, *wanted.selectors)
         found = yield from self._matching(expressions)
-        if isinstance(found, refusals.Refusal):
+        if isinstance(found, Refusal):
             return found
-        return allocator.Demand(
+        return Demand(
             path=path,
             request=request.name,
             device_class=wanted.device_class,
@@ -207,39 +209,35 @@ class Shapes:
             provided=provided,
         )
 
-    def _matching(
-        self, expressions: tuple[str, ...]
-    ) -> reading.Steps[tables.Matches | refusals.Refusal]:
+    def _matching(self, expressions: tuple[str, ...]) -> Steps[Matches | Refusal]:
         """Return which devices all expressions select, or which of them can't be used."""
         if not expressions:
-            return tables.Matches(np.ones(self._table.size, dtype=np.bool_), {})
+            return Matches(np.ones(self._table.size, dtype=np.bool_), {})
         if self._selectors is None:
-            return refusals.Refusal(Code.SELECTOR_UNUSABLE, expressions[0], "no CEL is known")
+            return Refusal(Code.SELECTOR_UNUSABLE, expressions[0], "no CEL is known")
         for expression in () if self._table.knows(expressions) else expressions:
             yield 0
             problem, cost = self._selectors.problem(expression)
             yield cost
             if problem is not None:
-                return refusals.Refusal(Code.SELECTOR_UNUSABLE, expression, str(problem))
+                return Refusal(Code.SELECTOR_UNUSABLE, expression, str(problem))
         return (yield from self._table.matching(expressions, self._selectors))
 
 
-def lasting(problem: refusals.Refusal) -> bool:
+def lasting(problem: Refusal) -> bool:
     """Whether a problem doesn't go away by itself within moments."""
     return problem.code not in PASSING
 
 
-def _problem(
-    use: constraints.ResourceClaimUse, claim: devices.ResourceClaim | None
-) -> refusals.Refusal | None:
+def _problem(use: ResourceClaimUse, claim: ResourceClaim | None) -> Refusal | None:
     """Return why no node can take a pod with this claim; None if nothing is wrong with it."""
     name = use.claim.partition("/")[2]
     if not use.claim:
-        return refusals.Refusal(Code.RESOURCE_CLAIM_NOT_CREATED, use.name)
+        return Refusal(Code.RESOURCE_CLAIM_NOT_CREATED, use.name)
     if claim is None:
-        return refusals.Refusal(Code.RESOURCE_CLAIM_MISSING, name)
+        return Refusal(Code.RESOURCE_CLAIM_MISSING, name)
     if claim.deleting:
-        return refusals.Refusal(Code.RESOURCE_CLAIM_DELETING, name)
+        return Refusal(Code.RESOURCE_CLAIM_DELETING, name)
     if use.owner and (claim.owner != use.owner or claim.for_extended is not bool(use.resources)):
-        return refusals.Refusal(Code.RESOURCE_CLAIM_OF_OTHER_POD, name)
+        return Refusal(Code.RESOURCE_CLAIM_OF_OTHER_POD, name)
     return None

@@ -6,8 +6,15 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.model import devices, jobs, nodes
-from vscheduler.core.placement.devices import allocator, assumed, claims, kinds, tables
+from vscheduler.core.model.devices import ResourceClaim
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.placement.devices import tables
+from vscheduler.core.placement.devices.allocator import Demand
+from vscheduler.core.placement.devices.assumed import AssumedClaims
+from vscheduler.core.placement.devices.claims import Needs
+from vscheduler.core.placement.devices.kinds import PodKinds
+from vscheduler.core.placement.devices.tables import DeviceTable, Flags, Ints
 
 PLENTY = 2**40
 """More than any pods ask for: where a device plugin has what a demand stands for."""
@@ -18,19 +25,19 @@ class DeviceDemands:
 
     def __init__(
         self,
-        needs_of: Callable[[jobs.PodClass], claims.Needs],
-        kinds: kinds.PodKinds,
-        table: tables.DeviceTable,
-        state: assumed.AssumedClaims,
-        count: Callable[[tables.Flags], tables.Ints],
+        needs_of: Callable[[PodClass], Needs],
+        kinds: PodKinds,
+        table: DeviceTable,
+        state: AssumedClaims,
+        count: Callable[[Flags], Ints],
     ) -> None:
         """`count` returns how many of these devices (D,) each node has, (N,)."""
         self._needs_of, self._table, self._assumed = needs_of, table, state
         self._kinds, self._count = kinds, count
-        self._same: dict[Hashable, allocator.Demand] = {}
+        self._same: dict[Hashable, Demand] = {}
         """One of the demands that the same devices satisfy."""
 
-    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+    def likeness(self, pod_class: PodClass) -> Hashable:
         """Return the kind of these pods, as long as their claims have no devices, and none are
         chosen for them; the class itself for all other pods.
         """
@@ -39,9 +46,7 @@ class DeviceDemands:
             return pod_class
         return self._kinds.of(pod_class) or pod_class
 
-    def counted(
-        self, pod_class: jobs.PodClass, shared: Collection[str]
-    ) -> list[tuple[allocator.Demand, int]]:
+    def counted(self, pod_class: PodClass, shared: Collection[str]) -> list[tuple[Demand, int]]:
         """Return what numbers of devices a pod asks for at least by its own claims, and by these
         shared ones. Demands for the same devices are the same object.
 
@@ -51,49 +56,54 @@ class DeviceDemands:
         if not pod_class.constraints.resource_claims:
             return []
         needs = self._needs_of(pod_class)
-        found: Counter[allocator.Demand] = Counter()
+        found: Counter[Demand] = Counter()
         for claim, shape in zip(needs.open, needs.shapes, strict=True):
             if self._is_shared(claim) and claim.key not in shared:
                 continue
             for alternatives in shape.requests:
-                if not any(each.admin_access for each in alternatives):
-                    least = min(each.count or 1 for each in alternatives)
+                if not any(alternative.admin_access for alternative in alternatives):
+                    least = min(alternative.count or 1 for alternative in alternatives)
                     found[self._any_of_these(alternatives)] += least
         return list(found.items())
 
-    def _any_of_these(self, alternatives: tuple[allocator.Demand, ...]) -> allocator.Demand:
+    def _any_of_these(self, alternatives: tuple[Demand, ...]) -> Demand:
         """Return a demand that any device of the alternatives satisfies."""
-        key = tuple((each.expressions, each.tolerations, each.resource) for each in alternatives)
+        key = tuple(
+            (alternative.expressions, alternative.tolerations, alternative.resource)
+            for alternative in alternatives
+        )
         found = self._same.get(key)
         if found is None:
             first, *others = alternatives
-            usable: tables.Flags = np.logical_or.reduce([each.usable for each in alternatives])
+            usable: Flags = np.logical_or.reduce(
+                [alternative.usable for alternative in alternatives]
+            )
             found = self._same[key] = replace(first, usable=usable) if others else first
         return found
 
-    def counts(
-        self, demands: Sequence[allocator.Demand], *, later: bool, in_use: bool
-    ) -> tables.Ints:
+    def counts(self, demands: Sequence[Demand], *, later: bool, in_use: bool) -> Ints:
         """Return how many devices each node has that any of these demands match, (N,).
 
         Only free ones, unless those that are in use count.
         """
         found = self._count(self._any_of(demands, later=later, in_use=in_use))
-        for each in demands:
-            if each.provided is not None:
-                found = np.where(each.provided, PLENTY, found)
+        for demand in demands:
+            if demand.provided is not None:
+                found = np.where(demand.provided, PLENTY, found)
         return found
 
     def total(
         self,
-        demands: Sequence[allocator.Demand],
-        mask: nodes.Mask,
+        demands: Sequence[Demand],
+        mask: Mask,
         *,
         later: bool,
         in_use: bool,
     ) -> int:
         """Return the same for all these nodes (N,) together."""
-        if any(each.provided is not None and (each.provided & mask).any() for each in demands):
+        if any(
+            demand.provided is not None and (demand.provided & mask).any() for demand in demands
+        ):
             return PLENTY
         chosen = self._any_of(demands, later=later, in_use=in_use)
         rows = self._table.rows[chosen]
@@ -105,17 +115,15 @@ class DeviceDemands:
         )
         return local + shared
 
-    def _any_of(
-        self, demands: Sequence[allocator.Demand], *, later: bool, in_use: bool
-    ) -> tables.Flags:
-        chosen: tables.Flags = np.logical_or.reduce([demand.usable for demand in demands])
+    def _any_of(self, demands: Sequence[Demand], *, later: bool, in_use: bool) -> Flags:
+        chosen: Flags = np.logical_or.reduce([demand.usable for demand in demands])
         return chosen if in_use else chosen & self._assumed.free(later=later)
 
-    def sharing_nodes(self) -> list[nodes.Mask]:
+    def sharing_nodes(self) -> list[Mask]:
         """Return groups of nodes (N,) that share devices."""
         return [mask for mask, _ in self._table.shared]
 
-    def shared_claims(self, pod_class: jobs.PodClass) -> frozenset[str]:
+    def shared_claims(self, pod_class: PodClass) -> frozenset[str]:
         """Return the pod's claims that aren't allocated, are for other pods as well, and get their
         devices from one node.
         """
@@ -135,5 +143,5 @@ class DeviceDemands:
         )
 
     @staticmethod
-    def _is_shared(claim: devices.ResourceClaim) -> bool:
+    def _is_shared(claim: ResourceClaim) -> bool:
         return not claim.owner

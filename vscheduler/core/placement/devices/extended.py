@@ -11,55 +11,61 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.model import devices, nodes, resources, snapshot
-from vscheduler.core.placement.devices import tables
+from vscheduler.core.model import devices
+from vscheduler.core.model.devices import ResourceClaim
+from vscheduler.core.model.nodes import Mask, NodeTable
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.placement.devices.tables import Ints
 
 
 class ExtendedResources:
     """The extended resources of a cycle that stand for devices."""
 
-    def __init__(self, taken: snapshot.Snapshot) -> None:
-        in_use = taken.devices is not devices.NO_DEVICES
-        named = taken.extended_resources.items() if in_use else ()
-        self._classes = {name: each for name, each in named if name in taken.space.columns}
-        self.provided: Mapping[str, nodes.Mask] = {
-            name: taken.nodes.allocatable[:, taken.space.columns[name]] > 0
+    def __init__(self, snapshot: Snapshot) -> None:
+        in_use = snapshot.devices is not devices.NO_DEVICES
+        named = snapshot.extended_resources.items() if in_use else ()
+        self._classes = {name: each for name, each in named if name in snapshot.space.columns}
+        self.provided: Mapping[str, Mask] = {
+            name: snapshot.nodes.allocatable[:, snapshot.space.columns[name]] > 0
             for name in self._classes
         }
         """By resource, the nodes (N,) whose device plugin has some of it."""
 
-    def with_devices(
-        self, taken: snapshot.Snapshot, count: Callable[[str], tables.Ints]
-    ) -> snapshot.Snapshot:
+    def with_devices(self, snapshot: Snapshot, count: Callable[[str], Ints]) -> Snapshot:
         """Return the snapshot with nodes that have devices as extended resources.
 
         `count` returns how many devices of a class each node can use, (N,).
         """
-        known, table = taken.devices, taken.nodes
+        known, table = snapshot.devices, snapshot.nodes
 
-        def amounts() -> tuple[resources.Vector, dict[object, nodes.Mask]]:
+        def amounts() -> tuple[Vector, dict[object, Mask]]:
             found = table.allocatable.copy()
             for name, provided in self.provided.items():
-                column = found[:, taken.space.columns[name]]
+                column = found[:, snapshot.space.columns[name]]
                 column[~provided] = count(self._classes[name])[~provided]
             return found, {}
 
-        made_of = (known.pools, known.classes, table.holding, taken.space, taken.extended_resources)
+        made_of = (
+            known.pools,
+            known.classes,
+            table.holding,
+            snapshot.space,
+            snapshot.extended_resources,
+        )
         allocatable, holding = known.memo.get("extended amounts", made_of, amounts)
 
-        def made() -> nodes.NodeTable:
+        def made() -> NodeTable:
             return dataclasses.replace(table, allocatable=allocatable, holding=holding)
 
-        return replace(taken, nodes=known.memo.get("extended nodes", (table, allocatable), made))
+        return replace(snapshot, nodes=known.memo.get("extended nodes", (table, allocatable), made))
 
     def provides_all(self, names: tuple[str, ...], row: int) -> bool:
         """Whether a node has all of these resources by its device plugin."""
         return all(name in self.provided and self.provided[name][row] for name in names)
 
 
-def as_made(
-    claim: devices.ResourceClaim, provided: Mapping[str, nodes.Mask], size: int
-) -> nodes.Mask:
+def as_made(claim: ResourceClaim, provided: Mapping[str, Mask], size: int) -> Mask:
     """Return the nodes (N,) on which the pod of a claim for extended resources needs just what the
     claim asks for, or nothing of it, as long as it isn't allocated.
     """

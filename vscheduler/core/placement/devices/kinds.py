@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import jobs
-from vscheduler.core.placement.devices import claims
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.placement.devices.claims import Needs
 
 KIND_COST = 10
 """About how many microseconds it takes in each cycle to tell what kind the pods of a class are."""
@@ -23,7 +23,7 @@ TRAITS_MAX = 20_000
 class PodKind(msgspec.Struct, frozen=True, eq=False):
     """A kind of pods."""
 
-    first: jobs.PodClass
+    first: PodClass
     """The first class of it that was asked about."""
 
 
@@ -32,15 +32,15 @@ class PodKinds:
 
     def __init__(
         self,
-        needs_of: Callable[[jobs.PodClass], claims.Needs],
+        needs_of: Callable[[PodClass], Needs],
         kept: "KnownTraits",
         spend: Callable[[str, int], None],
     ) -> None:
         self._needs_of, self._kept, self._spend = needs_of, kept, spend
         self._kinds: dict[object, PodKind] = {}
-        self._known: dict[jobs.PodClass, PodKind | None] = {}
+        self._known: dict[PodClass, PodKind | None] = {}
 
-    def of(self, pod_class: jobs.PodClass) -> PodKind | None:
+    def of(self, pod_class: PodClass) -> PodKind | None:
         """Return the kind of these pods; None if they share a claim, or a claim can't be allocated.
 
         Pods of a kind whose claims have devices have them on the same nodes.
@@ -60,11 +60,11 @@ class KnownTraits:
     """
 
     def __init__(self) -> None:
-        self._of: dict[Hashable, tuple[weakref.ref[jobs.PodClass], claims.Needs, object]] = {}
+        self._of: dict[Hashable, tuple[weakref.ref[PodClass], Needs, object]] = {}
         """By claims of the pod."""
         self._same: dict[Hashable, object] = {}
 
-    def of(self, pod_class: jobs.PodClass, needs: claims.Needs) -> object | None:
+    def of(self, pod_class: PodClass, needs: Needs) -> object | None:
         """Return what stands for the traits; the same for pods of one kind, and None if a pod isn't
         like others.
         """
@@ -81,7 +81,7 @@ class KnownTraits:
         return found
 
 
-def _traits(pod_class: jobs.PodClass, needs: claims.Needs) -> Hashable:
+def _traits(pod_class: PodClass, needs: Needs) -> Hashable:
     """Return all that decisions about a pod can depend on, but for the names of its claims."""
     limits = pod_class.constraints
     uses = limits.resource_claims
@@ -89,9 +89,9 @@ def _traits(pod_class: jobs.PodClass, needs: claims.Needs) -> Hashable:
         return None
     if any(each.reserved_for for each in needs.open):
         return None
-    if any(each.extended and each.uid for each in needs.claims):
+    if any(claim.extended and claim.uid for claim in needs.claims):
         return None  # it fits some nodes only
-    places = [each.allocation and (each.allocation.nodes,) for each in needs.claims]
+    places = [claim.allocation and (claim.allocation.nodes,) for claim in needs.claims]
     return (
         tuple(places),
         *(tuple(each.items()) for each in (pod_class.counted, pod_class.hints)),

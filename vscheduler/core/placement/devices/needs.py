@@ -6,10 +6,16 @@ from functools import cached_property
 
 import numpy as np
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import devices, jobs, nodes
-from vscheduler.core.placement.devices import claims, kinds, reading, tables
-from vscheduler.core.session import work_budget
+from vscheduler.core.api.contracts import FilterResult
+from vscheduler.core.model.devices import Devices
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.nodes import Mask, NodeLayout, NodeTable
+from vscheduler.core.placement.devices import claims
+from vscheduler.core.placement.devices.claims import Needs, Reader, Shapes
+from vscheduler.core.placement.devices.kinds import KnownTraits, PodKinds
+from vscheduler.core.placement.devices.reading import Reading
+from vscheduler.core.placement.devices.tables import DeviceTable, Ints
+from vscheduler.core.session.work_budget import WorkBudget
 
 NEEDS_COST = 20
 """About how many microseconds it takes to look at one claim of a pod class."""
@@ -26,40 +32,38 @@ class PodNeeds:
 
     def __init__(
         self,
-        known: devices.Devices,
-        table: tables.DeviceTable,
-        shown: nodes.NodeTable,
-        provided: Mapping[str, nodes.Mask],
-        budget: work_budget.WorkBudget,
+        devices: Devices,
+        table: DeviceTable,
+        shown: NodeTable,
+        provided: Mapping[str, Mask],
+        budget: WorkBudget,
     ) -> None:
         """`provided` are the nodes (N,) that have extended resources by a device plugin."""
-        self._known, self._layout, self._spend = known, shown.layout, budget.spend
-        made_of = (known.classes, table, shown if provided else None)
-        self._shapes = known.memo.get(
-            "shapes", made_of, lambda: claims.Shapes(known, table, provided)
-        )
-        self.reading = reading.Reading(budget, self._shapes.unfinished)
-        self._reader = claims.Reader(known, self._shapes, self._layout, self.reading)
-        self._kept: dict[Hashable, tuple[tuple[object, ...], claims.Needs]]
-        self._kept = known.memo.get("needs", (self._shapes,), dict)
+        self._known, self._layout, self._spend = devices, shown.layout, budget.spend
+        made_of = (devices.classes, table, shown if provided else None)
+        self._shapes = devices.memo.get("shapes", made_of, lambda: Shapes(devices, table, provided))
+        self.reading = Reading(budget, self._shapes.unfinished)
+        self._reader = Reader(devices, self._shapes, self._layout, self.reading)
+        self._kept: dict[Hashable, tuple[tuple[object, ...], Needs]]
+        self._kept = devices.memo.get("needs", (self._shapes,), dict)
         """What pods ask for, by their claims, beside these claims themselves; of earlier cycles,
         too."""
-        self._needs: dict[jobs.PodClass, claims.Needs] = {}
+        self._needs: dict[PodClass, Needs] = {}
 
     @cached_property
-    def kinds(self) -> kinds.PodKinds:
+    def kinds(self) -> PodKinds:
         """Pods that ask for the same."""
-        kept = self._known.memo.get("kinds", (self._shapes,), kinds.KnownTraits)
-        return kinds.PodKinds(self.of, kept, self._spend)
+        kept = self._known.memo.get("kinds", (self._shapes,), KnownTraits)
+        return PodKinds(self.of, kept, self._spend)
 
-    def of(self, pod_class: jobs.PodClass) -> claims.Needs:
+    def of(self, pod_class: PodClass) -> Needs:
         """Return what the claims of a pod class ask for."""
         needs = self._needs.get(pod_class)
         if needs is None:
             needs = self._needs[pod_class] = self._known_needs(pod_class)
         return needs
 
-    def _known_needs(self, pod_class: jobs.PodClass) -> claims.Needs:
+    def _known_needs(self, pod_class: PodClass) -> Needs:
         """Return the needs of an earlier cycle, as long as the claims are the same objects."""
         uses = pod_class.constraints.resource_claims
         found = self._reader.found(uses)
@@ -74,7 +78,7 @@ class PodNeeds:
             self._kept[uses] = found, needs
         return needs
 
-    def only_rows(self, pod_class: jobs.PodClass) -> tables.Ints | None:
+    def only_rows(self, pod_class: PodClass) -> Ints | None:
         """Return the rows of the nodes that can use what the claims have got, if these are few."""
         masks = [each.passes for each in self.of(pod_class).elsewhere]
         if not masks:
@@ -82,9 +86,7 @@ class PodNeeds:
         rows = np.flatnonzero(np.logical_and.reduce(masks))
         return rows if rows.size * FEW <= self._layout.size else None
 
-    def elsewhere(
-        self, pod_class: jobs.PodClass, layout: nodes.NodeLayout
-    ) -> Sequence[contracts.FilterResult]:
+    def elsewhere(self, pod_class: PodClass, layout: NodeLayout) -> Sequence[FilterResult]:
         """Return which nodes (N,) of another layout can use what the claims have got."""
         found = self._reader.found(pod_class.constraints.resource_claims)
         return tuple(claims.elsewhere(filter(None, dict.fromkeys(found)), layout))

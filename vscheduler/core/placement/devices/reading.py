@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Hashable
 from typing import Any, TypeAlias, TypeVar
 
-from vscheduler.core.session import work_budget
+from vscheduler.core.session.work_budget import WorkBudget
 
 Answer = TypeVar("Answer")
 
@@ -41,7 +41,7 @@ class Unfinished:
 class Reading:
     """The reading of a cycle."""
 
-    def __init__(self, budget: work_budget.WorkBudget, unfinished: Unfinished) -> None:
+    def __init__(self, budget: WorkBudget, unfinished: Unfinished) -> None:
         self._budget, self._unfinished = budget, unfinished
         others = len(unfinished.waiting)
         self._all = budget.units(ALL)

@@ -11,34 +11,29 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import (
-    computed,
-    device_decisions,
-    devices,
-    jobs,
-    nodes,
-    refusals,
-    resources,
-    snapshot,
-)
-from vscheduler.core.placement.devices import (
-    allocator,
-    assumed,
-    capacity,
-    claims,
-    demands,
-    extended,
-    known_tables,
-    needs,
-    supply,
-    tables,
-)
-from vscheduler.core.session import work_budget
+from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.model import computed, devices, resources
+from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.model.resources import ResourceSpace, Vector
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.placement.devices import capacity, claims, known_tables
+from vscheduler.core.placement.devices.allocator import Demand, Shape
+from vscheduler.core.placement.devices.assumed import AssumedClaims
+from vscheduler.core.placement.devices.capacity import DeviceCapacity
+from vscheduler.core.placement.devices.claims import Needs
+from vscheduler.core.placement.devices.demands import DeviceDemands
+from vscheduler.core.placement.devices.extended import ExtendedResources
+from vscheduler.core.placement.devices.needs import PodNeeds
+from vscheduler.core.placement.devices.supply import DeviceSupply
+from vscheduler.core.placement.devices.tables import DeviceTable, Flags, Ints
+from vscheduler.core.session.work_budget import WorkBudget
 
-Code = refusals.RefusalCode
+Code = RefusalCode
 
-UNFIT = refusals.Refusal(Code.DEVICES_UNFIT)
+UNFIT = Refusal(Code.DEVICES_UNFIT)
 
 SEARCH_COST = 30
 """The same for a search for devices on one node."""
@@ -47,14 +42,12 @@ SEARCH_COST = 30
 class Devices:
     """The answers of a cycle about claims for devices. See interfaces.Devices."""
 
-    def __init__(
-        self, taken: snapshot.Snapshot, budget: work_budget.WorkBudget, *, wanted: bool
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, budget: WorkBudget, *, wanted: bool) -> None:
         """`wanted` says whether a plugin has claims allocated: otherwise nobody gets devices."""
-        self._known, self._layout = taken.devices, taken.nodes.layout
+        self._known, self._layout = snapshot.devices, snapshot.nodes.layout
         self._budget, self._spend = budget, budget.spend
-        self._jobs, self._nodes = taken.jobs, taken.nodes
-        self._extended = extended.ExtendedResources(taken)
+        self._jobs, self._nodes = snapshot.jobs, snapshot.nodes
+        self._extended = ExtendedResources(snapshot)
         self._allocates = wanted and self._known.served and self._known is not devices.NO_DEVICES
         self._solved: dict[Hashable, bool] = {}
         """Whether devices were found, by all that a search depends on."""
@@ -65,15 +58,13 @@ class Devices:
         return self._allocates
 
     @computed.once
-    def table(self) -> tables.DeviceTable:
+    def table(self) -> DeviceTable:
         """All devices that can be allocated."""
         return known_tables.of(self._known, self._layout)
 
     @computed.once
-    def _needs(self) -> needs.PodNeeds:
-        return needs.PodNeeds(
-            self._known, self.table, self._nodes, self._extended.provided, self._budget
-        )
+    def _needs(self) -> PodNeeds:
+        return PodNeeds(self._known, self.table, self._nodes, self._extended.provided, self._budget)
 
     @property
     def are_unread(self) -> bool:
@@ -81,56 +72,56 @@ class Devices:
         return "_needs" in self.__dict__ and self._needs.reading.is_unfinished
 
     @computed.once
-    def _assumed(self) -> assumed.AssumedClaims:
+    def _assumed(self) -> AssumedClaims:
         allocated = known_tables.allocated(self._known, self.table)
-        return assumed.AssumedClaims(self._known, self.table, allocated, self._jobs, self._spend)
+        return AssumedClaims(self._known, self.table, allocated, self._jobs, self._spend)
 
     @computed.once
-    def _capacity(self) -> capacity.DeviceCapacity:
-        return capacity.DeviceCapacity(self.table, self._layout, self._spend)
+    def _capacity(self) -> DeviceCapacity:
+        return DeviceCapacity(self.table, self._layout, self._spend)
 
     @computed.once
-    def _supply(self) -> supply.DeviceSupply:
-        return supply.DeviceSupply(self._known, self.table, self._layout, self._spend)
+    def _supply(self) -> DeviceSupply:
+        return DeviceSupply(self._known, self.table, self._layout, self._spend)
 
     @computed.once
-    def demands(self) -> demands.DeviceDemands:
+    def demands(self) -> DeviceDemands:
         """What a search for a whole gang asks."""
-        return demands.DeviceDemands(
+        return DeviceDemands(
             self.needs_of, self._needs.kinds, self.table, self._assumed, self._capacity.count
         )
 
-    def first_like(self, pod_class: jobs.PodClass) -> jobs.PodClass:
+    def first_like(self, pod_class: PodClass) -> PodClass:
         """Return a class of pods that could use the same nodes; see kinds.PodKinds."""
         kind = self._needs.kinds.of(pod_class) if self._allocates else None
         return pod_class if kind is None else kind.first
 
-    def only_rows(self, pod_class: jobs.PodClass) -> tables.Ints | None:
+    def only_rows(self, pod_class: PodClass) -> Ints | None:
         """Return the rows of the nodes that can use what the claims have got, if these are few."""
         return self._needs.only_rows(pod_class) if self._allocates else None
 
-    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+    def likeness(self, pod_class: PodClass) -> Hashable:
         """Return what pods have in common that the cycle answers the same at this point."""
         return self.demands.likeness(pod_class) if self._allocates else pod_class
 
-    def supply(self, space: resources.ResourceSpace) -> resources.Vector | None:
+    def supply(self, space: ResourceSpace) -> Vector | None:
         """Return how many devices of each class nodes have; see supply.DeviceSupply. None if nobody
         gets any.
         """
-        named = tuple(each for each in space.names if each.startswith(resources.DEVICE_CLASS))
+        named = tuple(name for name in space.names if name.startswith(resources.DEVICE_CLASS))
         if not (named and self._allocates):
             return None
         return self._supply.by_class(space, named)
 
-    def with_extended_resources(self, taken: snapshot.Snapshot) -> snapshot.Snapshot:
+    def with_extended_resources(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with devices in place of the extended resources that stand for them,
         on nodes without these resources.
         """
         if not self._extended.provided:
-            return taken
-        return self._extended.with_devices(taken, self._supply.of_class)
+            return snapshot
+        return self._extended.with_devices(snapshot, self._supply.of_class)
 
-    def claims_on(self, task: jobs.Task, node: str) -> Iterator[str]:
+    def claims_on(self, task: Task, node: str) -> Iterator[str]:
         """Iterate over the claims that the task needs on this node; see interfaces.Devices."""
         row = self._layout.rows[node]
         for use in task.pod_class.constraints.resource_claims:
@@ -139,32 +130,30 @@ class Devices:
 
     # What a Statement asks for.
 
-    def assume(self, task: jobs.Task, row: int) -> None:
+    def assume(self, task: Task, row: int) -> None:
         """Give the task's claims what is chosen for them on this node."""
         if self._allocates:
             self._spend("devices", SEARCH_COST)
             self._assumed.assume(task, self.needs_of(task.pod_class), row)
 
-    def forget(self, task: jobs.Task) -> None:
+    def forget(self, task: Task) -> None:
         """Undo `assume` exactly."""
         if self._allocates:
             self._assumed.forget(task)
 
-    def leave(self, task: jobs.Task, step: int) -> None:
+    def leave(self, task: Task, step: int) -> None:
         """Count the task as one that leaves its devices (step 1), or stays after all (step -1)."""
         if self._allocates:
             self._assumed.leave(task, step)
 
-    def unallocated(
-        self, task: jobs.Task, row: int
-    ) -> tuple[device_decisions.ClaimAllocation, ...]:
+    def unallocated(self, task: Task, row: int) -> tuple[ClaimAllocation, ...]:
         """Return what the task's claims lack; see interfaces.Devices."""
         if not (self._allocates and task.pod_class.constraints.resource_claims):
             return ()
         del row  # known from the task's placement
         return tuple(self._assumed.lacking(task, self.needs_of(task.pod_class)))
 
-    def lacks_choice(self, task: jobs.Task) -> bool:
+    def lacks_choice(self, task: Task) -> bool:
         """Whether a claim isn't allocated, although no free devices were chosen for the task."""
         if not (self._allocates and task.pod_class.constraints.resource_claims):
             return False
@@ -173,7 +162,7 @@ class Devices:
 
     # The filter.
 
-    def usable(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    def usable(self, pod_class: PodClass, layout: NodeLayout) -> Mask | None:
         """Return the nodes (N,) that allocated claims allow, and that have enough devices for the
         others, in use or not; None: all.
         """
@@ -181,33 +170,29 @@ class Devices:
         if layout is not self._layout:  # nodes that are gone, too; no device is known there
             masks = [each.passes for each in self._needs.elsewhere(pod_class, layout)]
             return np.logical_and.reduce(masks) if masks else None
-        if any(claims.lasting(each) for each in needs.problems):
+        if any(claims.lasting(problem) for problem in needs.problems):
             return np.zeros(layout.size, dtype=np.bool_)
         masks = [each.passes for each in needs.elsewhere]
         masks += [enough for enough, _ in self._capacity.short(needs.shapes)]
         return np.logical_and.reduce(masks) if masks else None
 
-    def filter(
-        self, pod_class: jobs.PodClass, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def filter(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answers of DynamicResources for these nodes."""
         needs = self.needs_of(pod_class)
         for problem in needs.problems:
             nowhere = np.zeros(view.size, dtype=np.bool_)
-            yield contracts.FilterResult(problem, nowhere, temporary=not claims.lasting(problem))
+            yield FilterResult(problem, nowhere, temporary=not claims.lasting(problem))
         if needs.problems:
             return
         for result in needs.elsewhere:
-            yield contracts.FilterResult(result.refusal, view.of(result.passes))
+            yield FilterResult(result.refusal, view.of(result.passes))
         yield from self._static(needs, view)
         yield from self._reservable(needs, view)
         yield from self._counting(pod_class, needs, view)
         if needs.shapes:
             yield from self._allocatable(needs, view)
 
-    def ignored(
-        self, pod_class: jobs.PodClass, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def ignored(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield a refusal of all nodes if no plugin looks at claims: no pod with claims may start
         without its devices. Nodes that have what claims stand for by a device plugin are left.
         """
@@ -216,11 +201,9 @@ class Devices:
             passes = np.full(self._layout.size, all(use.resources for use in uses))
             for name in (name for use in uses for name in use.resources):
                 passes &= self._extended.provided.get(name, False)
-            yield contracts.FilterResult(claims.UNSERVED, view.of(passes))
+            yield FilterResult(claims.UNSERVED, view.of(passes))
 
-    def _static(
-        self, needs: claims.Needs, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def _static(self, needs: Needs, view: NodeView) -> Iterator[FilterResult]:
         """Yield refusals of nodes without enough devices for a request, in use or not."""
         for enough, request in self._capacity.short(needs.shapes):
             passes = view.of(enough)
@@ -228,40 +211,38 @@ class Devices:
                 failed = next(iter(request[0].failed.values()), "")
                 if failed and not request[0].usable.any():
                     expression, _, error = failed.partition(": ")
-                    refusal = refusals.Refusal(Code.SELECTOR_FAILED, expression, error)
+                    refusal = Refusal(Code.SELECTOR_FAILED, expression, error)
                 else:
                     refusal = self._refusal(Code.NO_SUCH_DEVICES, request[0])
-                yield contracts.FilterResult(refusal, passes)
+                yield FilterResult(refusal, passes)
 
-    def _refusal(self, code: refusals.RefusalCode, demand: allocator.Demand) -> refusals.Refusal:
+    def _refusal(self, code: RefusalCode, demand: Demand) -> Refusal:
         """Return a refusal with figures of all nodes."""
         every, used = demand.matches, demand.matches & self._assumed.in_use
         figures = [str(every.sum()), str(used.sum())]
         if demand.unsupported:
             others = demand.unsupported.items()
             figures.append(", ".join(f"{count} {field}" for field, count in others))
-        return refusals.Refusal(code, demand.device_class, "/".join(figures))
+        return Refusal(code, demand.device_class, "/".join(figures))
 
-    def _reservable(
-        self, needs: claims.Needs, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def _reservable(self, needs: Needs, view: NodeView) -> Iterator[FilterResult]:
         """Yield refusals of claims that as many pods use as may, or that a pod placed in this cycle
         holds to its node.
         """
         for claim in needs.claims:
             if not self._assumed.has_place(claim):
                 nowhere = np.zeros(view.size, dtype=np.bool_)
-                refusal = refusals.Refusal(Code.RESOURCE_CLAIM_IN_USE, claim.name)
-                yield contracts.FilterResult(refusal, nowhere, temporary=True)
+                refusal = Refusal(Code.RESOURCE_CLAIM_IN_USE, claim.name)
+                yield FilterResult(refusal, nowhere, temporary=True)
             mask = self._assumed.held_to(claim, self._layout)
             if mask is not None:
                 later = view.of(mask)
                 now = np.zeros_like(later) if self._assumed.waits(claim) else later
-                yield contracts.FilterResult(claims.ELSEWHERE, now, later, temporary=True)
+                yield FilterResult(claims.ELSEWHERE, now, later, temporary=True)
 
     def _counting(
-        self, pod_class: jobs.PodClass, needs: claims.Needs, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+        self, pod_class: PodClass, needs: Needs, view: NodeView
+    ) -> Iterator[FilterResult]:
         """Yield a refusal of a pod whose shared claims have no devices yet, and count for another
         pod of the job: the queue may not have them.
         """
@@ -272,12 +253,10 @@ class Devices:
         asked = sum((Counter(claim.counted) for claim in left), Counter[str]())
         if asked - Counter(pod_class.devices):
             nowhere = np.zeros(view.size, dtype=np.bool_)
-            refusal = refusals.Refusal(Code.RESOURCE_CLAIM_SHARED, shared.name)
-            yield contracts.FilterResult(refusal, nowhere, temporary=True)
+            refusal = Refusal(Code.RESOURCE_CLAIM_SHARED, shared.name)
+            yield FilterResult(refusal, nowhere, temporary=True)
 
-    def _allocatable(
-        self, needs: claims.Needs, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def _allocatable(self, needs: Needs, view: NodeView) -> Iterator[FilterResult]:
         """Yield the nodes that have devices for the claims, now and after pods have left."""
         rows = np.arange(self._layout.size) if view.rows is None else view.rows
         first = next(iter(needs.shapes[0].requests), ())
@@ -288,12 +267,10 @@ class Devices:
         few_now, few_later = now | enough, later | enough
         if first and not (few_now.all() and few_later.all()):
             refusal = self._refusal(Code.DEVICES_IN_USE, first[0])
-            yield contracts.FilterResult(refusal, few_now, few_later, curable=True)
-        yield contracts.FilterResult(UNFIT, now | ~enough, later | ~enough, curable=True)
+            yield FilterResult(refusal, few_now, few_later, curable=True)
+        yield FilterResult(UNFIT, now | ~enough, later | ~enough, curable=True)
 
-    def _passing(
-        self, needs: claims.Needs, rows: NDArray[np.int64], *, later: bool
-    ) -> tuple[nodes.Mask, nodes.Mask]:
+    def _passing(self, needs: Needs, rows: NDArray[np.int64], *, later: bool) -> tuple[Mask, Mask]:
         """Return which of these rows have devices for all claims, and which have enough for each
         request alone.
         """
@@ -327,10 +304,10 @@ class Devices:
 
     def _decides_alone(
         self,
-        shapes: Sequence[allocator.Shape],
-        free: tables.Flags,
+        shapes: Sequence[Shape],
+        free: Flags,
         rows: NDArray[np.int64],
-        passes: nodes.Mask,
+        passes: Mask,
     ) -> bool:
         """Restrict rows by the sum of all requests if nothing else decides; return whether."""
         if not all(shape.is_plain for shape in shapes):
@@ -338,18 +315,18 @@ class Devices:
         demands = [request[0] for shape in shapes for request in shape.requests]
         if len(demands) <= 1:
             return True
-        if any(each.usable is not demands[0].usable for each in demands[1:]):
+        if any(demand.usable is not demands[0].usable for demand in demands[1:]):
             return False
         total = np.zeros(self._layout.size, dtype=np.int64)
-        for each in demands:
-            total += (each.count or 0) * (1 if each.provided is None else ~each.provided)
+        for demand in demands:
+            total += (demand.count or 0) * (1 if demand.provided is None else ~demand.provided)
         passes &= (self._capacity.count(demands[0].usable & free) >= total)[rows]
         return True
 
-    def _fits(self, shapes: Sequence[allocator.Shape], row: int, *, later: bool) -> bool:
+    def _fits(self, shapes: Sequence[Shape], row: int, *, later: bool) -> bool:
         """Whether a node has devices for the claims beside what is chosen already."""
         self._spend("devices", SEARCH_COST)
-        shapes = [each.at(row) for each in shapes]
+        shapes = [shape.at(row) for shape in shapes]
         free = self._assumed.free(later=later)
         positions = self.table.on(row)
         if any(
@@ -368,7 +345,7 @@ class Devices:
 
     # What answers depend on, beside the arrays of nodes.
 
-    def outlook(self, pod_class: jobs.PodClass) -> Hashable:
+    def outlook(self, pod_class: PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""
         needs = self.needs_of(pod_class)
         return tuple(self._assumed.state_of(claim) for claim in needs.claims), (
@@ -376,13 +353,13 @@ class Devices:
         )
 
     def row_outlook(
-        self, pod_class: jobs.PodClass, rows: NDArray[np.int64]
+        self, pod_class: PodClass, rows: NDArray[np.int64]
     ) -> Sequence[Hashable] | None:
         """Return what the answers for each node depend on; None if nothing changes them."""
         if not self.needs_of(pod_class).shapes:
             return None
         return [self._assumed.state_on(row) for row in rows.tolist()]
 
-    def needs_of(self, pod_class: jobs.PodClass) -> claims.Needs:
+    def needs_of(self, pod_class: PodClass) -> Needs:
         """Return what the claims of a pod class ask for."""
         return self._needs.of(pod_class)

@@ -15,8 +15,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import devices, nodes
+from vscheduler.core.model import nodes
+from vscheduler.core.model.devices import (
+    Access,
+    Answer,
+    Device,
+    DeviceId,
+    DeviceTaint,
+    DeviceToleration,
+    Pool,
+    PoolId,
+    SelectorError,
+    Selectors,
+    TaintEffect,
+)
+from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.placement.devices import reading
+from vscheduler.core.placement.devices.reading import Steps
 
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -24,7 +39,7 @@ Flags: TypeAlias = NDArray[np.bool_]
 NOWHERE = -1
 """Instead of a row: the device's node isn't known, or several nodes can use the device."""
 
-EFFECTS = frozenset(devices.TaintEffect)
+EFFECTS = frozenset(TaintEffect)
 """Effects of taints that keep claims away."""
 
 MATCHES_MAX = 64
@@ -45,30 +60,30 @@ class Part:
     change of one pool costs no work for the devices of all others.
     """
 
-    pool: devices.Pool
-    listed: tuple[devices.Device, ...]
+    pool: Pool
+    listed: tuple[Device, ...]
     """Devices that can be allocated at all."""
-    access: tuple[devices.Access, ...]
+    access: tuple[Access, ...]
     """Of each of these."""
-    unsupported: tuple[devices.Device, ...] = ()
+    unsupported: tuple[Device, ...] = ()
     """Devices that can't, because of what they use."""
     matches: dict[tuple[str, ...], Matches] = field(default_factory=dict)
     never: dict[tuple[str, ...], Matches] = field(default_factory=dict)
     """The same for `unsupported`."""
-    id: devices.PoolId = field(init=False)
+    id: PoolId = field(init=False)
     unready: bool = field(init=False)
     """Whether the pool is being updated or has a name twice."""
     positions: Mapping[str, int] = field(init=False)
     """By name of a device that can be allocated, its position in the pool."""
     nodes: tuple[str, ...] = field(init=False)
     """By device, the name of the only node, or empty."""
-    tainted: tuple[tuple[int, tuple[devices.DeviceTaint, ...]], ...] = field(init=False)
+    tainted: tuple[tuple[int, tuple[DeviceTaint, ...]], ...] = field(init=False)
     """Positions of devices with taints that keep claims away, and these taints."""
 
     def __post_init__(self) -> None:
         names = (device.name for device in self.listed)
         tainted = (
-            (at, tuple(each for each in device.taints if each.effect in EFFECTS))
+            (at, tuple(taint for taint in device.taints if taint.effect in EFFECTS))
             for at, device in enumerate(self.listed)
             if device.taints
         )
@@ -82,25 +97,23 @@ class Part:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def matching(
-        self, expressions: tuple[str, ...], selectors: devices.Selectors
-    ) -> reading.Steps[Matches]:
+    def matching(self, expressions: tuple[str, ...], selectors: Selectors) -> Steps[Matches]:
         """Return which devices all expressions select; computed once."""
         return self._kept(self.matches, self.listed, expressions, selectors)
 
     def matching_unsupported(
-        self, expressions: tuple[str, ...], selectors: devices.Selectors
-    ) -> reading.Steps[Matches]:
+        self, expressions: tuple[str, ...], selectors: Selectors
+    ) -> Steps[Matches]:
         """Return the same for devices that can't be allocated."""
         return self._kept(self.never, self.unsupported, expressions, selectors)
 
     def _kept(
         self,
         known: dict[tuple[str, ...], Matches],
-        listed: Sequence[devices.Device],
+        listed: Sequence[Device],
         expressions: tuple[str, ...],
-        selectors: devices.Selectors,
-    ) -> reading.Steps[Matches]:
+        selectors: Selectors,
+    ) -> Steps[Matches]:
         found = known.get(expressions)
         if found is None:
             found = yield from matches(self.pool.driver, listed, expressions, selectors)
@@ -112,15 +125,15 @@ class Part:
 
 def matches(
     driver: str,
-    listed: Sequence[devices.Device],
+    listed: Sequence[Device],
     expressions: Sequence[str],
-    selectors: devices.Selectors,
-) -> reading.Steps[Matches]:
+    selectors: Selectors,
+) -> Steps[Matches]:
     """Return which devices of a driver all expressions select."""
     passing: Sequence[int] = range(len(listed))
     failed = {}
     for expression in expressions:
-        answers: list[devices.Answer] = []
+        answers: list[Answer] = []
         while len(answers) < len(passing):
             yield 0
             asked = (listed[passing[at]] for at in range(len(answers), len(passing)))
@@ -128,7 +141,7 @@ def matches(
             answers += more
             yield cost
         for at, answer in zip(passing, answers, strict=True):
-            if isinstance(answer, devices.SelectorError):
+            if isinstance(answer, SelectorError):
                 failed[at] = f"{expression!r}: {answer}"
         passing = [at for at, answer in zip(passing, answers, strict=True) if answer is True]
     passes = np.zeros(len(listed), dtype=np.bool_)
@@ -136,7 +149,7 @@ def matches(
     return Matches(passes, failed)
 
 
-def part_of(pool: devices.Pool) -> Part:
+def part_of(pool: Pool) -> Part:
     """Return the devices of a pool."""
     reached = [
         (device, access)
@@ -156,7 +169,7 @@ def part_of(pool: devices.Pool) -> Part:
 class DeviceTable:
     """All devices that can be allocated, and the nodes that can use them."""
 
-    def __init__(self, parts: Iterable[Part], layout: nodes.NodeLayout) -> None:
+    def __init__(self, parts: Iterable[Part], layout: NodeLayout) -> None:
         self._parts = tuple(parts)
         self._layout = layout
         every = itertools.chain.from_iterable
@@ -167,7 +180,7 @@ class DeviceTable:
         """The number of devices D."""
         starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)))
         self._part_starts = starts[:-1]
-        self._places: dict[devices.PoolId, tuple[Part | None, int]] = {
+        self._places: dict[PoolId, tuple[Part | None, int]] = {
             part.id: (part, start)
             for part, start in zip(self._parts, self._part_starts.tolist(), strict=True)
         }
@@ -182,20 +195,20 @@ class DeviceTable:
         self._starts = self.rows[self._order].searchsorted(np.arange(layout.size + 1))
         self.shared = self._shared()
         self._matches: dict[tuple[str, ...], Matches] = {}
-        self._tolerated: dict[tuple[devices.DeviceToleration, ...], Flags] = {}
+        self._tolerated: dict[tuple[DeviceToleration, ...], Flags] = {}
 
-    def id_of(self, at: int) -> devices.DeviceId:
+    def id_of(self, at: int) -> DeviceId:
         """Return what identifies the device at a position."""
         pool = self._parts[int(self._part_starts.searchsorted(at, side="right")) - 1].pool
-        return devices.DeviceId(pool.driver, pool.name, self.devices[at].name)
+        return DeviceId(pool.driver, pool.name, self.devices[at].name)
 
-    def position(self, device: devices.DeviceId) -> int | None:
+    def position(self, device: DeviceId) -> int | None:
         """Return the position of a device; None if it isn't there, or is never allocated."""
-        part, start = self._places.get(devices.PoolId(device.driver, device.pool), (None, 0))
+        part, start = self._places.get(PoolId(device.driver, device.pool), (None, 0))
         at = None if part is None else part.positions.get(device.device)
         return None if at is None else start + at
 
-    def flags(self, chosen: Iterable[devices.DeviceId]) -> Flags:
+    def flags(self, chosen: Iterable[DeviceId]) -> Flags:
         """Return which devices (D,) are among these."""
         found = np.zeros(self.size, dtype=np.bool_)
         for device in chosen:
@@ -204,9 +217,9 @@ class DeviceTable:
                 found[at] = True
         return found
 
-    def _shared(self) -> list[tuple[nodes.Mask, Ints]]:
+    def _shared(self) -> list[tuple[Mask, Ints]]:
         """Return the devices that several nodes can use, by the nodes (N,) that can."""
-        groups: dict[devices.Access, list[int]] = {}
+        groups: dict[Access, list[int]] = {}
         for at in np.flatnonzero(self.rows == NOWHERE).tolist():
             if not self.access[at].node:
                 groups.setdefault(self.access[at], []).append(at)
@@ -245,7 +258,7 @@ class DeviceTable:
         return found
 
     @cached_property
-    def unready(self) -> nodes.Mask:
+    def unready(self) -> Mask:
         """Nodes (N,) with devices of a pool that is being updated or has a name twice."""
         mask = np.zeros(self._layout.size, dtype=np.bool_)
         for part in [part for part in self._parts if part.unready]:
@@ -259,9 +272,7 @@ class DeviceTable:
         """Whether `matching` costs nothing."""
         return expressions in self._matches
 
-    def matching(
-        self, expressions: tuple[str, ...], selectors: devices.Selectors
-    ) -> reading.Steps[Matches]:
+    def matching(self, expressions: tuple[str, ...], selectors: Selectors) -> Steps[Matches]:
         """Return which devices (D,) all expressions select."""
         found = self._matches.get(expressions)
         if found is None:
@@ -280,8 +291,8 @@ class DeviceTable:
         return found
 
     def unsupported(
-        self, expressions: tuple[str, ...], selectors: devices.Selectors | None
-    ) -> reading.Steps[Mapping[str, int]]:
+        self, expressions: tuple[str, ...], selectors: Selectors | None
+    ) -> Steps[Mapping[str, int]]:
         """Return how many devices all expressions select that are never allocated, by what these
         use, sorted.
         """
@@ -298,20 +309,21 @@ class DeviceTable:
     def _with_unsupported(self) -> list[Part]:
         return [part for part in self._parts if part.unsupported]
 
-    def tolerated(self, tolerations: tuple[devices.DeviceToleration, ...]) -> Flags:
+    def tolerated(self, tolerations: tuple[DeviceToleration, ...]) -> Flags:
         """Return which devices (D,) have no taint that isn't tolerated."""
         found = self._tolerated.get(tolerations)
         if found is None:
             found = np.ones(self.size, dtype=np.bool_)
             for at, taints in self._tainted:
                 found[at] = all(
-                    any(each.tolerates(taint) for each in tolerations) for taint in taints
+                    any(toleration.tolerates(taint) for toleration in tolerations)
+                    for taint in taints
                 )
             self._tolerated[tolerations] = found
         return found
 
     @cached_property
-    def _tainted(self) -> list[tuple[int, tuple[devices.DeviceTaint, ...]]]:
+    def _tainted(self) -> list[tuple[int, tuple[DeviceTaint, ...]]]:
         return [
             (start + at, taints)
             for part, start in zip(self._parts, self._part_starts.tolist(), strict=True)
@@ -320,7 +332,7 @@ class DeviceTable:
         ]
 
 
-def reaching(access: devices.Access, layout: nodes.NodeLayout) -> nodes.Mask:
+def reaching(access: Access, layout: NodeLayout) -> Mask:
     """Return the nodes (N,) that can use a device."""
     mask = np.full(layout.size, access.every_node and not access.node, dtype=np.bool_)
     if access.node in layout.rows:

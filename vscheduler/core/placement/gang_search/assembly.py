@@ -9,21 +9,40 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts, views
-from vscheduler.core.model import gang_proof, jobs, pod_affinity, refusals, resources, snapshot
+from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.api.views import DomainCounts, TopologyCount
+from vscheduler.core.model import pod_affinity, refusals, resources
+from vscheduler.core.model.gang_proof import PodsOfKind
+from vscheduler.core.model.jobs import READY, Task, TaskId
+from vscheduler.core.model.refusals import RefusalCode
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import FREE_NOW, SearchRoom
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import device_columns, limits, problem, volume_rules
+from vscheduler.core.placement.gang_search import device_columns
+from vscheduler.core.placement.gang_search.limits import Limits
+from vscheduler.core.placement.gang_search.problem import (
+    Apart,
+    Flags,
+    Ints,
+    Kind,
+    Near,
+    Problem,
+    Requirement,
+    Spread,
+    SubGroups,
+)
+from vscheduler.core.placement.gang_search.volume_rules import Choice, VolumeRules
 from vscheduler.core.placement.pod_affinity import filters
-from vscheduler.core.session import job_state
-from vscheduler.core.session import session as working
+from vscheduler.core.session.job_state import JobState, Key
+from vscheduler.core.session.session import Session
 
 PodPresence = pod_affinity.PodPresence
 
 RULED = frozenset(
     {
-        refusals.RefusalCode.POD_AFFINITY,
-        refusals.RefusalCode.TOPOLOGY_SPREAD,
-        refusals.RefusalCode.RESOURCE_CLAIM_SHARED,
+        RefusalCode.POD_AFFINITY,
+        RefusalCode.TOPOLOGY_SPREAD,
+        RefusalCode.RESOURCE_CLAIM_SHARED,
     }
 )
 """Refusals that the placement of other pods may lift. The problem has rules of its own for them, or
@@ -34,19 +53,19 @@ places these pods first.
 class Assembled(msgspec.Struct, frozen=True, kw_only=True):
     """A problem, and what its numbers stand for."""
 
-    given: problem.Problem
-    tasks: Sequence[Sequence[jobs.Task]]
+    given: Problem
+    tasks: Sequence[Sequence[Task]]
     """The pods of each kind, in the order of their turns."""
-    rows: problem.Ints
+    rows: Ints
     """The node of each row of the problem."""
-    limits: limits.Limits | None
+    limits: Limits | None
     """What the queue lets the pods ask for; None if evictions may change that."""
     samples: Sequence["_Sample"]
     """One pod of each kind."""
-    volumes: volume_rules.Choice | None = None
+    volumes: Choice | None = None
     """The claims for which volumes are still to be chosen; None if there are none."""
 
-    def scored(self) -> problem.Problem:
+    def scored(self) -> Problem:
         """Return the problem with the order of preference, which is only needed for a search.
 
         Where pods have to be evicted, nodes are preferred where these are few.
@@ -59,19 +78,19 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
         )
         return replace(self.given, kinds=kinds)
 
-    def pods_of(self, counts: Sequence[int]) -> Iterator[gang_proof.PodsOfKind]:
+    def pods_of(self, counts: Sequence[int]) -> Iterator[PodsOfKind]:
         """Yield what pods these are, so many of each kind."""
         for kind, count in enumerate(counts):
             if count:
                 task = self.tasks[kind][0]
-                yield gang_proof.PodsOfKind(
+                yield PodsOfKind(
                     count=count,
                     role=task.role,
                     request=task.pod_class.request,
                     nodes=int(self.given.kinds[kind].usable.sum()),
                 )
 
-    def on_nodes(self, places: Sequence[tuple[int, int]]) -> list[tuple[jobs.Task, int]]:
+    def on_nodes(self, places: Sequence[tuple[int, int]]) -> list[tuple[Task, int]]:
         """Return pods and rows for kinds and rows of the problem, in the same order, but for pods
         that others have to come before.
         """
@@ -82,42 +101,42 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
         """Return which volumes claims have to get for all of these pods to fit, by claim."""
         return {} if self.volumes is None else self.volumes.of(self._named(places))
 
-    def _named(self, places: Sequence[tuple[int, int]]) -> list[tuple[jobs.Task, int, int]]:
+    def _named(self, places: Sequence[tuple[int, int]]) -> list[tuple[Task, int, int]]:
         left = [iter(tasks) for tasks in self.tasks]
         return [(next(left[kind]), kind, row) for kind, row in places]
 
 
 def assemble(
-    session: working.Session,
-    state: job_state.JobState,
-    tasks: Sequence[jobs.Task],
-    room: snapshot.SearchRoom,
-    most: resources.Vector | None = None,
+    session: Session,
+    state: JobState,
+    tasks: Sequence[Task],
+    room: SearchRoom,
+    most: Vector | None = None,
 ) -> Assembled:
     """Return the problem of starting the job with these pending tasks.
 
     `most` (N, R) is what evictions could free. Filters that evictions could satisfy don't count
     then, and neither do the pods that could be evicted: what is found may not be possible.
     """
-    later = room not in snapshot.FREE_NOW
+    later = room not in FREE_NOW
     borne = (
         device_columns.bearers(session.devices.demands, tasks) if session.devices.allocates else {}
     )
-    of_volumes = volume_rules.VolumeRules(session.volumes.demands, tasks, later=later)
-    kinds = [list(each) for each in _kinds(session, state, tasks, borne, of_volumes).values()]
+    of_volumes = VolumeRules(session.volumes.demands, tasks, later=later)
+    kinds = [list(kind) for kind in _kinds(session, state, tasks, borne, of_volumes).values()]
     requirements, sub_groups = _requirements(state, kinds)
     devices = np.max(
-        [session.counted(each[0]) - session.request(each[0]) for each in kinds], axis=0
+        [session.counted(kind[0]) - session.request(kind[0]) for kind in kinds], axis=0
     )
     unlimited = np.where(devices > 0, resources.ALLOCATABLE_MAX, 0)  # only queues have limits
     samples = [
-        _Sample(session, each[0], later=later, most=most, unlimited=unlimited) for each in kinds
+        _Sample(session, kind[0], later=later, most=most, unlimited=unlimited) for kind in kinds
     ]
-    usable = np.array([each.usable for each in samples])
-    free: problem.Ints = np.max([each.free for each in samples], axis=0)
+    usable = np.array([sample.usable for sample in samples])
+    free: Ints = np.max([sample.free for sample in samples], axis=0)
     rows = np.flatnonzero(usable.any(axis=0))
     found = tuple(
-        problem.Kind(
+        Kind(
             count=len(each),
             request=session.counted(each[0]),
             usable=usable[kind, rows],
@@ -126,8 +145,8 @@ def assemble(
         for kind, each in enumerate(kinds)
     )
     # Evictions may also give the queue more room.
-    of_queue = limits.Limits(session, (each[0] for each in kinds)) if most is None else None
-    whole = problem.Problem(
+    of_queue = Limits(session, (kind[0] for kind in kinds)) if most is None else None
+    whole = Problem(
         kinds=found,
         free=free[rows],
         requirements=requirements,
@@ -142,11 +161,11 @@ def assemble(
             session.dispatch.rows_tell_all
             and not session.nominated.anybody
             and most is None
-            and all(each.is_lasting for each in samples)
+            and all(sample.is_lasting for sample in samples)
         ),
     )
     whole = _Rules(session, samples, rows, later=later).add_to(whole)
-    whole = _with_devices(session, [each[0] for each in kinds], borne, whole, rows, later=later)
+    whole = _with_devices(session, [kind[0] for kind in kinds], borne, whole, rows, later=later)
     whole, choice = of_volumes.add_to(whole, kinds, rows, evicting=most is not None)
     return Assembled(
         given=whole, tasks=kinds, rows=rows, limits=of_queue, samples=samples, volumes=choice
@@ -154,35 +173,35 @@ def assemble(
 
 
 def _with_devices(
-    session: working.Session,
-    samples: Sequence[jobs.Task],
-    borne: Mapping[jobs.TaskId, frozenset[str]],
-    whole: problem.Problem,
-    rows: problem.Ints,
+    session: Session,
+    samples: Sequence[Task],
+    borne: Mapping[TaskId, frozenset[str]],
+    problem: Problem,
+    rows: Ints,
     *,
     later: bool,
-) -> problem.Problem:
+) -> Problem:
     """Return the problem with the devices that pods ask for; one pod of each kind is given."""
     if not session.devices.allocates or not rows.size:
-        return whole
+        return problem
     near = tuple(device_columns.together(session.devices.demands, samples, rows))
     found = device_columns.columns_of(
-        session.devices.demands, samples, borne, later=later, evicting=whole.idle is not None
+        session.devices.demands, samples, borne, later=later, evicting=problem.idle is not None
     )
     if near:
-        whole = replace(whole, near=(*whole.near, *near))
-    return whole if found is None else found.on(rows).add_to(whole)
+        problem = replace(problem, near=(*problem.near, *near))
+    return problem if found is None else found.on(rows).add_to(problem)
 
 
 def _kinds(
-    session: working.Session,
-    state: job_state.JobState,
-    tasks: Sequence[jobs.Task],
-    borne: Mapping[jobs.TaskId, frozenset[str]],
-    of_volumes: volume_rules.VolumeRules,
-) -> dict[Hashable, list[jobs.Task]]:
+    session: Session,
+    state: JobState,
+    tasks: Sequence[Task],
+    borne: Mapping[TaskId, frozenset[str]],
+    of_volumes: VolumeRules,
+) -> dict[Hashable, list[Task]]:
     """Return equal pods together."""
-    kinds: dict[Hashable, list[jobs.Task]] = {}
+    kinds: dict[Hashable, list[Task]] = {}
     for task in tasks:
         like: Hashable = task.pod_class
         if task.pod_class.constraints.resource_claims:
@@ -200,18 +219,16 @@ def _kinds(
 
 
 def _requirements(
-    state: job_state.JobState, kinds: Sequence[Sequence[jobs.Task]]
-) -> tuple[tuple[problem.Requirement, ...], tuple[problem.SubGroups, ...]]:
+    state: JobState, kinds: Sequence[Sequence[Task]]
+) -> tuple[tuple[Requirement, ...], tuple[SubGroups, ...]]:
     job, every = state.job, range(len(kinds))
-    found = [
-        problem.Requirement(kinds=tuple(every), least=max(1, state.minimum - state.ready_tasks))
-    ]
+    found = [Requirement(kinds=tuple(every), least=max(1, state.minimum - state.ready_tasks))]
     for role, least in sorted(state.minimum_of.items()) if job.roles_count else ():
-        missing = least - state.role_tasks(role, jobs.READY)
+        missing = least - state.role_tasks(role, READY)
         if missing > 0:
             of_role = tuple(kind for kind in every if kinds[kind][0].role == role)
-            found.append(problem.Requirement(kinds=of_role, least=missing))
-    groups, by_key = state.sub_groups, dict[job_state.Key, list[int]]()
+            found.append(Requirement(kinds=of_role, least=missing))
+    groups, by_key = state.sub_groups, dict[Key, list[int]]()
     for kind in every if groups is not None else ():
         key = groups.of(kinds[kind][0]) if groups is not None else None
         if key is not None:
@@ -220,9 +237,9 @@ def _requirements(
         []
         if groups is None
         else [
-            problem.SubGroups(
+            SubGroups(
                 groups=tuple(
-                    problem.Requirement(kinds=tuple(members), least=groups.missing(key))
+                    Requirement(kinds=tuple(members), least=groups.missing(key))
                     for key, members in by_key.items()
                     if key[0] == place and groups.missing(key) > 0
                 ),
@@ -231,12 +248,12 @@ def _requirements(
             for place, lacking in groups.missing_groups().items()
         ]
     )
-    return tuple(found), tuple(each for each in policies if each.groups)
+    return tuple(found), tuple(policy for policy in policies if policy.groups)
 
 
-def _reserved(free: problem.Ints, for_kind: problem.Ints) -> problem.Ints | None:
+def _reserved(free: Ints, for_kind: Ints) -> Ints | None:
     """Return what other pods of the gang may use, and pods of this kind may not."""
-    reserved: problem.Ints = free - for_kind
+    reserved: Ints = free - for_kind
     return reserved if reserved.any() else None
 
 
@@ -245,17 +262,17 @@ class _Sample:
 
     def __init__(
         self,
-        session: working.Session,
-        task: jobs.Task,
+        session: Session,
+        task: Task,
         *,
         later: bool,
-        most: resources.Vector | None,
-        unlimited: resources.Vector,
+        most: Vector | None,
+        unlimited: Vector,
     ) -> None:
         """`unlimited` (R,) is there of resources that no node lacks."""
         self._session, self.task = session, task
         self.affinity = session.affinity_counts.state_of(task)
-        self.free: problem.Ints = nominated_pods.room(session, task)
+        self.free: Ints = nominated_pods.room(session, task)
         """What is free for the pod on each node, (N, R)."""
         if not later:
             now = session.cluster.allocatable - session.cluster.used
@@ -267,12 +284,12 @@ class _Sample:
         usable = np.asarray((self.free >= request)[:, request > 0].all(axis=1))
         self.is_lasting = True
         """Whether no node is closed only for a while."""
-        self.asked: set[refusals.RefusalCode] = set()
+        self.asked: set[RefusalCode] = set()
         """What filters look at for such a pod."""
         for result in session.placement.verdicts(task, session.cluster.view()):
             code = refusals.of(result.refusal).code
             self.asked.add(code)
-            if code is not refusals.RefusalCode.NO_VOLUME:  # what is given away is gone
+            if code is not RefusalCode.NO_VOLUME:  # what is given away is gone
                 self.is_lasting &= not result.temporary or bool(result.passes.all())
             if code not in RULED and not (most is not None and result.curable):
                 usable &= result.passes if result.later is None else result.later
@@ -291,29 +308,29 @@ class _Rules:
 
     def __init__(
         self,
-        session: working.Session,
+        session: Session,
         samples: Sequence[_Sample],
-        rows: problem.Ints,
+        rows: Ints,
         *,
         later: bool,
     ) -> None:
         self._session, self._samples, self._rows, self._later = session, samples, rows, later
 
-    def add_to(self, whole: problem.Problem) -> problem.Problem:
+    def add_to(self, problem: Problem) -> Problem:
         """Return the problem with all rules."""
         if not self._rows.size:
-            return whole
+            return problem
         every = range(len(self._samples))
         return replace(
-            whole,
+            problem,
             apart=(*self._ports(), *self._apart()),
             near=tuple(itertools.chain.from_iterable(map(self._near, every))),
             spread=tuple(itertools.chain.from_iterable(map(self._spread, every))),
         )
 
-    def _ports(self) -> Iterator[problem.Apart]:
+    def _ports(self) -> Iterator[Apart]:
         """Yield the rule for pods that can't share a node because of their host ports."""
-        asking = [each.task.pod_class.constraints.ports for each in self._samples]
+        asking = [sample.task.pod_class.constraints.ports for sample in self._samples]
         if not any(asking):
             return
         row = self._rows[:1]
@@ -325,24 +342,24 @@ class _Rules:
                 pairs[kind, other] = self._collides(
                     kind, dataclasses.replace(view, ports={name: taken})
                 )
-        yield problem.Apart(codes=np.arange(self._rows.size), pairs=pairs | pairs.T)
+        yield Apart(codes=np.arange(self._rows.size), pairs=pairs | pairs.T)
 
-    def _collides(self, kind: int, view: contracts.NodeView) -> bool:
+    def _collides(self, kind: int, view: NodeView) -> bool:
         """Whether this one node refuses a pod because of the host ports that are taken there."""
         return not all(
             bool(result.passes[0])
             for result in self._session.placement.verdicts(self._samples[kind].task, view)
-            if refusals.of(result.refusal).code is refusals.RefusalCode.PORTS
+            if refusals.of(result.refusal).code is RefusalCode.PORTS
         )
 
-    def _apart(self) -> Iterator[problem.Apart]:
+    def _apart(self) -> Iterator[Apart]:
         """Yield the rules of required anti-affinity, by node label."""
-        by_key: dict[str, problem.Flags] = {}
+        by_key: dict[str, Flags] = {}
         for kind, each in enumerate(self._samples):
-            found: list[views.TopologyCount] = []
-            if each.affinity and refusals.RefusalCode.POD_ANTI_AFFINITY in each.asked:
+            found: list[TopologyCount] = []
+            if each.affinity and RefusalCode.POD_ANTI_AFFINITY in each.asked:
                 found += each.affinity.avoided
-            if each.affinity and refusals.RefusalCode.EXISTING_ANTI_AFFINITY in each.asked:
+            if each.affinity and RefusalCode.EXISTING_ANTI_AFFINITY in each.asked:
                 found += each.affinity.repelling
             for near in found:
                 pairs = by_key.setdefault(near.topology_key, self._nobody())
@@ -350,12 +367,12 @@ class _Rules:
         for key, pairs in sorted(by_key.items()):
             if pairs.any():
                 codes = self._session.layout.label(key)[0][self._rows]
-                yield problem.Apart(codes=codes, pairs=pairs | pairs.T)
+                yield Apart(codes=codes, pairs=pairs | pairs.T)
 
-    def _near(self, kind: int) -> Iterator[problem.Near]:
+    def _near(self, kind: int) -> Iterator[Near]:
         """Yield the rule of required affinity."""
         each = self._samples[kind]
-        if each.affinity is None or refusals.RefusalCode.POD_AFFINITY not in each.asked:
+        if each.affinity is None or RefusalCode.POD_AFFINITY not in each.asked:
             return
         required = each.affinity.required_affinity
         # A pod that leaves helps nobody who is to stay, and one that comes nobody who starts now.
@@ -365,7 +382,7 @@ class _Rules:
         counting = helping if self._later else list(PodPresence)
         domains = [near.pods.by_label(near.topology_key) for near in required]
         nobody = not any(found.counts[counting].any() for found in domains)
-        yield problem.Near(
+        yield Near(
             kind=kind,
             codes=tuple(found.codes[self._rows] for found in domains),
             present=tuple(found.counts[helping].sum(axis=0) for found in domains),
@@ -373,16 +390,16 @@ class _Rules:
             first_anywhere=each.affinity.matches_itself and nobody,
         )
 
-    def _spread(self, kind: int) -> Iterator[problem.Spread]:
+    def _spread(self, kind: int) -> Iterator[Spread]:
         """Yield the rules of hard topology spread."""
         each = self._samples[kind]
-        if each.affinity is None or refusals.RefusalCode.TOPOLOGY_SPREAD not in each.asked:
+        if each.affinity is None or RefusalCode.TOPOLOGY_SPREAD not in each.asked:
             return
         spreads = [count for count in each.affinity.spreading if count.spread.hard]
         limits = each.task.pod_class.constraints
         found = filters.spread_domains(spreads, limits, self._session.layout)
         for count, (domains, eligible) in zip(spreads, found, strict=True):
-            yield problem.Spread(
+            yield Spread(
                 kind=kind,
                 codes=domains.codes[self._rows],
                 eligible=eligible[self._rows],
@@ -394,7 +411,7 @@ class _Rules:
                 max_skew=count.spread.max_skew,
             )
 
-    def _counted(self, pods: views.DomainCounts) -> problem.Flags:
+    def _counted(self, pods: DomainCounts) -> Flags:
         """Return the kinds (K,) whose pods are counted, found by counting one of them."""
         counted = np.zeros(len(self._samples), dtype=np.bool_)
         row, counts = int(self._rows[0]), self._session.affinity_counts
@@ -405,6 +422,6 @@ class _Rules:
             counts.move(each.task, row, PodPresence.COMING, -1)
         return counted
 
-    def _nobody(self) -> problem.Flags:
+    def _nobody(self) -> Flags:
         size = len(self._samples)
         return np.zeros((size, size), dtype=np.bool_)

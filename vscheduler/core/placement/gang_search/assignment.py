@@ -7,7 +7,9 @@ without a node rise, so that they aren't given up again.
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search import prices, problem
+from vscheduler.core.placement.gang_search import prices
+from vscheduler.core.placement.gang_search.prices import Prices
+from vscheduler.core.placement.gang_search.problem import Ints
 
 TENURE = 12
 """For so many moves, a node keeps the set that it has taken."""
@@ -22,17 +24,17 @@ NOTHING = -(2**62)
 class Assignment:
     """Nodes with sets of pods, and the pods that are left."""
 
-    def __init__(self, known: prices.Prices) -> None:
+    def __init__(self, known: Prices) -> None:
         self._known, self._prices = known, known.prices.copy()
         self._left = known.counts.copy()
         nothing = np.zeros((1, self._left.size), dtype=np.int64)
-        self._patterns: problem.Ints = np.concatenate([known.patterns, nothing])
+        self._patterns: Ints = np.concatenate([known.patterns, nothing])
         self._chosen = np.full(len(known.rows), len(known.patterns))
         """The set of each node; the last one is empty."""
         ends = np.append(known.begins[1:], len(known.taken))
         self._owners = np.repeat(np.arange(len(known.rows)), ends - known.begins)
         """The node of each entry of `taken`."""
-        self._with: dict[int, problem.Ints] = {}
+        self._with: dict[int, Ints] = {}
         """Entries of `taken` that have a pod of a kind."""
         self.steps = len(known.rows) // NODES_A_STEP
         """What it costs to begin, in steps of a search."""
@@ -74,7 +76,7 @@ class Assignment:
             for kind in np.repeat(np.arange(self._left.size), self._patterns[chosen]).tolist()
         ]
 
-    def _entries(self, kind: int) -> problem.Ints:
+    def _entries(self, kind: int) -> Ints:
         found = self._with.get(kind)
         if found is None:
             has = self._known.patterns[:, kind] > 0

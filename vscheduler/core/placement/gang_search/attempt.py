@@ -6,13 +6,23 @@ from enum import Enum, auto
 
 import msgspec
 
-from vscheduler.core.model import decisions, gang_proof, jobs, queues, resources, snapshot
+from vscheduler.core.model.decisions import ReasonCode, Shortage
+from vscheduler.core.model.gang_proof import GangProof
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskStatus
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import GangSearch, SearchPlace, SearchRoom
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import assembly, depth_first, problem, search
-from vscheduler.core.session import job_state, ordering, reasons, statement
-from vscheduler.core.session import session as working
+from vscheduler.core.placement.gang_search import assembly, depth_first, search
+from vscheduler.core.placement.gang_search.assembly import Assembled
+from vscheduler.core.placement.gang_search.problem import Found, Impossible, Problem, Requirement
+from vscheduler.core.placement.gang_search.search import Proof
+from vscheduler.core.session import ordering, reasons
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
-Room = snapshot.SearchRoom
+Room = SearchRoom
 
 ASSEMBLY_COST, ASSEMBLED_NODES = 200, 5
 """Approximate microseconds for one kind of pods in a problem; so many nodes cost one more."""
@@ -33,7 +43,7 @@ REARRANGED_PART = 8
 """To spare one victim, this fraction of the steps may be used."""
 REARRANGED_STEPS = 20
 """What it costs to look at all nodes again for one victim, in steps."""
-ABOUT_NODES = frozenset({decisions.ReasonCode.NO_ROOM, decisions.ReasonCode.NEVER_FITS})
+ABOUT_NODES = frozenset({ReasonCode.NO_ROOM, ReasonCode.NEVER_FITS})
 """Reasons that a search may find to be wrong for the gang as a whole."""
 
 
@@ -47,10 +57,10 @@ class Outcome(Enum):
 
 
 def resume(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    state: job_state.JobState,
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    state: JobState,
 ) -> Outcome:
     """Begin with a search that the last cycle has left, if its problem is still the same.
 
@@ -59,17 +69,17 @@ def resume(
     known = session.gang_searches.last((state.job.id, _idle(session)))
     if known is None or not known.waits or not could_help(session, state):
         return Outcome.FAILED
-    outcome = Attempt(session, queue, state).resume(trial, known)
+    outcome = Attempt(session, queue, state).resume(statement, known)
     if outcome is Outcome.PLACED:
         session.gang_searches.forget(state.job.id)
     return outcome
 
 
 def start_now(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    state: job_state.JobState,
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    state: JobState,
     since: int = 0,
 ) -> bool:
     """Place the minimum of a job on what is free now, although its tasks could wait where they are.
@@ -80,20 +90,20 @@ def start_now(
     """
     if not _may_help(session, state):
         return False
-    waiting = trial.set_aside(since)
-    if Attempt(session, queue, state).succeeds(trial, (_idle(session),)):
+    waiting = statement.set_aside(since)
+    if Attempt(session, queue, state).succeeds(statement, (_idle(session),)):
         session.reasons.forget(state.job.id)
         session.gang_searches.forget(state.job.id)
         return True
-    trial.place_again(waiting)
+    statement.place_again(waiting)
     return False
 
 
 def place(
-    session: working.Session,
-    trial: statement.Statement,
-    queue: queues.Queue,
-    state: job_state.JobState,
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    state: JobState,
 ) -> Outcome:
     """Place the minimum of a job by a search, since placing its tasks one by one has failed.
 
@@ -102,9 +112,9 @@ def place(
     """
     if not _may_help(session, state):
         return Outcome.FAILED
-    trial.rollback()
+    statement.rollback()
     attempt = Attempt(session, queue, state)
-    if attempt.succeeds(trial, attempt.rooms()):
+    if attempt.succeeds(statement, attempt.rooms()):
         session.reasons.forget(state.job.id)
         session.gang_searches.forget(state.job.id)
         return Outcome.PLACED
@@ -120,12 +130,12 @@ def place(
 
 
 def with_room_to_free(
-    session: working.Session,
-    state: job_state.JobState,
-    tasks: Sequence[jobs.Task],
+    session: Session,
+    state: JobState,
+    tasks: Sequence[Task],
     room: Room,
-    most: resources.Vector,
-) -> list[tuple[jobs.Task, int]] | None:
+    most: Vector,
+) -> list[tuple[Task, int]] | None:
     """Return nodes for the minimum of a job, if all that may be evicted were gone; or None.
 
     `most` (N, R) is an upper bound of what evictions could free.
@@ -133,30 +143,28 @@ def with_room_to_free(
     return Attempt(session, session.queues[state.job.queue], state).find(tasks, room, most)
 
 
-def rearranged(
-    session: working.Session, state: job_state.JobState, tasks: Sequence[jobs.Task]
-) -> list[tuple[jobs.Task, int]]:
+def rearranged(session: Session, state: JobState, tasks: Sequence[Task]) -> list[tuple[Task, int]]:
     """Return nodes for all of these tasks after all that is being released has gone; or none."""
     attempt = Attempt(session, session.queues[state.job.queue], state)
     assembled = attempt.assembled(tasks, Room.RELEASING)
     given = assembled.scored()
-    every = problem.Requirement(kinds=tuple(range(len(given.kinds))), least=len(tasks))
+    every = Requirement(kinds=tuple(range(len(given.kinds))), least=len(tasks))
     given = msgspec.structs.replace(given, requirements=(every,), sub_groups=())
     if not assembled.rows.size or not depth_first.remembers(given):
         return []
     outcome = search.solve(given, session.gang_searches.steps_left // REARRANGED_PART)
     attempt.spend(given, outcome.steps + REARRANGED_STEPS)
-    if not isinstance(outcome.answer, problem.Found):
+    if not isinstance(outcome.answer, Found):
         return []
     return assembled.on_nodes(outcome.answer.places)
 
 
-def _idle(session: working.Session) -> Room:
+def _idle(session: Session) -> Room:
     """Return what is searched first: resources that are free now."""
     return Room.LENT if session.lending else Room.IDLE
 
 
-def _may_help(session: working.Session, state: job_state.JobState) -> bool:
+def _may_help(session: Session, state: JobState) -> bool:
     """Whether nodes are what a job lacks that can't be placed pod by pod."""
     if not could_help(session, state):
         return False
@@ -164,12 +172,12 @@ def _may_help(session: working.Session, state: job_state.JobState) -> bool:
     if reason is not None and reason.code not in ABOUT_NODES:
         # Other members may ask for less than those that the queue may not take.
         elastic = len(state.job.tasks) > state.minimum
-        if not elastic or reason.code is not decisions.ReasonCode.QUEUE_OVER_SHARE:
+        if not elastic or reason.code is not ReasonCode.QUEUE_OVER_SHARE:
             return False
     return True
 
 
-def could_help(session: working.Session, state: job_state.JobState) -> bool:
+def could_help(session: Session, state: JobState) -> bool:
     """Whether a search could do better than placing pod by pod.
 
     It can't for equal pods that nothing but their size and one rule restricts: any of them is as
@@ -187,7 +195,7 @@ def could_help(session: working.Session, state: job_state.JobState) -> bool:
     return len({nominated_pods.likeness(session, task) for task in job.tasks}) > 1
 
 
-def _is_restricted(session: working.Session, pod_class: jobs.PodClass) -> bool:
+def _is_restricted(session: Session, pod_class: PodClass) -> bool:
     """Whether more than the size of such pods and one rule decides on their nodes."""
     limits = pod_class.constraints
     return bool(
@@ -202,15 +210,13 @@ def _is_restricted(session: working.Session, pod_class: jobs.PodClass) -> bool:
 class Attempt:
     """One attempt to place the minimum of a job that placing pod by pod doesn't place."""
 
-    def __init__(
-        self, session: working.Session, queue: queues.Queue, state: job_state.JobState
-    ) -> None:
+    def __init__(self, session: Session, queue: Queue, state: JobState) -> None:
         self._session, self._queue, self._state = session, queue, state
-        self.proof: gang_proof.GangProof | None = None
+        self.proof: GangProof | None = None
         """Why no nodes were found."""
         self.over_limit = False
         """Whether the queue may not have enough of the pods, wherever they are."""
-        self.shortages: tuple[decisions.Shortage, ...] = ()
+        self.shortages: tuple[Shortage, ...] = ()
         """The limits of the queue that are in the way; empty if none is by itself."""
         self.is_left = False
         """Whether a search that hasn't begun yet is left to the next cycle."""
@@ -221,7 +227,7 @@ class Attempt:
         waits = self._is_released() and not self._session.lending
         return (idle, Room.RELEASING) if waits else (idle,)
 
-    def succeeds(self, trial: statement.Statement, rooms: Sequence[Room]) -> bool:
+    def succeeds(self, statement: Statement, rooms: Sequence[Room]) -> bool:
         """Place the minimum in the first of these rooms that has nodes for it, or place nothing.
 
         The job has no task placed in this cycle.
@@ -234,27 +240,27 @@ class Attempt:
             assembled = self.assembled(tasks, room)
             places = self._solve(assembled, (self._state.job.id, room))
             if places is not None:
-                return self._place(trial, assembled, places)
+                return self._place(statement, assembled, places)
             if self.over_limit or self.is_left:
                 break
         return False
 
-    def resume(self, trial: statement.Statement, known: snapshot.GangSearch) -> Outcome:
+    def resume(self, statement: Statement, search: GangSearch) -> Outcome:
         """Place the minimum on what is free by a search that was left by the last cycle."""
         tasks, room = self._pending(), _idle(self._session)
         assembled = self.assembled(tasks, room)
-        if _fingerprint(assembled.given) != known.fingerprint:
+        if _fingerprint(assembled.given) != search.fingerprint:
             return Outcome.FAILED
         places = self._solve(assembled, (self._state.job.id, room))
         if places is not None:
-            placed = self._place(trial, assembled, places)
+            placed = self._place(statement, assembled, places)
             return Outcome.PLACED if placed else Outcome.FAILED
         # The tasks are placed one by one for the sake of the reason why they don't fit.
         return Outcome.LEFT if self._session.work_budget.is_late else Outcome.FAILED
 
     def find(
-        self, tasks: Sequence[jobs.Task], room: Room, most: resources.Vector | None = None
-    ) -> list[tuple[jobs.Task, int]] | None:
+        self, tasks: Sequence[Task], room: Room, most: Vector | None = None
+    ) -> list[tuple[Task, int]] | None:
         """Return tasks with rows, in an order in which all filters pass; None if none are found."""
         if not tasks:
             return None
@@ -262,18 +268,16 @@ class Attempt:
         places = self._solve(assembled, (self._state.job.id, room))
         return None if places is None else assembled.on_nodes(places)
 
-    def assembled(
-        self, tasks: Sequence[jobs.Task], room: Room, most: resources.Vector | None = None
-    ) -> assembly.Assembled:
+    def assembled(self, tasks: Sequence[Task], room: Room, most: Vector | None = None) -> Assembled:
         """Return the problem of placing enough of these tasks."""
         assembled = assembly.assemble(self._session, self._state, tasks, room, most)
         each = ASSEMBLY_COST + assembled.rows.size // ASSEMBLED_NODES
         self._session.spend("assemblies", each * len(assembled.tasks))
         return assembled
 
-    def _pending(self) -> Sequence[jobs.Task]:
+    def _pending(self) -> Sequence[Task]:
         """Return the tasks to place, in the order of their turns."""
-        pending = list(self._state.tasks(jobs.TaskStatus.PENDING))
+        pending = list(self._state.tasks(TaskStatus.PENDING))
         return ordering.tasks(self._session.dispatch, self._state, pending)
 
     def _is_released(self) -> bool:
@@ -281,9 +285,7 @@ class Attempt:
         cluster = self._session.cluster
         return bool((cluster.used != cluster.future_used).any())
 
-    def _solve(
-        self, assembled: assembly.Assembled, place: snapshot.SearchPlace
-    ) -> Sequence[tuple[int, int]] | None:
+    def _solve(self, assembled: Assembled, place: SearchPlace) -> Sequence[tuple[int, int]] | None:
         """Return kinds and rows, unless none are found, or it is known that none will be."""
         given, searches = assembled.given, self._session.gang_searches
         if not assembled.rows.size:  # nobody fits anywhere, and other reasons say it better
@@ -301,87 +303,83 @@ class Attempt:
         self._conclude(assembled, place, known)
         return None
 
-    def _go_on(
-        self, assembled: assembly.Assembled, known: snapshot.GangSearch, job: jobs.JobId
-    ) -> snapshot.GangSearch:
+    def _go_on(self, assembled: Assembled, search: GangSearch, job: JobId) -> GangSearch:
         """Search within the budgets, or leave that to later cycles, and return what is known."""
         given, searches = assembled.given, self._session.gang_searches
         weight = 1 + given.cells // CELLS_A_STEP
         allowed = searches.steps_left // weight
         whole = min(searches.steps_max // weight, 2 * sum(kind.count for kind in given.kinds))
         if allowed < max(1, whole) or not searches.is_due(job):
-            return known
+            return search
         cost, budget = _step_cost(given), self._session.work_budget
         enough = budget.affords_early(cost, min(allowed, max(whole, ENOUGH_STEPS)))
         affordable = budget.affords(cost, allowed)
-        if affordable < max(1, enough) and not known.waits:
-            self.is_left = not known.steps
-            return msgspec.structs.replace(known, waits=True)
-        known = msgspec.structs.replace(known, waits=False)
+        if affordable < max(1, enough) and not search.waits:
+            self.is_left = not search.steps
+            return msgspec.structs.replace(search, waits=True)
+        search = msgspec.structs.replace(search, waits=False)
         affordable = max(affordable, min(allowed, ENOUGH_STEPS))
-        return self._search(assembled.scored(), known, affordable, weight)
+        return self._search(assembled.scored(), search, affordable, weight)
 
-    def _known(self, given: problem.Problem, place: snapshot.SearchPlace) -> snapshot.GangSearch:
+    def _known(self, problem: Problem, place: SearchPlace) -> GangSearch:
         """Return what is known of this problem."""
-        known = self._session.gang_searches.last(place) or snapshot.GangSearch(fingerprint=b"")
-        fingerprint = _fingerprint(given)
+        known = self._session.gang_searches.last(place) or GangSearch(fingerprint=b"")
+        fingerprint = _fingerprint(problem)
         if known.fingerprint == fingerprint:
             return known
         # Nodes may change all the time, but no search is left to the next cycle twice in a row.
-        return snapshot.GangSearch(fingerprint=fingerprint, spent=known.spent, waits=known.waits)
+        return GangSearch(fingerprint=fingerprint, spent=known.spent, waits=known.waits)
 
-    def _search(
-        self, given: problem.Problem, known: snapshot.GangSearch, allowed: int, weight: int
-    ) -> snapshot.GangSearch:
+    def _search(self, problem: Problem, known: GangSearch, allowed: int, weight: int) -> GangSearch:
         """Search, or go on, and return what is known then."""
-        over_limit = not known.steps and self._is_over_limit(given, allowed)
+        over_limit = not known.steps and self._is_over_limit(problem, allowed)
         if over_limit:
             # If the nodes are too small as well, that is the better reason.
-            given = msgspec.structs.replace(given, queue_room=None)
+            problem = msgspec.structs.replace(problem, queue_room=None)
             known = msgspec.structs.replace(known, over_limit=True)
         failed = known.failed if known.steps else None
-        outcome = search.solve(given, allowed, failed, known.begun)
-        if over_limit and not isinstance(outcome.answer, problem.Impossible):
-            self.spend(given, outcome.steps, weight)
+        outcome = search.solve(problem, allowed, failed, known.begun)
+        if over_limit and not isinstance(outcome.answer, Impossible):
+            self.spend(problem, outcome.steps, weight)
             return msgspec.structs.replace(known, finished=True)
-        if isinstance(outcome.answer, problem.Found):
-            self.spend(given, outcome.steps, weight)
+        if isinstance(outcome.answer, Found):
+            self.spend(problem, outcome.steps, weight)
             # If all goes well, the job is placed, and nothing is remembered.
             return msgspec.structs.replace(known, places=outcome.answer.places)
-        return self._refused(given, known, outcome, allowed, weight)
+        return self._refused(problem, known, outcome, allowed, weight)
 
-    def _is_over_limit(self, given: problem.Problem, allowed: int) -> bool:
+    def _is_over_limit(self, problem: Problem, allowed: int) -> bool:
         """Whether the queue may not have enough of the pods, whatever the nodes are."""
-        if given.queue_room is None:
+        if problem.queue_room is None:
             return False
-        choice = search.solve(given.without_nodes(), allowed)
-        self.spend(given, choice.steps)
-        return isinstance(choice.answer, problem.Impossible)
+        choice = search.solve(problem.without_nodes(), allowed)
+        self.spend(problem, choice.steps)
+        return isinstance(choice.answer, Impossible)
 
     def _refused(
         self,
-        given: problem.Problem,
-        known: snapshot.GangSearch,
+        problem: Problem,
+        known: GangSearch,
         outcome: search.Outcome,
         allowed: int,
         weight: int,
-    ) -> snapshot.GangSearch:
+    ) -> GangSearch:
         """Return what is known after a search that found no nodes."""
-        blocking, steps = problem.Impossible(), outcome.steps
-        proved = isinstance(outcome.answer, problem.Impossible)
+        blocking, steps = Impossible(), outcome.steps
+        proved = isinstance(outcome.answer, Impossible)
         if proved:
-            proof = search.Proof(given, search.steps_for_proof(allowed, steps))
+            proof = Proof(problem, search.steps_for_proof(allowed, steps))
             blocking = proof.find()
             steps += proof.steps
-        self.spend(given, steps, weight)
+        self.spend(problem, steps, weight)
         enough = self._session.gang_searches.steps_max * CYCLES_MAX
-        return snapshot.GangSearch(
+        return GangSearch(
             fingerprint=known.fingerprint,
             steps=known.steps + steps,
             spent=known.spent + steps * weight,
             finished=proved
-            or not (depth_first.remembers(given) or outcome.goes_on)
-            or not (given.exact or outcome.goes_on)
+            or not (depth_first.remembers(problem) or outcome.goes_on)
+            or not (problem.exact or outcome.goes_on)
             or (known.steps + steps) * weight >= enough,
             proved=proved,
             blocking=blocking.counts,
@@ -391,10 +389,10 @@ class Attempt:
             begun=outcome.begun,
         )
 
-    def spend(self, given: problem.Problem, steps: int, weight: int = 1) -> None:
+    def spend(self, problem: Problem, steps: int, weight: int = 1) -> None:
         """Count the steps of a search, each of which may count several times on many nodes."""
         self._session.gang_searches.spend(steps * weight)
-        self._session.spend("searches", steps * _step_cost(given))
+        self._session.spend("searches", steps * _step_cost(problem))
 
     def _continue_soon(self) -> None:
         """Ask for another cycle with a budget of its own."""
@@ -402,57 +400,55 @@ class Attempt:
 
     def _conclude(
         self,
-        assembled: assembly.Assembled,
-        place: snapshot.SearchPlace,
-        found: snapshot.GangSearch,
+        assembled: Assembled,
+        place: SearchPlace,
+        search: GangSearch,
     ) -> None:
         """Remember a search without result."""
-        self._session.gang_searches.keep(place, found)
-        self.over_limit = found.over_limit and not found.proved
+        self._session.gang_searches.keep(place, search)
+        self.over_limit = search.over_limit and not search.proved
         if self.over_limit and assembled.limits is not None:
             self.shortages = assembled.limits.shortages(assembled.given)
-        if not (found.steps or found.proved or self.over_limit):
+        if not (search.steps or search.proved or self.over_limit):
             return
-        self.proof = gang_proof.GangProof(
-            proved=found.proved or self.over_limit,
-            steps=found.steps,
-            blocking=tuple(assembled.pods_of(found.blocking)),
-            irreducible=found.irreducible,
+        self.proof = GangProof(
+            proved=search.proved or self.over_limit,
+            steps=search.steps,
+            blocking=tuple(assembled.pods_of(search.blocking)),
+            irreducible=search.irreducible,
             limited=assembled.given.queue_room is not None
-            and not (found.over_limit and found.proved),
+            and not (search.over_limit and search.proved),
         )
 
     def _place(
         self,
-        trial: statement.Statement,
-        assembled: assembly.Assembled,
+        statement: Statement,
+        assembled: Assembled,
         places: Sequence[tuple[int, int]],
     ) -> bool:
         """Place the tasks there; place none if any filter or hook disagrees."""
         self._session.volumes.intend(assembled.volumes_of(places))
-        placed = self._place_each(trial, assembled.on_nodes(places))
+        placed = self._place_each(statement, assembled.on_nodes(places))
         self._session.volumes.intend({})
         return placed
 
-    def _place_each(
-        self, trial: statement.Statement, places: Sequence[tuple[jobs.Task, int]]
-    ) -> bool:
-        session, before = self._session, trial.checkpoint()
+    def _place_each(self, statement: Statement, places: Sequence[tuple[Task, int]]) -> bool:
+        session, before = self._session, statement.checkpoint()
         for task, row in places:
             choice = None
             if session.dispatch.all_agree("allocatable", self._queue, task):
                 choice = session.placement.at(task, row)
             if choice is None:
-                trial.rollback(before)
+                statement.rollback(before)
                 return False
-            (trial.allocate if choice.idle else trial.pipeline)(task, row)
+            (statement.allocate if choice.idle else statement.pipeline)(task, row)
         return True
 
 
-def _step_cost(given: problem.Problem) -> int:
-    each = STEP_COST if depth_first.remembers(given) else LARGE_STEP_COST
-    return each + RULE_COST * given.rules + given.cells // CELLS_A_UNIT
+def _step_cost(problem: Problem) -> int:
+    each = STEP_COST if depth_first.remembers(problem) else LARGE_STEP_COST
+    return each + RULE_COST * problem.rules + problem.cells // CELLS_A_UNIT
 
 
-def _fingerprint(given: problem.Problem) -> bytes:
-    return hashlib.blake2b(given.key(), digest_size=16).digest()
+def _fingerprint(problem: Problem) -> bytes:
+    return hashlib.blake2b(problem.key(), digest_size=16).digest()

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search.problem import Flags, Ints, Problem
 
 SUBSETS_OF = 6
 """Up to so many kinds, each subset is looked at; of more kinds, the scarcest two, three, … are."""
@@ -21,9 +21,7 @@ def _subsets(kinds: int) -> NDArray[np.int64]:
     return (numbers >> np.arange(kinds)) & 1
 
 
-def too_much(
-    left: problem.Ints, requests: problem.Ints, places: problem.Ints, free: problem.Ints
-) -> bool:
+def too_much(left: Ints, requests: Ints, places: Ints, free: Ints) -> bool:
     """Whether some of the kinds ask for more than nodes can give them.
 
     `left` (K,) pods must be placed, `requests` is (K, R), `places` (K, N) says how many pods of one
@@ -56,17 +54,15 @@ def too_much(
 class Crowds:
     """Kinds of pods that keep each other out of a topology domain, and so need one each."""
 
-    def __init__(self, given: problem.Problem) -> None:
+    def __init__(self, problem: Problem) -> None:
         self._cliques = [
             (rule.codes, members, rule.pairs.diagonal()[members])
-            for rule in given.apart
+            for rule in problem.apart
             for members in _cliques(rule.pairs)
         ]
         """Domains of nodes, kinds of which any two keep apart, and whether equal pods do, too."""
 
-    def fit(
-        self, needed: problem.Ints, left: problem.Ints, lacking: int, places: problem.Ints
-    ) -> bool:
+    def fit(self, needed: Ints, left: Ints, lacking: int, places: Ints) -> bool:
         """Whether there may be domains enough.
 
         `needed` (K,) pods of each kind must be placed, and `lacking` of those `left` (K,) in all;
@@ -91,7 +87,7 @@ class Crowds:
         return True
 
 
-def _cliques(pairs: problem.Flags) -> list[problem.Ints]:
+def _cliques(pairs: Flags) -> list[Ints]:
     """Return sets of two and more kinds, any two of which keep apart: for each kind, one set."""
     found: dict[tuple[int, ...], None] = {}
     for first in np.flatnonzero(pairs.any(axis=1)).tolist():

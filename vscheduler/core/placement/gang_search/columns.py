@@ -13,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search.problem import Ints, Pool, Problem
 
 SETS_MAX = 4
 """Of how many different demands all sets are columns; of more, the single ones and all of them."""
@@ -21,16 +22,16 @@ SETS_MAX = 4
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """What the pods of a gang ask for and nodes have, by column."""
 
-    requests: problem.Ints
+    requests: Ints
     """(K, C)."""
-    free: problem.Ints
+    free: Ints
     """(N, C)."""
-    idle: problem.Ints
+    idle: Ints
     """What of `free` is there without evictions, (N, C)."""
-    shared: tuple[problem.Pool, ...] = ()
+    shared: tuple[Pool, ...] = ()
     """Nodes that share what they have, with room for these columns only."""
 
-    def add_to(self, whole: problem.Problem) -> problem.Problem:
+    def add_to(self, whole: Problem) -> Problem:
         """Return the problem with these columns. Its own columns come first."""
         plenty = np.full(self.free.shape[1], problem.PLENTY, dtype=np.int64)
         before = np.full(whole.free.shape[1], problem.PLENTY, dtype=np.int64)
@@ -52,16 +53,16 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
             idle=None if whole.idle is None else np.concatenate([whole.idle, self.idle], axis=1),
             queue_room=None if room is None else np.concatenate([room, plenty]),
             pools=(
-                *(replace(each, room=np.concatenate([each.room, plenty])) for each in whole.pools),
+                *(replace(pool, room=np.concatenate([pool.room, plenty])) for pool in whole.pools),
                 *(
-                    problem.Pool(rows=each.rows, room=np.concatenate([before, each.room]))
+                    Pool(rows=each.rows, room=np.concatenate([before, each.room]))
                     for each in self.shared
                     if each.rows.any()
                 ),
             ),
         )
 
-    def on(self, rows: problem.Ints) -> "Columns":
+    def on(self, rows: Ints) -> "Columns":
         """Return the columns of these nodes alone."""
         return replace(
             self,

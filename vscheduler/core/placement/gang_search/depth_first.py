@@ -10,14 +10,21 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search import (
-    bounds,
-    order,
-    problem,
-    queue_room,
-    state,
-    waste,
+from vscheduler.core.placement.gang_search import bounds
+from vscheduler.core.placement.gang_search.bounds import Crowds
+from vscheduler.core.placement.gang_search.order import Order
+from vscheduler.core.placement.gang_search.problem import (
+    Answer,
+    CutShort,
+    Found,
+    Impossible,
+    Ints,
+    Problem,
+    SubGroups,
 )
+from vscheduler.core.placement.gang_search.queue_room import QueueRoom
+from vscheduler.core.placement.gang_search.state import State
+from vscheduler.core.placement.gang_search.waste import Amounts, Waste
 
 CELLS_EACH_STEP = 256
 """Up to so many kinds times nodes, the bounds over several kinds are looked at in each step."""
@@ -37,12 +44,12 @@ class Search:
 
     def __init__(
         self,
-        given: problem.Problem,
+        problem: Problem,
         steps_max: int | None,
         *,
         straight: bool = False,
         failed: Iterable[bytes] = (),
-        after: "Search | state.State | None" = None,
+        after: "Search | State | None" = None,
         evicted_below: float = math.inf,
     ) -> None:
         """With `straight`, choose nodes by score, and give up where a step leads nowhere.
@@ -51,12 +58,12 @@ class Search:
         tried it, and isn't used any more, or a state without pods. Only solutions count for which
         less is evicted than `evicted_below`.
         """
-        self.given = given
+        self.given = problem
         self._after = after if isinstance(after, Search) else None
         if isinstance(after, Search):
             self._state = after.rewound()
         else:
-            self._state = state.State(given) if after is None else after
+            self._state = State(problem) if after is None else after
         self._straight = straight
         self._steps_max = steps_max
         self.steps = 0
@@ -69,22 +76,23 @@ class Search:
         """States that lead nowhere, in the order in which that was found."""
         # More is reserved against pods of lower priority. Once they are placed, others may use it.
         self._open = -np.array(
-            [0.0 if each.reserved is None else each.reserved.sum() for each in given.kinds]
+            [0.0 if kind.reserved is None else kind.reserved.sum() for kind in problem.kinds]
         )
-        self._order = order.Order(given)
-        self._crowds = bounds.Crowds(given)
-        self._queue = queue_room.QueueRoom(given)
-        self._remembers = remembers(given)
-        self._small = len(given.kinds) * given.free.shape[0] <= CELLS_EACH_STEP
+        self._order = Order(problem)
+        self._crowds = Crowds(problem)
+        self._queue = QueueRoom(problem)
+        self._remembers = remembers(problem)
+        self._small = len(problem.kinds) * problem.free.shape[0] <= CELLS_EACH_STEP
         self._requirements = [
-            (np.array(each.kinds, dtype=np.int64), each.least) for each in given.requirements
+            (np.array(requirement.kinds, dtype=np.int64), requirement.least)
+            for requirement in problem.requirements
         ]
 
-    def run(self) -> problem.Answer:
+    def run(self) -> Answer:
         """Search until a solution is found, nothing is left to try, or the steps are used up."""
         now = self._state
         if self._is_done():
-            return problem.Found(())
+            return Found(())
         if self._after is None and not self._promises(at_root=True):
             return self._nothing()
         branches: list[tuple[bytes, Iterator[Step]]] = [(now.key(), self._next_steps())]
@@ -93,17 +101,17 @@ class Search:
             if step is None:
                 self._leave(branches)
             elif self.steps == self._steps_max:
-                return problem.CutShort()
+                return CutShort()
             elif self._take(branches, step):
-                return problem.Found(tuple(now.order))
+                return Found(tuple(now.order))
         return self._nothing()
 
     @functools.cached_property
-    def wasted(self) -> waste.Waste:
+    def wasted(self) -> Waste:
         """Where nodes are chosen by what is left there; made before the first step."""
-        return waste.Waste(self._state) if self._after is None else self._after.wasted
+        return Waste(self._state) if self._after is None else self._after.wasted
 
-    def rewound(self) -> state.State:
+    def rewound(self) -> State:
         """Return the state as it was in the beginning."""
         self._state.rewind()
         return self._state
@@ -142,20 +150,20 @@ class Search:
             self._state.take_back()
             self.evicted.pop()
 
-    def _nothing(self) -> problem.Answer:
+    def _nothing(self) -> Answer:
         if self.given.exact and not (self._straight and self.steps):
-            return problem.Impossible()
-        return problem.CutShort()
+            return Impossible()
+        return CutShort()
 
     def _is_done(self) -> bool:
         placed, given = self._state.placed, self.given
         return all(placed[kinds].sum() >= least for kinds, least in self._requirements) and all(
-            self._has_sub_groups(each, placed) for each in given.sub_groups
+            self._has_sub_groups(group, placed) for group in given.sub_groups
         )
 
     @staticmethod
-    def _has_sub_groups(wanted: problem.SubGroups, placed: problem.Ints) -> bool:
-        counts = [(int(placed[list(each.kinds)].sum()), each.least) for each in wanted.groups]
+    def _has_sub_groups(wanted: SubGroups, placed: Ints) -> bool:
+        counts = [(int(placed[list(group.kinds)].sum()), group.least) for group in wanted.groups]
         broken = any(0 < count < least for count, least in counts)
         return not broken and sum(count >= least for count, least in counts) >= wanted.whole
 
@@ -181,7 +189,7 @@ class Search:
         placed = self._state.placed
         return max(least - int(placed[kinds].sum()) for kinds, least in self._requirements)
 
-    def _needed(self) -> problem.Ints | None:
+    def _needed(self) -> Ints | None:
         """Return how many more pods of each kind (K,) are needed; None if there are too few."""
         now = self._state
         most = now.placed + now.left
@@ -194,16 +202,14 @@ class Search:
         for policy in self.given.sub_groups:
             if not self._may_be_whole(policy, most, slack):
                 return None
-        needed: problem.Ints = np.maximum(now.left - slack, 0)
+        needed: Ints = np.maximum(now.left - slack, 0)
         return needed
 
-    def _may_be_whole(
-        self, policy: problem.SubGroups, most: problem.Ints, slack: problem.Ints
-    ) -> bool:
+    def _may_be_whole(self, policy: SubGroups, most: Ints, slack: Ints) -> bool:
         """Whether enough sub-groups may become whole; adjusts the slack of those that must."""
         placed = self._state.placed
-        spares = [int(most[list(each.kinds)].sum()) - each.least for each in policy.groups]
-        begun = [bool(placed[list(each.kinds)].any()) for each in policy.groups]
+        spares = [int(most[list(group.kinds)].sum()) - group.least for group in policy.groups]
+        begun = [bool(placed[list(group.kinds)].any()) for group in policy.groups]
         if any(spare < 0 for spare, one in zip(spares, begun, strict=True) if one):
             return False
         possible = sum(spare >= 0 for spare in spares)
@@ -218,7 +224,7 @@ class Search:
     def _next_steps(self) -> Iterator[Step]:
         """Yield what may come next; each solution begins with one of these steps, in some order."""
         now = self._state
-        kinds: problem.Ints = now.left.nonzero()[0]
+        kinds: Ints = now.left.nonzero()[0]
         seats = now.seats(now.places)[kinds] - now.left[kinds]
         kinds = kinds[np.lexsort((kinds, -self.wasted.sizes[kinds], seats, self._open[kinds]))]
         self._scarcest = int(kinds[0])
@@ -242,7 +248,7 @@ class Search:
         self._state.take_back()
         return may
 
-    def _by_preference(self, kind: int, rows: problem.Ints) -> Iterator[int]:
+    def _by_preference(self, kind: int, rows: Ints) -> Iterator[int]:
         """Yield nodes: first those on which the least is left that no other pod can use."""
         if not rows.size:
             return
@@ -264,20 +270,20 @@ class Search:
         ranked = np.lexsort((rows, *(key(kind, rows) for key in reversed(keys))))
         yield from (row for row in rows[ranked].tolist() if row != first)
 
-    def _waste_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
+    def _waste_on(self, kind: int, rows: Ints) -> Amounts:
         return self.wasted.of(kind, rows)
 
-    def _left_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
+    def _left_on(self, kind: int, rows: Ints) -> Amounts:
         """Return what is left on nodes after a pod has come, as parts of the largest node, (n,)."""
         left = (self._state.free[rows] - self._state.requests[kind]) * self.wasted.scale
-        total: waste.Amounts = left.sum(axis=1)
+        total: Amounts = left.sum(axis=1)
         return total
 
-    def _score_on(self, kind: int, rows: problem.Ints) -> waste.Amounts:
+    def _score_on(self, kind: int, rows: Ints) -> Amounts:
         scores = self.given.kinds[kind].scores
         return np.zeros(rows.size) if scores is None else -scores[rows]
 
 
-def remembers(given: problem.Problem) -> bool:
+def remembers(problem: Problem) -> bool:
     """Whether a search remembers states that lead nowhere, and can go on from them later."""
-    return sum(kind.count for kind in given.kinds) <= PODS_REMEMBERED
+    return sum(kind.count for kind in problem.kinds) <= PODS_REMEMBERED

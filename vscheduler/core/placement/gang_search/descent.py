@@ -5,46 +5,49 @@ Where there is no room, pods that are placed already are moved.
 
 from collections.abc import Sequence
 
-from vscheduler.core.placement.gang_search import depth_first, problem, repair
+from vscheduler.core.placement.gang_search import depth_first, repair
+from vscheduler.core.placement.gang_search.depth_first import Search, Step
+from vscheduler.core.placement.gang_search.problem import Answer, CutShort, Found, Problem
+from vscheduler.core.placement.gang_search.repair import Repair
 
 BEGUN_A_STEP = 4
 """So many pods that an earlier attempt has placed cost a step."""
 
 
-class Descent(depth_first.Search):
+class Descent(Search):
     """One attempt to place a gang. A step is a pod that is placed."""
 
     def __init__(
         self,
-        given: problem.Problem,
+        problem: Problem,
         steps_max: int | None,
-        begun: Sequence[depth_first.Step],
+        begun: Sequence[Step],
     ) -> None:
         """`begun` are pods that an earlier attempt at the same problem has placed."""
-        super().__init__(given, steps_max)
+        super().__init__(problem, steps_max)
         for kind, row in begun:
             self._state.place(kind, row)
         self.steps = len(begun) // BEGUN_A_STEP
         if steps_max is not None:  # in any case, half of the steps are for other pods
             self.steps = min(self.steps, steps_max // 2)
-        self._repairs = repair.Repair(self._state, self.wasted.scale)
+        self._repairs = Repair(self._state, self.wasted.scale)
 
-    def run(self) -> problem.Answer:
+    def run(self) -> Answer:
         """Place pods until there are enough, no more can be placed, or the steps are used up."""
         now = self._state
         if not now.order and not self._promises(at_root=True):
             return self._nothing()
         while not self._is_done():
             if self._steps_max is not None and self.steps >= self._steps_max:
-                return problem.CutShort(tuple(now.order))
+                return CutShort(tuple(now.order))
             self.steps += 1
             step = next(self._next_steps(), None)
             if step is None:
                 self.steps += repair.PATH_STEPS
                 if not self._repairs.places(self._scarcest):
-                    return problem.CutShort()
+                    return CutShort()
             elif step[1] == depth_first.GIVE_UP:
                 now.give_up(step[0])
             else:
                 now.place(*step)
-        return problem.Found(tuple(now.order))
+        return Found(tuple(now.order))

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from vscheduler.core.model import jobs
-from vscheduler.core.placement.gang_search import columns, problem
-from vscheduler.core.session import interfaces
+from vscheduler.core.model.jobs import Task, TaskId
+from vscheduler.core.placement.gang_search import columns
+from vscheduler.core.placement.gang_search.columns import Columns
+from vscheduler.core.placement.gang_search.problem import Ints, Near, Pool
+from vscheduler.core.session.interfaces import DeviceDemands
 
 
-def bearers(
-    state: interfaces.DeviceDemands, tasks: Sequence[jobs.Task]
-) -> Mapping[jobs.TaskId, frozenset[str]]:
+def bearers(state: DeviceDemands, tasks: Sequence[Task]) -> Mapping[TaskId, frozenset[str]]:
     """Return the pods that stand for shared claims, with these claims: the first of each."""
-    found: dict[jobs.TaskId, frozenset[str]] = {}
+    found: dict[TaskId, frozenset[str]] = {}
     known: set[str] = set()
     for task in tasks:
         new = state.shared_claims(task.pod_class) - known
@@ -27,7 +27,7 @@ def bearers(
     return found
 
 
-def follows(place: tuple[jobs.Task, int]) -> bool:
+def follows(place: tuple[Task, int]) -> bool:
     """Whether claims that the task shares with other pods count for one of those, which has to be
     placed first.
     """
@@ -36,13 +36,13 @@ def follows(place: tuple[jobs.Task, int]) -> bool:
 
 
 def columns_of(
-    state: interfaces.DeviceDemands,
-    samples: Sequence[jobs.Task],
-    borne: Mapping[jobs.TaskId, frozenset[str]],
+    state: DeviceDemands,
+    samples: Sequence[Task],
+    borne: Mapping[TaskId, frozenset[str]],
     *,
     later: bool,
     evicting: bool,
-) -> columns.Columns | None:
+) -> Columns | None:
     """Return the columns for these pods, one of each kind; None if numbers don't decide.
 
     `borne` are the shared claims that some of the pods stand for.
@@ -71,8 +71,8 @@ def columns_of(
             state.total([kinds[at] for at in chosen], mask, later=later, in_use=evicting)
             for chosen in sets
         ]
-        shared.append(problem.Pool(rows=mask, room=np.array(rooms, dtype=np.int64)))
-    return columns.Columns(
+        shared.append(Pool(rows=mask, room=np.array(rooms, dtype=np.int64)))
+    return Columns(
         requests=requests,
         free=np.stack(free, axis=1),
         idle=np.stack(idle, axis=1),
@@ -80,9 +80,7 @@ def columns_of(
     )
 
 
-def together(
-    state: interfaces.DeviceDemands, samples: Sequence[jobs.Task], rows: problem.Ints
-) -> Iterator[problem.Near]:
+def together(state: DeviceDemands, samples: Sequence[Task], rows: Ints) -> Iterator[Near]:
     """Yield the rules of claims that several kinds of pods share, or several pods of a kind.
 
     The devices of a claim that isn't allocated are on one node, and so are its pods.
@@ -90,7 +88,7 @@ def together(
     claims = [state.shared_claims(task.pod_class) for task in samples]
     for kind, mine in enumerate(claims):
         for claim in sorted(mine):
-            yield problem.Near(
+            yield Near(
                 kind=kind,
                 codes=(np.arange(rows.size),),
                 present=(np.zeros(rows.size + 1, dtype=np.int64),),

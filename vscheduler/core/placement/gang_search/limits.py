@@ -5,9 +5,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from vscheduler.core.model import decisions, jobs
-from vscheduler.core.placement.gang_search import problem, queue_room
-from vscheduler.core.session import session as working
+from vscheduler.core.model.decisions import QueueLimit, Shortage
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search.problem import Ints, Kind, Pool, Problem
+from vscheduler.core.placement.gang_search.queue_room import QueueRoom
+from vscheduler.core.session.session import Session
 
 ROUNDING = 1e-6
 """Limits are sums of fractions, and amounts are whole."""
@@ -16,18 +19,18 @@ ROUNDING = 1e-6
 class Limits:
     """What plugins say of the queue of a gang; `pods` is one of each kind."""
 
-    def __init__(self, session: working.Session, pods: Iterable[jobs.Task]) -> None:
+    def __init__(self, session: Session, pods: Iterable[Task]) -> None:
         self._session = session
-        self._known: list[decisions.QueueLimit] = []
+        self._known: list[QueueLimit] = []
         """Limits that hold wherever pods are; those that are about the last of the pods."""
-        self._by_nodes: dict[bytes, list[decisions.QueueLimit]] = {}
+        self._by_nodes: dict[bytes, list[QueueLimit]] = {}
         rooms = []
         for pod in pods:
             queue = session.queues[session.job_states[pod.job].job.queue]
             answers = session.dispatch.every("queue_limits", queue, pod)
             known = [
                 each
-                for each in itertools.chain.from_iterable(each or () for each in answers)
+                for each in itertools.chain.from_iterable(answer or () for answer in answers)
                 if each.resource in session.space.columns
             ]
             self._known = [each for each in known if each.nodes is None]
@@ -38,34 +41,34 @@ class Limits:
                     self._by_nodes.setdefault(each.nodes.tobytes(), []).append(each)
         # Limits are wider for pods that have nominations. What a queue refuses to others, it also
         # refuses when they are placed.
-        self._widest: problem.Ints = np.max(rooms, axis=0)
+        self._widest: Ints = np.max(rooms, axis=0)
 
-    def room_for(self, kinds: Sequence[problem.Kind]) -> problem.Ints | None:
+    def room_for(self, kinds: Sequence[Kind]) -> Ints | None:
         """Return what pods may ask for in all, (R,), or None if all of these may be placed."""
         asked = sum((kind.request * kind.count for kind in kinds), self._session.space.zeros())
         within = (asked <= self._widest) | (asked == 0)
         return None if within.all() else self._widest
 
-    def pools(self, rows: problem.Ints) -> tuple[problem.Pool, ...]:
+    def pools(self, rows: Ints) -> tuple[Pool, ...]:
         """Return the limits on some of these nodes."""
         return tuple(
-            problem.Pool(rows=limits[0].nodes[rows], room=self._room(limits))
+            Pool(rows=limits[0].nodes[rows], room=self._room(limits))
             for limits in self._by_nodes.values()
             if limits[0].nodes is not None and limits[0].nodes[rows].any()
         )
 
-    def shortages(self, given: problem.Problem) -> tuple[decisions.Shortage, ...]:
+    def shortages(self, problem: Problem) -> tuple[Shortage, ...]:
         """Return the limits that the smallest pods which the gang needs exceed.
 
         There may be none, if one limit suits some pods, and another limit others.
         """
-        counts = np.array([kind.count for kind in given.kinds], dtype=np.int64)
-        least = queue_room.QueueRoom(given).least(np.zeros_like(counts), counts)
+        counts = np.array([kind.count for kind in problem.kinds], dtype=np.int64)
+        least = QueueRoom(problem).least(np.zeros_like(counts), counts)
         columns = self._session.space.columns
         exceeded = [each for each in self._known if 0 < least[columns[each.resource]] > each.room]
         # Of several queues, the topmost: queues below can't have more in any case.
         found = {
-            each.resource: decisions.Shortage(
+            each.resource: Shortage(
                 resource=each.resource,
                 requested=int(least[columns[each.resource]]),
                 allocated=each.allocated,
@@ -79,11 +82,11 @@ class Limits:
         }
         return tuple(found[name] for name in sorted(found))
 
-    def _room(self, limits: Iterable[decisions.QueueLimit]) -> problem.Ints:
+    def _room(self, limits: Iterable[QueueLimit]) -> Ints:
         room = np.full(self._session.space.size, np.inf)
-        for each in limits:
-            column = self._session.space.columns[each.resource]
-            room[column] = min(room[column], each.room)
+        for limit in limits:
+            column = self._session.space.columns[limit.resource]
+            room[column] = min(room[column], limit.room)
         bounded = np.clip(room, -problem.PLENTY, problem.PLENTY)
-        whole: problem.Ints = np.floor(bounded + ROUNDING).astype(np.int64)
+        whole: Ints = np.floor(bounded + ROUNDING).astype(np.int64)
         return whole

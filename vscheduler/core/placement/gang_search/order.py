@@ -8,19 +8,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search.problem import Flags, Ints, Problem
 
 
 class Order:
     """Which kinds matter for each other, by rules about the order of pods."""
 
-    def __init__(self, given: problem.Problem) -> None:
-        self._given = given
-        self._is_free = not (given.near or given.spread)
+    def __init__(self, problem: Problem) -> None:
+        self._given = problem
+        self._is_free = not (problem.near or problem.spread)
         """Whether any order will do."""
-        self._known: dict[tuple[bool, ...], problem.Flags] = {}
+        self._known: dict[tuple[bool, ...], Flags] = {}
 
-    def first_of(self, kinds: problem.Ints, anywhere: Sequence[bool]) -> problem.Ints:
+    def first_of(self, kinds: Ints, anywhere: Sequence[bool]) -> Ints:
         """Return some of these kinds: any solution has an order that begins with one of them.
 
         It is the first kind alone, if no other one has to come before it. `kinds` are those with
@@ -31,13 +31,13 @@ class Order:
             return kinds[:1]
         awaited = self._awaited(tuple(anywhere))
         for kind in kinds[awaited[kinds[0], kinds]].tolist():
-            before: problem.Ints = kinds[awaited[kind, kinds]]
+            before: Ints = kinds[awaited[kind, kinds]]
             # Those that have to come before it may have to come after it as well.
             if awaited[before, kind].all():
                 return before
         raise AssertionError("some kind awaits none but those that await it")
 
-    def _awaited(self, anywhere: tuple[bool, ...]) -> problem.Flags:
+    def _awaited(self, anywhere: tuple[bool, ...]) -> Flags:
         """Return which kinds each kind awaits, itself included, (K, K); transitive.
 
         Kinds that may help and hinder each other await each other. A kind that others can only help
@@ -46,7 +46,7 @@ class Order:
         known = self._known.get(anywhere)
         if known is not None:
             return known
-        flags: problem.Flags = np.eye(len(self._given.kinds), dtype=np.bool_)
+        flags: Flags = np.eye(len(self._given.kinds), dtype=np.bool_)
         for near, first in zip(self._given.near, anywhere, strict=True):
             flags[near.kind] |= near.counted
             if first:  # whoever comes first decides where the others may go

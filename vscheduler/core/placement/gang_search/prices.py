@@ -9,7 +9,7 @@ placement exists (weak duality): a proof that the nodes are too small, also for 
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search.problem import Flags, Ints, Problem
 
 PATTERNS_MAX = 4000
 """So many sets of pods are looked at, the small ones first."""
@@ -38,14 +38,12 @@ Amounts = NDArray[np.float64]
 class Prices:
     """Prices for the kinds of pods of which all are needed."""
 
-    def __init__(self, given: problem.Problem) -> None:
-        self.requests: problem.Ints = np.array(
-            [kind.request for kind in given.kinds], dtype=np.int64
-        )
-        self.counts: problem.Ints = np.array([kind.count for kind in given.kinds], dtype=np.int64)
-        self.free: problem.Ints = np.maximum(given.free, 0)
+    def __init__(self, problem: Problem) -> None:
+        self.requests: Ints = np.array([kind.request for kind in problem.kinds], dtype=np.int64)
+        self.counts: Ints = np.array([kind.count for kind in problem.kinds], dtype=np.int64)
+        self.free: Ints = np.maximum(problem.free, 0)
         # Nodes that are usable for the same kinds are looked at together.
-        usable = np.array([kind.usable for kind in given.kinds])
+        usable = np.array([kind.usable for kind in problem.kinds])
         self._usable, alike = np.unique(usable, axis=1, return_inverse=True)
         self._alike = alike.reshape(-1)
         """The column of `_usable` of each node."""
@@ -83,21 +81,21 @@ class Prices:
             change *= LATER_STEPS
         return not len(self.rows)
 
-    def _whole(self, prices: Amounts) -> problem.Ints:
+    def _whole(self, prices: Amounts) -> Ints:
         """Return prices as whole numbers, in such a unit that all pods are worth WHOLE."""
         parts = np.round(prices / prices.max(), DIGITS)
         total = max(int(np.rint(parts * 10**DIGITS).astype(np.int64) @ self.counts), 1)
-        found: problem.Ints = np.rint(parts * (10**DIGITS * WHOLE / total)).astype(np.int64)
+        found: Ints = np.rint(parts * (10**DIGITS * WHOLE / total)).astype(np.int64)
         return np.maximum(found, 1)
 
-    def _first_of(self, worth: problem.Ints, best: problem.Ints) -> problem.Ints:
+    def _first_of(self, worth: Ints, best: Ints) -> Ints:
         """Return for each row the first place where a pattern is worth most."""
         sizes = np.diff(np.append(self.begins, len(worth)))
         places = np.flatnonzero(worth == np.repeat(best, sizes))
         owners = np.searchsorted(self.begins, places, side="right")
         return places[np.unique(owners, return_index=True)[1]]
 
-    def _enumerated(self) -> tuple[problem.Ints, problem.Flags]:
+    def _enumerated(self) -> tuple[Ints, Flags]:
         """Return all sets of pods that some node takes, the small ones first, and who does, (N, M).
 
         A set with one more pod than another has it of the kind of the last one, or of a later kind.
@@ -123,10 +121,10 @@ class Prices:
             taken.append(fits[:, kept])
         return np.concatenate(found), np.concatenate(taken, axis=1)
 
-    def _fits(self, patterns: problem.Ints) -> problem.Flags:
+    def _fits(self, patterns: Ints) -> Flags:
         """Return which nodes take which sets of pods, (N, M)."""
         asked = patterns @ self.requests
-        fits: problem.Flags = ((patterns @ ~self._usable).T == 0)[self._alike]
+        fits: Flags = ((patterns @ ~self._usable).T == 0)[self._alike]
         for column in np.flatnonzero(asked.any(axis=0)).tolist():
             fits &= asked[:, column] <= self.free[:, column, np.newaxis]
         return fits

@@ -6,17 +6,17 @@ left. Which choice asks for the least is simple for one resource, and for severa
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search.problem import Ints, Problem
 
 
 class QueueRoom:
     """What the pods of a gang may ask for in all."""
 
-    def __init__(self, given: problem.Problem) -> None:
-        self._room = given.queue_room
-        self._requests = np.array([kind.request for kind in given.kinds], dtype=np.int64)
+    def __init__(self, problem: Problem) -> None:
+        self._room = problem.queue_room
+        self._requests = np.array([kind.request for kind in problem.kinds], dtype=np.int64)
         # Roles first: the pods of a role also count for the minimum of the whole gang.
-        wanted = sorted(given.requirements, key=lambda each: len(each.kinds))
+        wanted = sorted(problem.requirements, key=lambda each: len(each.kinds))
         kinds = [np.array(each.kinds, dtype=np.int64) for each in wanted]
         self._needs = [
             (members, np.argsort(self._requests[members], axis=0, kind="stable"), each.least)
@@ -24,14 +24,14 @@ class QueueRoom:
         ]
         """Kinds (k,), their order by each resource (k, R), and how many pods are needed."""
 
-    def takes(self, placed: problem.Ints, left: problem.Ints) -> bool:
+    def takes(self, placed: Ints, left: Ints) -> bool:
         """Whether some choice of the pods left (K,) may come to those placed (K,)."""
         if self._room is None:
             return True
         least = self.least(placed, left)
         return bool(((least <= self._room) | (least == 0)).all())
 
-    def takes_one_more(self, kind: int, placed: problem.Ints, left: problem.Ints) -> bool:
+    def takes_one_more(self, kind: int, placed: Ints, left: Ints) -> bool:
         """Whether a pod of this kind may come, and enough others after it."""
         if self._room is None:
             return True
@@ -39,7 +39,7 @@ class QueueRoom:
         one[kind] = 1
         return self.takes(placed + one, left - one)
 
-    def least(self, placed: problem.Ints, left: problem.Ints) -> problem.Ints:
+    def least(self, placed: Ints, left: Ints) -> Ints:
         """Return what the pods placed and the smallest of those still needed ask for, (R,)."""
         taken = np.repeat(placed[:, np.newaxis], self._requests.shape[1], axis=1)
         most = taken + left[:, np.newaxis]
@@ -50,5 +50,5 @@ class QueueRoom:
             added = np.zeros_like(spare)
             np.put_along_axis(added, order, chosen, axis=0)
             taken[kinds] += added
-        amounts: problem.Ints = (taken * self._requests).sum(axis=0)
+        amounts: Ints = (taken * self._requests).sum(axis=0)
         return amounts

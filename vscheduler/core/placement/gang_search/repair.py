@@ -9,7 +9,10 @@ becomes less in any case, so this comes to an end.
 import msgspec
 import numpy as np
 
-from vscheduler.core.placement.gang_search import problem, state, waste
+from vscheduler.core.placement.gang_search import state
+from vscheduler.core.placement.gang_search.problem import Flags, Ints, Problem
+from vscheduler.core.placement.gang_search.state import State
+from vscheduler.core.placement.gang_search.waste import Amounts
 
 PATH_STEPS = 4
 """What it costs to look for a path, in steps of a search."""
@@ -18,30 +21,30 @@ Move = tuple[int, int, int]
 """A kind comes to a row in place of another kind."""
 
 
-def is_possible(given: problem.Problem) -> bool:
+def is_possible(problem: Problem) -> bool:
     """Whether pods may be moved one by one: no rule but amounts and usable nodes matters."""
-    rules = given.rules or given.sub_groups
-    limited = given.queue_room is not None or given.idle is not None
-    return not rules and not limited and all(each.reserved is None for each in given.kinds)
+    rules = problem.rules or problem.sub_groups
+    limited = problem.queue_room is not None or problem.idle is not None
+    return not rules and not limited and all(kind.reserved is None for kind in problem.kinds)
 
 
 class _Swaps(msgspec.Struct, frozen=True, eq=False):
     """The pods (P) that could make place, one of each kind on each node."""
 
-    kinds: problem.Ints
-    rows: problem.Ints
-    fits: problem.Flags
+    kinds: Ints
+    rows: Ints
+    fits: Flags
     """(P, K), whether a pod of another kind could come instead."""
-    left: waste.Amounts
+    left: Amounts
     """(P, K), what would be left on the node then."""
 
 
 class Repair:
     """Places one more pod in the present state of a search."""
 
-    def __init__(self, now: state.State, scale: waste.Amounts) -> None:
+    def __init__(self, now: State, scale: Amounts) -> None:
         self._state, self._scale = now, scale
-        self._sizes: waste.Amounts = np.round((now.requests * scale).sum(axis=1), state.DIGITS)
+        self._sizes: Amounts = np.round((now.requests * scale).sum(axis=1), state.DIGITS)
 
     def places(self, kind: int) -> bool:
         """Place a pod of a kind for which there is no room; return success.
@@ -65,7 +68,7 @@ class Repair:
         kinds, rows = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         room = now.free[rows] + now.requests[kinds]
         rest = room[:, np.newaxis] - now.requests
-        fits: problem.Flags = np.asarray(((rest >= 0) | (now.requests == 0)).all(axis=2))
+        fits: Flags = np.asarray(((rest >= 0) | (now.requests == 0)).all(axis=2))
         fits &= now.usable[:, rows].T
         fits[np.arange(len(kinds)), kinds] = False
         left = np.round((np.maximum(rest, 0) * self._scale).sum(axis=2), state.DIGITS)

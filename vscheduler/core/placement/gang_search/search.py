@@ -4,15 +4,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vscheduler.core.placement.gang_search import (
-    assignment,
-    depth_first,
-    descent,
-    prices,
-    problem,
-    repair,
-    state,
+from vscheduler.core.placement.gang_search import depth_first, repair
+from vscheduler.core.placement.gang_search.assignment import Assignment
+from vscheduler.core.placement.gang_search.depth_first import Search, Step
+from vscheduler.core.placement.gang_search.descent import Descent
+from vscheduler.core.placement.gang_search.prices import Prices
+from vscheduler.core.placement.gang_search.problem import (
+    Answer,
+    CutShort,
+    Found,
+    Impossible,
+    Problem,
 )
+from vscheduler.core.placement.gang_search.state import State
 
 PROOF_PART = 2
 """A proof may take this fraction of the steps besides, to find out which pods stand in the way."""
@@ -29,21 +33,21 @@ IMPROVING_STEPS = 64
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a search."""
 
-    answer: problem.Answer
+    answer: Answer
     steps: int
     failed: tuple[bytes, ...] = ()
     """States that lead nowhere, for a search that goes on."""
-    begun: tuple[depth_first.Step, ...] = ()
+    begun: tuple[Step, ...] = ()
     """Pods of a large gang that are placed so far, for a search that goes on."""
     goes_on: bool = False
     """Whether the next search for a large gang may find what this one didn't."""
 
 
 def solve(
-    given: problem.Problem,
+    problem: Problem,
     steps_max: int | None,
     failed: Sequence[bytes] | None = None,
-    begun: Sequence[depth_first.Step] = (),
+    begun: Sequence[Step] = (),
 ) -> Outcome:
     """Solve the problem, or go on from states of which an earlier search knows they lead nowhere.
 
@@ -51,67 +55,65 @@ def solve(
     tried there, once, which may go on from pods that an earlier search has placed.
     """
     steps, first = 0, None
-    if not depth_first.remembers(given):
-        if repair.is_possible(given):
-            return _solve_large(given, steps_max, begun, again=failed is not None and not begun)
-        least = max((each.least for each in given.requirements), default=0)
+    if not depth_first.remembers(problem):
+        if repair.is_possible(problem):
+            return _solve_large(problem, steps_max, begun, again=failed is not None and not begun)
+        least = max((requirement.least for requirement in problem.requirements), default=0)
         if steps_max is not None:
             # Going back from the end of a long way hardly ever helps.
             steps_max = 0 if steps_max < least else min(steps_max, least * 5 // 4)
     elif failed is None:
-        first = depth_first.Search(given, steps_max, straight=True)
+        first = Search(problem, steps_max, straight=True)
         answer, steps = first.run(), first.steps
         # Whoever is refused before the first step is refused in any order.
-        if isinstance(answer, problem.Found):
+        if isinstance(answer, Found):
             return _with_fewer_evictions(first, answer)
-        if not steps or not isinstance(answer, problem.CutShort):
+        if not steps or not isinstance(answer, CutShort):
             return Outcome(answer=answer, steps=steps)
     left = None if steps_max is None else steps_max - steps
-    second = depth_first.Search(given, left, failed=failed or (), after=first)
+    second = Search(problem, left, failed=failed or (), after=first)
     answer = second.run()
-    if isinstance(answer, problem.Found):
+    if isinstance(answer, Found):
         return _with_fewer_evictions(second, answer, steps)
     return Outcome(answer=answer, steps=steps + second.steps, failed=tuple(second.failed))
 
 
 def _solve_large(
-    given: problem.Problem,
+    problem: Problem,
     steps_max: int | None,
-    begun: Sequence[depth_first.Step],
+    begun: Sequence[Step],
     *,
     again: bool,
 ) -> Outcome:
     """Place the gang pod by pod, or, if that has failed before, by prices first."""
     steps = 0
-    needed = max((each.least for each in given.requirements), default=0)
-    priced = needed == sum(kind.count for kind in given.kinds)
+    needed = max((requirement.least for requirement in problem.requirements), default=0)
+    priced = needed == sum(kind.count for kind in problem.kinds)
     if not again:
-        plain = descent.Descent(given, steps_max, begun)
+        plain = Descent(problem, steps_max, begun)
         answer, steps = plain.run(), plain.steps
-        if not isinstance(answer, problem.CutShort) or answer.begun or not priced:
-            rest = answer.begun if isinstance(answer, problem.CutShort) else ()
+        if not isinstance(answer, CutShort) or answer.begun or not priced:
+            rest = answer.begun if isinstance(answer, CutShort) else ()
             return Outcome(answer=answer, steps=steps, begun=rest, goes_on=bool(rest))
         if steps_max is not None and steps_max - steps < PRICED_STEPS:
             return Outcome(answer=answer, steps=steps, goes_on=True)
-    known = prices.Prices(given)
+    known = Prices(problem)
     steps += known.steps
-    if known.are_too_high() and known.is_complete and given.exact:
-        return Outcome(answer=problem.Impossible(), steps=steps)
-    placed = assignment.Assignment(known)
+    if known.are_too_high() and known.is_complete and problem.exact:
+        return Outcome(answer=Impossible(), steps=steps)
+    placed = Assignment(known)
     steps += placed.steps
     left = None if steps_max is None else max(0, steps_max - steps)
     moves = placed.improve(MOVES_MAX if left is None else min(MOVES_MAX, left))
     steps += moves
-    last = descent.Descent(given, None if left is None else left - moves, placed.places())
+    last = Descent(problem, None if left is None else left - moves, placed.places())
     answer = last.run()
-    if isinstance(answer, problem.CutShort):
-        answer = problem.CutShort()
+    if isinstance(answer, CutShort):
+        answer = CutShort()
     return Outcome(answer=answer, steps=steps + last.steps)
 
 
-def _with_fewer_evictions(
-    search: depth_first.Search, answer: problem.Found, steps: int = 0
-) -> Outcome:
+def _with_fewer_evictions(search: Search, answer: Found, steps: int = 0) -> Outcome:
     """Return the solution, or one for which less has to be evicted, if there is one nearby."""
     steps, left = steps + search.steps, IMPROVING_STEPS
     while (
@@ -120,12 +122,10 @@ def _with_fewer_evictions(
         and depth_first.remembers(search.given)
     ):
         below = search.evicted[-1]
-        search = depth_first.Search(
-            search.given, left, failed=search.failed, after=search, evicted_below=below
-        )
+        search = Search(search.given, left, failed=search.failed, after=search, evicted_below=below)
         better = search.run()
         steps, left = steps + search.steps, left - search.steps
-        if not isinstance(better, problem.Found):
+        if not isinstance(better, Found):
             break
         answer = better
     return Outcome(answer=answer, steps=steps)
@@ -139,12 +139,12 @@ def steps_for_proof(steps_max: int, taken: int) -> int:
 class Proof:
     """Finds out which pods of an impossible problem don't fit together."""
 
-    def __init__(self, given: problem.Problem, steps_max: int | None) -> None:
-        self._problem, self._steps_max = given, steps_max
-        self._places = state.State(given).places
+    def __init__(self, problem: Problem, steps_max: int | None) -> None:
+        self._problem, self._steps_max = problem, steps_max
+        self._places = State(problem).places
         self.steps = 0
 
-    def find(self) -> problem.Impossible:
+    def find(self) -> Impossible:
         """Return as few pods as can be shown.
 
         None are named if the gang doesn't need all its pods, or if pods may need others of the gang
@@ -152,10 +152,10 @@ class Proof:
         """
         given = self._problem
         counts = [kind.count for kind in given.kinds]
-        least = max((each.least for each in given.requirements), default=0)
+        least = max((requirement.least for requirement in given.requirements), default=0)
         helped = given.near or any(rule.counted.sum() > 1 for rule in given.spread)
         if sum(counts) != least or given.sub_groups or helped or given.queue_room is not None:
-            return problem.Impossible()
+            return Impossible()
         irreducible = True
         for kind in range(len(counts)):
             without = [*counts[:kind], 0, *counts[kind + 1 :]]
@@ -166,7 +166,7 @@ class Proof:
             if count:
                 counts[kind], is_least = self._least(counts, kind)
                 irreducible &= is_least
-        return problem.Impossible(tuple(counts), irreducible)
+        return Impossible(tuple(counts), irreducible)
 
     def _least(self, counts: Sequence[int], kind: int) -> tuple[int, bool]:
         """Return with how few pods of the kind they still don't fit, and whether that is sure."""
@@ -186,9 +186,9 @@ class Proof:
             return None
         kept = [kind for kind, count in enumerate(counts) if count]
         some = self._problem.only(counts)
-        attempt = depth_first.Search(some, left, after=state.State(some, self._places[kept]))
+        attempt = Search(some, left, after=State(some, self._places[kept]))
         answer = attempt.run()
         self.steps += cost + attempt.steps
-        if isinstance(answer, problem.CutShort):
+        if isinstance(answer, CutShort):
             return None
-        return isinstance(answer, problem.Impossible)
+        return isinstance(answer, Impossible)

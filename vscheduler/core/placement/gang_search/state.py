@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.placement.gang_search import problem, volume_matching
+from vscheduler.core.placement.gang_search.problem import Flags, Ints, Near, Problem, Spread
+from vscheduler.core.placement.gang_search.volume_matching import AttachedVolumes, VolumeMatching
 
 DIGEST_BYTES = 12
 DIGITS = 9
@@ -19,19 +21,19 @@ PLENTY = problem.PLENTY
 class State:
     """Pods are placed and taken back in the manner of a stack."""
 
-    def __init__(self, given: problem.Problem, places: problem.Ints | None = None) -> None:
+    def __init__(self, problem: Problem, places: Ints | None = None) -> None:
         """`places` is what nodes take in the beginning, where that is known."""
-        kinds = given.kinds
-        self.problem = given
+        kinds = problem.kinds
+        self.problem = problem
         self.left = np.array([kind.count for kind in kinds], dtype=np.int64)
         """By kind, pods that may still be placed; those given up don't count."""
         self.placed = np.zeros(len(kinds), dtype=np.int64)
         self.order: list[tuple[int, int]] = []
         """Kind and row of each pod placed so far."""
         self.requests = np.array([kind.request for kind in kinds], dtype=np.int64)
-        self.free = np.maximum(given.free, 0)
+        self.free = np.maximum(problem.free, 0)
         self.usable = np.array([kind.usable for kind in kinds])
-        self._reserved = _reserved(given)
+        self._reserved = _reserved(problem)
         self._asks = self.requests > 0
         self._divisor = np.maximum(self.requests, 1)
         self._whole = np.maximum((self.requests.T * self.left).sum(axis=1), 1)
@@ -39,43 +41,41 @@ class State:
         self._barred = np.zeros(self.usable.shape, dtype=np.int64)
         """(K, N), by how many placed pods the rules of Apart bar a kind from a node."""
         self._alone = np.zeros(self.usable.shape, dtype=np.bool_)
-        for rule in given.apart:
+        for rule in problem.apart:
             self._alone |= rule.pairs.diagonal()[:, np.newaxis] & (rule.codes >= 0)
-        self._domains: dict[tuple[int, int], problem.Ints] = {}
-        self._pools = [pool.room.copy() for pool in given.pools]
-        self._near = [[domains.copy() for domains in rule.present] for rule in given.near]
-        self._near_any = [int(not rule.first_anywhere) for rule in given.near]
-        self._spread = [rule.present.copy() for rule in given.spread]
-        self._volumes = (
-            None if given.volumes is None else volume_matching.VolumeMatching(given.volumes)
-        )
-        self._attached = [volume_matching.AttachedVolumes(rule) for rule in given.attached]
+        self._domains: dict[tuple[int, int], Ints] = {}
+        self._pools = [pool.room.copy() for pool in problem.pools]
+        self._near = [[domains.copy() for domains in rule.present] for rule in problem.near]
+        self._near_any = [int(not rule.first_anywhere) for rule in problem.near]
+        self._spread = [rule.present.copy() for rule in problem.spread]
+        self._volumes = None if problem.volumes is None else VolumeMatching(problem.volumes)
+        self._attached = [AttachedVolumes(rule) for rule in problem.attached]
         self.places = np.zeros_like(self._barred) if places is None else places.copy()
         """(K, N), how many pods of one kind the node takes, if it takes no others. Rules about the
         order of pods aside, this can only become less."""
         if places is None:
-            self._refresh(np.arange(given.free.shape[0]))
-        self._places_in_all: problem.Ints = self.places.sum(axis=1)
-        self._seats: problem.Ints | None = None
+            self._refresh(np.arange(problem.free.shape[0]))
+        self._places_in_all: Ints = self.places.sum(axis=1)
+        self._seats: Ints | None = None
         """The answer of `seats` for `places`, if that has been asked for."""
         self._alone_by_domain = [
             (rule.codes, rule.pairs.diagonal().nonzero()[0].tolist())
-            for rule in given.apart
+            for rule in problem.apart
             if _has_larger_domains(rule.codes)  # of one node, `places` takes one pod in any case
         ]
         """Domains of several nodes, and the kinds of which each takes one pod."""
         self._spread_alone = [
             (number, rule)
-            for number, rule in enumerate(given.spread)
+            for number, rule in enumerate(problem.spread)
             if rule.eligible.all() and rule.counted.sum() == rule.counted[rule.kind] == 1
         ]
         """Spread constraints over pods of one kind, on all nodes."""
-        self.changes: list[problem.Ints] = []
+        self.changes: list[Ints] = []
         """Rows that have changed, in order; the same rows again when that is taken back."""
         self.on: defaultdict[int, list[int]] = defaultdict(list)
         """The kinds of the pods that are placed, by row."""
         self._touched: dict[tuple[int, ...], int] = {}
-        self._undo: list[tuple[int, int, problem.Ints, problem.Ints, int]] = []
+        self._undo: list[tuple[int, int, Ints, Ints, int]] = []
 
     # Whoever is refused before the first step doesn't need to know which nodes are alike.
     @functools.cached_property
@@ -84,7 +84,7 @@ class State:
         return _alike(self.problem)
 
     @functools.cached_property
-    def _likeness(self) -> problem.Ints:
+    def _likeness(self) -> Ints:
         """By node, a number that is equal for nodes alike with equal pods of the gang."""
         return np.array(self.alike, dtype=np.int64)
 
@@ -176,7 +176,7 @@ class State:
         whole = repr((self.left.tolist(), touched)).encode()
         return hashlib.blake2b(whole, digest_size=DIGEST_BYTES).digest()
 
-    def evicted(self, kind: int, rows: problem.Ints) -> Amounts:
+    def evicted(self, kind: int, rows: Ints) -> Amounts:
         """Return what has to be evicted on these nodes (n,) for one more pod of this kind.
 
         It is a part of what the gang asks for, summed over resources.
@@ -189,7 +189,7 @@ class State:
         amounts: Amounts = (more / self._whole).sum(axis=1)
         return np.round(amounts, DIGITS)
 
-    def candidates(self, kind: int) -> problem.Ints:
+    def candidates(self, kind: int) -> Ints:
         """Return the rows that take one more pod now, one of each set of nodes that are alike.
 
         Of nodes alike it is the one with the best score.
@@ -204,12 +204,12 @@ class State:
             order = order[np.argsort(scores[order], kind="stable")]
         first = np.full(len(self.alike) + len(self._touched), -1)
         first[self._likeness[order]] = order
-        kept: problem.Ints = np.sort(first[first >= 0])
+        kept: Ints = np.sort(first[first >= 0])
         return kept
 
-    def _passing(self, kind: int) -> problem.Ints:
+    def _passing(self, kind: int) -> Ints:
         """Return the rows that take one more pod now."""
-        rows: problem.Ints = (self.places[kind] > 0).nonzero()[0]
+        rows: Ints = (self.places[kind] > 0).nonzero()[0]
         for pool, room in zip(self.problem.pools, self._pools, strict=True):
             if (self.requests[kind] > room)[self._asks[kind]].any():
                 rows = rows[~pool.rows[rows]]
@@ -225,7 +225,7 @@ class State:
             rows = rows[self._volumes.takes(kind, rows)]
         return rows
 
-    def prospects(self) -> problem.Ints:
+    def prospects(self) -> Ints:
         """Return `places` without nodes that required affinity keeps closed for good, (K, N)."""
         if not self.problem.near:
             return self.places
@@ -242,7 +242,7 @@ class State:
                 prospects[near.kind, ~may[codes]] = 0
         return prospects
 
-    def seats(self, places: problem.Ints) -> problem.Ints:
+    def seats(self, places: Ints) -> Ints:
         """Return how many pods of each kind could be placed at most, if no others were, (K,).
 
         `places` is that of this state, or the prospects. For kinds without pods left, it may be
@@ -254,7 +254,7 @@ class State:
             self._seats = self._seats_in(places, self._places_in_all)
         return self._seats
 
-    def _seats_in(self, places: problem.Ints, in_all: problem.Ints) -> problem.Ints:
+    def _seats_in(self, places: Ints, in_all: Ints) -> Ints:
         seats = in_all.copy()
         for pool, room in zip(self.problem.pools, self._pools, strict=True):
             inside = places[:, pool.rows].sum(axis=1)
@@ -272,7 +272,7 @@ class State:
                 seats[spread.kind] = min(int(seats[spread.kind]), most)
         return seats
 
-    def _spread_seats(self, number: int, spread: problem.Spread, places: problem.Ints) -> int:
+    def _spread_seats(self, number: int, spread: Spread, places: Ints) -> int:
         """Return how many pods the spread lets in, if every domain is filled as far as it goes."""
         counts = self._spread[number]
         room = np.zeros_like(counts)
@@ -290,7 +290,7 @@ class State:
             likeness = self._touched.setdefault(pods, len(self.alike) + len(self._touched))
         self._likeness[row] = likeness
 
-    def _refresh(self, rows: problem.Ints) -> None:
+    def _refresh(self, rows: Ints) -> None:
         free = self.free[rows][:, np.newaxis]
         if self._reserved is not None:
             free = np.maximum(free - self._reserved[rows], 0)
@@ -299,7 +299,7 @@ class State:
         each[self._alone.T[rows] & (each > 0)] = 1
         self.places[:, rows] = each.T
 
-    def _bar(self, kind: int, row: int, step: int) -> problem.Ints:
+    def _bar(self, kind: int, row: int, step: int) -> Ints:
         """Bar other pods from the domains of a pod, or no longer; return the rows concerned."""
         rows = [np.array([row])]
         for number, rule in enumerate(self.problem.apart):
@@ -338,65 +338,65 @@ class State:
         for attached in self._attached:
             attached.count(kind, row, step)
 
-    def _is_near(self, number: int, near: problem.Near, rows: problem.Ints) -> problem.Flags:
+    def _is_near(self, number: int, near: Near, rows: Ints) -> Flags:
         passes = np.ones(rows.size, dtype=np.bool_)
         anywhere = not self._near_any[number]
         for codes, present in zip(near.codes, self._near[number], strict=True):
             passes &= codes[rows] >= 0 if anywhere else present[codes[rows]] > 0
         return passes
 
-    def _is_spread(self, number: int, spread: problem.Spread, rows: problem.Ints) -> problem.Flags:
+    def _is_spread(self, number: int, spread: Spread, rows: Ints) -> Flags:
         counts, codes = self._spread[number], spread.codes[rows]
         least = 0 if spread.few else int(counts[spread.domains].min())
         skew = counts[codes] + int(spread.counts_itself) - least
-        passes: problem.Flags = (codes >= 0) & (skew <= spread.max_skew)
+        passes: Flags = (codes >= 0) & (skew <= spread.max_skew)
         return passes
 
 
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
-def _has_larger_domains(codes: problem.Ints) -> bool:
+def _has_larger_domains(codes: Ints) -> bool:
     """Whether any topology domain has more than one node."""
     inside = codes[codes >= 0]
     return bool(inside.size > np.unique(inside).size)
 
 
-def _reserved(given: problem.Problem) -> problem.Ints | None:
+def _reserved(problem: Problem) -> Ints | None:
     """Return what is reserved against pods of each kind, (N, K, R); None if nothing is."""
-    if all(kind.reserved is None for kind in given.kinds):
+    if all(kind.reserved is None for kind in problem.kinds):
         return None
-    nothing = np.zeros_like(given.free)
-    every = [nothing if kind.reserved is None else kind.reserved for kind in given.kinds]
+    nothing = np.zeros_like(problem.free)
+    every = [nothing if kind.reserved is None else kind.reserved for kind in problem.kinds]
     return np.stack(every, axis=1)
 
 
-def _alike(given: problem.Problem) -> list[int]:
+def _alike(problem: Problem) -> list[int]:
     """Return a number for each node, equal for nodes that could take each other's place."""
-    size = given.free.shape[0]
-    usable = np.packbits([kind.usable for kind in given.kinds], axis=0).T
-    columns = [given.free, usable]
-    columns += [] if given.idle is None else [given.idle]
-    columns += [kind.reserved for kind in given.kinds if kind.reserved is not None]
-    columns += [pool.rows for pool in given.pools]
-    columns += [_by_domain(rule.codes, None) for rule in given.apart]
-    for near in given.near:
+    size = problem.free.shape[0]
+    usable = np.packbits([kind.usable for kind in problem.kinds], axis=0).T
+    columns = [problem.free, usable]
+    columns += [] if problem.idle is None else [problem.idle]
+    columns += [kind.reserved for kind in problem.kinds if kind.reserved is not None]
+    columns += [pool.rows for pool in problem.pools]
+    columns += [_by_domain(rule.codes, None) for rule in problem.apart]
+    for near in problem.near:
         columns += map(_by_domain, near.codes, near.present)
-    for spread in given.spread:
+    for spread in problem.spread:
         columns.append(_by_domain(spread.codes, spread.present))
         columns.append(np.stack([spread.eligible, np.isin(spread.codes, spread.domains)], axis=1))
-    for attached in given.attached:
+    for attached in problem.attached:
         columns += [attached.room, attached.there.T]
-    if given.volumes is not None:
-        columns.append(volume_matching.likeness(given.volumes))
+    if problem.volumes is not None:
+        columns.append(volume_matching.likeness(problem.volumes))
     table = np.concatenate(
-        [np.asarray(each, dtype=np.int64).reshape(size, -1) for each in columns], axis=1
+        [np.asarray(column, dtype=np.int64).reshape(size, -1) for column in columns], axis=1
     )
     numbers: dict[bytes, int] = {}
     return [numbers.setdefault(row.tobytes(), len(numbers)) for row in table]
 
 
-def _by_domain(codes: problem.Ints, present: problem.Ints | None) -> problem.Ints:
+def _by_domain(codes: Ints, present: Ints | None) -> Ints:
     """Return (N, 2): the domain of each node, and how many pods it has.
 
     A domain of one node has no number of its own, so that such nodes may be alike.

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from vscheduler.core.placement.gang_search import problem
+from vscheduler.core.placement.gang_search.problem import Attached, Flags, Ints, Volumes
 
 NONE = -1
 """In place of a volume: the claim needs none of them where its pods are."""
@@ -38,9 +38,9 @@ class Matching(msgspec.Struct, frozen=True):
 class VolumeMatching:
     """Matches volumes with the claims of a gang, pod by pod."""
 
-    def __init__(self, given: problem.Volumes) -> None:
-        self._given = given
-        self._starts, self._positions = by_row(given)
+    def __init__(self, volumes: Volumes) -> None:
+        self._given = volumes
+        self._starts, self._positions = by_row(volumes)
         self._states = [Matching()]
         self._options: dict[Claim, list[int]] = {}
         self._numbers: dict[int, Hashable] = {}
@@ -60,7 +60,7 @@ class VolumeMatching:
         """Undo the last call of `place`."""
         self._states.pop()
 
-    def takes(self, kind: int, rows: problem.Ints) -> problem.Flags:
+    def takes(self, kind: int, rows: Ints) -> Flags:
         """Return the rows (n,) that take one more pod of this kind, as far as volumes matter.
 
         Each row must take such a pod if no others are placed.
@@ -95,7 +95,7 @@ class VolumeMatching:
             self._numbers[row] = self._at(row).tobytes(), provided
         return self._numbers[row]
 
-    def _at(self, row: int) -> problem.Ints:
+    def _at(self, row: int) -> Ints:
         """Return the volumes that can be used on a row."""
         return self._positions[self._starts[row] : self._starts[row + 1]]
 
@@ -165,19 +165,19 @@ class VolumeMatching:
 class AttachedVolumes:
     """Counts the volumes of one driver that placed pods bring to nodes."""
 
-    def __init__(self, given: problem.Attached) -> None:
+    def __init__(self, given: Attached) -> None:
         self._given = given
         self._brought = np.zeros(given.room.size, dtype=np.int64)
         self._users = np.zeros(given.there.shape, dtype=np.int64)
         """(H, N), pods on each node that use a shared volume."""
 
-    def takes(self, kind: int, rows: problem.Ints) -> problem.Flags:
+    def takes(self, kind: int, rows: Ints) -> Flags:
         """Return the rows (n,) that can attach the volumes of one more pod of this kind."""
         given = self._given
         shared = given.shared[kind]
         new = ~given.there[shared][:, rows] & (self._users[shared][:, rows] == 0)
         more = given.own[kind] + new.sum(axis=0)
-        passes: problem.Flags = (self._brought[rows] + more <= given.room[rows]) | (more == 0)
+        passes: Flags = (self._brought[rows] + more <= given.room[rows]) | (more == 0)
         return passes
 
     def count(self, kind: int, row: int, step: int) -> None:
@@ -200,7 +200,7 @@ def _pass_on(last: int, came: Mapping[int, int], holders: dict[int, int], first:
     holders[volume] = first
 
 
-def by_row(given: problem.Volumes) -> tuple[problem.Ints, problem.Ints]:
+def by_row(given: Volumes) -> tuple[Ints, Ints]:
     """Return the volumes sorted by row, and where each row starts, (N + 1,)."""
     empty = np.empty(0, dtype=np.int64)
     rows = np.concatenate([empty, *given.reach])
@@ -210,7 +210,7 @@ def by_row(given: problem.Volumes) -> tuple[problem.Ints, problem.Ints]:
     return starts, volumes[order]
 
 
-def likeness(given: problem.Volumes) -> problem.Ints:
+def likeness(given: Volumes) -> Ints:
     """Return a number for each row (N,), equal for rows that could take each other's place.
 
     A volume of one row matters by the demands that it satisfies; any other volume for itself.

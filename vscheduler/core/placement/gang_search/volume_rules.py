@@ -11,9 +11,20 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.model import jobs
-from vscheduler.core.placement.gang_search import columns, problem, volume_matching
-from vscheduler.core.session import interfaces
+from vscheduler.core.model.jobs import PodClass, Task, TaskId
+from vscheduler.core.placement.gang_search import columns, volume_matching
+from vscheduler.core.placement.gang_search.columns import Columns
+from vscheduler.core.placement.gang_search.problem import (
+    Apart,
+    Attached,
+    Flags,
+    Ints,
+    Pool,
+    Problem,
+    Volumes,
+)
+from vscheduler.core.placement.gang_search.volume_matching import VolumeMatching
+from vscheduler.core.session.interfaces import Exclusion, VolumeDemands
 
 PLENTY = 2**40
 """More volumes than any pods ask for: where new ones can be made."""
@@ -25,18 +36,18 @@ Handle = tuple[str, str]
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What the numbers in a problem's rule for volumes stand for."""
 
-    rule: problem.Volumes
+    rule: Volumes
     names: Sequence[str]
     """The existing volumes."""
-    own: Mapping[jobs.TaskId, Sequence[str]]
+    own: Mapping[TaskId, Sequence[str]]
     """The claims that a pod has for itself, in the order of the rule."""
     shared: Sequence[str]
 
-    def of(self, places: Sequence[tuple[jobs.Task, int, int]]) -> dict[str, str | None]:
+    def of(self, places: Sequence[tuple[Task, int, int]]) -> dict[str, str | None]:
         """Return the volumes that claims get with these pods of kinds on rows; None for a volume
         to be made. Claims that can get one of their own, and for which any will do, are left out.
         """
-        matched = volume_matching.VolumeMatching(self.rule)
+        matched = VolumeMatching(self.rule)
         owners: list[str] = []
         for task, kind, row in places:
             matched.place(kind, row)
@@ -55,9 +66,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class VolumeRules:
     """Adds rules about volumes to the problem of a gang."""
 
-    def __init__(
-        self, demands: interfaces.VolumeDemands, tasks: Sequence[jobs.Task], *, later: bool
-    ) -> None:
+    def __init__(self, demands: VolumeDemands, tasks: Sequence[Task], *, later: bool) -> None:
         """`tasks` are all pods of the gang that are to be placed."""
         self._demands, self._later = demands, later
         self._chosen = Counter(
@@ -68,35 +77,35 @@ class VolumeRules:
             handle for task in tasks if task.volumes for handle in demands.attached(task.pod_class)
         )
 
-    def shares(self, pod_class: jobs.PodClass) -> bool:
+    def shares(self, pod_class: PodClass) -> bool:
         """Whether other pods of the gang use a claim of these pods that has no volume yet."""
         return any(self._chosen[key] > 1 for key in self._demands.choosing(pod_class))
 
     def add_to(
         self,
-        whole: problem.Problem,
-        kinds: Sequence[Sequence[jobs.Task]],
-        rows: problem.Ints,
+        problem: Problem,
+        kinds: Sequence[Sequence[Task]],
+        rows: Ints,
         *,
         evicting: bool,
-    ) -> tuple[problem.Problem, Choice | None]:
+    ) -> tuple[Problem, Choice | None]:
         """Return the problem with these rules. With `evicting`, other pods' volumes don't count."""
-        samples = [each[0] for each in kinds]
-        if not rows.size or not any(each.volumes for each in samples):
-            return whole, None
+        samples = [kind[0] for kind in kinds]
+        if not rows.size or not any(sample.volumes for sample in samples):
+            return problem, None
         choice = self._choice(kinds, rows) if self._chosen else None
         if choice is not None:
-            whole = _counted(choice.rule).add_to(replace(whole, volumes=choice.rule))
+            problem = _counted(choice.rule).add_to(replace(problem, volumes=choice.rule))
         attached = () if evicting else tuple(self._attached(samples, rows))
         for rule in attached:
             if rule.own.any():
                 free = rule.room[:, np.newaxis]
-                asked = columns.Columns(requests=rule.own[:, np.newaxis], free=free, idle=free)
-                whole = asked.add_to(whole)
-        apart = (*whole.apart, *self._apart(kinds, rows))
-        return replace(whole, attached=attached, apart=apart), choice
+                asked = Columns(requests=rule.own[:, np.newaxis], free=free, idle=free)
+                problem = asked.add_to(problem)
+        apart = (*problem.apart, *self._apart(kinds, rows))
+        return replace(problem, attached=attached, apart=apart), choice
 
-    def _choice(self, kinds: Sequence[Sequence[jobs.Task]], rows: problem.Ints) -> Choice:
+    def _choice(self, kinds: Sequence[Sequence[Task]], rows: Ints) -> Choice:
         """Return the claims that need a volume, and the volumes that there are for them."""
         demands = self._demands
         shared = sorted(key for key, pods in self._chosen.items() if pods > 1)
@@ -114,7 +123,7 @@ class VolumeRules:
         place = np.full(supply.provided.shape[1], -1, dtype=np.int64)
         place[rows] = np.arange(rows.size)
         reach = [place[each] for each in supply.reach]
-        rule = problem.Volumes(
+        rule = Volumes(
             own=tuple(
                 tuple(number[demands.demand(key)] for key in own.get(tasks[0].uid, ()))
                 for tasks in kinds
@@ -134,20 +143,18 @@ class VolumeRules:
         )
         return Choice(rule=rule, names=supply.names, own=own, shared=shared)
 
-    def _attached(
-        self, samples: Sequence[jobs.Task], rows: problem.Ints
-    ) -> Iterator[problem.Attached]:
+    def _attached(self, samples: Sequence[Task], rows: Ints) -> Iterator[Attached]:
         """Yield the attach limits that the pods may reach."""
         fresh = self._fresh()
-        pods = [self._demands.attached(each.pod_class) for each in samples]
+        pods = [self._demands.attached(task.pod_class) for task in samples]
         for driver in sorted({driver for driver, _ in self._handles}):
-            every = [each for each in self._handles if each[0] == driver]
+            every = [handle for handle in self._handles if handle[0] == driver]
             shared = sorted(each for each in every if each not in fresh)
             room, there = self._demands.attachable(driver, len(every), shared, later=self._later)
             room = np.clip(room[rows], 0, PLENTY)
             if (room >= len(every)).all():
                 continue
-            yield problem.Attached(
+            yield Attached(
                 room=room,
                 own=np.array(
                     [sum(each[0] == driver and each in fresh for each in of) for of in pods]
@@ -163,13 +170,11 @@ class VolumeRules:
             each for each, pods in self._handles.items() if pods == 1 and each[1] in names
         )
 
-    def _apart(
-        self, kinds: Sequence[Sequence[jobs.Task]], rows: problem.Ints
-    ) -> Iterator[problem.Apart]:
+    def _apart(self, kinds: Sequence[Sequence[Task]], rows: Ints) -> Iterator[Apart]:
         """Yield the rules for pods whose volumes keep each other out."""
         pairs = {
-            interfaces.Exclusion.ON_A_NODE: np.zeros((len(kinds), len(kinds)), dtype=np.bool_),
-            interfaces.Exclusion.EVERYWHERE: np.zeros((len(kinds), len(kinds)), dtype=np.bool_),
+            Exclusion.ON_A_NODE: np.zeros((len(kinds), len(kinds)), dtype=np.bool_),
+            Exclusion.EVERYWHERE: np.zeros((len(kinds), len(kinds)), dtype=np.bool_),
         }
         using = [at for at, tasks in enumerate(kinds) if tasks[0].volumes]
         for one in using:
@@ -178,18 +183,18 @@ class VolumeRules:
                     continue
                 first, second = kinds[one][0], kinds[other][-1]
                 found = self._demands.exclude(first.pod_class, second.pod_class)
-                if found is not interfaces.Exclusion.NOWHERE:
+                if found is not Exclusion.NOWHERE:
                     pairs[found][one, other] = True
         codes = {
-            interfaces.Exclusion.ON_A_NODE: np.arange(rows.size),
-            interfaces.Exclusion.EVERYWHERE: np.zeros(rows.size, dtype=np.int64),
+            Exclusion.ON_A_NODE: np.arange(rows.size),
+            Exclusion.EVERYWHERE: np.zeros(rows.size, dtype=np.int64),
         }
         for where, both in pairs.items():
             if both.any():
-                yield problem.Apart(codes=codes[where], pairs=both | both.T)
+                yield Apart(codes=codes[where], pairs=both | both.T)
 
 
-def _counted(rule: problem.Volumes) -> columns.Columns:
+def _counted(rule: Volumes) -> Columns:
     """Return the numbers of volumes as columns, for sets of demands."""
     every = list(columns.sets(len(rule.fits)))
     starts, volumes = volume_matching.by_row(rule)
@@ -199,17 +204,15 @@ def _counted(rule: problem.Volumes) -> columns.Columns:
         dtype=np.int64,
     )
     free = np.zeros((starts.size - 1, len(every)), dtype=np.int64)
-    fitting: list[problem.Flags] = [
-        np.asarray(rule.fits[list(chosen)].any(axis=0)) for chosen in every
-    ]
+    fitting: list[Flags] = [np.asarray(rule.fits[list(chosen)].any(axis=0)) for chosen in every]
     for at, chosen in enumerate(every):
         np.add.at(free[:, at], rows[fitting[at][volumes]], 1)
-        provided: problem.Flags = np.logical_or.reduce(rule.provided[list(chosen)])
+        provided: Flags = np.logical_or.reduce(rule.provided[list(chosen)])
         free[provided, at] = PLENTY
-    pools: tuple[problem.Pool, ...] = ()
+    pools: tuple[Pool, ...] = ()
     if any(each.size > 1 for each in rule.reach):
-        needy: problem.Flags = ~np.logical_or.reduce(rule.provided)
+        needy: Flags = ~np.logical_or.reduce(rule.provided)
         there = np.array([bool(needy[each].any()) for each in rule.reach], dtype=np.bool_)
         room = np.array([int((each & there).sum()) for each in fitting], dtype=np.int64)
-        pools = (problem.Pool(rows=needy, room=room),)
-    return columns.Columns(requests=requests, free=free, idle=free, shared=pools)
+        pools = (Pool(rows=needy, room=room),)
+    return Columns(requests=requests, free=free, idle=free, shared=pools)

@@ -9,6 +9,8 @@ import msgspec
 import numpy as np
 
 from vscheduler.core.placement.gang_search import problem, state
+from vscheduler.core.placement.gang_search.problem import Ints
+from vscheduler.core.placement.gang_search.state import State
 
 Amounts = state.Amounts
 CELLS_EXACT = 10_000
@@ -18,7 +20,7 @@ CELLS_EXACT = 10_000
 class Known(msgspec.Struct):
     """What is known of one kind."""
 
-    others: problem.Ints
+    others: Ints
     """How many pods of each kind were left for the rest, as far as a node can take them, (K,)."""
     waste: Amounts
     """(N,), as parts of the largest node; NaN where it isn't known."""
@@ -29,7 +31,7 @@ class Known(msgspec.Struct):
 class Waste:
     """The waste of a pod of each kind on each node, in the present state of a search."""
 
-    def __init__(self, now: state.State) -> None:
+    def __init__(self, now: State) -> None:
         self._state = now
         asked = np.flatnonzero(now.requests.any(axis=0))
         self._asked = asked
@@ -44,12 +46,12 @@ class Waste:
             self._fits(now.free[rows][:, asked], np.array([kind])).max(initial=0)
             for kind, rows in enumerate(now.places > 0)
         ]
-        self._most: problem.Ints = np.array(whole, dtype=np.int64)
+        self._most: Ints = np.array(whole, dtype=np.int64)
         """(K,), how many pods of a kind the largest node takes."""
         self._is_large = now.places.size > CELLS_EXACT
         self._known: dict[int, Known] = {}
 
-    def of(self, kind: int, rows: problem.Ints) -> Amounts:
+    def of(self, kind: int, rows: Ints) -> Amounts:
         """Return the waste on these nodes (n,), after one more pod of this kind has come."""
         now = self._state
         left = now.left.copy()
@@ -69,7 +71,7 @@ class Waste:
             known.waste[missing] = self._waste(kind, missing, others)
         return known.waste[rows]
 
-    def _waste(self, kind: int, rows: problem.Ints, others: problem.Ints) -> Amounts:
+    def _waste(self, kind: int, rows: Ints, others: Ints) -> Amounts:
         rest = self._state.free[rows[:, np.newaxis], self._asked] - self._requests[kind]
         kinds = others.nonzero()[0]
         fits = self._fits(rest, kinds)
@@ -80,7 +82,7 @@ class Waste:
         waste: Amounts = wasted.sum(axis=1).round(state.DIGITS)
         return waste
 
-    def _fits(self, free: problem.Ints, kinds: problem.Ints) -> problem.Ints:
+    def _fits(self, free: Ints, kinds: Ints) -> Ints:
         """Return how many pods of these kinds fit into these amounts (n, k), by amounts alone."""
         fits = np.full((free.shape[0], kinds.size), problem.PLENTY)
         for column in range(self._asked.size):
@@ -90,8 +92,8 @@ class Waste:
         return fits
 
 
-def _rounded_up(numbers: problem.Ints) -> problem.Ints:
+def _rounded_up(numbers: Ints) -> Ints:
     """Return the next power of two of each number; 0 of 0."""
     powers = np.ceil(np.log2(np.maximum(numbers, 1))).astype(np.int64)
-    rounded: problem.Ints = np.left_shift(1, powers) * (numbers > 0)
+    rounded: Ints = np.left_shift(1, powers) * (numbers > 0)
     return rounded

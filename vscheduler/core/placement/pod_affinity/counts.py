@@ -13,8 +13,18 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from vscheduler.core.api import views
-from vscheduler.core.model import constraints, jobs, nodes, pod_affinity
+from vscheduler.core.api.views import Item, PodAffinityState, SpreadCount, TopologyCount
+from vscheduler.core.model import pod_affinity
+from vscheduler.core.model.constraints import Constraints, Spread
+from vscheduler.core.model.jobs import Task, TaskId, TaskStatus
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.pod_affinity import (
+    AffinityEffect,
+    AffinityTermOfPods,
+    PodAffinityIndex,
+    PodsByNode,
+    PodSets,
+)
 
 Counts: TypeAlias = NDArray[np.int64]
 PodPresence = pod_affinity.PodPresence
@@ -30,7 +40,7 @@ class TopologyDomains:
     def __init__(
         self,
         codes: NDArray[np.int64],
-        eligible: nodes.Mask | None = None,
+        eligible: Mask | None = None,
         present: NDArray[np.int64] | None = None,
     ) -> None:
         """`present` are the codes of all values that eligible nodes have, if they are known."""
@@ -69,7 +79,7 @@ class TopologyDomains:
         return int(self.counts[PodPresence.STAYING, code] + self.counts[PodPresence.COMING, code])
 
 
-def _present(codes: NDArray[np.int64], eligible: nodes.Mask | None) -> NDArray[np.int64]:
+def _present(codes: NDArray[np.int64], eligible: Mask | None) -> NDArray[np.int64]:
     """Return the codes of all values that eligible nodes have, sorted."""
     counted = codes if eligible is None else codes[eligible]
     return np.unique(counted[counted >= 0])
@@ -84,14 +94,14 @@ class DomainCounts:
 
     __slots__ = ("_domains", "_layout", "_placed", "version")
 
-    def __init__(self, layout: nodes.NodeLayout, placed: Counter[Location] | None = None) -> None:
+    def __init__(self, layout: NodeLayout, placed: Counter[Location] | None = None) -> None:
         self._layout = layout
         self._domains: dict[Hashable, TopologyDomains] = {}
         self._placed: Counter[Location] = Counter() if placed is None else placed
         self.version = 0
         """Increases whenever a pod moves."""
 
-    def count(self, initial: pod_affinity.PodsByNode, weight: int = 1) -> None:
+    def count(self, initial: PodsByNode, weight: int = 1) -> None:
         """Add pods as counted when the cycle began."""
         rows, placed = self._layout.rows, self._placed
         for name, (staying, leaving) in initial.items():
@@ -119,7 +129,7 @@ class DomainCounts:
         found = self._domains.get(key)
         return found or self._keep(key, TopologyDomains(self._layout.label(key)[0]))
 
-    def among(self, key: str, scope: Hashable, eligible: nodes.Mask) -> TopologyDomains:
+    def among(self, key: str, scope: Hashable, eligible: Mask) -> TopologyDomains:
         """Return the counts by value of a node label, on eligible nodes only.
 
         `scope` identifies these nodes.
@@ -144,9 +154,7 @@ class DomainCounts:
 Domain: TypeAlias = tuple[str, int]
 """A node label, and the code of one of its values."""
 
-Found: TypeAlias = tuple[
-    frozenset[pod_affinity.PodSets], frozenset[pod_affinity.AffinityTermOfPods]
-]
+Found: TypeAlias = tuple[frozenset[PodSets], frozenset[AffinityTermOfPods]]
 """The terms that select a pod: sets of pods it is in, and terms owned by other pods."""
 
 FIND_COST = 2
@@ -156,8 +164,8 @@ COUNT_COST = 10
 """About how many microseconds it takes to make the counts for one term of a class."""
 
 
-TopologyCounts: TypeAlias = tuple[views.TopologyCount, ...]
-Weighted: TypeAlias = tuple[views.Item, str, int]
+TopologyCounts: TypeAlias = tuple[TopologyCount, ...]
+Weighted: TypeAlias = tuple[Item, str, int]
 """What to be near to, by which node label, and with which weight."""
 
 
@@ -166,24 +174,24 @@ class PodAffinityCounts:
 
     def __init__(
         self,
-        layout: nodes.NodeLayout,
-        found: pod_affinity.PodAffinityIndex,
+        layout: NodeLayout,
+        found: PodAffinityIndex,
         spend: Callable[[str, int], None] = lambda _kind, _cost: None,
     ) -> None:
         """`spend` is told of work: a name, and about how many microseconds."""
         self._layout = layout
         self._index = found
         self._spend = spend
-        self._counts: dict[views.Item, DomainCounts] = {}
-        self._sums: dict[views.Item, list[tuple[DomainCounts, int]]] = {}
+        self._counts: dict[Item, DomainCounts] = {}
+        self._sums: dict[Item, list[tuple[DomainCounts, int]]] = {}
         """The weighted sums that each DomainCounts is part of, with its weight."""
-        self._states: dict[Hashable, views.PodAffinityState] = {}
-        self._by_task: dict[jobs.TaskId, views.PodAffinityState | None] = {}
+        self._states: dict[Hashable, PodAffinityState] = {}
+        self._by_task: dict[TaskId, PodAffinityState | None] = {}
         self._found: dict[Hashable, Found] = {}
         """Results by namespace and by labels that any term names."""
         self._of_others: dict[
-            frozenset[pod_affinity.AffinityTermOfPods],
-            Mapping[pod_affinity.AffinityEffect, TopologyCounts],
+            frozenset[AffinityTermOfPods],
+            Mapping[AffinityEffect, TopologyCounts],
         ] = {}
         self._anyone = bool(found.pod_set_counts or found.term_counts)
 
@@ -192,7 +200,7 @@ class PodAffinityCounts:
         """Whether no pod has a term about other pods."""
         return not self._anyone
 
-    def state_of(self, task: jobs.Task) -> views.PodAffinityState | None:
+    def state_of(self, task: Task) -> PodAffinityState | None:
         """Return the affinity state of the task; None without terms of or about the task."""
         if not self._anyone:
             return None
@@ -202,9 +210,7 @@ class PodAffinityCounts:
             found = self._by_task[task.uid] = self._first_state(task)
             return found
 
-    def move(
-        self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence, step: int
-    ) -> None:
+    def move(self, task: Task, row: int, presence: pod_affinity.PodPresence, step: int) -> None:
         """Add `step` for the task in this state on the node. Called by Session."""
         found = self.state_of(task)
         if found is None:
@@ -214,7 +220,7 @@ class PodAffinityCounts:
             for total, weight in self._sums.get(item, ()):
                 total.move(row, presence, step * weight)
 
-    def rests_on(self, task: jobs.Task, others: Iterable[jobs.Task]) -> bool:
+    def rests_on(self, task: Task, others: Iterable[Task]) -> bool:
         """Whether required affinity, or a hard spread, of the waiting task counts these pods.
 
         Other terms only keep the task away from pods.
@@ -227,7 +233,7 @@ class PodAffinityCounts:
         states = filter(None, map(self.state_of, others))
         return any(not counts.isdisjoint(state.counted_in.values()) for state in states)
 
-    def _first_state(self, task: jobs.Task) -> views.PodAffinityState | None:
+    def _first_state(self, task: Task) -> PodAffinityState | None:
         """Return the affinity state of a task seen for the first time; None without terms."""
         selected_by, about = self._find(task)
         own = task.pod_class.constraints
@@ -236,14 +242,14 @@ class PodAffinityCounts:
             return None
         # Terms of a task's own matter only while the task is pending: nobody asks where a running
         # task may go.
-        waits = task.status is jobs.TaskStatus.PENDING
+        waits = task.status is TaskStatus.PENDING
         place = (task.pod_class, waits, selected_by, about)
         found = self._states.get(place)
         if found is None:
             found = self._states[place] = self._make(own, selected_by, about, waits=waits)
         return found
 
-    def _find(self, task: jobs.Task) -> Found:
+    def _find(self, task: Task) -> Found:
         """Return the terms that select the task.
 
         Tasks share a result if their labels differ only in labels without any term.
@@ -262,14 +268,14 @@ class PodAffinityCounts:
 
     def _make(
         self,
-        own: constraints.Constraints,
-        selected_by: frozenset[pod_affinity.PodSets],
-        about: frozenset[pod_affinity.AffinityTermOfPods],
+        own: Constraints,
+        selected_by: frozenset[PodSets],
+        about: frozenset[AffinityTermOfPods],
         *,
         waits: bool,
-    ) -> views.PodAffinityState:
+    ) -> PodAffinityState:
         """Return the affinity state shared by all tasks of a class that the same terms select."""
-        counted_in: dict[views.Item, None] = dict.fromkeys(selected_by)
+        counted_in: dict[Item, None] = dict.fromkeys(selected_by)
         counted_in.update(dict.fromkeys(pod_affinity.affinity_terms(own)))
         asked = set(pod_affinity.counted_pod_sets(own)) if waits else set()
         self._spend("standings", COUNT_COST * (len(counted_in) + len(asked)))
@@ -277,22 +283,20 @@ class PodAffinityCounts:
         of_others = self._of_others.get(about)
         if of_others is None:
             of_others = self._of_others[about] = self._gather(about)
-        affinity = views.PodAffinityState(
+        affinity = PodAffinityState(
             key=key if any(key) else None,
             counted_in={each: self._counts_of(each) for each in counted_in},
-            repelling=of_others[pod_affinity.AffinityEffect.REPELS],
-            drawing=of_others[pod_affinity.AffinityEffect.DRAWS],
-            liked=of_others[pod_affinity.AffinityEffect.LIKES],
+            repelling=of_others[AffinityEffect.REPELS],
+            drawing=of_others[AffinityEffect.DRAWS],
+            liked=of_others[AffinityEffect.LIKES],
         )
         return self._with_own(affinity, own, selected_by) if waits else affinity
 
     def _gather(
-        self, about: Iterable[pod_affinity.AffinityTermOfPods]
-    ) -> Mapping[pod_affinity.AffinityEffect, TopologyCounts]:
+        self, about: Iterable[AffinityTermOfPods]
+    ) -> Mapping[AffinityEffect, TopologyCounts]:
         """Return the counts for other pods' terms, by kind of term."""
-        by_effect: dict[pod_affinity.AffinityEffect, list[Weighted]] = {
-            effect: [] for effect in pod_affinity.AffinityEffect
-        }
+        by_effect: dict[AffinityEffect, list[Weighted]] = {effect: [] for effect in AffinityEffect}
         for affinity_term in about:
             by_effect[affinity_term.effect].append(
                 (affinity_term, affinity_term.term.topology_key, affinity_term.weight or 1)
@@ -301,10 +305,10 @@ class PodAffinityCounts:
 
     def _with_own(
         self,
-        affinity: views.PodAffinityState,
-        own: constraints.Constraints,
-        selected_by: frozenset[pod_affinity.PodSets],
-    ) -> views.PodAffinityState:
+        affinity: PodAffinityState,
+        own: Constraints,
+        selected_by: frozenset[PodSets],
+    ) -> PodAffinityState:
         """Return the state with counts for the task's own terms added."""
         pod_sets = pod_affinity.pod_sets_of(own.pod_affinity)
         preferred = self._topology_counts(
@@ -313,7 +317,7 @@ class PodAffinityCounts:
         return replace(
             affinity,
             required_affinity=tuple(
-                views.TopologyCount(self._counts_of(pod_sets), key)
+                TopologyCount(self._counts_of(pod_sets), key)
                 for key in dict.fromkeys(term.topology_key for term in own.pod_affinity)
             ),
             matches_itself=pod_sets in selected_by,
@@ -324,26 +328,24 @@ class PodAffinityCounts:
             spreading=tuple(self._spreading(each, selected_by) for each in own.spread),
         )
 
-    def _spreading(
-        self, spread: constraints.Spread, selected_by: frozenset[pod_affinity.PodSets]
-    ) -> views.SpreadCount:
+    def _spreading(self, spread: Spread, selected_by: frozenset[PodSets]) -> SpreadCount:
         """Return the counts for one spread constraint."""
         pods = (spread.pods,)
-        return views.SpreadCount(spread, self._counts_of(pods), pods in selected_by)
+        return SpreadCount(spread, self._counts_of(pods), pods in selected_by)
 
     def _topology_counts(self, weighted: Iterable[Weighted]) -> TopologyCounts:
         """Return one count for each node label, the weighted sum of terms with this label."""
-        by_key: dict[str, list[tuple[views.Item, int]]] = {}
+        by_key: dict[str, list[tuple[Item, int]]] = {}
         for item, key, weight in weighted:
             by_key.setdefault(key, []).append((item, weight))
         return tuple(
-            views.TopologyCount(self._counts_of(found[0][0]), key, found[0][1])
+            TopologyCount(self._counts_of(found[0][0]), key, found[0][1])
             if len(found) == 1
-            else views.TopologyCount(self._sum(found), key)
+            else TopologyCount(self._sum(found), key)
             for key, found in by_key.items()
         )
 
-    def _sum(self, parts: Iterable[tuple[views.Item, int]]) -> DomainCounts:
+    def _sum(self, parts: Iterable[tuple[Item, int]]) -> DomainCounts:
         """Return the weighted sum of several counts, kept up to date with them."""
         total = DomainCounts(self._layout)
         for item, weight in parts:
@@ -355,7 +357,7 @@ class PodAffinityCounts:
             self._sums.setdefault(item, []).append((total, weight))
         return total
 
-    def _counts_of(self, of: views.Item) -> DomainCounts:
+    def _counts_of(self, of: Item) -> DomainCounts:
         """Return the counts of these pods, made on first use."""
         found = self._counts.get(of)
         if found is None:
@@ -363,12 +365,12 @@ class PodAffinityCounts:
             found.count(self._initial(of))
         return found
 
-    def _initial(self, of: views.Item) -> pod_affinity.PodsByNode:
+    def _initial(self, of: Item) -> PodsByNode:
         """Return the numbers of these pods on nodes when the cycle began."""
         known = self._index
         initial = (
             known.term_counts.get(of)
-            if isinstance(of, pod_affinity.AffinityTermOfPods)
+            if isinstance(of, AffinityTermOfPods)
             else known.pod_set_counts.get(of)
         )
         return initial or {}

@@ -15,8 +15,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import views
-from vscheduler.core.model import constraints, nodes, pod_affinity
+from vscheduler.core.api.views import PodAffinityState, SpreadCount, TopologyCount, TopologyDomains
+from vscheduler.core.model import nodes, pod_affinity
+from vscheduler.core.model.constraints import Constraints, Spread
+from vscheduler.core.model.nodes import Mask, NodeLayout
 
 PodPresence = pod_affinity.PodPresence
 Flags = NDArray[np.bool_]
@@ -45,14 +47,14 @@ class DomainFilter(msgspec.Struct, frozen=True):
     """The result after pods being deleted are gone."""
     changes: "Changes"
 
-    def on(self, rows: NDArray[np.int64] | None) -> tuple[nodes.Mask, nodes.Mask]:
+    def on(self, rows: NDArray[np.int64] | None) -> tuple[Mask, Mask]:
         """Return which of these rows pass, now and later."""
         codes = self.codes if rows is None else self.codes[rows]
         now = self.now[codes]
         return now, now if self.later is self.now else self.later[codes]
 
 
-def affinity_filters(affinity: views.PodAffinityState) -> list[DomainFilter]:
+def affinity_filters(affinity: PodAffinityState) -> list[DomainFilter]:
     """Return filters for required affinity, one for each topology key.
 
     If no pod matches yet and the task matches its own terms, the task may go to any node with the
@@ -75,7 +77,7 @@ def affinity_filters(affinity: views.PodAffinityState) -> list[DomainFilter]:
     return filters
 
 
-def anti_affinity_filters(near: Sequence[views.TopologyCount]) -> list[DomainFilter]:
+def anti_affinity_filters(near: Sequence[TopologyCount]) -> list[DomainFilter]:
     """Return filters for nodes without these pods in their domain.
 
     A node without the label always passes.
@@ -89,12 +91,12 @@ def anti_affinity_filters(near: Sequence[views.TopologyCount]) -> list[DomainFil
     return filters
 
 
-HardSpread: TypeAlias = tuple[views.SpreadCount, views.TopologyDomains]
+HardSpread: TypeAlias = tuple[SpreadCount, TopologyDomains]
 """A hard spread, with the counts on eligible nodes."""
 
 
 def hard_spreads(
-    affinity: views.PodAffinityState, limits: constraints.Constraints, layout: nodes.NodeLayout
+    affinity: PodAffinityState, limits: Constraints, layout: NodeLayout
 ) -> list[HardSpread]:
     """Return the hard spreads of a task."""
     spreads = [each for each in affinity.spreading if each.spread.hard]
@@ -119,11 +121,11 @@ def spread_filters(spreads: Iterable[HardSpread]) -> list[DomainFilter]:
     return filters
 
 
-def labelled(spreads: Iterable[HardSpread], layout: nodes.NodeLayout) -> nodes.Mask | None:
+def labelled(spreads: Iterable[HardSpread], layout: NodeLayout) -> Mask | None:
     """Return the nodes that have the labels of all hard spreads; None if all nodes have."""
     keys = tuple(sorted({each.spread.topology_key for each, _ in spreads}))
 
-    def compute() -> nodes.Mask | None:
+    def compute() -> Mask | None:
         mask = _all_labelled(keys, layout)
         return None if mask.all() else mask
 
@@ -131,7 +133,7 @@ def labelled(spreads: Iterable[HardSpread], layout: nodes.NodeLayout) -> nodes.M
 
 
 def affinity_score(
-    affinity: views.PodAffinityState, drawing_weight: int, feasible: nodes.Mask
+    affinity: PodAffinityState, drawing_weight: int, feasible: Mask
 ) -> Scores | None:
     """Return the scores of preferred affinity for feasible nodes (N,), from 0 to 100.
 
@@ -156,10 +158,10 @@ def affinity_score(
 
 
 def spread_score(
-    affinity: views.PodAffinityState,
-    limits: constraints.Constraints,
-    layout: nodes.NodeLayout,
-    feasible: nodes.Mask,
+    affinity: PodAffinityState,
+    limits: Constraints,
+    layout: NodeLayout,
+    feasible: Mask,
 ) -> Scores | None:
     """Return the scores of soft spreads for feasible nodes (N,), from 0 to 100; None without any.
 
@@ -170,7 +172,7 @@ def spread_score(
     spreads = [each for each in affinity.spreading if not each.spread.hard]
     if not spreads:
         return None
-    counted = feasible & _all_labelled({each.spread.topology_key for each in spreads}, layout)
+    counted = feasible & _all_labelled({spread.spread.topology_key for spread in spreads}, layout)
     if not counted.any():
         return np.zeros(layout.size)
     total = np.zeros(layout.size)
@@ -187,22 +189,22 @@ def spread_score(
     return scores
 
 
-def _pods_nearby(near: views.TopologyCount) -> NDArray[np.int64]:
+def _pods_nearby(near: TopologyCount) -> NDArray[np.int64]:
     """Return how many of these pods stay or will come in each node's domain, (N,)."""
     domains = near.pods.by_label(near.topology_key)
     return domains.expected[domains.codes]
 
 
 def spread_domains(
-    spreads: Sequence[views.SpreadCount],
-    limits: constraints.Constraints,
-    layout: nodes.NodeLayout,
-) -> Iterator[tuple[views.TopologyDomains, nodes.Mask]]:
+    spreads: Sequence[SpreadCount],
+    limits: Constraints,
+    layout: NodeLayout,
+) -> Iterator[tuple[TopologyDomains, Mask]]:
     """Yield the counts of these spreads on eligible nodes, and these nodes (N,).
 
     A node is eligible if it has the labels of all spreads and no policy of the spread excludes it.
     """
-    keys = tuple(sorted({each.spread.topology_key for each in spreads}))
+    keys = tuple(sorted({spread.spread.topology_key for spread in spreads}))
     for each in spreads:
         spread = each.spread
         selector = (limits.node_selector, limits.required) if spread.honours_affinity else None
@@ -213,11 +215,11 @@ def spread_domains(
 
 
 def _eligible(
-    spread: constraints.Spread,
+    spread: Spread,
     keys: Iterable[str],
-    limits: constraints.Constraints,
-    layout: nodes.NodeLayout,
-) -> nodes.Mask:
+    limits: Constraints,
+    layout: NodeLayout,
+) -> Mask:
     """Return the nodes that count for a spread."""
     mask = _all_labelled(keys, layout)
     if spread.honours_affinity:
@@ -228,7 +230,7 @@ def _eligible(
     return mask
 
 
-def _all_labelled(keys: Iterable[str], layout: nodes.NodeLayout) -> nodes.Mask:
+def _all_labelled(keys: Iterable[str], layout: NodeLayout) -> Mask:
     """Return the nodes that have all of these labels."""
     mask = np.ones(layout.size, dtype=np.bool_)
     for key in keys:
@@ -236,7 +238,7 @@ def _all_labelled(keys: Iterable[str], layout: nodes.NodeLayout) -> nodes.Mask:
     return mask
 
 
-def _labelled(domains: views.TopologyDomains) -> Flags:
+def _labelled(domains: TopologyDomains) -> Flags:
     """Return flags with all values set, and the element for nodes without the label cleared."""
     flags = np.ones(domains.counts.shape[1], dtype=np.bool_)
     flags[-1] = False

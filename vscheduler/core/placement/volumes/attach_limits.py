@@ -11,8 +11,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import constraints, nodes, storage
-from vscheduler.core.placement.volumes import users
+from vscheduler.core.model import storage
+from vscheduler.core.model.constraints import DiskUse, PodVolume
+from vscheduler.core.model.nodes import NodeLayout
+from vscheduler.core.model.storage import Attachment, CsiNode, Storage
+from vscheduler.core.placement.volumes.users import UsersByVolume
 
 Handle: TypeAlias = tuple[str, str]
 """A driver, and the volume's name for the driver."""
@@ -33,8 +36,8 @@ class _Held(NamedTuple):
 class AttachLimits:
     """The limits of all nodes, and what counts against them as the cycle begins."""
 
-    def __init__(self, stored: storage.Storage, layout: nodes.NodeLayout) -> None:
-        self._stored, self._layout = stored, layout
+    def __init__(self, storage: Storage, layout: NodeLayout) -> None:
+        self._stored, self._layout = storage, layout
 
     def limit(self, driver: str) -> NDArray[np.int64]:
         """Return how many volumes of a driver each node can have, (N,)."""
@@ -63,12 +66,12 @@ class AttachLimits:
 
         return stored.memo.get("volumes", (stored.uses, stored.attachments, layout), compute)
 
-    def drivers(self, volumes: Iterable[constraints.PodVolume]) -> Counter[str]:
+    def drivers(self, volumes: Iterable[PodVolume]) -> Counter[str]:
         """Return how many volumes of each driver these are at most, on any node."""
         handles = set(map(self._handle, volumes))
         return Counter(handle[0] for handle in handles if handle is not None)
 
-    def handles(self, volumes: Iterable[constraints.PodVolume]) -> set[Handle]:
+    def handles(self, volumes: Iterable[PodVolume]) -> set[Handle]:
         """Return the volumes that count, on any node."""
         return {handle for handle in map(self._handle, volumes) if handle is not None}
 
@@ -81,7 +84,7 @@ class AttachLimits:
         return np.where(near, limit, UNLIMITED), np.flatnonzero(near)
 
     def on(
-        self, driver: str, row: int, there: users.UsersByVolume, *, later: bool
+        self, driver: str, row: int, there: UsersByVolume, *, later: bool
     ) -> tuple[int, set[Handle]]:
         """Return how many volumes of a driver a node has, now or after pods have left, and those
         that pods use there, which no other pod has attached once more.
@@ -91,14 +94,14 @@ class AttachLimits:
         return count, {each for each, stays in held.used.items() if stays or not later}
 
     def passes(
-        self, volumes: Sequence[constraints.PodVolume], row: int, there: users.UsersByVolume
+        self, volumes: Sequence[PodVolume], row: int, there: UsersByVolume
     ) -> tuple[bool, bool]:
         """Return whether a node can have these volumes as well, now and after pods have left.
 
         `there` are the pods on the node by volume, after the decisions of the cycle so far.
         """
         name = self._layout.names[row]
-        node = self._stored.csi_nodes.get(name, storage.CsiNode(name=name))
+        node = self._stored.csi_nodes.get(name, CsiNode(name=name))
         wanted, held = self.handles(volumes), self._held(row, there)
         staying = {handle for handle, stays in held.used.items() if stays}
         return (
@@ -106,7 +109,7 @@ class AttachLimits:
             _fit(node.limits, Counter(_drivers(held.later)), wanted - staying),
         )
 
-    def _held(self, row: int, there: users.UsersByVolume) -> "_Held":
+    def _held(self, row: int, there: UsersByVolume) -> "_Held":
         """Return the volumes of a node, and of those the ones that pods use."""
         used: dict[Handle, bool] = {}
         for volume, (staying, _, coming) in there.items():
@@ -118,9 +121,9 @@ class AttachLimits:
         later = {handle for handle in now if used.get(handle, True)}
         return _Held(used, now, later)
 
-    def _handle(self, volume: constraints.PodVolume) -> Handle | None:
+    def _handle(self, volume: PodVolume) -> Handle | None:
         """Return the volume as it counts; None if it doesn't."""
-        if isinstance(volume, constraints.DiskUse):
+        if isinstance(volume, DiskUse):
             driver = storage.DRIVERS.get(volume.plugin)
             return (driver, volume.disk[0]) if driver else None
         claim = self._stored.claims.get(volume.claim)
@@ -135,7 +138,7 @@ class AttachLimits:
         source = found.source
         return None if source is None else (source.driver, source.handle)
 
-    def _attached(self, attachment: storage.Attachment) -> Handle | None:
+    def _attached(self, attachment: Attachment) -> Handle | None:
         """Return the volume of an attachment; only volumes of CSI drivers count."""
         volume = self._stored.volumes.get(attachment.volume)
         if volume is None or volume.source is None or volume.source.plugin:

@@ -11,9 +11,16 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import claim_decisions, computed, constraints, jobs, nodes, storage
-from vscheduler.core.placement.volumes import claims, tables
-from vscheduler.core.session import interfaces
+from vscheduler.core.model import computed, nodes
+from vscheduler.core.model.claim_decisions import ClaimBinding
+from vscheduler.core.model.constraints import ClaimUse, Selector, Term
+from vscheduler.core.model.jobs import Job, Task, TaskId
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.storage import Claim, Storage, Volume
+from vscheduler.core.placement.volumes import tables
+from vscheduler.core.placement.volumes.claims import Needs
+from vscheduler.core.placement.volumes.tables import Ints, VolumeTable
+from vscheduler.core.session.interfaces import VolumeSupply
 
 Choices: TypeAlias = Mapping[str, str | None]
 """By claim, the chosen volume, or None for a volume to be made."""
@@ -31,11 +38,9 @@ class Chosen(msgspec.Struct, frozen=True):
 class Binding:
     """The choices of a cycle for claims that aren't bound."""
 
-    def __init__(
-        self, stored: storage.Storage, layout: nodes.NodeLayout, every: Sequence[jobs.Job]
-    ) -> None:
-        self._stored, self._layout, self._jobs = stored, layout, every
-        self._choices: dict[jobs.TaskId, Choices] = {}
+    def __init__(self, storage: Storage, layout: NodeLayout, every: Sequence[Job]) -> None:
+        self._stored, self._layout, self._jobs = storage, layout, every
+        self._choices: dict[TaskId, Choices] = {}
         self._chosen: dict[str, Chosen] = {}
         """By claim, for claims of tasks placed in this cycle."""
         self._given: dict[str, dict[str, None]] = {}
@@ -45,9 +50,7 @@ class Binding:
         self._intended: Choices = {}
         """What claims get that have no choice yet; see `intend`."""
 
-    def decided(
-        self, task: jobs.Task, needs: claims.Needs, row: int
-    ) -> tuple[claim_decisions.ClaimBinding, ...]:
+    def decided(self, task: Task, needs: Needs, row: int) -> tuple[ClaimBinding, ...]:
         """Return the claims to bind before the task may start on this node."""
         choices = self._choices.get(task.uid)
         if choices is None:
@@ -58,23 +61,21 @@ class Binding:
             if key in choices
         )
 
-    def state(self, needs: claims.Needs) -> Hashable:
+    def state(self, needs: Needs) -> Hashable:
         """Return what was decided in this cycle that matters for these claims."""
         return tuple(
             (self._versions[claim.class_name], self._chosen.get(claim.key))
             for claim in needs.delayed
         )
 
-    def _binding(
-        self, claim: storage.Claim, volume: str | None, row: int
-    ) -> claim_decisions.ClaimBinding:
+    def _binding(self, claim: Claim, volume: str | None, row: int) -> ClaimBinding:
         chosen = self._chosen.get(claim.key)
         node = claim.selected_node or self._layout.names[row if chosen is None else chosen.row]
         if volume is None:
             requested = bool(claim.selected_node)
         else:
             requested = self._stored.volumes[volume].is_for(claim)
-        return claim_decisions.ClaimBinding(
+        return ClaimBinding(
             namespace=claim.namespace,
             name=claim.name,
             uid=claim.uid,
@@ -83,7 +84,7 @@ class Binding:
             requested=requested,
         )
 
-    def assume(self, task: jobs.Task, needs: claims.Needs, row: int) -> None:
+    def assume(self, task: Task, needs: Needs, row: int) -> None:
         """Give the task's claims what is chosen for them on this node."""
         choices = self._choose(needs, row) if needs.delayed else None
         if not choices:
@@ -97,7 +98,7 @@ class Binding:
             self._chosen[key] = Chosen(row, volume, 1)
             self._give(key, volume, given=True)
 
-    def forget(self, task: jobs.Task) -> None:
+    def forget(self, task: Task) -> None:
         """Undo `assume` exactly."""
         for key in self._choices.pop(task.uid, ()):
             known = self._chosen[key]
@@ -120,7 +121,7 @@ class Binding:
             return given
         return {*given, *filter(None, self._intended.values())}
 
-    def choosing(self, needs: claims.Needs) -> list[storage.Claim]:
+    def choosing(self, needs: Needs) -> list[Claim]:
         """Return the claims for which a volume is still to be chosen."""
         return [
             claim
@@ -131,7 +132,7 @@ class Binding:
             and self._reserved(claim) is None
         ]
 
-    def supply(self, wanted: Sequence[storage.Claim], most: int) -> interfaces.VolumeSupply:
+    def supply(self, wanted: Sequence[Claim], most: int) -> VolumeSupply:
         """Return the volumes that could be chosen for these claims; see interfaces.VolumeDemands.
 
         If more than `most` volumes for the same nodes satisfy a demand, other claims leave one of
@@ -139,7 +140,7 @@ class Binding:
         """
         names: list[str] = []
         fits: list[tuple[int, int]] = []
-        reach: list[tables.Ints] = []
+        reach: list[Ints] = []
         for of_class in sorted({claim.class_name for claim in wanted}):
             table = self._table(of_class)
             if table is None:
@@ -158,7 +159,7 @@ class Binding:
         for pair in fits:
             flags[pair] = True
         provided = np.array([self._provisioned(claim) for claim in wanted], dtype=np.bool_)
-        return interfaces.VolumeSupply(names=names, fits=flags, reach=reach, provided=provided)
+        return VolumeSupply(names=names, fits=flags, reach=reach, provided=provided)
 
     def _give(self, key: str, volume: str | None, *, given: bool) -> None:
         of_class = self._stored.claims[key].class_name
@@ -170,11 +171,11 @@ class Binding:
         else:
             del self._given[of_class][volume]
 
-    def bindable(self, needs: claims.Needs) -> tuple[nodes.Mask, nodes.Mask]:
+    def bindable(self, needs: Needs) -> tuple[Mask, Mask]:
         """Return the nodes (N,) on which all claims get a volume, and those with space for it."""
         bindable = np.ones(self._layout.size, dtype=np.bool_)
         roomy = bindable.copy()
-        free: list[storage.Claim] = []
+        free: list[Claim] = []
         for claim in needs.delayed:
             mask = self._intent(claim) if claim.key in self._intended else self._decided(claim)
             if mask is not None:
@@ -194,7 +195,7 @@ class Binding:
             self._provide(claim, ~matched[claim.key], bindable, roomy)
         return bindable, roomy
 
-    def _matched(self, free: Iterable[storage.Claim]) -> dict[str, nodes.Mask]:
+    def _matched(self, free: Iterable[Claim]) -> dict[str, Mask]:
         """Return where claims get existing volumes, by claim, (N,)."""
         found = {}
         for of_class, members in _by_class(free).items():
@@ -216,9 +217,7 @@ class Binding:
                 found[claim.key] = positions != tables.NONE
         return found
 
-    def _provide(
-        self, claim: storage.Claim, where: nodes.Mask, bindable: nodes.Mask, roomy: nodes.Mask
-    ) -> None:
+    def _provide(self, claim: Claim, where: Mask, bindable: Mask, roomy: Mask) -> None:
         """Take nodes out of the masks that need a new volume for the claim and can't have one."""
         if not where.any():
             return
@@ -226,7 +225,7 @@ class Binding:
         bindable &= allowed | ~where
         roomy &= self._spacious(claim) | ~(where & allowed)
 
-    def _decided(self, claim: storage.Claim) -> nodes.Mask | None:
+    def _decided(self, claim: Claim) -> Mask | None:
         """Return where the volume of a claim can be used that is already decided elsewhere, (N,).
 
         None if nothing is decided, or the claim has no other users.
@@ -238,14 +237,14 @@ class Binding:
             return self._provisioned(claim)
         return tables.usable(self._stored.volumes[chosen.volume].affinity, self._layout)
 
-    def _intent(self, claim: storage.Claim) -> nodes.Mask:
+    def _intent(self, claim: Claim) -> Mask:
         """Return where the claim can be used with the volume that it is to get, (N,)."""
         volume = self._intended[claim.key]
         if volume is None:
             return self._provisioned(claim)
         return tables.usable(self._stored.volumes[volume].affinity, self._layout)
 
-    def _is_shared(self, claim: storage.Claim) -> bool:
+    def _is_shared(self, claim: Claim) -> bool:
         """Whether several waiting pods of one job use the claim.
 
         None of them starts before the claim is bound, so the node selected for the claim is only
@@ -261,12 +260,12 @@ class Binding:
             of_job: Counter[str] = Counter()
             for pod_class, (_, waiting) in job.classes.items():
                 for volume in pod_class.constraints.volumes if waiting else ():
-                    if isinstance(volume, constraints.ClaimUse):
+                    if isinstance(volume, ClaimUse):
                         of_job[volume.claim] += waiting
             found.update(key for key, users in of_job.items() if users > 1)
         return frozenset(found)
 
-    def _reserved(self, claim: storage.Claim) -> storage.Volume | None:
+    def _reserved(self, claim: Claim) -> Volume | None:
         """Return the volume that is reserved for the claim, if the claim can get it."""
         for volume in self._stored.reserved.get(claim.key, ()):
             if (
@@ -280,17 +279,17 @@ class Binding:
                 return volume
         return None
 
-    def _table(self, of_class: str) -> tables.VolumeTable | None:
+    def _table(self, of_class: str) -> VolumeTable | None:
         volumes = self._stored.available.get(of_class)
         if volumes is None:
             return None
         return self._stored.memo.get(
             ("table", of_class),
             (volumes, self._layout),
-            lambda: tables.VolumeTable(volumes, self._layout),
+            lambda: VolumeTable(volumes, self._layout),
         )
 
-    def _provisioned(self, claim: storage.Claim) -> nodes.Mask:
+    def _provisioned(self, claim: Claim) -> Mask:
         """Return the nodes (N,) for which a volume can be made, whatever its size."""
         storage_class = self._stored.class_of(claim)
         if storage_class is None or not storage_class.provisions:
@@ -299,7 +298,7 @@ class Binding:
             return np.ones(self._layout.size, dtype=np.bool_)
         return tables.any_of(storage_class.topologies, self._layout)
 
-    def _spacious(self, claim: storage.Claim) -> nodes.Mask:
+    def _spacious(self, claim: Claim) -> Mask:
         """Return the nodes (N,) with enough space for a new volume, as far as the driver tells."""
         storage_class = self._stored.class_of(claim)
         driver = self._stored.drivers.get(storage_class.provisioner if storage_class else "")
@@ -311,10 +310,10 @@ class Binding:
                 mask |= _labelled(each.nodes, self._layout)
         return mask
 
-    def _choose(self, needs: claims.Needs, row: int) -> Choices | None:
+    def _choose(self, needs: Needs, row: int) -> Choices | None:
         """Return what the claims get on one node; None if one of them gets nothing."""
         choices: dict[str, str | None] = {}
-        free: list[storage.Claim] = []
+        free: list[Claim] = []
         for claim in needs.delayed:
             if self._is_settled(claim, row):
                 choices[claim.key] = self._settled(claim)
@@ -338,14 +337,14 @@ class Binding:
                     return None
         return choices
 
-    def _is_settled(self, claim: storage.Claim, row: int) -> bool:
+    def _is_settled(self, claim: Claim, row: int) -> bool:
         """Whether it is settled what the claim gets on this node, whatever volumes there are."""
         if claim.key in self._chosen or claim.key in self._intended or claim.selected_node:
             return True
         reserved = self._reserved(claim)
         return reserved is not None and bool(tables.usable(reserved.affinity, self._layout)[row])
 
-    def _settled(self, claim: storage.Claim) -> str | None:
+    def _settled(self, claim: Claim) -> str | None:
         """Return the volume of such a claim, or None for a volume to be made."""
         chosen = self._chosen.get(claim.key)
         if chosen is not None:
@@ -356,16 +355,16 @@ class Binding:
         return None if reserved is None else reserved.name
 
 
-def _by_class(members: Iterable[storage.Claim]) -> dict[str, list[storage.Claim]]:
-    found: dict[str, list[storage.Claim]] = {}
+def _by_class(members: Iterable[Claim]) -> dict[str, list[Claim]]:
+    found: dict[str, list[Claim]] = {}
     for claim in members:
         found.setdefault(claim.class_name, []).append(claim)
     return found
 
 
-def _labelled(selector: constraints.Selector, layout: nodes.NodeLayout) -> nodes.Mask:
+def _labelled(selector: Selector, layout: NodeLayout) -> Mask:
     """Return the nodes (N,) with labels that a selector matches."""
     # A term without requirements matches no node, but a selector matches all.
     if not selector.requirements:
         return np.ones(layout.size, dtype=np.bool_)
-    return nodes.matches(layout, constraints.Term(selector.requirements))
+    return nodes.matches(layout, Term(selector.requirements))

@@ -5,9 +5,16 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.model import constraints, jobs, nodes, storage
-from vscheduler.core.placement.volumes import attach_limits, binding, claims, tables, users
-from vscheduler.core.session import interfaces
+from vscheduler.core.model.constraints import DiskUse, PodVolume
+from vscheduler.core.model.jobs import PodClass
+from vscheduler.core.model.nodes import Mask
+from vscheduler.core.model.storage import Storage
+from vscheduler.core.placement.volumes.attach_limits import AttachLimits
+from vscheduler.core.placement.volumes.binding import Binding
+from vscheduler.core.placement.volumes.claims import Needs
+from vscheduler.core.placement.volumes.tables import Ints
+from vscheduler.core.placement.volumes.users import VolumeUsers
+from vscheduler.core.session.interfaces import Exclusion, VolumeSupply
 
 SHARED_DISKS = frozenset({"gce-pd", "iscsi", "rbd"})
 """Plugins with disks that several pods may share if all of them only read."""
@@ -18,18 +25,18 @@ class VolumeDemands:
 
     def __init__(
         self,
-        needs_of: Callable[[tuple[constraints.PodVolume, ...]], claims.Needs],
-        chosen: binding.Binding,
-        limits: attach_limits.AttachLimits,
-        used: users.VolumeUsers,
-        stored: storage.Storage,
+        needs_of: Callable[[tuple[PodVolume, ...]], Needs],
+        chosen: Binding,
+        limits: AttachLimits,
+        used: VolumeUsers,
+        storage: Storage,
     ) -> None:
         self._needs_of, self._binding, self._limits = needs_of, chosen, limits
-        self._users, self._stored = used, stored
+        self._users, self._stored = used, storage
         self.binds = self.attaches = False
         """Whether a plugin looks at claims, and at attach limits."""
 
-    def likeness(self, pod_class: jobs.PodClass) -> Hashable:
+    def likeness(self, pod_class: PodClass) -> Hashable:
         """Return what pods have in common that differ only in claims of their own, for which the
         same volumes can be chosen; the class itself for all other pods.
 
@@ -41,12 +48,12 @@ class VolumeDemands:
             return pod_class
         amounts = (pod_class.counted, pod_class.request, pod_class.hints)
         return (
-            *(tuple(sorted(each.items())) for each in amounts),
+            *(tuple(sorted(amount.items())) for amount in amounts),
             replace(limits, volumes=()),
             tuple(map(self.demand, chosen)),
         )
 
-    def choosing(self, pod_class: jobs.PodClass) -> list[str]:
+    def choosing(self, pod_class: PodClass) -> list[str]:
         """Return the pod's claims for which a volume is still to be chosen; like pods name like
         claims in the same order.
         """
@@ -68,14 +75,14 @@ class VolumeDemands:
             claim.attributes_class,
         )
 
-    def supply(self, wanted: Sequence[str], most: int) -> interfaces.VolumeSupply:
+    def supply(self, wanted: Sequence[str], most: int) -> VolumeSupply:
         """Return the volumes that could be chosen for these claims, one of each demand.
 
         Of volumes for the same nodes, only so many are named as `most` claims could need.
         """
         return self._binding.supply([self._stored.claims[key] for key in wanted], most)
 
-    def attached(self, pod_class: jobs.PodClass) -> frozenset[tuple[str, str]]:
+    def attached(self, pod_class: PodClass) -> frozenset[tuple[str, str]]:
         """Return the volumes of the pod that count against attach limits: driver and handle."""
         if not self.attaches:
             return frozenset()
@@ -83,7 +90,7 @@ class VolumeDemands:
 
     def attachable(
         self, driver: str, most: int, shared: Sequence[tuple[str, str]], *, later: bool
-    ) -> tuple[tables.Ints, nodes.Mask]:
+    ) -> tuple[Ints, Mask]:
         """Return how many more volumes of a driver each node can have (N,), and which of the
         `shared` volumes (H, N) it has already.
 
@@ -98,23 +105,23 @@ class VolumeDemands:
             there[:, row] = [each in held for each in shared]
         return free, there
 
-    def exclude(self, one: jobs.PodClass, other: jobs.PodClass) -> interfaces.Exclusion:
+    def exclude(self, one: PodClass, other: PodClass) -> Exclusion:
         """Return where two pods of these classes can't run together because of their volumes."""
         needs = self._needs_of(one.constraints.volumes)
         others = self._needs_of(other.constraints.volumes)
         if set(needs.single) & set(others.single):
-            return interfaces.Exclusion.EVERYWHERE
+            return Exclusion.EVERYWHERE
         if any(conflict(disk, each) for disk in needs.disks for each in others.disks):
-            return interfaces.Exclusion.ON_A_NODE
-        return interfaces.Exclusion.NOWHERE
+            return Exclusion.ON_A_NODE
+        return Exclusion.NOWHERE
 
 
-def conflict(disk: constraints.DiskUse, other: constraints.PodVolume) -> bool:
+def conflict(disk: DiskUse, other: PodVolume) -> bool:
     """Whether two pods can't use these volumes on one node.
 
     Kubernetes: VolumeRestrictions.isVolumeConflict.
     """
-    if not isinstance(other, constraints.DiskUse):
+    if not isinstance(other, DiskUse):
         return False
     plugin = disk.plugin.rpartition("/")[2]
     if (disk.plugin, disk.disk) != (other.plugin, other.disk):

@@ -8,21 +8,24 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.model import (
-    claim_decisions,
-    constraints,
-    jobs,
-    nodes,
-    pod_affinity,
-    refusals,
-    snapshot,
-)
-from vscheduler.core.placement.volumes import attach_limits, binding, claims, demands, users
+from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.model.claim_decisions import ClaimBinding
+from vscheduler.core.model.constraints import DiskUse, PodVolume
+from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.pod_affinity import PodPresence
+from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.placement.volumes import claims, demands
+from vscheduler.core.placement.volumes.attach_limits import AttachLimits
+from vscheduler.core.placement.volumes.binding import Binding
+from vscheduler.core.placement.volumes.claims import Needs
+from vscheduler.core.placement.volumes.demands import VolumeDemands
+from vscheduler.core.placement.volumes.users import VolumeUsers
 
-LIMIT = refusals.Refusal(refusals.RefusalCode.VOLUME_LIMIT)
-DISK_IN_USE = refusals.Refusal(refusals.RefusalCode.DISK_IN_USE)
-CLAIM_IN_USE = refusals.Refusal(refusals.RefusalCode.CLAIM_IN_USE)
+LIMIT = Refusal(RefusalCode.VOLUME_LIMIT)
+DISK_IN_USE = Refusal(RefusalCode.DISK_IN_USE)
+CLAIM_IN_USE = Refusal(RefusalCode.CLAIM_IN_USE)
 
 NEEDS_COST = 30
 """About how many microseconds it takes to read the claims of a class."""
@@ -43,23 +46,21 @@ NEEDS_MAX = 4096
 class Volumes:
     """The volumes of a cycle; see node_views.Volumes and interfaces.Volumes."""
 
-    def __init__(self, taken: snapshot.Snapshot, spend: Callable[[str, int], None]) -> None:
-        self._stored, self._layout = taken.storage, taken.nodes.layout
+    def __init__(self, snapshot: Snapshot, spend: Callable[[str, int], None]) -> None:
+        self._stored, self._layout = snapshot.storage, snapshot.nodes.layout
         self._spend = spend
-        self._limits = attach_limits.AttachLimits(self._stored, self._layout)
-        self._binding = binding.Binding(self._stored, self._layout, taken.jobs)
-        self._untouched = binding.Binding(self._stored, self._layout, taken.jobs)
+        self._limits = AttachLimits(self._stored, self._layout)
+        self._binding = Binding(self._stored, self._layout, snapshot.jobs)
+        self._untouched = Binding(self._stored, self._layout, snapshot.jobs)
         """What could be chosen as the cycle began."""
-        self._users = users.VolumeUsers(self._stored, self._layout)
+        self._users = VolumeUsers(self._stored, self._layout)
         self._binds = False
         self.bind_timeout_seconds = 0.0
         """How long pods keep their nodes while a claim isn't bound; 0 without a limit."""
-        self._needs: dict[tuple[constraints.PodVolume, ...], claims.Needs] = {}
-        self._delayed: dict[
-            tuple[constraints.PodVolume, ...], tuple[Hashable, list[contracts.FilterResult]]
-        ] = {}
+        self._needs: dict[tuple[PodVolume, ...], Needs] = {}
+        self._delayed: dict[tuple[PodVolume, ...], tuple[Hashable, list[FilterResult]]] = {}
         """By volumes, the nodes (N,) on which claims can be bound, and what that depends on."""
-        self.demands = demands.VolumeDemands(
+        self.demands = VolumeDemands(
             self._needs_of, self._binding, self._limits, self._users, self._stored
         )
 
@@ -81,30 +82,28 @@ class Volumes:
         """Whether claims are bound before pods."""
         return self._binds
 
-    def unbound(self, task: jobs.Task, row: int) -> tuple[claim_decisions.ClaimBinding, ...]:
+    def unbound(self, task: Task, row: int) -> tuple[ClaimBinding, ...]:
         """Return the claims to bind before the task may start on this node; see interfaces."""
         if not (task.volumes and self._binds):
             return ()
         return self._binding.decided(task, self._needs_of(task.volumes), row)
 
-    def assume(self, task: jobs.Task, row: int) -> None:
+    def assume(self, task: Task, row: int) -> None:
         """Give the task's claims what is chosen for them on this node."""
         if self._binds and (needs := self._needs_of(task.volumes)).delayed:
             self._binding.assume(task, needs, row)
 
-    def forget(self, task: jobs.Task) -> None:
+    def forget(self, task: Task) -> None:
         """Undo `assume` exactly."""
         self._binding.forget(task)
 
-    def move(
-        self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence, step: int
-    ) -> None:
+    def move(self, task: Task, row: int, presence: PodPresence, step: int) -> None:
         """Count the task's volumes with this presence (step 1), or remove them again (step -1)."""
         self._users.move(task, row, presence, step)
 
     def usable(
-        self, pod_class: jobs.PodClass, layout: nodes.NodeLayout, *, binding: bool, zones: bool
-    ) -> nodes.Mask | None:
+        self, pod_class: PodClass, layout: NodeLayout, *, binding: bool, zones: bool
+    ) -> Mask | None:
         """Return the nodes (N,) of a layout that bound claims allow, other pods aside; None: all.
 
         `binding` and `zones` tell which filters count.
@@ -113,41 +112,33 @@ class Volumes:
         needs = self._needs_of(volumes)
         if layout is not self._layout and self._stored.served:
             needs = claims.needs_of(volumes, self._stored, layout)
-        if binding and any(claims.lasting(each) for each in needs.problems):
+        if binding and any(claims.lasting(problem) for problem in needs.problems):
             return np.zeros(layout.size, dtype=np.bool_)
         results = (*(needs.binding if binding else ()), *(needs.zones if zones else ()))
-        masks = [each.passes for each in results]
+        masks = [result.passes for result in results]
         return np.logical_and.reduce(masks) if masks else None
 
-    def binding(
-        self, pod_class: jobs.PodClass, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def binding(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answers of VolumeBinding for these nodes."""
         volumes = pod_class.constraints.volumes
         needs = self._needs_of(volumes)
         for problem in needs.problems:
             nowhere = np.zeros(view.size, dtype=np.bool_)
-            yield contracts.FilterResult(problem, nowhere, temporary=not claims.lasting(problem))
+            yield FilterResult(problem, nowhere, temporary=not claims.lasting(problem))
         for result in (*needs.binding, *(self._delayed_of(volumes) if needs.delayed else ())):
-            yield contracts.FilterResult(
-                result.refusal, view.of(result.passes), temporary=result.temporary
-            )
+            yield FilterResult(result.refusal, view.of(result.passes), temporary=result.temporary)
 
-    def zones(
-        self, pod_class: jobs.PodClass, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def zones(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answers of VolumeZone for these nodes."""
         for result in self._needs_of(pod_class.constraints.volumes).zones:
-            yield contracts.FilterResult(result.refusal, view.of(result.passes))
+            yield FilterResult(result.refusal, view.of(result.passes))
 
-    def restrictions(
-        self, pod_class: jobs.PodClass, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def restrictions(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answers of VolumeRestrictions for these nodes."""
         needs = self._needs_of(pod_class.constraints.volumes)
         for key in needs.single:
             staying, leaving, coming = self._users.of_claim(key)
-            yield contracts.FilterResult(
+            yield FilterResult(
                 CLAIM_IN_USE,
                 np.full(view.size, not (staying or leaving or coming)),
                 np.full(view.size, not (staying or coming)),
@@ -155,11 +146,9 @@ class Volumes:
             )
         if needs.disks:
             now, later = self._free_disks(needs.disks, view.rows)
-            yield contracts.FilterResult(DISK_IN_USE, now, later, curable=True)
+            yield FilterResult(DISK_IN_USE, now, later, curable=True)
 
-    def limits(
-        self, pod_class: jobs.PodClass, view: contracts.NodeView
-    ) -> Iterator[contracts.FilterResult]:
+    def limits(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answer of NodeVolumeLimits for these nodes, unless all pass."""
         volumes = pod_class.constraints.volumes
         rows = self._near_limit(volumes)
@@ -179,11 +168,11 @@ class Volumes:
                 self._spend("volumes", ROW_COST)
                 found[row] = self._limits.passes(volumes, row, self._users.on(row))
             now[at], later[at] = found[row]
-        yield contracts.FilterResult(LIMIT, now, later, curable=True)
+        yield FilterResult(LIMIT, now, later, curable=True)
 
     # What answers depend on, beside the arrays of nodes.
 
-    def outlook(self, pod_class: jobs.PodClass) -> Hashable:
+    def outlook(self, pod_class: PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""
         needs = self._needs_of(pod_class.constraints.volumes)
         if not (needs.delayed or needs.single):
@@ -191,7 +180,7 @@ class Volumes:
         return self._binding.state(needs), tuple(self._users.of_claim(key) for key in needs.single)
 
     def row_outlook(
-        self, pod_class: jobs.PodClass, rows: NDArray[np.int64]
+        self, pod_class: PodClass, rows: NDArray[np.int64]
     ) -> Sequence[Hashable] | None:
         """Return what the answers for each node depend on; None if nothing changes them."""
         needs = self._needs_of(pod_class.constraints.volumes)
@@ -199,7 +188,7 @@ class Volumes:
             return None
         return [self._users.outlook(row) for row in rows.tolist()]
 
-    def _needs_of(self, volumes: tuple[constraints.PodVolume, ...]) -> claims.Needs:
+    def _needs_of(self, volumes: tuple[PodVolume, ...]) -> Needs:
         needs = self._needs.get(volumes)
         if needs is None:
             self._spend("volumes", NEEDS_COST * len(volumes))
@@ -209,13 +198,11 @@ class Volumes:
             needs = self._needs[volumes] = (
                 claims.needs_of(volumes, self._stored, self._layout)
                 if self._stored.served
-                else claims.Needs()
+                else Needs()
             )
         return needs
 
-    def _delayed_of(
-        self, volumes: tuple[constraints.PodVolume, ...]
-    ) -> list[contracts.FilterResult]:
+    def _delayed_of(self, volumes: tuple[PodVolume, ...]) -> list[FilterResult]:
         needs = self._needs_of(volumes)
         state = self._binding.state(needs)
         known = self._delayed.get(volumes)
@@ -228,15 +215,15 @@ class Volumes:
                 before = bindable | self._untouched.bindable(needs)[0]
             # What this cycle has chosen for other claims says nothing about the node itself.
             results = [
-                contracts.FilterResult(claims.NO_MATCH, before),
-                contracts.FilterResult(claims.NO_MATCH, bindable | ~before, temporary=True),
-                contracts.FilterResult(claims.NO_SPACE, roomy),
+                FilterResult(claims.NO_MATCH, before),
+                FilterResult(claims.NO_MATCH, bindable | ~before, temporary=True),
+                FilterResult(claims.NO_SPACE, roomy),
             ]
-            known = state, [each for each in results if not each.passes.all()]
+            known = state, [result for result in results if not result.passes.all()]
             self._delayed[volumes] = known
         return known[1]
 
-    def _near_limit(self, volumes: Sequence[constraints.PodVolume]) -> NDArray[np.int64]:
+    def _near_limit(self, volumes: Sequence[PodVolume]) -> NDArray[np.int64]:
         """Return the rows that these volumes could bring beyond a limit."""
         near = np.zeros(self._layout.size, dtype=np.bool_)
         for driver, count in self._limits.drivers(volumes).items():
@@ -247,8 +234,8 @@ class Volumes:
         return np.flatnonzero(near)
 
     def _free_disks(
-        self, disks: Sequence[constraints.DiskUse], rows: NDArray[np.int64] | None
-    ) -> tuple[nodes.Mask, nodes.Mask]:
+        self, disks: Sequence[DiskUse], rows: NDArray[np.int64] | None
+    ) -> tuple[Mask, Mask]:
         """Return the nodes where no pod uses these disks in a way that excludes others."""
         size = self._layout.size
         now, later = np.ones(size, dtype=np.bool_), np.ones(size, dtype=np.bool_)

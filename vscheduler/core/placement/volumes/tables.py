@@ -10,10 +10,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import constraints, nodes, storage
+from vscheduler.core.model import nodes
+from vscheduler.core.model.constraints import Operator, Requirement, Term
+from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.storage import Claim, Volume
 
 Ints: TypeAlias = NDArray[np.int64]
-Terms: TypeAlias = tuple[constraints.Term, ...]
+Terms: TypeAlias = tuple[Term, ...]
 
 NONE = -1
 """Instead of a volume's position: no volume."""
@@ -26,26 +29,26 @@ class VolumeTable:
     may be as many groups as nodes, and (group, row) pairs are kept instead of masks.
     """
 
-    def __init__(self, volumes: Sequence[storage.Volume], layout: nodes.NodeLayout) -> None:
+    def __init__(self, volumes: Sequence[Volume], layout: NodeLayout) -> None:
         self.volumes = volumes
         self.positions = {volume.name: at for at, volume in enumerate(volumes)}
         self._size = layout.size
-        self._capacities = np.array([each.capacity for each in volumes], dtype=np.int64)
+        self._capacities = np.array([volume.capacity for volume in volumes], dtype=np.int64)
         groups: dict[Terms | None, int] = {}
         shapes: dict[tuple[str, tuple[str, ...], str], int] = {}
         self._group = np.array(
-            [groups.setdefault(each.affinity, len(groups)) for each in volumes], dtype=np.int64
+            [groups.setdefault(volume.affinity, len(groups)) for volume in volumes], dtype=np.int64
         )
         self._shape = np.array(
-            [shapes.setdefault(_shape(each), len(shapes)) for each in volumes], dtype=np.int64
+            [shapes.setdefault(_shape(volume), len(shapes)) for volume in volumes], dtype=np.int64
         )
         self._shapes = list(shapes)
         reach = Reach(layout)
         rows = [reach.of(affinity) for affinity in groups]
-        self._starts = np.cumsum([0, *(each.size for each in rows)])
+        self._starts = np.cumsum([0, *(row.size for row in rows)])
         self._rows = np.concatenate([np.empty(0, dtype=np.int64), *rows])
 
-    def fitting(self, claim: storage.Claim, without: Iterable[str]) -> NDArray[np.bool_]:
+    def fitting(self, claim: Claim, without: Iterable[str]) -> NDArray[np.bool_]:
         """Return which volumes (P,) the claim could get, except those that are given away."""
         wanted = frozenset(claim.access_modes)
         shapes = [
@@ -92,7 +95,9 @@ class VolumeTable:
         chosen: list[int] = []
         for fit in fits:
             candidates = np.flatnonzero(fit & reaches).tolist()
-            chosen.append(next((each for each in candidates if each not in chosen), NONE))
+            chosen.append(
+                next((candidate for candidate in candidates if candidate not in chosen), NONE)
+            )
         return chosen
 
     def first(self, fits: NDArray[np.bool_], count: int) -> Ints:
@@ -125,7 +130,7 @@ class VolumeTable:
 class Reach:
     """The rows on which volumes with a node affinity can be used."""
 
-    def __init__(self, layout: nodes.NodeLayout) -> None:
+    def __init__(self, layout: NodeLayout) -> None:
         self._layout = layout
         self._by_value: dict[str, tuple[Ints, Ints]] = {}
 
@@ -134,7 +139,7 @@ class Reach:
         rows: Ints
         if affinity is not None and len(affinity) == 1 and not affinity[0].fields:
             match affinity[0].labels:
-                case (constraints.Requirement(key, constraints.Operator.IN, (value,)),):
+                case (Requirement(key, Operator.IN, (value,)),):
                     return self._with_label(key, value)
         rows = np.flatnonzero(usable(affinity, self._layout))
         return rows
@@ -153,17 +158,17 @@ class Reach:
         return order[begin:end]
 
 
-def usable(affinity: Terms | None, layout: nodes.NodeLayout) -> nodes.Mask:
+def usable(affinity: Terms | None, layout: NodeLayout) -> Mask:
     """Return the nodes (N,) that the node affinity of a volume allows."""
     if affinity is None:
         return np.ones(layout.size, dtype=np.bool_)
     return any_of(affinity, layout)
 
 
-def any_of(terms: Terms, layout: nodes.NodeLayout) -> nodes.Mask:
+def any_of(terms: Terms, layout: NodeLayout) -> Mask:
     """Return the nodes (N,) that any of these terms matches."""
 
-    def compute() -> nodes.Mask:
+    def compute() -> Mask:
         mask = np.zeros(layout.size, dtype=np.bool_)
         for term in terms:
             mask |= nodes.matches(layout, term)
@@ -172,6 +177,6 @@ def any_of(terms: Terms, layout: nodes.NodeLayout) -> nodes.Mask:
     return layout.memo(("any of", terms), compute)
 
 
-def _shape(volume: storage.Volume) -> tuple[str, tuple[str, ...], str]:
+def _shape(volume: Volume) -> tuple[str, tuple[str, ...], str]:
     """Return what decides, beside the size, whether a claim could get the volume."""
     return volume.mode, volume.access_modes, volume.attributes_class

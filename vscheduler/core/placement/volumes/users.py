@@ -3,26 +3,28 @@
 from collections.abc import Hashable, Mapping
 from typing import TypeAlias
 
-from vscheduler.core.model import constraints, jobs, nodes, pod_affinity, storage
+from vscheduler.core.model.constraints import ClaimUse, PodVolume
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.nodes import NodeLayout
+from vscheduler.core.model.pod_affinity import PodPresence
+from vscheduler.core.model.storage import Storage
 
 Users: TypeAlias = tuple[int, int, int]
 """Numbers of pods that stay, leave and come."""
 
-UsersByVolume: TypeAlias = Mapping[constraints.PodVolume, Users]
+UsersByVolume: TypeAlias = Mapping[PodVolume, Users]
 
 
 class VolumeUsers:
     """The users of all volumes, after the decisions of the cycle so far."""
 
-    def __init__(self, stored: storage.Storage, layout: nodes.NodeLayout) -> None:
-        self._stored, self._layout = stored, layout
-        self.changes: dict[int, dict[constraints.PodVolume, list[int]]] = {}
+    def __init__(self, storage: Storage, layout: NodeLayout) -> None:
+        self._stored, self._layout = storage, layout
+        self.changes: dict[int, dict[PodVolume, list[int]]] = {}
         """By row, how the numbers of users have changed; rows without changes are left out."""
         self._of_claims: dict[str, list[int]] = {}
 
-    def move(
-        self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence, step: int
-    ) -> None:
+    def move(self, task: Task, row: int, presence: PodPresence, step: int) -> None:
         """Count the task as a user of its volumes (step 1), or no longer (step -1)."""
         changes = self.changes.setdefault(row, {})
         for volume in dict.fromkeys(task.volumes):
@@ -30,7 +32,7 @@ class VolumeUsers:
             counts[presence] += step
             if not any(counts):
                 del changes[volume]
-            if isinstance(volume, constraints.ClaimUse):
+            if isinstance(volume, ClaimUse):
                 self._of_claims.setdefault(volume.claim, [0, 0, 0])[presence] += step
         if not changes:
             del self.changes[row]
