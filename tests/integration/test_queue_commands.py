@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -189,9 +190,9 @@ def test_what_a_scheduler_writes_is_shown(cluster: ControlPlane, start: Start) -
     daemon = start()
     daemons.until(lambda: "share" in stored_status(cluster, "default"), daemon)
     done = run(cluster.kubeconfig, "get", "default")
-    told = [line for line in done.stdout.splitlines() if line.startswith("vscheduler: ")]
+    told = [line for line in done.stdout.splitlines() if line.startswith("vscheduler, ")]
     assert (done.returncode, len(told)) == (0, 1)
-    assert told[0].startswith("vscheduler: 12 of 16 usable CPU: ")
+    assert re.fullmatch(r"vscheduler, \d+s ago: 12 of 16 usable CPU: .+", told[0])
     rows = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines() if line}
     assert (rows["Deserved"], rows["Request"]) == ("12", "12")
 
