@@ -31,6 +31,8 @@ class Node:
     promised: Counter[str] = field(default_factory=Counter)
     """Less what is being deleted, plus what waits: used and promised is what will be used."""
     ports: set[int] = field(default_factory=set)
+    leaving_ports: set[int] = field(default_factory=set)
+    """Those of pods that are being deleted, which are free later."""
 
     @property
     def future(self) -> Counter[str]:
@@ -57,7 +59,9 @@ def cluster(documents: list[Document]) -> dict[str, Node]:
         node.promised.subtract(census.releasing[name])
     for pod in census.pods.values():
         if pod["spec"].get("nodeName"):
-            found[pod["spec"]["nodeName"]].ports |= ports(pod)
+            node = found[pod["spec"]["nodeName"]]
+            leaves = "deletionTimestamp" in pod["metadata"]
+            (node.leaving_ports if leaves else node.ports).update(ports(pod))
     return found
 
 
@@ -132,7 +136,11 @@ def candidates(
         for name, node in found.items()
         if allowed(pod, node) and fits(wanted, node.room, node.future)
     }
-    now = {name: node for name, node in future.items() if fits(wanted, node.room, node.used)}
+    now = {
+        name: node
+        for name, node in future.items()
+        if fits(wanted, node.room, node.used) and not ports(pod) & node.leaving_ports
+    }
     group = now or future
     soft = {
         name: sum(
