@@ -70,6 +70,20 @@ def test_a_queue_without_capability_shares_what_there_is() -> None:
     )
 
 
+def test_a_capability_above_all_there_is_is_no_limit() -> None:
+    """Only more nodes help, and no higher capability."""
+    picture = """
+        node n1 cpu=2
+        queue above capability=cpu:4
+        queue q parent=above deserved=cpu:2
+        job q/a min=1 n1*2
+        job q/j min=1 -
+        """
+    assert told(picture, "j", TREE) == (
+        "queue above has 2 cpu of the 2 there are to share; this pod needs 1"
+    )
+
+
 def test_where_root_is_the_limit_the_cluster_is_not_too_small() -> None:
     """More nodes would change nothing."""
     picture = """

@@ -47,7 +47,7 @@ def gangs_are_not_torn(moment: Moment) -> Iterable[str]:
 
 
 def _is_filled_up(moment: Moment, group: str, has: Sequence[Document]) -> bool:
-    """Whether these are all pods that the group could have, and it has lost others."""
+    """Whether it lost pods, and these are all that it could have, of each role that lacks some."""
     document = moment.census.groups[group]
     phase = document.get("status", {}).get("phase")
     if phase not in ("Running", "Unknown") or document["spec"].get("subGroupPolicy"):
@@ -60,8 +60,17 @@ def _is_filled_up(moment: Moment, group: str, has: Sequence[Document]) -> bool:
         if not (censuses.has_node(pod) or censuses.leaving(pod) or censuses.finished(pod))
         and not pod["spec"].get("schedulingGates")
     ]
+    if len(has) >= document["spec"]["minMember"]:
+        least = document["spec"].get("minTaskMember", {})
+        count = Counter(_role(pod) for pod in has)
+        others = [pod for pod in others if count[_role(pod)] < least.get(_role(pod), 0)]
     there = {censuses.pod_key(pod) for pod in has}
     return all(censuses.pod_key(pod) in there for pod in others)
+
+
+def _role(pod: Document) -> str | None:
+    role: str | None = pod["metadata"]["annotations"].get(manifests.ROLE)
+    return role
 
 
 def _standing(moment: Moment, group: str) -> list[Document]:
@@ -76,7 +85,7 @@ def lacking(group: Document, pods: Sequence[Document]) -> Iterator[str]:
         yield f"{len(pods)} of {spec['minMember']} pods"
     roles = spec.get("minTaskMember", {})
     if spec["minMember"] >= sum(roles.values()):
-        has = Counter(pod["metadata"]["annotations"].get(manifests.ROLE) for pod in pods)
+        has = Counter(_role(pod) for pod in pods)
         for role, least in roles.items():
             if has[role] < least:
                 yield f"{has[role]} of {least} of role {role}"

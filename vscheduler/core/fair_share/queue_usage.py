@@ -241,7 +241,7 @@ class QueueUsageTree:
                 owner=each.usage.name or ROOT,
                 kept=each.kept,
                 keepers=self._keepers(usage, each) if each.kept else (),
-                whole=not each.kept and each.usage.ceiling[each.column] == math.inf,
+                whole=not each.kept and each.limit < each.usage.ceiling[each.column],
             )
             for each in exceeded
             if first is not None and (each.usage, each.below) == (first.usage, first.below)
