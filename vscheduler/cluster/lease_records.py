@@ -1,7 +1,7 @@
 """Leases (coordination.k8s.io/v1) decoded to plain values, and encoded again."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -15,6 +15,15 @@ CONFIGURATION = "vscheduler/configuration"
 """Annotation with the digest of the configuration with which the holder decides."""
 
 Object: TypeAlias = dict[str, Any]
+
+Configuration: TypeAlias = Callable[[str], str]
+"""Returns the digest of this process' configuration for a Lease; empty where it doesn't count."""
+
+
+def no_configuration(lease: str) -> str:
+    """Return that the configuration doesn't count for the Lease."""
+    del lease
+    return ""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ bodies are encoded and decoded here, without the library's models.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -16,16 +16,13 @@ from kubernetes.aio.config import ConfigException
 from vscheduler.cluster import lease_records
 from vscheduler.cluster.http import connection, responses
 from vscheduler.cluster.http.connection import Access, Connection, NotFound, Unavailable
-from vscheduler.cluster.lease_records import Object, Record, Stored
-
-Configuration = Callable[[str], str]
-"""Returns the digest of this process' configuration for a Lease; empty where it doesn't count."""
-
-
-def no_configuration(lease: str) -> str:
-    """Return that the configuration doesn't count for the Lease."""
-    del lease
-    return ""
+from vscheduler.cluster.lease_records import (
+    Configuration,
+    Object,
+    Record,
+    Stored,
+    no_configuration,
+)
 
 
 class Leases:

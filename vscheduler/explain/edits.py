@@ -8,7 +8,7 @@ import msgspec
 
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.model import constraints
-from vscheduler.core.model.jobs import PREEMPTABLE, WAITING, JobId
+from vscheduler.core.model.jobs import PREEMPTABLE, ROLE, WAITING, JobId
 from vscheduler.core.model.nodes import CORDON
 from vscheduler.core.model.queues import QueueState
 from vscheduler.explain import smaller_pods
@@ -261,7 +261,7 @@ def _marked(objects: Objects, change: MarkPods) -> Iterator[Pod]:
     for uid, marks in by_pod.items():
         pod = objects.one(Kind.POD, uid, Pod)
         metadata = pod.metadata
-        role = {key: value for key, value in marks.items() if key == pods.ROLE}
+        role = {key: value for key, value in marks.items() if key == ROLE}
         yield _alter(
             pod,
             metadata=_alter(
@@ -286,7 +286,7 @@ def _copies(new: NewPods, like: Pod, first: int) -> Iterator[Pod]:
     labels = {**metadata.labels, **dict(new.labels)}
     annotations = dict(metadata.annotations)
     if new.role:
-        labels[pods.ROLE] = annotations[pods.ROLE] = new.role
+        labels[ROLE] = annotations[ROLE] = new.role
     for number in range(first, first + new.count):
         name = f"{metadata.name}-more-{number}"
         own = _alter(

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from vscheduler.core.model import unassigned_pods
-from vscheduler.core.model.jobs import VALID, Job, SubGroup, Task, TaskStatus
+from vscheduler.core.model.jobs import ROLE, VALID, Job, SubGroup, Task, TaskStatus
 from vscheduler.explain.changes import (
     Change,
     CreatePods,
@@ -59,7 +59,7 @@ def _roles_to_name(job: Job) -> Iterator[Mark]:
     present = _of_role(job)
     wanted = [role for role, minimum in _minimums(job) for _ in range(minimum - present[role])]
     for task, role in zip(unassigned_pods.without_role(job), wanted, strict=False):
-        yield Mark(pod=task.uid, key=translated.ROLE, value=role)
+        yield Mark(pod=task.uid, key=ROLE, value=role)
 
 
 def _sub_groups_to_name(job: Job) -> Iterator[Mark]:

@@ -27,6 +27,7 @@ from vscheduler.explain.search import Search
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.decode.wire import Pod
+from vscheduler.mirror.translate.pods import NEVER
 
 CPU_STEP = 100
 """The grid of cpu, in millicores."""
@@ -34,9 +35,6 @@ CPU_STEP = 100
 BYTES_STEP = 64 * 2**20
 SIZES_MAX = 256
 """The steps of a grid double until it has at most so many sizes."""
-
-NEVER = "Never"
-"""The preemptionPolicy of pods for which nobody is evicted."""
 
 CANDIDATES_MAX = 8
 """So many taints, labels and the like are tried."""

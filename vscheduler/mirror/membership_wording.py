@@ -3,11 +3,9 @@
 import difflib
 
 from vscheduler.core.model.decisions import Reason
+from vscheduler.core.model.jobs import ROLE
 from vscheduler.core.model.unassigned_pods import UnassignedPods
 from vscheduler.mirror import phrases
-
-ROLE = "volcano.sh/task-spec"
-"""Volcano: the annotation, or label, of pods with their role."""
 
 
 def too_few_pods(reason: Reason) -> str:

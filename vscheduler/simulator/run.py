@@ -31,7 +31,7 @@ from vscheduler.core.model.decisions import (
     GroupStatus,
     QueueFigures,
 )
-from vscheduler.core.model.jobs import GroupState, JobId
+from vscheduler.core.model.jobs import ROLE, GroupState, JobId
 from vscheduler.core.model.pod_texts import PodReads
 from vscheduler.core.model.queues import DEFAULT
 from vscheduler.core.model.snapshot import FRESH
@@ -143,7 +143,7 @@ def _place(pod: Pod) -> Hashable:
     """Return the properties that a pod shares with its replacement."""
     metadata = pod.metadata
     group = next(filter(None, map(metadata.annotations.get, pods.GROUPS)), "")
-    role = metadata.annotations.get(pods.ROLE) or metadata.labels.get(pods.ROLE, "")
+    role = metadata.annotations.get(ROLE) or metadata.labels.get(ROLE, "")
     going = metadata.deletion_timestamp is not None
     return metadata.namespace, group, role, pod.spec.node_name, pod.status.phase, going
 

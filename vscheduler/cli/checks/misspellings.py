@@ -11,7 +11,7 @@ import msgspec
 
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import PREEMPTABLE
+from vscheduler.core.model.jobs import PREEMPTABLE, ROLE
 from vscheduler.core.plugins import drf, gang, nodegroup
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.wire import PodSpec
@@ -24,7 +24,7 @@ Slip: TypeAlias = tuple[Path, str]
 METADATA = ("annotations", "labels")
 
 OURS = (
-    *(*pods.GROUPS, pods.ROLE, pods.REVOCABLE_ZONE, *pods.SCORING),
+    *(*pods.GROUPS, ROLE, pods.REVOCABLE_ZONE, *pods.SCORING),
     *(PREEMPTABLE, fields.PRIORITY, fields.COOLDOWN, drf.HIERARCHY, drf.WEIGHTS),
     *(group_terms.QUEUE, group_terms.MIN_MEMBER, group_terms.MIN_RESOURCES, *group_terms.BUDGETS),
     *(group_terms.TOPOLOGY_MODE, group_terms.TOPOLOGY_TIER, nodegroup.LABEL),

@@ -95,7 +95,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     quota: Quantities
     """spec.deserved, used by plugin capacity."""
     share: float | None
-    sentences: tuple["Sentence", ...]
+    sentences: tuple[Sentence, ...]
     """Explanations of the deserved amounts, by scheduler."""
     counts: Counts | None
     """None where PodGroups can't be read."""

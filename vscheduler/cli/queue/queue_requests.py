@@ -190,8 +190,7 @@ def _refused(name: str, queue: Object) -> str:
         if each.get("type") == REFUSAL and each.get("status") == "False":
             return f"queue {name}: {each.get('message', '')}"
     marks = (queue.get("metadata") or {}).get("annotations") or {}
-    if (
-        translation.CLOSED_BY_PARENT in marks
-    ):  # the only hint with Volcano's CRD, which lacks conditions
+    # The mark is the only hint with Volcano's CRD, which lacks conditions.
+    if translation.CLOSED_BY_PARENT in marks:
         return f"queue {name}: a queue above it is closed; this one opens with it"
     return ""

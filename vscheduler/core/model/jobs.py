@@ -47,6 +47,9 @@ class TaskStatus(StrEnum):
 PREEMPTABLE = "volcano.sh/preemptable"
 """An annotation or, without the annotation, a label of pods and PodGroups."""
 
+ROLE = "volcano.sh/task-spec"
+"""Volcano: the annotation or, without the annotation, the label of pods with their role."""
+
 HOLDING = frozenset(
     {TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING}
 )

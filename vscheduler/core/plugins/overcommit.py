@@ -14,9 +14,10 @@ import numpy as np
 from vscheduler.core.api.contracts import Argument, Plugin, Session
 from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import inqueue_resources
+from vscheduler.core.fair_share.reachable_nodes import ReachableNodes
 from vscheduler.core.model import nodes, resources
 from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
-from vscheduler.core.model.jobs import PodClass, TaskStatus
+from vscheduler.core.model.jobs import TaskStatus
 from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.resources import ResourceMap
 
@@ -43,7 +44,7 @@ class Overcommit(Plugin):
         self._inqueue: defaultdict[Pool, list[int]] = defaultdict(self._nothing)
         """What groups were promised and don't have yet, by the nodes their pods may use."""
         self._room_by_pool: dict[Pool, list[float]] = {}
-        self._pools: dict[PodClass, Pool] = {}
+        self._reachable = ReachableNodes(session.reachable)
 
     def job_enqueueable(self, state: JobState) -> AdmissionFailure | bool:
         """Whether the group's minResources can be promised on top of all earlier promises.
@@ -181,12 +182,7 @@ class Overcommit(Plugin):
         """
         if not state.counts[TaskStatus.PENDING]:
             return self._open
-        pool = 0
-        for task in {task.pod_class: task for task in state.tasks(TaskStatus.PENDING)}.values():
-            if task.pod_class not in self._pools:
-                self._pools[task.pod_class] = nodes.row_set(self._session.reachable(task))
-            pool |= self._pools[task.pod_class]
-        return pool
+        return self._reachable.of(state.tasks(TaskStatus.PENDING))
 
     def _nothing(self) -> list[int]:
         """Return a row of zeros."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import inqueue_resources
+from vscheduler.core.fair_share.reachable_nodes import ReachableNodes
 from vscheduler.core.model import computed, jobs, nodes, queues
 from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess
 from vscheduler.core.model.jobs import Job, PodClass, Task, TaskStatus
@@ -136,6 +137,8 @@ class Promises:
         self._rows: dict[tuple[str, int, int], list[float]] = {}
         """By queue, priority and the set of nodes that the pods may use."""
         self._known: dict[object, float] = {}
+        self._reachable = ReachableNodes(session.reachable)
+        self._every = nodes.row_set(session.layout.ready & session.layout.schedulable)
         for state in session.promised_jobs:
             if inqueue_resources.holds(state):
                 self.add(state)
@@ -196,12 +199,8 @@ class Promises:
 
     def _reach(self, state: JobState) -> int:
         """Return the nodes that pods of the group may use, as a set; all, for one without pods."""
-        pods = {task.pod_class: task for task in _waiting(state)}.values()
-        layout = self._session.layout
-        mask = np.zeros(layout.size, dtype=np.bool_) if pods else layout.ready & layout.schedulable
-        for task in pods:
-            mask = mask | self._session.placement.reachable(task)
-        return nodes.row_set(mask)
+        waiting = _waiting(state)
+        return self._reachable.of(waiting) if waiting else self._every
 
 
 class Relief:

@@ -21,7 +21,7 @@ from vscheduler.cluster.http.connection import (
     NotFound,
     Unavailable,
 )
-from vscheduler.cluster.lease_records import Record, Stored
+from vscheduler.cluster.lease_records import Configuration, Record, Stored, no_configuration
 from vscheduler.daemon.leader_election import election_settings, state_machine
 from vscheduler.daemon.leader_election.api import LeaseStatus, Permit
 from vscheduler.daemon.leader_election.election_settings import Timing
@@ -69,20 +69,13 @@ def wall_time() -> str:
     return statuses.microtime(time.time())
 
 
-def _no_configuration(lease: str) -> str:
-    del lease
-    return ""
-
-
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters shared by all candidates of a process."""
 
     identity: str
     namespace: str
     timing: Timing
-    configuration: Callable[[str], str] = _no_configuration
-    """Returns the digest of this process' configuration for a Lease; empty where it doesn't
-    count."""
+    configuration: Configuration = no_configuration
     same_configuration: bool = False
     """Whether a Lease that names another configuration isn't taken."""
     clock: Callable[[], float] = clock

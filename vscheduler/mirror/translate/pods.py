@@ -14,6 +14,7 @@ from vscheduler.core.model.constraints import PodVolume, ResourceClaimUse
 from vscheduler.core.model.jobs import (
     EVICTABLE,
     PREEMPTABLE,
+    ROLE,
     WAITING,
     JobId,
     PodClass,
@@ -46,7 +47,9 @@ from vscheduler.mirror.translate.pod_classes import Classes
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup. The second is a newer alias."""
 
-ROLE = "volcano.sh/task-spec"
+NEVER = "Never"
+"""The preemptionPolicy of pods for which nobody is evicted."""
+
 REVOCABLE_ZONE = "volcano.sh/revocable-zone"
 ANY_ZONE = "*"
 """The only value with a meaning (Volcano: GetPodRevocableZone)."""
@@ -234,7 +237,7 @@ class Translator:
                 priority=fields.pod_priority(pod),
                 index=fields.pod_index(metadata.name),
                 preemptable=_preemptable(metadata),
-                never_preempts=spec.preemption_policy == "Never",
+                never_preempts=spec.preemption_policy == NEVER,
                 pod_priority=spec.priority or 0,
                 nominated_node=pod.status.nominated_node_name or None,
                 labels=labels,

@@ -14,7 +14,7 @@ from vscheduler.core.model.constraints import (
     Term,
     Toleration,
 )
-from vscheduler.core.model.jobs import PREEMPTABLE, Task, TaskStatus
+from vscheduler.core.model.jobs import PREEMPTABLE, ROLE, Task, TaskStatus
 from vscheduler.mirror.decode import fields, wire
 from vscheduler.mirror.translate import pods
 from vscheduler.mirror.translate.pods import Translator
@@ -90,8 +90,8 @@ def test_statuses_follow_phase_node_and_deletion(
             {"nodeName": "n", "priority": 7},
             {"priority": 7},
         ),
-        ({"annotations": {pods.ROLE: "ps"}, "labels": {pods.ROLE: "w"}}, {}, {"role": "ps"}),
-        ({"labels": {pods.ROLE: "w"}}, {}, {"role": "w"}),
+        ({"annotations": {ROLE: "ps"}, "labels": {ROLE: "w"}}, {}, {"role": "ps"}),
+        ({"labels": {ROLE: "w"}}, {}, {"role": "w"}),
         ({"annotations": {PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
         ({"annotations": {PREEMPTABLE: "maybe"}}, {}, {"preemptable": False}),
         ({"labels": {PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
