@@ -65,7 +65,7 @@ bench-gangs: binaries  ## count the random gangs that start, beside kube-schedul
 	$(BIN)/python -m tests.benchmarks.gangs $(BENCH)
 
 binaries: $(READY)  ## find or build etcd, kube-apiserver and the other binaries, and cache them
-	$(BIN)/python -m vscheduler.sandbox build
+	$(BIN)/python -m sandbox build
 
 helm: $(READY)  ## find or build helm, which the tests of the chart use
 	$(BIN)/python -m tests.chart

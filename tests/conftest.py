@@ -12,15 +12,15 @@ import hypothesis
 import pytest
 import structlog
 
+from sandbox import control_plane, progress_report
+from sandbox.control_plane import ControlPlane
+from sandbox.progress_report import PlainLines
 from tests import lanes
 from tests.integration import permissions
 from tests.properties import clusters
 from tests.virtual_time import running_on
 from vscheduler.containment import Failures
 from vscheduler.mirror.statuses import ObjectReference
-from vscheduler.sandbox import control_plane, progress_report
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.progress_report import PlainLines
 
 pytest.register_assert_rewrite("tests.checks", "tests.running", "tests.scenarios.deciding")
 

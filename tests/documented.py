@@ -58,14 +58,14 @@ ELSEWHERE: Mapping[str, str] = {
     "pytest tests/unit": "Makefile::test",
     "python -m tests.oracle gangs-ports --seed 7": "Makefile::test-oracle",
     "python -m tests.oracle taints --worlds 200": "Makefile::test-oracle",
-    "python -m vscheduler.sandbox build": "Makefile::binaries",
-    "python -m vscheduler.sandbox --nodes 10": (
+    "python -m sandbox build": "Makefile::binaries",
+    "python -m sandbox --nodes 10": (
         f"{INTEGRATION}test_sandbox.py::test_sandbox_ends_with_its_parent"
     ),
-    "python -m vscheduler.sandbox --directory d --keep": (
+    "python -m sandbox --directory d --keep": (
         f"{INTEGRATION}test_sandbox.py::test_kept_sandbox_runs_until_it_is_stopped"
     ),
-    "python -m vscheduler.sandbox stop --directory d": (
+    "python -m sandbox stop --directory d": (
         f"{INTEGRATION}test_sandbox.py::test_kept_sandbox_runs_until_it_is_stopped"
     ),
     'eval "$(_VSCHEDULER_COMPLETE=bash_source vscheduler)"': (

@@ -16,10 +16,10 @@ import click
 import figures
 import tenants
 
-from vscheduler.sandbox import binaries, control_plane, progress_report
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import SandboxError
-from vscheduler.sandbox.processes import Supervisor
+from sandbox import binaries, control_plane, progress_report
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import SandboxError
+from sandbox.processes import Supervisor
 
 POLL_SECONDS = 0.2
 QUIET_POLL_SECONDS = 1.0

@@ -5,8 +5,8 @@ Each tenant requests 40 of the 75 CPU of the workers. The other 14.5 CPU are on 
 
 from dataclasses import dataclass
 
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
+from sandbox.client import Client, Object
+from sandbox.control_plane import ControlPlane
 
 TENANTS = ("a", "b", "c")
 """Names of namespaces, and of queues of weight 1; c arrives last."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
+from sandbox import binaries, progress_report
+from sandbox.errors import SandboxError
 from tests.alerts import monitoring
-from vscheduler.sandbox import binaries, progress_report
-from vscheduler.sandbox.errors import SandboxError
 
 QUERIES = "dashboard-queries.yaml"
 TIMEOUT_SECONDS = 300

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sandbox import binaries, free_ports, progress_report
+from sandbox.control_plane import ControlPlane
 from tests.benchmarks import binding_only
 from tests.benchmarks.loading import Customer
-from vscheduler.sandbox import binaries, free_ports, progress_report
-from vscheduler.sandbox.control_plane import ControlPlane
 
 LOOPBACK = "127.0.0.1"
 VSCHEDULER = "vscheduler"

@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox import control_plane
 from tests.benchmarks import figures, loading, processes, running
 from tests.benchmarks.competitors import Competitor
 from tests.benchmarks.loading import Loader
 from tests.benchmarks.observing import Observer
 from tests.benchmarks.running import FailedError, Running
 from tests.benchmarks.shapes import Shape
-from vscheduler.sandbox import control_plane
 
 GREETING = "greeting"
 GREETING_SECONDS = 120.0

@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sandbox import client
+from sandbox.client import Object
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import TimedOut
 from tests.benchmarks.shapes import Shape
 from tests.integration import devices
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client
-from vscheduler.sandbox.client import Object
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import TimedOut
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -7,8 +7,8 @@ from contextlib import suppress
 import msgspec
 import urllib3
 
+from sandbox.client import Client
 from tests.benchmarks import loading
-from vscheduler.sandbox.client import Client
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 WATCH_SECONDS = 3600

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import urllib3
 
+from sandbox.control_plane import ControlPlane
 from tests.benchmarks import figures, processes
 from tests.benchmarks.competitors import Command, Competitor
-from vscheduler.sandbox.control_plane import ControlPlane
 
 SERVERS = ("kube-apiserver", "etcd")
 BYSTANDERS = ("kwok", "kube-controller-manager")

@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sandbox import control_plane
 from tests.benchmarks import figures, loading, running
 from tests.benchmarks.competitors import Competitor
 from tests.benchmarks.contest import Conditions
 from tests.benchmarks.loading import Loader
 from tests.benchmarks.observing import Observer
-from vscheduler.sandbox import control_plane
 
 LENDERS = 4
 """Queues that use the whole cluster."""

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sandbox import control_plane
+from sandbox.control_plane import ControlPlane
 from tests.benchmarks import figures, loading, processes, running
 from tests.benchmarks.competitors import Competitor
 from tests.benchmarks.contest import Conditions
@@ -15,8 +17,6 @@ from tests.benchmarks.loading import Loader
 from tests.benchmarks.observing import Observer
 from tests.benchmarks.shapes import Shape
 from vscheduler.mirror import paths
-from vscheduler.sandbox import control_plane
-from vscheduler.sandbox.control_plane import ControlPlane
 
 HEARTBEAT_SECONDS = 300
 """A kubelet writes its node's status so often where nothing in it changes."""

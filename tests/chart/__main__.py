@@ -2,8 +2,8 @@
 
 import sys
 
-from vscheduler.sandbox import binaries, progress_report
-from vscheduler.sandbox.errors import SandboxError
+from sandbox import binaries, progress_report
+from sandbox.errors import SandboxError
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vscheduler.sandbox import binaries
+from sandbox import binaries
 
 Document = dict[str, Any]
 Objects = dict[tuple[str, str], Document]

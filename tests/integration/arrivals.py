@@ -7,11 +7,11 @@ from typing import Any
 
 import urllib3
 
+from sandbox import client
+from sandbox.client import Client, Object
+from sandbox.errors import ApiError, TimedOut
 from tests.integration import daemons
 from tests.integration.background import Background
-from vscheduler.sandbox import client
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.errors import ApiError, TimedOut
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 PODS = "/api/v1/namespaces/{}/pods"

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import control_plane
+from sandbox.control_plane import ControlPlane
 from tests.faults.audits import Log
 from tests.integration import daemons, installations, permissions, takeovers
 from tests.integration.daemons import Daemon, Start
 from tests.integration.installations import Installed
 from tests.integration.takeovers import Contest, Timing
-from vscheduler.sandbox import control_plane
-from vscheduler.sandbox.control_plane import ControlPlane
 
 SCHEDULERS = ("vscheduler", "contested", "other", "volcano-offline", "volcano-online")
 """Whom tests run as that account."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import forking
 from tests.integration.forking import Forked
-from vscheduler.sandbox.control_plane import ControlPlane
 
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sandbox.client import Client, Object
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
 from vscheduler.mirror import paths
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
 
 DRIVER = "gpu.tests"
 CLASS = "gpu.tests"

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sandbox import binaries
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons
 from vscheduler.cluster import leases
@@ -16,8 +18,6 @@ from vscheduler.daemon.leader_election.api import LeaseStatus, Token
 from vscheduler.daemon.leader_election.election_settings import Timing
 from vscheduler.daemon.leader_election.elector import Terms
 from vscheduler.daemon.leader_election.thread import ElectionThread, Outlets
-from vscheduler.sandbox import binaries
-from vscheduler.sandbox.control_plane import ControlPlane
 
 NAMESPACE = "volcano-system"
 LEASE = "contested"

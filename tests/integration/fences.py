@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
+from sandbox.client import Answer, Client, Object
+from sandbox.control_plane import ControlPlane
 from vscheduler.cluster.writes import binder
-from vscheduler.sandbox.client import Answer, Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
 
 FOLDER = Path(__file__).parents[2] / "manifests" / "fencing"
 NAMESPACE = "volcano-system"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sandbox.control_plane import ControlPlane
 from vscheduler.mirror import paths
-from vscheduler.sandbox.control_plane import ControlPlane
 
 
 @contextmanager

@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
+from sandbox.client import Object
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, permissions
 from tests.integration.daemons import Daemon
 from vscheduler.mirror import paths
-from vscheduler.sandbox.client import Object
-from vscheduler.sandbox.control_plane import ControlPlane
 
 Document = dict[str, Any]
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
 from vscheduler.mirror.decode import quantities
-from vscheduler.sandbox.control_plane import ControlPlane
 
 UNTOUCHED = {"vscheduler.sandbox/unmanaged": "true"}
 """Annotation of pods that kwok leaves to these."""

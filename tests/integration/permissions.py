@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+from sandbox.client import Client
+from sandbox.control_plane import ControlPlane
 from vscheduler.daemon.leader_election import election_settings
 from vscheduler.daemon.settings import PARTS
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.control_plane import ControlPlane
 
 Document = dict[str, Any]
 

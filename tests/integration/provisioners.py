@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox.client import Client, Object
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import ApiError
 from tests.integration import daemons
 from tests.integration.background import Background
 from vscheduler.mirror import paths
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import ApiError
 
 DRIVER = "csi.tests"
 SLOW = "tests-waits"

@@ -11,14 +11,14 @@ from typing import Any
 
 import urllib3
 
+from sandbox.client import Client
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import ApiError
 from tests import patience
 from tests.faults.plans import Delay, Duplicate, Fault, LoseAnswer, Reorder, Rule
 from tests.faults.proxying import Proxy
 from tests.integration import daemons, histories
 from vscheduler.mirror.translate import group_names
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import ApiError
 
 APPS = "/apis/apps/v1/namespaces/{}"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"

@@ -12,14 +12,14 @@ from typing import Any
 
 import urllib3
 
+from sandbox.client import Object
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.faults import audits, end_states
 from tests.faults.audits import Entry, Log
 from tests.integration import permissions
 from tests.integration.arrivals import Arrivals
 from tests.integration.daemons import Daemon
-from vscheduler.sandbox.client import Object
-from vscheduler.sandbox.control_plane import ControlPlane
 
 NAMESPACE = "volcano-system"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from sandbox.client import Object
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
-from vscheduler.sandbox.client import Object
-from vscheduler.sandbox.control_plane import ControlPlane
 
 STATE = "vscheduler.io/wanted-state"
 MARK = "volcano.sh/closed-by-parent"

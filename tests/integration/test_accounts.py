@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.client import PATCH_TYPES, Answer, Client
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons, installations, permissions
 from tests.integration.installations import Installed
@@ -18,8 +20,6 @@ from vscheduler.controllers.podgroups.auto_groups import Member
 from vscheduler.core.model import decisions
 from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskStatus
 from vscheduler.mirror.translate import group_names, pods
-from vscheduler.sandbox.client import PATCH_TYPES, Answer, Client
-from vscheduler.sandbox.control_plane import ControlPlane
 
 FILE = permissions.MANIFESTS / "cluster" / "pod-policies.yaml"
 SHIPPED = list(yaml.safe_load_all(FILE.read_text()))

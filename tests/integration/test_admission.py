@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.client import PATCH_TYPES, Answer, Client, Object
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import SandboxError
 from tests import patience
 from tests.integration import permissions
-from vscheduler.sandbox.client import PATCH_TYPES, Answer, Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import SandboxError
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "manifests" / "admission").rglob("*.yaml"))

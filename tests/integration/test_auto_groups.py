@@ -4,10 +4,10 @@ import time
 from functools import partial
 from typing import Any
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
 from tests.integration.daemons import Start
 from vscheduler.mirror.translate import group_names
-from vscheduler.sandbox.control_plane import ControlPlane
 
 APPS = "/apis/apps/v1/namespaces/default"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from sandbox.client import PATCH_TYPES, Answer, Client
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import devices, permissions
 from tests.integration.installations import Installed
@@ -15,8 +17,6 @@ from vscheduler.core.model.storage import Claim, ClaimReference, Volume
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Change, Target, Wanted
 from vscheduler.mirror.decode.kinds import Kind
-from vscheduler.sandbox.client import PATCH_TYPES, Answer, Client
-from vscheduler.sandbox.control_plane import ControlPlane
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from sandbox.control_plane import ControlPlane
 from vscheduler.cluster.http import objects
 from vscheduler.cluster.http.connection import Access, Connection
 from vscheduler.cluster.writes.binder import Binder, BindResult, Outcome
 from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.core.model.decisions import Bind
 from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
-from vscheduler.sandbox.control_plane import ControlPlane
 
 PODS = "/api/v1/namespaces/default/pods"
 QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/some-tenant"

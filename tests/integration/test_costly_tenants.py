@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from sandbox import free_ports
+from sandbox.control_plane import ControlPlane
 from tests import attacks
 from tests.integration import daemons
 from tests.integration.daemons import Start
 from vscheduler.mirror.translate import bounds
-from vscheduler.sandbox import free_ports
-from vscheduler.sandbox.control_plane import ControlPlane
 
 NODES = 20
 LIVEZ_SECONDS = 1.0

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.client import PATCH_TYPES, Answer, Client, Object
+from sandbox.control_plane import ControlPlane
 from tests import crd_cases, patience
-from vscheduler.sandbox.client import PATCH_TYPES, Answer, Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
 
 CRDS = Path(__file__).parents[2] / "crds"
 GROUP = "/apis/scheduling.volcano.sh/v1beta1"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
 from tests.integration.daemons import Start
-from vscheduler.sandbox.control_plane import ControlPlane
 
 WATCHED = (daemons.PODS, daemons.GROUPS, daemons.EVENTS, daemons.QUEUES)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, devices, provisioners
 from tests.integration.daemons import Daemon, Start
 from vscheduler.mirror import paths
-from vscheduler.sandbox.control_plane import ControlPlane
 
 NODES = ("node-0", "node-1", "node-2", "node-3")
 TEMPLATE = {"resourceClaimTemplateName": "two"}

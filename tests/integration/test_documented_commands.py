@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sandbox import control_plane
+from sandbox.control_plane import ControlPlane
 from tests import documented
 from tests.documented import Way
-from vscheduler.sandbox import control_plane
-from vscheduler.sandbox.control_plane import ControlPlane
 
 COMMAND_SECONDS = 200.0
 ON_CLUSTER = [command for command in documented.commands() if command.way is Way.CLUSTER]

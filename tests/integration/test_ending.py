@@ -17,11 +17,11 @@ import pytest
 import urllib3
 import yaml
 
+from sandbox import free_ports
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons
 from tests.integration.daemons import Start
-from vscheduler.sandbox import free_ports
-from vscheduler.sandbox.control_plane import ControlPlane
 
 END_SECONDS = 90.0
 """Kubernetes kills after that."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons
 from tests.integration.daemons import Daemon, Start
-from vscheduler.sandbox.control_plane import ControlPlane
 
 SLOW = {"vscheduler.sandbox/terminates-after": "3s"}
 SLOWER = {"vscheduler.sandbox/terminates-after": "20s"}

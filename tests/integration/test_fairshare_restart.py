@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import ApiError
 from tests.integration import daemons
 from tests.integration.daemons import Start
 from vscheduler.cluster.writes import queue_status_writer
 from vscheduler.core.model.queues import Usage
 from vscheduler.mirror.translate import usage_annotation as annotations
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import ApiError
 
 KEY = annotations.annotation("vscheduler")
 REST_SECONDS = 2.0

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import control_plane
+from sandbox.client import Client, Object
 from tests import patience
 from tests.integration import daemons, fences, permissions
 from tests.integration.daemons import Daemon
@@ -17,8 +19,6 @@ from vscheduler.cluster.writes.binder import Binder, BindResult, Outcome, Stamp
 from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.core.model.decisions import Bind
 from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
-from vscheduler.sandbox import control_plane
-from vscheduler.sandbox.client import Client, Object
 
 OTHER = "volcano-online"
 ELECTED = "volcano-offline"

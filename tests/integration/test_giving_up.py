@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from anyio import from_thread
 
+from sandbox import credentials, free_ports
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.faults import proxying
 from tests.faults.plans import Delay, Plan, Rule
@@ -17,8 +19,6 @@ from tests.faults.proxying import What
 from tests.integration import daemons, hanging
 from tests.integration.daemons import Daemon
 from vscheduler.daemon.liveness import watchdog
-from vscheduler.sandbox import credentials, free_ports
-from vscheduler.sandbox.control_plane import ControlPlane
 
 LEASE = f"{daemons.LEASES}/vscheduler"
 QUICK = (

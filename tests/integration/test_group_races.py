@@ -12,6 +12,9 @@ from threading import Thread
 import pytest
 from anyio import from_thread
 
+from sandbox import credentials
+from sandbox.client import Client
+from sandbox.control_plane import ControlPlane
 from tests.faults import proxying
 from tests.faults.plans import Plan
 from tests.faults.proxying import Proxy, What
@@ -19,9 +22,6 @@ from tests.integration import daemons, histories, races
 from tests.integration.daemons import Start
 from tests.integration.histories import History, Verdict
 from tests.integration.races import Fleet, NaiveKeeper
-from vscheduler.sandbox import credentials
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.control_plane import ControlPlane
 
 AT_ONCE_MAX = 25
 NAIVE_OF_EACH = 4

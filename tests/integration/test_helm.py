@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import binaries, control_plane
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, installations
 from vscheduler.mirror import paths
-from vscheduler.sandbox import binaries, control_plane
-from vscheduler.sandbox.control_plane import ControlPlane
 
 CHART = Path(__file__).parents[2] / "charts" / "vscheduler"
 NAMESPACE = "volcano-system"

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import ApiError
 from tests.integration import daemons, tenancy, test_auto_groups
 from tests.integration.daemons import Daemon, Start
 from tests.integration.fuzzing import Maker
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Path
 from vscheduler.mirror.translate import group_names
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import ApiError
 
 UID = "11111111-1111-1111-1111-111111111111"
 NAMES = (

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import binaries
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, images
 from tests.integration.daemons import Daemon
 from tests.integration.images import Builder
-from vscheduler.sandbox import binaries
-from vscheduler.sandbox.control_plane import ControlPlane
 
 WHEEL, INSTALL, LAST = range(3)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, forking, test_auto_groups, test_tenants
 from tests.integration.daemons import Start
 from tests.integration.test_queue_commands import Command
-from vscheduler.sandbox.control_plane import ControlPlane
 
 PATIENCE_SECONDS = 120.0
 WAITS = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests.faults import proxying
 from tests.faults.plans import LoseAnswer, Plan, Refuse, Rule
 from tests.faults.proxying import What
@@ -15,7 +16,6 @@ from tests.integration import electors
 from tests.integration.electors import KubeScheduler, Ours
 from vscheduler.cluster.http.connection import Access
 from vscheduler.daemon.leader_election.election_settings import Timing
-from vscheduler.sandbox.control_plane import ControlPlane
 
 Begin = Callable[..., Ours]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.examples import lessons
 from tests.examples.lessons import Lesson, Stage, Step, Tree
 from tests.integration import daemons
-from vscheduler.sandbox.control_plane import ControlPlane
 
 LESSONS = [lesson for lesson in lessons.all_lessons() if lesson.needs_a_cluster]
 COMMAND_SECONDS = 200.0

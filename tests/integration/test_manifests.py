@@ -11,14 +11,14 @@ import pytest
 import urllib3
 import yaml
 
+from sandbox.client import Answer
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, foreign, images, installations, permissions
 from tests.integration.installations import Installed
 from vscheduler.cli import main
 from vscheduler.daemon import configuration, settings
 from vscheduler.daemon.leader_election import election_settings
 from vscheduler.daemon.settings import Given, Settings
-from vscheduler.sandbox.client import Answer
-from vscheduler.sandbox.control_plane import ControlPlane
 
 Document = dict[str, Any]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
 from tests.integration.daemons import Start
 from vscheduler.mirror import paths
-from vscheduler.sandbox.control_plane import ControlPlane
 
 
 def label(cluster: ControlPlane, node: str, **labels: str | None) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, kubelets
 from tests.integration.daemons import Start
 from tests.integration.electors import KubeScheduler
-from vscheduler.sandbox.control_plane import ControlPlane
 
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LONG_ENOUGH_SECONDS = 2.0

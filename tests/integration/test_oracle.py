@@ -1,9 +1,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sandbox.control_plane import ControlPlane
 from tests.oracle import comparing, worlds
 from tests.oracle.comparing import Comparison
-from vscheduler.sandbox.control_plane import ControlPlane
 
 SAMPLE: Mapping[str, Sequence[int]] = {
     "resources": (0,),

@@ -6,12 +6,12 @@ from typing import Any
 import urllib3
 import yaml
 
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons, permissions, test_tenants
 from tests.integration.daemons import Start
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection
-from vscheduler.sandbox.control_plane import ControlPlane
 
 PAGE = permissions.MANIFESTS / "page" / "reviews.yaml"
 

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from anyio import from_thread
 
+from sandbox import credentials
+from sandbox.client import PATCH_TYPES
+from sandbox.control_plane import ControlPlane
 from tests.faults import proxying
 from tests.faults.plans import LoseAnswer, Plan, Rule
 from tests.faults.proxying import What
@@ -19,9 +22,6 @@ from tests.integration.daemons import Daemon
 from tests.integration.installations import Installed
 from vscheduler.daemon.settings import CONTROLLERS, PARTS, SCHEDULER
 from vscheduler.mirror.translate import usage_annotation
-from vscheduler.sandbox import credentials
-from vscheduler.sandbox.client import PATCH_TYPES
-from vscheduler.sandbox.control_plane import ControlPlane
 
 ACCOUNTS = {SCHEDULER: "vscheduler", CONTROLLERS: "vscheduler-controllers"}
 OWNERS = Path(__file__).with_suffix(".yaml")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from sandbox.client import Client, Object
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons, provisioners
 from tests.integration.provisioners import Behaviour
 from vscheduler.mirror import paths
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
 
 CLAIMS = paths.CLAIMS.within(provisioners.NAMESPACE)
 

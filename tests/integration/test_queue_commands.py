@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.client import Client, Object
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, forking
 from tests.integration.daemons import Start
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
 
 DEFINITION = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh"

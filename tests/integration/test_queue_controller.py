@@ -4,9 +4,9 @@ import json
 import signal
 import time
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, tenancy
 from tests.integration.daemons import Start
-from vscheduler.sandbox.control_plane import ControlPlane
 
 
 def test_root_and_default_are_made_and_kept(cluster: ControlPlane, start: Start) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons
 from tests.integration.daemons import Start
-from vscheduler.sandbox.control_plane import ControlPlane
 
 ADMISSION = Path(__file__).parents[2] / "manifests" / "admission"
 DEFAULT = f"{daemons.QUEUES}/default"

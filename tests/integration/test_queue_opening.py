@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from sandbox.client import PATCH_TYPES
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, foreign, forking, tenancy
 from tests.integration.daemons import Start
 from vscheduler.mirror import paths
-from vscheduler.sandbox.client import PATCH_TYPES
-from vscheduler.sandbox.control_plane import ControlPlane
 
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from sandbox.client import PATCH_TYPES, Object
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons
 from tests.integration.daemons import Daemon, Start
 from vscheduler.mirror import paths
-from vscheduler.sandbox.client import PATCH_TYPES, Object
-from vscheduler.sandbox.control_plane import ControlPlane
 
 DEFINITION = f"{paths.DEFINITIONS.everywhere}/queues.scheduling.volcano.sh"
 TAINT = "node-role.kubernetes.io/control-plane"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import control_plane, free_ports
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, permissions
 from tests.integration.daemons import Daemon
-from vscheduler.sandbox import control_plane, free_ports
-from vscheduler.sandbox.control_plane import ControlPlane
 
 LIMITED = "limited"
 ROLE = "vscheduler-scheduler"

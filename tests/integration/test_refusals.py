@@ -4,9 +4,9 @@ import time
 from collections import Counter
 from functools import partial
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, kubelets
 from tests.integration.daemons import Start
-from vscheduler.sandbox.control_plane import ControlPlane
 
 ALONE = "left alone for {} s, as a kubelet refused a pod (OutOfcpu)"
 

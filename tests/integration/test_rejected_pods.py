@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Any
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
 from tests.integration.daemons import Start
-from vscheduler.sandbox.control_plane import ControlPlane
 
 PRIORITY = "volcano.sh/task-priority"
 FLAW = f"metadata.annotations[{PRIORITY}]: 'low' is not an integer"

@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
 from tests.integration.daemons import Start
-from vscheduler.sandbox.control_plane import ControlPlane
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 IDLE = "actions: backfill\ntiers: [{plugins: [{name: gang}]}]\n"

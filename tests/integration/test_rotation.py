@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sandbox import credentials
+from sandbox.client import Client
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, permissions
 from tests.integration.daemons import Daemon
-from vscheduler.sandbox import credentials
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.control_plane import ControlPlane
 
 SECRETS = f"/api/v1/namespaces/{permissions.NAMESPACE}/secrets"
 USER = "rotated"

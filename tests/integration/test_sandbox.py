@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from sandbox import binaries, control_plane, processes
+from sandbox.client import Client, Object
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import StartFailed
 from tests import survivors
 from tests.integration import daemons
-from vscheduler.sandbox import binaries, control_plane, processes
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import StartFailed
 
 PODS = "/api/v1/namespaces/default/pods"
 CLAIM_SECONDS = 60.0
@@ -20,7 +20,7 @@ CLAIM_SECONDS = 60.0
 CHILD = """
 import json, sys, time
 from pathlib import Path
-from vscheduler.sandbox import control_plane
+from sandbox import control_plane
 with control_plane.start(keep="keep" in sys.argv[2:], directory=Path(sys.argv[1])) as plane:
     print(json.dumps(dict(plane.process_ids)), flush=True)
     if "wait" in sys.argv[2:]:

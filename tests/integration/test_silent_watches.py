@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from anyio import from_thread
 
+from sandbox import credentials
+from sandbox.control_plane import ControlPlane
 from tests.faults import proxying
 from tests.faults.plans import Plan
 from tests.faults.proxying import Proxy
 from tests.integration import daemons, takeovers
 from tests.integration.daemons import Daemon
-from vscheduler.sandbox import credentials
-from vscheduler.sandbox.control_plane import ControlPlane
 
 BOUND_SECONDS = 40.0
 """From the beginning of the silence until a pod that came then is bound."""

@@ -16,14 +16,14 @@ from threading import Event, Thread
 import pytest
 from anyio import from_thread
 
+from sandbox import control_plane, credentials
+from sandbox.control_plane import ControlPlane
 from tests.faults import audits, proxying
 from tests.faults.audits import Entry, Log
 from tests.faults.plans import Delay, Plan, Refuse, Rule
 from tests.faults.proxying import Proxy, What
 from tests.integration import arrivals, takeovers
 from tests.integration.takeovers import Contest, Timing
-from vscheduler.sandbox import control_plane, credentials
-from vscheduler.sandbox.control_plane import ControlPlane
 
 NAME = "volcano-online"
 BESIDES = "besides"

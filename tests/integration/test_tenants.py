@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from sandbox.client import PATCH_TYPES, Client
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons, permissions
 from tests.integration.daemons import Start
 from vscheduler.mirror.translate import translation
-from vscheduler.sandbox.client import PATCH_TYPES, Client
-from vscheduler.sandbox.control_plane import ControlPlane
 
 ADMISSION = permissions.MANIFESTS / "admission"
 NAMESPACES = ADMISSION / "optional" / "namespaces.yaml"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, provisioners
 from tests.integration.daemons import Daemon, Start
 from tests.integration.provisioners import Behaviour
 from vscheduler.mirror import paths
-from vscheduler.sandbox.control_plane import ControlPlane
 
 NODES = ("node-0", "node-1", "node-2", "node-3")
 GANG = 8

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from anyio import from_thread
 
+from sandbox import credentials
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.faults import end_states, proxying
 from tests.faults.plans import LoseAnswer, LoseRequest, Plan, Struck
 from tests.integration import daemons, devices, provisioners
 from tests.integration.daemons import Daemon, Start
-from vscheduler.sandbox import credentials
-from vscheduler.sandbox.control_plane import ControlPlane
 
 NODES = ("node-0", "node-1")
 CLASSES = (provisioners.SLOW, provisioners.LOCAL, provisioners.SLOW)

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 from structlog import testing
 
+from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import electors
 from vscheduler.cluster.http.connection import Access, Connection
@@ -17,7 +18,6 @@ from vscheduler.daemon.informers import Codec, Read
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Remove, Upsert
 from vscheduler.mirror.index.entries import Entry, Event, Reference, Replace
 from vscheduler.mirror.paths import Path
-from vscheduler.sandbox.control_plane import ControlPlane
 
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"

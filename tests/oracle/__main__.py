@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sandbox import control_plane, progress_report
 from tests.oracle import comparing, worlds
 from tests.oracle.comparing import Comparison, Verdict
-from vscheduler.sandbox import control_plane, progress_report
 
 FOUND = Path("build/oracle")
 """Where clusters go that both differ about."""

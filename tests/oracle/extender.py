@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 
-from vscheduler.sandbox import components
+from sandbox import components
 
 VERB = "filter"
 CLOSED = "left to the oracle"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sandbox import client
+from sandbox.client import Client
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import TimedOut
+from sandbox.processes import Supervisor
 from tests.oracle import extender, kube_scheduler, manifests
 from tests.oracle.extender import Extender
 from tests.oracle.manifests import Document
-from vscheduler.sandbox import client
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import TimedOut
-from vscheduler.sandbox.processes import Supervisor
 
 PODS = "/api/v1/pods"
 ANSWER_SECONDS = 60.0

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from vscheduler.sandbox import binaries
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.processes import Supervisor
+from sandbox import binaries
+from sandbox.control_plane import ControlPlane
+from sandbox.processes import Supervisor
 
 USER = "system:kube-scheduler"
 

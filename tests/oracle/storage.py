@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
+from sandbox.client import Client
+from sandbox.errors import ApiError
 from tests.oracle import manifests
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.errors import ApiError
 
 Document = manifests.Document
 

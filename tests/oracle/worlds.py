@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from sandbox import client
+from sandbox.client import Client
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import TimedOut
 from tests.oracle import judging, manifests, storage
 from tests.oracle.judging import Judge
-from vscheduler.sandbox import client
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import TimedOut
 
 Document = manifests.Document
 

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from click import testing
 
+from sandbox.demo import demo_view
+from sandbox.demo.demo_view import Group, PlainLines
 from tests.unit.cli import job_objects, queue_objects
 from vscheduler.cli import main, output
-from vscheduler.cli.demo import demo_view
-from vscheduler.cli.demo.demo_view import Group, PlainLines
 from vscheduler.cli.output import Screen
 from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
 from vscheduler.cli.queue.cluster_client import ClusterError, Kind

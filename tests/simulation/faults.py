@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sandbox.errors import ApiError
 from tests.simulation.actors import informers
 from tests.simulation.api_server.client import Client
 from tests.simulation.instances import Instance
 from tests.simulation.kernel.core import Kernel
 from tests.simulation.kernel.network import Network
-from vscheduler.sandbox.errors import ApiError
 
 if TYPE_CHECKING:
     from tests.simulation.api_server.server import ApiServer

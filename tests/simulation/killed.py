@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.errors import ApiError
 from tests.simulation import actors, faults, judges, programs, simulation
 from tests.simulation.actors import device_users, objects, storage, volume_users
 from tests.simulation.actors.base import Object
@@ -30,7 +31,6 @@ from tests.simulation.kernel import core
 from tests.simulation.kernel.processes import Process
 from tests.simulation.knobs import Knobs
 from tests.simulation.simulation import Options, Outcome, Simulation
-from vscheduler.sandbox.errors import ApiError
 
 NODES = 2
 EACH = 3

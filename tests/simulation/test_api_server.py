@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from sandbox.errors import ApiError
 from tests.simulation.api_server import wire
 from tests.simulation.api_server.client import Client
 from tests.simulation.api_server.server import ApiServer
 from tests.simulation.api_server.wire import Answer, Request
 from tests.simulation.contract.sides import Case, Clock, Memory
 from vscheduler.mirror import paths
-from vscheduler.sandbox.errors import ApiError
 
 PODS = paths.PODS.within("default")
 POD: dict[str, Any] = {

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox import binaries, control_plane, progress_report
 from tests.benchmarks import tables
 from tests.benchmarks.gangs import peer, problems
 from tests.benchmarks.gangs.peer import Peer
 from tests.benchmarks.gangs.problems import Gang
-from vscheduler.sandbox import binaries, control_plane, progress_report
 
 JSON = Path("build/bench-gangs.json")
 GANGS = 150

@@ -8,6 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sandbox import contents
+from sandbox.client import Client, Object
+from sandbox.control_plane import ControlPlane
+from sandbox.errors import TimedOut
+from sandbox.processes import Supervisor
 from tests.oracle import kube_scheduler, manifests
 from tests.oracle.kube_scheduler import Tree
 from tests.oracle.manifests import Document
@@ -15,11 +20,6 @@ from tests.properties import gang_manifests
 from tests.properties.gang_problems import World
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection
-from vscheduler.sandbox import contents
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import TimedOut
-from vscheduler.sandbox.processes import Supervisor
 
 VERSION = "scheduling.k8s.io/v1alpha2"
 GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
+from sandbox.errors import ApiError
 from tests.simulation.api_server.client import Client
-from vscheduler.sandbox.errors import ApiError
 
 Object: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]

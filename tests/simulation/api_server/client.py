@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
+from sandbox import client as sandbox
+from sandbox.errors import ApiError, TimedOut
 from tests.simulation.api_server import wire
 from tests.simulation.api_server.watching import Watch
 from tests.simulation.api_server.wire import Object, Request
-from vscheduler.sandbox import client as sandbox
-from vscheduler.sandbox.errors import ApiError, TimedOut
 
 
 class Server(Protocol):

@@ -8,8 +8,8 @@ import itertools
 
 import pytest
 
+from sandbox import contents
 from tests.simulation.contract.sides import Case, Memory, Real, Side
-from vscheduler.sandbox import contents
 
 NUMBERS = itertools.count()
 

@@ -12,14 +12,14 @@ from urllib.parse import urlencode
 
 import urllib3
 
+from sandbox import client as sandbox
+from sandbox.control_plane import ControlPlane
 from tests.simulation.api_server import client as memory_client
 from tests.simulation.api_server import wire
 from tests.simulation.api_server.server import ApiServer
 from tests.simulation.api_server.wire import Request
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Path
-from vscheduler.sandbox import client as sandbox
-from vscheduler.sandbox.control_plane import ControlPlane
 
 EPOCH = 1_800_000_000.0
 USER = "admin"

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from sandbox.client import Answer
 from tests.simulation.contract.sides import Case, Memory
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Path
-from vscheduler.sandbox.client import Answer
 
 LABELS = {"app": "guarded"}
 

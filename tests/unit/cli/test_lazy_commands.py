@@ -7,7 +7,7 @@ from vscheduler.cli import main
 from vscheduler.cli.lazy_commands import Lazily, Place
 
 STRANGERS = {
-    "run": ("vscheduler.cli.demo.demo_view", "vscheduler.sandbox"),
+    "run": ("sandbox.demo.demo_view", "sandbox"),
     "queue": ("kubernetes", "aiohttp", "vscheduler.daemon.application", "vscheduler.core.cycle"),
 }
 """By command, what it has no use for. kopf brings pykube along wherever it is installed."""
@@ -15,7 +15,7 @@ STRANGERS = {
 HEAVY = (
     *("aiohttp", "asyncio", "cryptography", "kopf", "kubernetes", "numpy"),
     *("prometheus_client", "pykube", "requests", "rich", "structlog", "urllib3", "uvloop", "yaml"),
-    *("vscheduler.cluster", "vscheduler.controllers", "vscheduler.sandbox"),
+    *("vscheduler.cluster", "vscheduler.controllers", "sandbox"),
     *("vscheduler.daemon.configuration", "vscheduler.mirror.decode", "vscheduler.simulator"),
 )
 """What takes time to import, and nobody's help needs."""

@@ -5,8 +5,8 @@ from pathlib import Path
 import yaml
 from click import testing
 
+from sandbox.demo import demo_view
 from vscheduler.cli import main
-from vscheduler.cli.demo import demo_view
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()

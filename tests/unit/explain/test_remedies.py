@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sandbox.contents import NodeShape
+from sandbox.demo import demo_view
 from tests import pictures, running
-from vscheduler.cli.demo import demo_view
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.config import policy
@@ -15,7 +16,6 @@ from vscheduler.core.model.jobs import PodClass, Task
 from vscheduler.core.model.nodes import NodeLayout
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.remedies import Explanation, NotWaitingError
-from vscheduler.sandbox.contents import NodeShape
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.sandbox import binaries
-from vscheduler.sandbox.binaries import Recipe
-from vscheduler.sandbox.errors import BinariesMissing, BuildFailed, TimedOut
-from vscheduler.sandbox.progress_report import Step
+from sandbox import binaries
+from sandbox.binaries import Recipe
+from sandbox.errors import BinariesMissing, BuildFailed, TimedOut
+from sandbox.progress_report import Step
 
 
 def put_program(folder: Path, name: str, *, mode: int = 0o755) -> Path:

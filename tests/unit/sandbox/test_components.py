@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vscheduler.sandbox import components, contents, credentials, definitions
-from vscheduler.sandbox.components import Layout
-from vscheduler.sandbox.contents import NodeShape
+from sandbox import components, contents, credentials, definitions
+from sandbox.components import Layout
+from sandbox.contents import NodeShape
 
 STAGES = Path(components.__file__).parent / "stages"
 

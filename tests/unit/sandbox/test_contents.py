@@ -4,11 +4,11 @@ from typing import Any, cast
 
 import pytest
 
+from sandbox import contents
+from sandbox.client import Answer, Client
+from sandbox.errors import ApiError
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection
-from vscheduler.sandbox import contents
-from vscheduler.sandbox.client import Answer, Client
-from vscheduler.sandbox.errors import ApiError
 
 
 class Server:

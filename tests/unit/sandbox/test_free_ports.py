@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from vscheduler.sandbox import free_ports
-from vscheduler.sandbox.errors import StartFailed
+from sandbox import free_ports
+from sandbox.errors import StartFailed
 
 
 def test_no_connection_can_take_a_port_that_was_chosen() -> None:

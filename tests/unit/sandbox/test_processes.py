@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import processes, supervising
+from sandbox.errors import StartFailed
+from sandbox.processes import Supervisor
 from tests import survivors
-from vscheduler.sandbox import processes, supervising
-from vscheduler.sandbox.errors import StartFailed
-from vscheduler.sandbox.processes import Supervisor
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 FAIL = [sys.executable, "-c", "import sys; print('bad luck', flush=True); sys.exit(3)"]
@@ -18,7 +18,7 @@ FAIL = [sys.executable, "-c", "import sys; print('bad luck', flush=True); sys.ex
 PARENT = """
 import json, sys, time
 from pathlib import Path
-from vscheduler.sandbox import processes
+from sandbox import processes
 supervisor = processes.Supervisor(Path(sys.argv[1]))
 for name in ("one", "two"):
     supervisor.start(name, ["sleep", "600"])

@@ -1,6 +1,6 @@
 import io
 
-from vscheduler.sandbox.progress_report import PlainLines, Step
+from sandbox.progress_report import PlainLines, Step
 
 
 def test_plain_lines_show_life_without_flooding_a_log() -> None:

@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 from structlog import testing
 
+from sandbox import credentials
 from tests import patience
 from tests.web import stage
 from tests.web.stage import Stage
-from vscheduler.sandbox import credentials
 from vscheduler.web import connections, server
 from vscheduler.web.server import Certificate, Server, TlsError
 

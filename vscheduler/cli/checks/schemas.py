@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 import msgspec
 import yaml
 
+from sandbox import definitions
 from vscheduler.cli.checks import cel
 from vscheduler.cli.checks.cel import CelError, Variables
 from vscheduler.core.config import validation
 from vscheduler.mirror.decode.events import Kind
-from vscheduler.sandbox import definitions
 
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]

@@ -17,13 +17,13 @@ from kubernetes.aio.client import rest
 from kubernetes.aio.config import incluster_config
 from structlog import testing
 
+from sandbox import credentials as issuing
 from tests import patience
 from tests.unit.cluster import rotated
 from tests.unit.cluster.rotated import Server
 from vscheduler.cluster.http import credentials
 from vscheduler.cluster.http.connection import Access, Connection, CredentialsError, Forbidden
 from vscheduler.cluster.http.credentials import Credentials
-from vscheduler.sandbox import credentials as issuing
 
 
 @pytest.fixture

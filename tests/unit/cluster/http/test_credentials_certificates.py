@@ -8,11 +8,11 @@ import pytest
 from cryptography import x509
 from structlog import testing
 
+from sandbox import credentials as issuing
+from sandbox.credentials import Authority, KeyPair
 from tests import patience
 from tests.unit.cluster import rotated
 from vscheduler.cluster.http import credentials
-from vscheduler.sandbox import credentials as issuing
-from vscheduler.sandbox.credentials import Authority, KeyPair
 
 
 @pytest.fixture(autouse=True)

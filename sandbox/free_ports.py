@@ -5,7 +5,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from vscheduler.sandbox.errors import StartFailed
+from sandbox.errors import StartFailed
 
 LOOPBACK = "127.0.0.1"
 

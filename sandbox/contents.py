@@ -11,11 +11,11 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from sandbox import client, definitions
+from sandbox.client import Client, Object
+from sandbox.errors import ApiError, TimedOut
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection, Path
-from vscheduler.sandbox import client, definitions
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.errors import ApiError, TimedOut
 
 POLL_SECONDS = 0.1
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 import urllib3
 
+from sandbox import binaries, credentials, definitions, free_ports, processes
+from sandbox.client import Client
+from sandbox.credentials import Authority, KeyPair
+from sandbox.errors import StartFailed
+from sandbox.processes import Supervisor
+from sandbox.progress_report import Progress, Step
 from vscheduler.mirror import paths
-from vscheduler.sandbox import binaries, credentials, definitions, free_ports, processes
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.credentials import Authority, KeyPair
-from vscheduler.sandbox.errors import StartFailed
-from vscheduler.sandbox.processes import Supervisor
-from vscheduler.sandbox.progress_report import Progress, Step
 
 LOOPBACK = free_ports.LOOPBACK
 

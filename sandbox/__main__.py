@@ -1,4 +1,4 @@
-"""`python -m vscheduler.sandbox`: run a control plane until Ctrl-C, or only build its programs."""
+"""`python -m sandbox`: run a control plane until Ctrl-C, or only build its programs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from vscheduler.sandbox import binaries, control_plane, progress_report
-from vscheduler.sandbox.errors import SandboxError
+from sandbox import binaries, control_plane, progress_report
+from sandbox.errors import SandboxError
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m vscheduler.sandbox", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m sandbox", description=__doc__)
     parser.add_argument("what", nargs="?", choices=("run", "build", "stop"), default="run")
     parser.add_argument("--with-scheduler", action="store_true", help="kube-scheduler, too")
     parser.add_argument("--directory", type=Path, help="where to keep everything; needed to stop")

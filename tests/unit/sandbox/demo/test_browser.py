@@ -5,7 +5,7 @@ import webbrowser
 
 import pytest
 
-from vscheduler.cli.demo import browser
+from sandbox.demo import browser
 
 LINK = "http://127.0.0.1:1/#sign-in=x"
 

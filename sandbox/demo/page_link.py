@@ -7,10 +7,10 @@ import json
 import msgspec
 import urllib3
 
-from vscheduler.cli.demo import tenant_roles
+from sandbox.client import Client, Object
+from sandbox.demo import tenant_roles
+from sandbox.errors import StartFailed
 from vscheduler.mirror import paths
-from vscheduler.sandbox.client import Client, Object
-from vscheduler.sandbox.errors import StartFailed
 
 NAMESPACE = "default"
 ACCOUNT = "demo-visitor"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
+from sandbox.client import Client, Object
 from vscheduler.mirror import paths
-from vscheduler.sandbox.client import Client, Object
 
 FILE = Path("manifests", "cluster", "tenant-roles.yaml")
 MEMBER = "member"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from sandbox.errors import SandboxError
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection
-from vscheduler.sandbox.errors import SandboxError
 
 if TYPE_CHECKING:
-    from vscheduler.sandbox.client import Client, Object
+    from sandbox.client import Client, Object
 
 ESTABLISH_TIMEOUT_SECONDS = 60.0
 

@@ -19,8 +19,8 @@ def command(*, keep: bool, no_browser: bool) -> None:
     without a browser, the address is printed.
     """
     with lazy_commands.importing():
-        from vscheduler.cli.demo import demo_stage
-        from vscheduler.sandbox import errors
+        from sandbox import errors
+        from sandbox.demo import demo_stage
     try:
         browse = sys.stderr.isatty() and not no_browser
         whole = demo_stage.run(keep=keep, browse=browse)

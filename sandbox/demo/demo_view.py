@@ -17,12 +17,12 @@ import urllib3
 from prometheus_client import parser
 from rich import console, live
 
+from sandbox import client
+from sandbox.client import Client
 from vscheduler.cli import screen, tables
 from vscheduler.cli.output import Screen
 from vscheduler.core.model.jobs import Phase
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client
-from vscheduler.sandbox.client import Client
 
 SCHEDULER = "vscheduler"
 WORKERS = 5

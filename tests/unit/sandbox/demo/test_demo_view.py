@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from vscheduler.cli.demo import demo_view
-from vscheduler.cli.demo.demo_view import Gang, Group, PlainLines, Share, View
+from sandbox.demo import demo_view
+from sandbox.demo.demo_view import Gang, Group, PlainLines, Share, View
 from vscheduler.cli.output import Screen
 from vscheduler.core.model.decisions import CycleResult, Entitlement, QueueFigures
 from vscheduler.core.model.queues import QueueState

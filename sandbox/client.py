@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 import msgspec
 import urllib3
 
-from vscheduler.sandbox.credentials import KeyPair
-from vscheduler.sandbox.errors import ApiError, TimedOut
+from sandbox.credentials import KeyPair
+from sandbox.errors import ApiError, TimedOut
 
 Object = dict[str, Any]
 

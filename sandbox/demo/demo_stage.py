@@ -12,16 +12,16 @@ from contextlib import ExitStack, contextmanager
 import msgspec
 import urllib3
 
+from sandbox import control_plane, free_ports, progress_report
+from sandbox.client import Client
+from sandbox.control_plane import ControlPlane
+from sandbox.demo import browser, demo_view, tenant_roles
+from sandbox.demo.demo_view import View
+from sandbox.demo.page_link import PageLink
+from sandbox.errors import StartFailed
+from sandbox.processes import Supervisor
 from vscheduler.cli import screen
-from vscheduler.cli.demo import browser, demo_view, tenant_roles
-from vscheduler.cli.demo.demo_view import View
-from vscheduler.cli.demo.page_link import PageLink
 from vscheduler.mirror import paths
-from vscheduler.sandbox import control_plane, free_ports, progress_report
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.control_plane import ControlPlane
-from vscheduler.sandbox.errors import StartFailed
-from vscheduler.sandbox.processes import Supervisor
 
 POLL_SECONDS = 0.2
 SETTLE_SECONDS = 1.0

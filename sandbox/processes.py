@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vscheduler.sandbox import supervising
-from vscheduler.sandbox.errors import StartFailed, TimedOut
+from sandbox import supervising
+from sandbox.errors import StartFailed, TimedOut
 
 END_TIMEOUT_SECONDS = 15.0
 POLL_SECONDS = 0.02

@@ -17,8 +17,7 @@ from typing import Unpack
 
 import msgspec
 
-from vscheduler.mirror import paths
-from vscheduler.sandbox import (
+from sandbox import (
     binaries,
     components,
     contents,
@@ -27,13 +26,14 @@ from vscheduler.sandbox import (
     processes,
     progress_report,
 )
-from vscheduler.sandbox.client import Client
-from vscheduler.sandbox.components import Options, Start
-from vscheduler.sandbox.contents import NodeFields, NodeShape
-from vscheduler.sandbox.credentials import Authority
-from vscheduler.sandbox.errors import SandboxError, StartFailed
-from vscheduler.sandbox.processes import Supervisor
-from vscheduler.sandbox.progress_report import Progress
+from sandbox.client import Client
+from sandbox.components import Options, Start
+from sandbox.contents import NodeFields, NodeShape
+from sandbox.credentials import Authority
+from sandbox.errors import SandboxError, StartFailed
+from sandbox.processes import Supervisor
+from sandbox.progress_report import Progress
+from vscheduler.mirror import paths
 
 ATTEMPTS = 3
 KUBECTL_TIMEOUT_SECONDS = 180.0

@@ -27,9 +27,9 @@ from pathlib import Path
 
 import msgspec
 
-from vscheduler.sandbox import progress_report
-from vscheduler.sandbox.errors import BinariesMissing, BuildFailed, TimedOut
-from vscheduler.sandbox.progress_report import Progress, Step
+from sandbox import progress_report
+from sandbox.errors import BinariesMissing, BuildFailed, TimedOut
+from sandbox.progress_report import Progress, Step
 
 KUBERNETES_VERSION = "v1.36.3"
 MODULES = Path(__file__).parent / "modules"
