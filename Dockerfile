@@ -12,7 +12,6 @@ COPY requirements-dev.lock ./
 RUN python -m pip install --no-cache-dir --require-hashes --requirement requirements-dev.lock
 COPY LICENSE README.md pyproject.toml ./
 COPY crds crds/
-COPY manifests/cluster/tenant-roles.yaml manifests/cluster/
 COPY vscheduler vscheduler/
 RUN python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 

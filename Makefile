@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 	bench-gangs binaries helm lock clean
 
 demo: $(READY)  ## run a real control plane on this machine, with tenants, gangs and the scheduler
-	$(BIN)/vscheduler demo
+	$(BIN)/python -m sandbox demo
 
 test: lint binaries helm test-alerts  ## check style, types and layers, and run every test from unit to integration
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal

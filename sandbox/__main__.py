@@ -1,4 +1,4 @@
-"""`python -m sandbox`: run a control plane until Ctrl-C, or only build its programs."""
+"""`python -m sandbox`: run a control plane until Ctrl-C, build its programs, or run the demo."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from sandbox import binaries, control_plane, progress_report
+from sandbox.demo import demo_stage
 from sandbox.errors import SandboxError
 
 
@@ -18,13 +19,17 @@ def main() -> int:
     """Parse arguments, run the command, and report a SandboxError as a message."""
     parser = _parser()
     arguments = parser.parse_args()
-    if arguments.directory is None and (arguments.what == "stop" or arguments.keep):
+    kept = arguments.what == "run" and arguments.keep
+    if arguments.directory is None and (arguments.what == "stop" or kept):
         parser.error("--directory says which sandbox is meant; give one")
     try:
         if arguments.what == "build":
             _build(with_scheduler=arguments.with_scheduler)
         elif arguments.what == "stop":
             control_plane.stop(arguments.directory)
+        elif arguments.what == "demo":
+            browse = sys.stderr.isatty() and not arguments.no_browser
+            return 0 if demo_stage.run(keep=arguments.keep, browse=browse) else 1
         else:
             _run(arguments)
     except SandboxError as error:
@@ -37,10 +42,11 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sandbox", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("run", "build", "stop"), default="run")
+    parser.add_argument("what", nargs="?", choices=("run", "build", "stop", "demo"), default="run")
     parser.add_argument("--with-scheduler", action="store_true", help="kube-scheduler, too")
     parser.add_argument("--directory", type=Path, help="where to keep everything; needed to stop")
-    parser.add_argument("--keep", action="store_true", help="start, leave it running, return")
+    parser.add_argument("--keep", action="store_true", help="leave it running")
+    parser.add_argument("--no-browser", action="store_true", help="demo: only print the address")
     parser.add_argument("--nodes", type=int, default=0, help="create so many nodes")
     return parser
 

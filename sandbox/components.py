@@ -226,7 +226,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     programs: Mapping[str, Path]
     directory: Path
     temporary: bool
-    crds: Path | None
+    crds: Path
     audit_log: Path | None
     api_server_flags: Sequence[str]
 
@@ -305,8 +305,7 @@ class Start:
                 ),
             )
         self.api.create(paths.NAMESPACES.everywhere, {"metadata": {"name": SYSTEM_NAMESPACE}})
-        if self._options.crds is not None:
-            definitions.apply_folder(self.api, self._options.crds)
+        definitions.apply_folder(self.api, self._options.crds)
         for name, url in ready.items():
             self._wait(name, url)
         # Pods can be created in the default namespace only with its service account.

@@ -155,7 +155,7 @@ def start(  # noqa: PLR0913  # independent options, all by keyword but the first
         programs=programs,
         directory=place.resolve(),
         temporary=directory is None,
-        crds=crds or definitions.shipped_folder(),
+        crds=crds or definitions.SHIPPED,
         audit_log=audit_log,
         api_server_flags=tuple(api_server_flags),
     )

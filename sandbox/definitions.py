@@ -15,15 +15,8 @@ if TYPE_CHECKING:
     from sandbox.client import Client, Object
 
 ESTABLISH_TIMEOUT_SECONDS = 60.0
-
-
-def shipped_folder() -> Path | None:
-    """Return the folder of the project's own CRDs: in the package, or next to the package in a
-    checkout.
-    """
-    package = Path(__file__).parents[1]
-    candidates = (package / "crds", package.parent / "crds")
-    return next((path for path in candidates if any(path.glob("*.yaml"))), None)
+SHIPPED = Path(__file__).parents[1] / "crds"
+"""The project's own CRDs."""
 
 
 def apply_folder(client: Client, folder: Path) -> None:

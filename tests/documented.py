@@ -68,6 +68,9 @@ ELSEWHERE: Mapping[str, str] = {
     "python -m sandbox stop --directory d": (
         f"{INTEGRATION}test_sandbox.py::test_kept_sandbox_runs_until_it_is_stopped"
     ),
+    "python -m sandbox demo --keep": (
+        f"{INTEGRATION}test_demo.py::test_the_demo_shows_what_it_should_and_leaves_nothing"
+    ),
     'eval "$(_VSCHEDULER_COMPLETE=bash_source vscheduler)"': (
         "tests/unit/cli/test_completion.py::test_the_shell_gets_its_script"
     ),

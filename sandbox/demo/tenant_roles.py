@@ -11,7 +11,7 @@ import yaml
 from sandbox.client import Client, Object
 from vscheduler.mirror import paths
 
-FILE = Path("manifests", "cluster", "tenant-roles.yaml")
+FILE = Path(__file__).parents[2] / "manifests" / "cluster" / "tenant-roles.yaml"
 MEMBER = "member"
 """The name of each tenant's account."""
 
@@ -22,18 +22,12 @@ COLLECTIONS = {each.kind: each for each in (paths.CLUSTER_ROLES, paths.CLUSTER_R
 
 def install(client: Client, tenants: Iterable[str]) -> None:
     """Apply the roles, and create an account for each tenant."""
-    for tree in yaml.safe_load_all(_shipped().read_text()):
+    for tree in yaml.safe_load_all(FILE.read_text()):
         client.apply(COLLECTIONS[tree["kind"]].at(tree["metadata"]["name"]), tree)
     for tenant in tenants:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": MEMBER}}
         client.create(paths.SERVICE_ACCOUNTS.within(tenant), account)
         client.create(paths.ROLE_BINDINGS.within(tenant), _binding(tenant))
-
-
-def _shipped() -> Path:
-    """Return the file in the package, or beside the package in a checkout."""
-    package = Path(__file__).parents[2]
-    return next(path for path in (package / FILE, package.parent / FILE) if path.exists())
 
 
 def _binding(tenant: str) -> Object:

@@ -20,10 +20,10 @@ WHY = "needs 8 cpu for 4 pods; queue robotics has 24 cpu of the 25 it deserves, 
 
 @contextmanager
 def demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`vscheduler demo --keep` in a process group of its own; killed should the test fail."""
+    """`sandbox demo --keep` in a process group of its own; killed should the test fail."""
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "vscheduler", "demo", "--keep", "--no-browser"],
+            [sys.executable, "-m", "sandbox", "demo", "--keep", "--no-browser"],
             stdout=out,
             stderr=err,
             env={**os.environ, "TMPDIR": str(folder)},

@@ -86,6 +86,15 @@ def test_the_image_schedules(
     assert "wrote:" not in daemon.text()
 
 
+def test_what_is_for_development_only_stays_out(image: Builder) -> None:
+    """Neither the sandbox nor what it needs; the CRDs are in, for `vscheduler check`."""
+    (packages,) = image.path("/opt/vscheduler/lib").glob("python*/site-packages")
+    names = {path.name for path in packages.iterdir()}
+    assert names & {"cryptography", "examples", "sandbox", "tests"} == set()
+    assert {path.name for path in (packages / "vscheduler").iterdir() if path.is_dir()} >= {"crds"}
+    assert not list(packages.rglob("sandbox"))
+
+
 def test_all_is_compiled_for_good(image: Builder) -> None:
     """Nobody can write a compiled file later; unchecked ones hold whatever sources' times are."""
     (packages,) = image.path("/opt/vscheduler/lib").glob("python*/site-packages")

@@ -34,7 +34,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+[a-z]")
 STRANGERS = {
     "--all", "--all-namespaces", "--for", "--replicas", "--timeout", "--type",  # kubectl
     "--create-namespace", "--set", "--take-ownership", "--values",  # helm
-    "--directory", "--keep", "--nodes", "--with-scheduler",  # python -m sandbox
+    "--directory", "--keep", "--no-browser", "--nodes", "--with-scheduler",  # python -m sandbox
     "--at-length", "--lease-timing",  # pytest, of this repository
     "--calm", "--denied", "--devices", "--fault", "--hours", "--job-seconds", "--jobs",
     "--lease-seconds", "--often", "--pauses", "--quiet", "--shrink", "--usual", "--volumes",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2] / "vscheduler"
-HOME = ROOT / "mirror" / "paths.py"
+ROOT = Path(__file__).parents[2]
+HOME = ROOT / "vscheduler" / "mirror" / "paths.py"
 ROOTS = ("/api", "/namespaces/", "api/v1")
 
 
@@ -50,7 +50,12 @@ def handmade(source: str) -> Iterator[str]:
                     yield f"{node.lineno}: {ast.unparse(node)}"
 
 
-SOURCES = [path for path in sorted(ROOT.rglob("*.py")) if path != HOME]
+SOURCES = [
+    path
+    for package in ("vscheduler", "sandbox")
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if path != HOME
+]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for room in ("vscheduler", "tests") for path in (ROOT / room).rglob("*.py"))
+ROOMS = ("vscheduler", "sandbox", "tests")
+SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 PURE = ("core", "mirror", "simulator")
 
 FILE_LINES = 800
@@ -186,9 +187,10 @@ def printing(source: str) -> Iterator[str]:
 
 def test_commands_print_in_one_place() -> None:
     """So that no screen can forget that a terminal obeys what is in a name."""
-    folder = ROOT / "vscheduler" / "cli"
+    folders = (ROOT / "vscheduler" / "cli", ROOT / "sandbox" / "demo")
     found = {
         in_tree(path): lines
+        for folder in folders
         for path in sorted(folder.rglob("*.py"))
         if path.name not in SCREENS and (lines := list(printing(path.read_text())))
     }

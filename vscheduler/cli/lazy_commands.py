@@ -24,8 +24,8 @@ class Place(NamedTuple):
 
 
 class Lazily(UserDict[str, click.Command]):
-    """Commands by name, each imported on first use. The daemon doesn't need the demo's imports, nor
-    the client library of interactive commands.
+    """Commands by name, each imported on first use. The daemon doesn't need the client library of
+    interactive commands.
     """
 
     def __init__(

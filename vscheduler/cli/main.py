@@ -10,7 +10,6 @@ COMMANDS = {
         "vscheduler.cli.check",
         short_help="Find problems in a configuration and in manifests.",
     ),
-    "demo": Place("sandbox.demo.command", short_help="Show gangs and fair shares on this machine."),
     "job": Place(
         "vscheduler.cli.job.command",
         short_help="Show jobs, their places in line, and why they wait.",

@@ -7,7 +7,7 @@ from vscheduler.cli import main
 from vscheduler.cli.lazy_commands import Lazily, Place
 
 STRANGERS = {
-    "run": ("sandbox.demo.demo_view", "sandbox"),
+    "run": ("rich", "sandbox", "vscheduler.cli.tables"),
     "queue": ("kubernetes", "aiohttp", "vscheduler.daemon.application", "vscheduler.core.cycle"),
 }
 """By command, what it has no use for. kopf brings pykube along wherever it is installed."""
@@ -36,7 +36,7 @@ spec: {weight: 1}
 
 @pytest.mark.parametrize("command", STRANGERS)
 def test_a_command_imports_only_what_it_needs(command: str) -> None:
-    """The daemon starts without the demo, the commands for people without the daemon."""
+    """The daemon starts without tables, the commands for people without the daemon."""
     modules = _imported(
         f"from vscheduler.cli import main; main.vscheduler.commands[{command!r}]", command
     )
@@ -44,7 +44,7 @@ def test_a_command_imports_only_what_it_needs(command: str) -> None:
     assert modules.isdisjoint(STRANGERS[command])
 
 
-@pytest.mark.parametrize("words", [(), ("check",), ("demo",), ("run",), ("simulate",)])
+@pytest.mark.parametrize("words", [(), ("check",), ("run",), ("simulate",)])
 def test_help_imports_the_flags_and_nothing_else(words: tuple[str, ...]) -> None:
     """Somebody waits for it."""
     modules = _imported("from vscheduler.__main__ import main; main()", *words, "--help")

@@ -45,7 +45,7 @@ def sentences(picture: str, **how: str) -> list[str]:
 
 
 def _demo() -> list[dict[str, Any]]:
-    """The nodes, queues and gangs of `vscheduler demo`."""
+    """The nodes, queues and gangs of the demo."""
     shape = NodeShape(prefix="worker", cpu=str(demo_view.WORKER_CPU))
     found = [shape.node(number) for number in range(demo_view.WORKERS)]
     found += [

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sandbox import components, contents, credentials, definitions
+from sandbox import components, contents, credentials
 from sandbox.components import Layout
 from sandbox.contents import NodeShape
 
@@ -64,13 +64,6 @@ def test_private_keys_are_private(layout: Layout) -> None:
     """Nobody else on this machine reads them."""
     assert layout.serving.key.stat().st_mode & 0o777 == 0o600
     assert layout.authority.directory.stat().st_mode & 0o777 == 0o700
-
-
-def test_shipped_definitions_are_found() -> None:
-    """A checkout has them beside the package, an installation inside."""
-    folder = definitions.shipped_folder()
-    assert folder is not None
-    assert sorted(folder.glob("*.yaml"))
 
 
 def test_node_has_what_its_shape_says() -> None:

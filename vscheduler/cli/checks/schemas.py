@@ -4,6 +4,7 @@ Types, limits and rules are judged, and reported, as an API server does, for eve
 Null values count as absent, as in API servers.
 """
 
+import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -11,7 +12,6 @@ from typing import Any, TypeAlias
 import msgspec
 import yaml
 
-from sandbox import definitions
 from vscheduler.cli.checks import cel
 from vscheduler.cli.checks.cel import CelError, Variables
 from vscheduler.core.config import validation
@@ -56,12 +56,14 @@ def faults(schema: Schema, tree: Mapping[str, Any]) -> list[Fault]:
 
 
 def shipped() -> Mapping[Kind, Schema]:
-    """Return the schemas of the CRDs shipped with the program."""
-    folder = definitions.shipped_folder()
-    assert folder is not None, "crds/ is a part of the package"
+    """Return the schemas of the CRDs shipped with the program: in the package, or beside it in a
+    checkout.
+    """
+    package = pathlib.Path(__file__).parents[2]
+    folders = (package / "crds", package.parent / "crds")
     trees = [
         yaml.load(path.read_text(), Loader=_LOADER)  # noqa: S506 - it is a safe loader
-        for path in sorted(folder.glob("*.yaml"))
+        for path in sorted(next(filter(pathlib.Path.exists, folders)).glob("*.yaml"))
     ]
     return {Kind(tree["spec"]["names"]["kind"]): of(tree) for tree in trees}
 
