@@ -13,6 +13,7 @@ from tests.properties.worlds import (
     histories,
     rest_rules,
     sentence_rules,
+    share_rules,
 )
 from tests.properties.worlds.histories import Plan
 from tests.properties.worlds.moments import Judge, Moment
@@ -89,6 +90,49 @@ def test_a_world_at_rest_owes_nobody_a_share() -> None:
     assert resting(owed, rest_rules.reclaim_serves_who_is_owed) == ["OWED"]
     whole = owed.replace("holder min=1", "holder min=2")
     assert resting(whole, rest_rules.reclaim_serves_who_is_owed) == []
+
+
+def test_a_world_at_rest_owes_nothing_to_pods_that_never_preempt() -> None:
+    """Nobody is evicted for them."""
+    never = WAITING + "job b/late min=1 preempts=Never -"
+    assert resting(never, rest_rules.reclaim_serves_who_is_owed) == []
+
+
+def test_what_is_kept_for_a_guarantee_is_on_nodes_that_somebody_can_use() -> None:
+    """A tainted node that no pod tolerates is no place for it; if one does, the pod starts."""
+    kept = """
+        node  n1 cpu=3
+        node  lab cpu=2 taint=dedicated=lab:NoSchedule
+        queue a guarantee=cpu:1
+        queue b
+        job   b/holder min=1 n1*2
+        job   b/late   min=1 -
+        """
+    quotas = {"configuration": "capacity"}
+    assert resting(kept, rest_rules.nothing_is_idle, **quotas) == []
+    tolerated = kept + "job b/other min=9 tolerate=dedicated=lab -"
+    assert resting(tolerated, rest_rules.nothing_is_idle, **quotas) == ["IDLE"]
+    assert [bind.pod for bind in World(pictures.documents(tolerated), "capacity", 0).step().binds]
+
+
+def test_a_loser_is_compared_with_each_start_it_gives_way_to() -> None:
+    """Further pods of the claimant fill what a gang leaves, up to their queue's share."""
+    picture = """
+        node  n1 cpu=8
+        queue a weight=3
+        queue b weight=1
+        job   a/gang  min=4 n1*4
+        job   a/stays min=4 preemptable=false n1*4
+        job   b/late  min=%d -*2
+        """
+    moment = World(pictures.documents(picture % 1), "built-in", 0).step()
+    assert (len(moment.evicts), len(moment.pipelined)) == (4, 2)
+    assert list(share_rules.losers_keep_their_shares(moment)) == []
+    late = moment.census.groups["default/late"]
+    late["spec"]["minMember"] = 2
+    (told,) = share_rules.losers_keep_their_shares(moment)
+    assert told.startswith("BELOW a loses 4 pods for default/late")
+    assert not World(pictures.documents(picture % 2), "built-in", 0).step().evicts
 
 
 def test_in_a_world_at_rest_nobody_waits_for_less_important_pods() -> None:

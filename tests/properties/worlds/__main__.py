@@ -4,6 +4,7 @@
     python -m tests.properties.worlds --worlds 2000 --part 1/2   the first half of seeds 0 to 1999
     python -m tests.properties.worlds --worlds 100 --large --cycles 60
     python -m tests.properties.worlds --worlds 3000 --meeting --cycles 10
+    python -m tests.properties.worlds --first 3000 --worlds 500   seeds 3000 to 3499
     python -m tests.properties.worlds --worlds 100 --times 3   what cycles take, without judges
     python -m tests.properties.worlds --worlds 100 --calls   the same in calls of functions
 
@@ -27,7 +28,8 @@ from tests.properties.worlds.timing import Stopwatch
 def plans(arguments: argparse.Namespace) -> Iterator[Plan]:
     """One per seed."""
     part, _, parts = arguments.part.partition("/")
-    seeds = [arguments.seed] if arguments.seed is not None else range(arguments.worlds)
+    first = arguments.first
+    seeds = range(first, first + arguments.worlds) if arguments.seed is None else [arguments.seed]
     for seed in seeds:
         if arguments.seed is None and seed % int(parts) != int(part) - 1:
             continue
@@ -74,7 +76,8 @@ def main(words: Sequence[str]) -> int:
 def _read(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.properties.worlds")
     parser.add_argument("seed", type=int, nargs="?", help="one world")
-    parser.add_argument("--worlds", type=int, default=100, help="seeds from 0 on")
+    parser.add_argument("--worlds", type=int, default=100, help="how many seeds")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="begin with this one")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th seed")
     parser.add_argument("--configuration", choices=configurations.NAMES)
     parser.add_argument("--large", action="store_true", help="50 nodes, 10 queues, 80 jobs")

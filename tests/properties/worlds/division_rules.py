@@ -151,12 +151,8 @@ def _domains(demands: Mapping[str, Demand]) -> set[Domain]:
 
 
 def _domain(census: Census, pod: Document) -> Domain:
-    asked = censuses.request(pod)
     return frozenset(
-        name
-        for name, node in census.nodes.items()
-        if not any(placement_rules.refusals(pod["spec"], node))
-        and asked <= censuses.amounts(node["status"]["allocatable"])
+        name for name, node in census.nodes.items() if placement_rules.could_use(node, pod)
     )
 
 

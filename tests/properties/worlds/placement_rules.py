@@ -141,6 +141,12 @@ def _clashes(staying: Sequence[Document], given: Sequence[Document]) -> Iterator
             yield f"host port {port} is used by {used[port]} pods"
 
 
+def could_use(node: Document, pod: Document) -> bool:
+    """Whether the node would take the pod if it were empty."""
+    fits = censuses.request(pod) <= censuses.amounts(node["status"]["allocatable"])
+    return fits and not any(refusals(pod["spec"], node))
+
+
 def refusals(spec: Document, node: Document) -> Iterator[str]:
     """Why the node doesn't take such a pod, whoever is there."""
     if node["spec"].get("unschedulable"):

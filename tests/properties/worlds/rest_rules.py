@@ -13,7 +13,7 @@ from tests.properties.filters_by_hand import worlds as worlds_by_hand
 from tests.properties.filters_by_hand.judging import Step
 from tests.properties.filters_by_hand.worlds import Instant, State, World
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import eviction_rules, gang_rules, manifests
+from tests.properties.worlds import eviction_rules, gang_rules, manifests, placement_rules
 from tests.properties.worlds.census import Amounts, Census
 from tests.properties.worlds.manifests import Document
 from tests.properties.worlds.moments import Judge, Moment
@@ -44,13 +44,13 @@ def nothing_is_idle(moment: Moment) -> Iterable[str]:
 def reclaim_serves_who_is_owed(moment: Moment) -> Iterable[str]:
     """No job waits that keeps its queue within its share, while pods above their queues' shares
     could go for it, each alone and without harm to its own job. Nobody is evicted for pods that ask
-    for nothing.
+    for nothing, or whose preemptionPolicy is Never.
     """
     if moment.setting.volcano or eviction_rules.BETWEEN not in moment.setting.actions:
         return
     for group, pods in waiting(moment):
         queue = moment.census.groups[group]["spec"]["queue"]
-        if not all(map(_asks, pods)):
+        if not all(map(_preempts, pods)):
             continue
         if not (_is_owed(moment, queue, pods) and within_limits(moment, group, pods, free=False)):
             continue
@@ -173,7 +173,7 @@ def within_limits(
     free: bool = True,
 ) -> bool:
     """Whether the queue and those above it may have these pods as well, and what is free is enough
-    with all guarantees of other queues set aside.
+    with all guarantees of other queues set aside: on nodes that some pod could use.
     """
     census = moment.census
     if not moment.setting.plugins & LIMITED:
@@ -191,10 +191,7 @@ def within_limits(
         if name not in line:
             guarantee = document["spec"].get("guarantee", {}).get("resource", {})
             others.update(censuses.amounts(guarantee))
-    room = _total(census)
-    if free:
-        for name in census.queues:
-            room.subtract(census.allocated(name))
+    room = _room(census, free=free)
     return all(asks[each] <= room[each] - amount for each, amount in others.items())
 
 
@@ -247,10 +244,14 @@ def _unused_below(census: Census, queue: str, line: Sequence[str]) -> Amounts:
     return total
 
 
-def _total(census: Census) -> Amounts:
+def _room(census: Census, *, free: bool) -> Amounts:
+    """What the nodes have that some pod of a queue could use, or what they have free."""
+    pods = [pod for pod in census.pods.values() if census.queue_of(pod) in census.queues]
     total: Amounts = Counter()
-    for node in census.nodes.values():
-        total.update(censuses.amounts(node["status"]["allocatable"]))
+    for name, node in census.nodes.items():
+        if any(placement_rules.could_use(node, pod) for pod in pods):
+            room = censuses.amounts(node["status"]["allocatable"])
+            total.update(room - _sum(census.residents[name]) if free else room)
     return total
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import eviction_rules, manifests
+from tests.properties.worlds import eviction_rules, gang_rules, manifests
 from tests.properties.worlds.census import Amounts
 from tests.properties.worlds.manifests import Document
 from tests.properties.worlds.moments import Eviction, Moment, Placement
@@ -25,13 +25,13 @@ Step: TypeAlias = Eviction | Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a cycle decided for one job at a stretch."""
+    """What a cycle decided for one start: the minimum of a job, or one more pod of it."""
 
     group: str
     """Of the claimant."""
     queue: str
     wanted: Amounts
-    """What all of the job that is placed in the cycle asks for."""
+    """What the pods ask for that are placed."""
     victims: tuple[Eviction, ...]
     before: Mapping[str, Amounts]
     """What queues held."""
@@ -117,31 +117,47 @@ def _claims(moment: Moment) -> Iterator[Claim]:
     if setting.volcano or "proportion" not in setting.plugins:
         return
     held = {name: census.allocated(name) for name in census.queues}
-    wanted: defaultdict[str, Amounts] = defaultdict(Counter)
-    for each in (*moment.binds, *moment.pipelined):
-        pod = census.pods[each.pod]
-        wanted[censuses.group_of(pod)].update(censuses.request(pod))
-    for group, steps in itertools.groupby(_steps(moment), lambda each: _whose(moment, each)):
+    for group, steps in _starts(moment):
         before = {name: Counter(amounts) for name, amounts in held.items()}
-        made = list(steps)
-        for step in made:
+        wanted: Amounts = Counter()
+        for step in steps:
             pod = census.pods[step.pod]
-            queue = census.queue_of(pod)
+            asks, queue = censuses.request(pod), census.queue_of(pod)
+            leaves = isinstance(step, Eviction)
+            if not leaves:
+                wanted.update(asks)
             if queue in held:
-                leaves = isinstance(step, Eviction)
                 change = held[queue].subtract if leaves else held[queue].update
-                change(censuses.request(pod))
-        gone = [each for each in made if isinstance(each, Eviction)]
+                change(asks)
+        gone = [each for each in steps if isinstance(each, Eviction)]
         victims = [each for each in gone if each.action == eviction_rules.BETWEEN]
         if victims and not any(victim.moves for victim in victims):
             yield Claim(
                 group=group,
                 queue=census.groups[group]["spec"]["queue"],
-                wanted=wanted[group],
+                wanted=wanted,
                 victims=tuple(victims),
                 before=before,
                 after={name: Counter(amounts) for name, amounts in held.items()},
             )
+
+
+def _starts(moment: Moment) -> Iterator[tuple[str, list[Step]]]:
+    """What was decided for each group, at a stretch: up to its minimum, then pod by pod."""
+    census, placed = moment.census, defaultdict[str, list[Document]](list)
+    for group, steps in itertools.groupby(_steps(moment), lambda each: _whose(moment, each)):
+        made: list[Step] = []
+        for step in steps:
+            made.append(step)
+            if isinstance(step, Eviction):
+                continue
+            placed[group].append(census.pods[step.pod])
+            has = [*filter(censuses.counts, census.members[group]), *placed[group]]
+            if not any(gang_rules.lacking(census.groups[group], has)):
+                yield group, made
+                made = []
+        if made:
+            yield group, made
 
 
 def _steps(moment: Moment) -> list[Step]:
