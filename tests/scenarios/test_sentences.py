@@ -150,3 +150,89 @@ def test_what_a_queue_may_have_is_its_capability() -> None:
         job q/j min=1 cpu=3 -
         """
     assert told(picture, "j") == "queue q has 3 cpu of the 5 it may have; this pod needs 3"
+
+
+def test_the_capability_of_root_comes_before_those_below() -> None:
+    """Though its child could have more, and would not be enough either."""
+    picture = """
+        node n1 cpu=40
+        queue root capability=cpu:4
+        queue above capability=cpu:6
+        queue q parent=above deserved=cpu:2
+        job q/j min=4 cpu=2 -*4
+        """
+    assert told(picture, "j", TREE) == (
+        "queue root may have at most 4 cpu, and 4 pods need 8; "
+        "ask for less, or raise the capability"
+    )
+
+
+def test_what_a_job_has_of_its_minimum_is_not_asked_for_again() -> None:
+    """Two of its three pods run, and one cpu more can't be promised."""
+    picture = """
+        node n1 cpu=3
+        queue q
+        queue r
+        job r/a min=1 n1
+        job q/j min=3 minresources=cpu:3 phase=Pending n1*2 -
+        """
+    assert told(picture, "j") == (
+        "not admitted: of the 0.6 cpu that the cluster may promise beside what runs, 0.6 cpu is "
+        "left; this job still asks for 1 of its 3 cpu (minResources)"
+    )
+
+
+FULL = """
+    node n1 cpu=9
+    queue above
+    queue q parent=above{capability}
+    job q/a min=8 minresources=cpu:8 n1*8
+    job q/j min=2 minresources=cpu:2 phase=Pending -*2
+    """
+
+
+def test_where_no_cluster_would_do_the_queue_itself_is_named() -> None:
+    """The one above is at the limit as well, but nodes would help it."""
+    picture = FULL.format(capability=" capability=cpu:9")
+    assert told(picture, "j", TREE) == (
+        "not admitted: queue q has, or was promised, 8 cpu of the 9 it may have; "
+        "this job asks for 2 cpu (minResources)"
+    )
+
+
+def test_where_nodes_would_do_what_there_is_to_share_is_told() -> None:
+    """No queue above has a limit of its own."""
+    assert told(FULL.format(capability=""), "j", TREE) == (
+        "not admitted: the cluster is too small for queue above, which has, or was promised, "
+        "8 cpu of the 9 there are to share; this job asks for 2 cpu (minResources)"
+    )
+
+
+def test_a_pod_that_no_node_takes_is_not_told_of_nodes_with_room() -> None:
+    """The spread closes the node with room, and resources the other."""
+    picture = """
+        node n1 cpu=1 label=kubernetes.io/hostname=n1
+        node n2 cpu=4 label=kubernetes.io/hostname=n2
+        queue q
+        job q/j min=4 label=app=j spread=app=j@host:1 apart=app=red@host n1 n2*2 -
+        """
+    assert told(picture, "j", TREE) == (
+        "needs 4 pods; no node takes a pod with 1 cpu; 0/2 nodes are available: "
+        "1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints"
+    )
+
+
+def test_a_gang_that_root_limits_is_told_of_root() -> None:
+    """Its queue deserves more than that."""
+    picture = """
+        node n1 cpu=9
+        queue root capability=cpu:4
+        queue q deserved=cpu:8
+        job q/a min=1 cpu=2 n1
+        job q/j min=2 -@2 -@3 -@1
+        """
+    tiers = running.tiers("gang | predicates capacity")
+    assert told(picture, "j", TREE | {"tiers": tiers}) == (
+        "queue root has 2 cpu of the 4 it may have; "
+        "the smallest pods that this gang can start with need 3 cpu"
+    )

@@ -52,7 +52,12 @@ def over_share(reason: Reason) -> str:
 
 
 def shortages(reason: Reason, limit: str) -> str:
-    """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`, given `it deserves`."""
+    """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`, given `it deserves`.
+
+    If the cluster is the limit, it is what there is to share.
+    """
+    if all(shortage.whole for shortage in reason.shortages):
+        limit = "there are to share"
     has = [
         f"{phrases.quantity(shortage.resource, shortage.allocated)} "
         f"of the {phrases.amount(shortage.resource, shortage.limit)}"
@@ -75,8 +80,6 @@ def queue_has(reason: Reason) -> str:
     if owner == ROOT and any(shortage.kept for shortage in reason.shortages):
         return f"all queues together have {shortages(reason, 'they may have')}"
     limit = "it may have" if owner else "it deserves"
-    if all(shortage.whole for shortage in reason.shortages):
-        limit = "there are to share"
     return f"queue {owner or reason.queue} has {shortages(reason, limit)}"
 
 
@@ -103,20 +106,20 @@ def some(resource: str, value: float) -> str:
 
 def _of_one_kind(pods: PodsOfKind) -> str:
     """Return that one pod is too many."""
+    which = f"{_role(pods)} with {phrases.request(pods.request)}"
+    if not pods.nodes:
+        return f"no node takes a pod{which}"
     where = f"{pods.nodes} node{'' if pods.nodes == 1 else 's'}"
     fits = "doesn't fit" if pods.count == 1 else "don't fit"
-    return (
-        f"{phrases.pods(pods.count)}{_role(pods)} with {phrases.request(pods.request)} {fits} "
-        f"on the {where} with room for one"
-    )
+    return f"{phrases.pods(pods.count)}{which} {fits} on the {where} with room for one"
 
 
 def _kind(pods: PodsOfKind) -> str:
     """Return `2 pods of role ps with 1 cpu (3 nodes have room for one)`."""
-    has = "node has" if pods.nodes == 1 else "nodes have"
+    where = f"{pods.nodes} {'node has' if pods.nodes == 1 else 'nodes have'} room for one"
     return (
         f"{phrases.pods(pods.count)}{_role(pods)} with {phrases.request(pods.request)} "
-        f"({pods.nodes} {has} room for one)"
+        f"({where if pods.nodes else 'no node takes one'})"
     )
 
 

@@ -245,9 +245,18 @@ def _request(reason: Reason) -> str:
 
 
 def _asks(shortages: Sequence[Shortage]) -> str:
-    """Return the job's request for the resources that are short."""
-    asked = [phrases.quantity(shortage.resource, shortage.requested) for shortage in shortages]
-    return f"this job asks for {phrases.listed(asked)} (minResources)"
+    """Return the job's request for the resources that are short: `this job asks for 9 cpu
+    (minResources)`, or `this job still asks for 2 of its 9 cpu (minResources)`.
+    """
+    asked, still = [], ""
+    for each in shortages:
+        text = phrases.quantity(each.resource, each.requested)
+        if each.requested < each.minimum:
+            still = "still "
+            whole = phrases.quantity(each.resource, each.minimum)
+            text = f"{phrases.amount(each.resource, each.requested)} of its {whole}"
+        asked.append(text)
+    return f"this job {still}asks for {phrases.listed(asked)} (minResources)"
 
 
 def _queue_over_share(reason: Reason) -> str:

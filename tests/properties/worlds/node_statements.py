@@ -44,12 +44,13 @@ PATTERNS = {
     "no choice": r"no choice of nodes has room for all at once",
     "limited": r"no choice of pods that the queue may have finds room at once",
     "cut": r"no place was found for all at once(?: in \d+ attempts to place a pod)?",
-    "blocking": r".+ don't fit at the same time, however they are placed",
+    "blocking": r"(?P<kinds>.+) don't fit at the same time, however they are placed",
     "fewer": r"with any one fewer they would",
     "of a kind": (
         rf"(?P<pods>\d+) pods?{ROLE} with (?P<request>.+) (?:doesn't|don't) fit on the "
         r"(?P<fitting>\d+) nodes? with room for one"
     ),
+    "none of a kind": rf"no node takes a pod{ROLE} with (?P<request>.+)",
     "all nodes": r"all nodes that it may use have (?P<there>.+), and it needs (?P<needed>.+)"
     r" at least",
 }
@@ -319,21 +320,26 @@ def _no_choice(case: Case, _: re.Match[str]) -> Iterator[str]:
 
 
 def _of_a_kind(case: Case, found: re.Match[str]) -> Iterator[str]:
+    fitting = int(found.groupdict().get("fitting") or 0)
+    yield from _fit(case, found["request"], found["role"], fitting)
+
+
+def _fit(case: Case, request: str, role: str | None, fitting: int) -> Iterator[str]:
+    """A pod of such a kind fits on so many nodes."""
     pods = [
         pod
         for pod in case.kinds()
-        if sentence_case.is_request(found["request"], pod)
-        and (not found["role"] or sentence_case.role(pod) == found["role"])
+        if sentence_case.is_request(request, pod) and (not role or sentence_case.role(pod) == role)
     ]
     if not pods:
-        yield f"no pod asks for {found['request']}"
+        yield f"no pod asks for {request}"
         return
     world = case.world()
     counts = {
         sum(not causes for causes in sentence_case.causes(world, pod).values()) for pod in pods
     }
-    if int(found["fitting"]) not in counts:
-        yield f"{counts} nodes have room for one"
+    if fitting not in counts:
+        yield f"{counts} nodes take one"
 
 
 def _all_nodes(case: Case, found: re.Match[str]) -> Iterator[str]:
@@ -352,6 +358,11 @@ def _all_nodes(case: Case, found: re.Match[str]) -> Iterator[str]:
 
 def _blocking(case: Case, found: re.Match[str]) -> Iterator[str]:
     yield from _no_choice(case, found)
+    kinds = rf"\d+ pods?{ROLE} with (?P<request>.+?) \((?P<fitting>\d+|no) nodes? (?:ha|takes)"
+    for each in re.finditer(kinds, found["kinds"]):
+        yield from _fit(
+            case, each["request"], each["role"], int(each["fitting"].replace("no", "0"))
+        )
 
 
 LASTING = {
@@ -365,5 +376,6 @@ LASTING = {
     "no choice": _no_choice,
     "blocking": _blocking,
     "of a kind": _of_a_kind,
+    "none of a kind": _of_a_kind,
     "all nodes": _all_nodes,
 }

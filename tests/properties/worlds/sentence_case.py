@@ -133,9 +133,28 @@ class Case:
             total.update(self.census.allocated(name))
         return total
 
+    @property
+    def held(self) -> Amounts:
+        """What its pods hold."""
+        total: Amounts = Counter()
+        for pod in self.members:
+            if censuses.has_node(pod) and not censuses.finished(pod):
+                total.update(censuses.request(pod))
+        return total
+
+    def least_lacking(self, name: str) -> int:
+        """The least that it may still ask for: its gated pods don't count, and if some have
+        succeeded, others only as far as they are needed.
+        """
+        if any(censuses.finished(pod) for pod in self.members):
+            return 0
+        gated = [pod for pod in self.members if pod["spec"].get("schedulingGates")]
+        asked = censuses.amounts(self.spec.get("minResources", {}))[name]
+        return asked - self.held[name] - sum(censuses.request(pod)[name] for pod in gated)
+
     def total(self, *, usable: bool = False) -> Amounts:
         """What all nodes have; usable: those that a pod may use, of whichever job, if it asks for
-        anything.
+        anything, without what pods hold whose queue is gone.
         """
         asking = [pod for pod in self.census.pods.values() if len(censuses.request(pod)) > 1]
         total: Amounts = Counter()
@@ -145,6 +164,9 @@ class Case:
             ):
                 continue
             total.update(censuses.amounts(node["status"]["allocatable"]))
+            for pod in self.census.residents[node["metadata"]["name"]] if usable else ():
+                if self.census.queue_of(pod) not in self.census.queues:
+                    total.subtract(censuses.request(pod))
         return total
 
     def free(self, node: str) -> Amounts:

@@ -20,6 +20,7 @@ KEPT = (
     rf"(?P<kept> beside the (?P<keep>{LIST}) kept for queues? (?P<keepers>.+?)"
     r" by (?:its|their) guarantees?)?"
 )
+STILL = rf"(?:{N} of its )?{A}"
 PART = rf"({N}) ([a-z][\w./-]*) of the ({N})"
 Check = Callable[[Case, re.Match[str]], Iterable[str]]
 
@@ -212,7 +213,7 @@ def _sums(amounts: list[int], count: int) -> set[int]:
 
 def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure) -> Iterable[str]:
     """It deserves, may have, or there is so much."""
-    kind, is_small = found["limit"], found.groupdict().get("small")
+    kind = found["limit"]
     if kind == "it deserves":
         due = case.moment.deserved.get(queue, {}).get(name, 0)
         if due not in said:
@@ -222,20 +223,25 @@ def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure
         if total not in said:
             yield f"all nodes have {total} {name}"
     elif not case.moment.setting.volcano:  # where nodes count that nobody may use
-        limit = may_have(case, queue, name)
-        if found["kept"]:
-            kept = figures(found["keep"]).get(name, (0, 0))
-            if limit + 1 < said.least + kept[0] and said.least + kept[0] > capability(
-                case, queue, name
-            ):
-                yield f"queue {queue} may have {limit} {name}"
-        elif limit not in said:
+        yield from _most(case, found, queue, name, said)
+
+
+def _most(case: Case, found: re.Match[str], queue: str, name: str, said: Figure) -> Iterable[str]:
+    """It may have so much: its capability, or what guarantees leave of the cluster."""
+    limit, most = may_have(case, queue, name), capability(case, queue, name)
+    if found["kept"]:
+        kept = figures(found["keep"]).get(name, (0, 0))
+        if limit + 1 < said.least + kept[0] and said.least + kept[0] > most:
             yield f"queue {queue} may have {limit} {name}"
-        elif not is_small and all(
-            capability(case, queue, each) > may_have(case, queue, each)
-            for each in re.findall(r"\d\S* ([a-z]\S*) of the ", found["parts"])
-        ):
-            yield f"nothing limits queue {queue} to {limit} {name}"
+    elif most in said:
+        return
+    elif limit not in said:
+        yield f"queue {queue} may have {limit} {name}"
+    elif not found.groupdict().get("small") and all(
+        capability(case, queue, each) > may_have(case, queue, each)
+        for each in re.findall(r"\d\S* ([a-z]\S*) of the ", found["parts"])
+    ):
+        yield f"nothing limits queue {queue} to {limit} {name}"
 
 
 def may_have(case: Case, queue: str, name: str) -> float:
@@ -308,9 +314,15 @@ def _at_most(case: Case, found: re.Match[str]) -> Iterable[str]:
 
 
 def _asks(case: Case, found: re.Match[str]) -> Iterable[str]:
+    """This job asks for A, or still for B of its A."""
     asked = censuses.amounts(case.spec.get("minResources", {}))
-    if different := sentence_case.difference(figures(found["asks"]), asked):
+    parts = re.sub(rf"{N} of its ", "", found["asks"])
+    if different := sentence_case.difference(figures(parts), asked):
         yield f"minResources: {different}"
+    for number, name in re.findall(rf"({N}) of its {N} ([a-z][\w./-]*)", found["asks"]):
+        said, lacks = figure(number, name), asked[name] - case.held[name]
+        if said.least > lacks or said.most < case.least_lacking(name):
+            yield f"it lacks {lacks} {name}"
 
 
 def _promised(case: Case, queue: str | None) -> Amounts:
@@ -435,11 +447,15 @@ KINDS = (
         r"(?:, and (?P<count>\d+) (?:more )?pods? needs? (?P<needs>.+))?",
         _at_most,
     ),
-    kind("asks", rf"this job asks for (?P<asks>{LIST}) \(minResources\)", _asks),
+    kind(
+        "asks",
+        rf"this job (?:still )?asks for (?P<asks>{STILL}(?:(?:, | and ){STILL})*) \(minResources\)",
+        _asks,
+    ),
     kind(
         "promised",
         r"(?P<small>the cluster is too small for )?queue (?P<queue>\S+?),?(?: which)? has, or was"
-        rf" promised, (?P<parts>{N} \S+ of the {N} (?P<limit>it may have)"
+        rf" promised, (?P<parts>{N} \S+ of the {N} (?P<limit>it may have|there are to share)"
         rf"(?:(?:, | and ){N} \S+ of the {N})*){KEPT}"
         rf"(?:, besides (?P<beyond>{LIST}) that jobs have beyond their minResources)?",
         _promised_of,

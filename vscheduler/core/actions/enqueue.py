@@ -316,7 +316,10 @@ def reason_of(state: JobState, refusal: AdmissionFailure) -> Reason:
         minimum=state.job.min_member,
         subject=refusal.subject,
         problem=refusal.problem,
-        shortages=refusal.shortages,
+        shortages=tuple(
+            replace(each, minimum=(state.job.min_resources or {}).get(each.resource, 0))
+            for each in refusal.shortages
+        ),
         some_nodes=refusal.some_nodes,
     )
 

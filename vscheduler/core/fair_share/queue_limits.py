@@ -18,14 +18,16 @@ def of(tree: QueueUsageTree, usage: QueueUsage, names: Sequence[str]) -> Iterato
         for column, name in enumerate(names):
             if each.limit[column] < math.inf:
                 kept = each.kept_beside(column)
+                limit = each.limit[column]
                 yield QueueLimit(
                     resource=name,
-                    room=each.limit[column] - each.allocated[column],
+                    room=limit - each.allocated[column],
                     allocated=each.allocated[column],
-                    limit=each.limit[column],
-                    owner=each.name,
+                    limit=limit,
+                    owner=each.name or ROOT,
                     kept=kept,
                     keepers=tree.guaranteed_beside(each, name) if kept else (),
+                    whole=not kept and limit < each.ceiling[column],
                 )
     for column, name in enumerate(names):
         yield from _beside_guarantees(tree, usage, column, name)

@@ -92,17 +92,18 @@ class QueueUsage:
             self.share = max(parts) if self.entitled else 1.0
         return self.share
 
-    def kept_beside(self, column: int) -> float:
-        """Return what the limit leaves out for guarantees of siblings; 0 if a capability, or what
-        the parent may have, is less.
+    def kept_beside(self, column: int, *, ceiling: bool = False) -> float:
+        """Return what the limit, or the ceiling, leaves out for guarantees of siblings; 0 if a
+        capability, or what the parent may have, is less.
         """
         if len(self.line) < 2:
             return 0.0
-        above, limit = self.line[1], self.limit[column]
-        rest = max(0.0, above.real[column] - above.reserved[column]) + self.guarantee[column]
+        above, limit = self.line[1], (self.ceiling if ceiling else self.limit)[column]
+        most = (above.ceiling if ceiling else above.real)[column]
+        rest = max(0.0, most - above.reserved[column]) + self.guarantee[column]
         if limit != rest or above.reserved[column] <= self.guarantee[column]:
             return 0.0
-        return above.real[column] - limit if limit < math.inf else 0.0
+        return most - limit if limit < math.inf else 0.0
 
     def committed(self, column: int) -> int:
         """Return allocated and promised resources, less the elastic part."""
@@ -205,7 +206,8 @@ class QueueUsageTree:
                 has, limit = self._committed(each, name, ceiling=ceiling)
                 if has + amounts[name] > limit:
                     column = self._session.space.columns.get(name)
-                    kept = 0.0 if ceiling or column is None else each.kept_beside(column)
+                    kept = 0.0 if column is None else each.kept_beside(column, ceiling=ceiling)
+                    most = self._committed(each, name, ceiling=True)[1]
                     short.append(
                         Shortage(
                             resource=name,
@@ -215,6 +217,7 @@ class QueueUsageTree:
                             kept=kept,
                             keepers=self.guaranteed_beside(each, name) if kept else (),
                             elastic=0.0 if column is None else each.elastic[column],
+                            whole=not kept and limit < most,
                         )
                     )
             if short:

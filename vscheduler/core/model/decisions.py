@@ -151,6 +151,8 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     requested: float
     allocated: float
     limit: float
+    minimum: float = 0.0
+    """The job's minResources, of which it may have a part already; 0 if not asked for as such."""
     owner: str = ""
     """The queue with the limit. Empty when the limit is the deserved share of the job's queue, or
     when the reason names the owner."""
@@ -175,8 +177,9 @@ class QueueLimit(msgspec.Struct, frozen=True, kw_only=True):
     limit: float
     owner: str = ""
     """The queue with the limit. Empty when it is the queue's deserved share."""
-    kept: float = 0.0  # as for a Shortage
+    kept: float = 0.0  # this and what follows as for a Shortage
     keepers: tuple[str, ...] = ()
+    whole: bool = False
     nodes: Mask | None = None
     """The nodes (N,) whose pods count; None means wherever the pods are."""
 

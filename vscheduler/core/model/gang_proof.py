@@ -12,7 +12,7 @@ class PodsOfKind(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     request: ResourceMap
     nodes: int
-    """How many nodes could take such a pod, if the gang had no others."""
+    """How many nodes would take one such pod now."""
 
 
 class GangProof(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import computed, resources
 from vscheduler.core.model.decisions import Reason, ReasonCode, Shortage
 from vscheduler.core.model.jobs import VALID, Job, PodClass, TaskStatus
+from vscheduler.core.model.queues import ROOT
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.session import reasons
 from vscheduler.core.session.carried import Need, Obstacle, Pods
@@ -209,7 +210,7 @@ class Feasibility:
         line, name = {}, queue
         while name in known and name not in line:
             line[name] = known[name]
-            name = known[name].parent
+            name = known[name].parent or ROOT
         if not any(
             least.get(resource, 0) > amount
             for each in line.values()

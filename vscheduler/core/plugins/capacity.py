@@ -153,11 +153,11 @@ class Capacity(Plugin):
         found = self._usage_tree.exceeded_by_admission(usage, asked)
         if found is None:
             return True
-        owner, shortages = found
-        full = self._is_full(usage, asked)
-        code = ReasonCode.QUEUE_FULL if full else ReasonCode.CLUSTER_FULL
+        # If no cluster would be large enough for the queue, say why.
+        full = self._usage_tree.exceeded_by_admission(usage, asked, ceiling=True)
+        owner, shortages = full or found
         return AdmissionFailure(
-            code=code,
+            code=ReasonCode.QUEUE_FULL if full else ReasonCode.CLUSTER_FULL,
             shortages=shortages,
             subject=owner.name,
             exceeded=self._usage_tree.excesses(usage, asked),
@@ -301,10 +301,6 @@ class Capacity(Plugin):
             # A job in an inner queue is no problem of the queue: any user could create such a job.
             self._tree = queues.tree(self._session.queues, {})
             self._problems = self._tree.problems
-
-    def _is_full(self, usage: QueueUsage, asked: ResourceMap) -> bool:
-        """Whether no cluster would be large enough for the queue to promise this much."""
-        return self._usage_tree.exceeded_by_admission(usage, asked, ceiling=True) is not None
 
     def _asked(self, state: JobState) -> ResourceMap:
         """Return the group's minResources, less resources already counted as the queue's."""

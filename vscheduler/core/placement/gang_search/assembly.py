@@ -87,7 +87,7 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
                     count=count,
                     role=task.role,
                     request=task.pod_class.request,
-                    nodes=int(self.given.kinds[kind].usable.sum()),
+                    nodes=int(self.samples[kind].open_now.sum()),
                 )
 
     def on_nodes(self, places: Sequence[tuple[int, int]]) -> list[tuple[Task, int]]:
@@ -282,6 +282,7 @@ class _Sample:
         self.free = self.free + unlimited
         request = session.request(task)
         usable = np.asarray((self.free >= request)[:, request > 0].all(axis=1))
+        ruled = np.ones_like(usable)
         self.is_lasting = True
         """Whether no node is closed only for a while."""
         self.asked: set[RefusalCode] = set()
@@ -291,12 +292,16 @@ class _Sample:
             self.asked.add(code)
             if code is not RefusalCode.NO_VOLUME:  # what is given away is gone
                 self.is_lasting &= not result.temporary or bool(result.passes.all())
-            if code not in RULED and not (most is not None and result.curable):
+            if code in RULED:
+                ruled &= result.passes
+            elif not (most is not None and result.curable):
                 usable &= result.passes if result.later is None else result.later
                 if not later:
                     usable &= result.passes
         self.usable = usable
         """Nodes (N,) with room for the pod that no filter closes for good."""
+        self.open_now = usable & ruled
+        """Those that take the pod as long as the gang has no more pods than now."""
 
     def scores(self) -> NDArray[np.float64]:
         """Return how well nodes (N,) suit the pod; higher is better."""

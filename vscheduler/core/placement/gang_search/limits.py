@@ -76,6 +76,7 @@ class Limits:
                 owner=each.owner,
                 kept=each.kept,
                 keepers=each.keepers,
+                whole=each.whole,
             )
             for each in exceeded
             if each.owner == exceeded[-1].owner
