@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from vscheduler.cli.checks import cel
-from vscheduler.cli.checks.cel import CelError, Variables
+from vscheduler.cli.checks.cel import CelError
 from vscheduler.core.config import validation
 from vscheduler.mirror.decode.events import Kind
 
@@ -145,21 +145,29 @@ def _itself(schema: Schema, value: Any) -> Iterator[tuple[Path, str]]:
 
 def _broken(schema: Schema, value: Any, path: Path) -> Iterator[Fault]:
     """Iterate over the schema's own rules that the value violates, or that can't be evaluated."""
-    known = {"self": value, "oldSelf": cel.ABSENT}
+    if not path:  # an object's own rules see no more of its metadata
+        value = {**value, "metadata": _named(value.get("metadata", {}))}
     for rule in schema.get("x-kubernetes-validations", ()):
-        message = _refusal(rule, known)
+        message = _refusal(rule, value)
         if message is not None:
             below = filter(None, rule.get("fieldPath", "").split("."))
             yield Fault((*path, *below), message, by_rule=True)
 
 
-def _refusal(rule: Schema, known: Variables) -> str | None:
+def _named(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: metadata[name] for name in ("name", "generateName") if name in metadata}
+
+
+def _refusal(rule: Schema, value: Any) -> str | None:
     """Return the message of a violated rule, else None."""
     try:
-        if cel.compiled(rule["rule"])(known):
+        if cel.compiled(rule["rule"])(value):
             return None
-        words = rule.get("messageExpression")
-        return str(cel.compiled(words)(known) if words else rule["message"])
+        if "messageExpression" not in rule:
+            return str(rule["message"])
+        # Maps have no order: of several entries, the first by name is told, not one at random.
+        words = rule["messageExpression"].strip()
+        return str(cel.compiled(re.sub(r"\[0\]$", ".min()", words))(value))
     except CelError as error:
         return f"its rule can't be judged: {error}"
 
