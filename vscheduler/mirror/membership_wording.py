@@ -1,11 +1,22 @@
 """Gangs that lack pods, in English: which pods, and who stands aside without role or labels."""
 
 import difflib
+from collections.abc import Mapping
 
 from vscheduler.core.model.decisions import Reason
-from vscheduler.core.model.jobs import ROLE
+from vscheduler.core.model.jobs import ROLE, JobId
 from vscheduler.core.model.unassigned_pods import UnassignedPods
 from vscheduler.mirror import phrases
+from vscheduler.mirror.decode.events import DecodeError, Kind
+
+
+def no_group(group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError]) -> str:
+    """Return why pods that name this PodGroup are in none: it is missing, or can't be used."""
+    rejection = rejections.get((Kind.POD_GROUP, group))
+    if rejection is None:
+        return f"there is no PodGroup {group}"
+    place = f"{rejection.field}: " if rejection.field else ""
+    return f"PodGroup {group} can't be used ({place}{rejection.message})"
 
 
 def too_few_pods(reason: Reason) -> str:

@@ -35,7 +35,15 @@ from vscheduler.core.model.jobs import ROLE, GroupState, JobId
 from vscheduler.core.model.pod_texts import PodReads
 from vscheduler.core.model.queues import DEFAULT
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.mirror import phrases, queue_status, refusal_wording, state, statuses, wording
+from vscheduler.mirror import (
+    membership_wording,
+    phrases,
+    queue_status,
+    refusal_wording,
+    state,
+    statuses,
+    wording,
+)
 from vscheduler.mirror.decode import events, quantities
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.wire import Pod
@@ -329,9 +337,9 @@ def _notes(collected: Collection, mirror: Mirror) -> Iterable[str]:
         if pod.node is None and pod.status not in pods.FINISHED:
             waiting[pod.group].append(pod.key)
     for group, keys in sorted(waiting.items(), key=lambda item: item[0] or ""):
-        why = f"there is no PodGroup {group}"
-        if group is None:
-            why = f"no annotation {pods.GROUPS[0]} names a PodGroup"
+        why = f"no annotation {pods.GROUPS[0]} names a PodGroup"
+        if group is not None:
+            why = membership_wording.no_group(group, mirror.rejections)
         more = ", …" if len(keys) > 1 else ""
         yield f"{phrases.pods(len(keys))} can't be placed, as {why}: {min(keys)}{more}"
 

@@ -447,6 +447,15 @@ def test_a_job_that_does_not_wait_is_an_error(job: str, message: str) -> None:
         explained(documents, job)
 
 
+def test_a_podgroup_that_cannot_be_used_is_not_called_missing() -> None:
+    """Whoever asks for it learns why."""
+    documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=1 -")
+    _object(documents, "PodGroup", "late")["spec"]["minResources"] = {"cpu": "much"}
+    message = "PodGroup default/late can't be used \\(spec.minResources.cpu: 'much' is not"
+    with pytest.raises(NotWaitingError, match=message):
+        explained(documents, "default/late")
+
+
 def test_a_hostile_job_stays_within_the_budget() -> None:
     """A thousand pod classes with a thousand selectors."""
     documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=1000 -*1000")

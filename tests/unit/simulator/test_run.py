@@ -189,6 +189,19 @@ def test_what_decides_nothing_is_said_once() -> None:
     )
 
 
+def test_a_podgroup_that_cannot_be_used_is_not_called_missing() -> None:
+    """Its pods are told why it is left out."""
+    documents = pictures.documents("node n1 cpu=4   queue q   job q/large min=1 -")
+    for document in documents:
+        if document["kind"] == "PodGroup":
+            document["metadata"]["annotations"] = {"note": "x" * 140_000}
+    (note,) = simulate(documents).notes
+    assert note.startswith(
+        "1 pod can't be placed, as PodGroup default/large can't be used (has 140"
+    )
+    assert note.endswith("at most 131072 are looked at (--max-podgroup-bytes)): default/large-0")
+
+
 SEESAW = """
     node n1 cpu=2 memory=2Gi
     queue a deserved=cpu:4,memory:1Gi   job a/x cpu=2 memory=2Gi n1

@@ -105,8 +105,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
         most = getattr(self, bound)
         verb = "is" if most == 1 else "are"
+        asks = "has" if what == "bytes" else "asks for"
         return errors.FieldError(
-            field, f"asks for {count} {what}; at most {most} {verb} looked at ({flag(bound)})"
+            field, f"{asks} {count} {what}; at most {most} {verb} looked at ({flag(bound)})"
         )
 
 
