@@ -219,8 +219,8 @@ def test_every_watched_kind_has_its_path_and_its_role(kind: Kind) -> None:
 
 
 def test_all_that_outlives_a_cycle_stands_in_the_docs() -> None:
-    """docs/architecture.md says of each field of Carried what becomes of it after a restart."""
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    """docs/cycles.md says of each field of Carried what becomes of it after a restart."""
+    text = (ROOT / "docs" / "cycles.md").read_text()
     _, _, after = text.partition("\n## What outlives a cycle\n")
     named = {name for row in rows_of(after) for name in re.findall(r"`Carried\.(\w+)`", row)}
     assert named == {field.name for field in dataclasses.fields(Carried)}

@@ -231,8 +231,7 @@ class BindRefusal(msgspec.Struct, frozen=True, kw_only=True):
 class Carried:
     """State that outlives a cycle: part of the result, and of the next cycle's input.
 
-    After a restart the state is empty. docs/architecture.md explains the consequences for each
-    field.
+    After a restart the state is empty. docs/cycles.md explains the consequences for each field.
     """
 
     attempted: frozenset[JobId] = frozenset()

@@ -1,0 +1,164 @@
+"""Draw the figures of the documentation: `python docs/figures/draw.py` writes SVG files beside it.
+
+Each figure places its boxes by hand.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+HERE = Path(__file__).parent
+
+PURE, EDGE, OUTSIDE = "#d9ead7", "#dce6f5", "#eeeeee"
+"""Fills: pure code, code that does input and output, and what is not ours."""
+INK, FAINT = "#1b2430", "#5b6675"
+
+
+@dataclass
+class Figure:
+    """A drawing in progress; x grows to the right and y downwards, in pixels."""
+
+    title: str
+    width: int
+    height: int
+    parts: list[str] = field(default_factory=list)
+
+    def text(self, x: float, y: float, words: str, *, size: int = 13, **style: str) -> None:
+        """Write one line; `anchor` is start, middle or end, `weight` normal or bold."""
+        anchor = style.get("anchor", "middle")
+        weight = style.get("weight", "normal")
+        self.parts.append(
+            f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"'
+            f' font-weight="{weight}" fill="{style.get("fill", INK)}">{escape(words)}</text>'
+        )
+
+    def box(self, x: int, y: int, size: tuple[int, int], fill: str, *lines: str) -> None:
+        """Draw a box with its name in bold and further lines below it."""
+        width, height = size
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}"'
+            f' stroke="{FAINT}"/>'
+        )
+        top = y + (height - 17 * (len(lines) - 1)) / 2 + 5
+        for number, line in enumerate(lines):
+            weight = "normal" if number else "bold"
+            self.text(x + width / 2, top + 17 * number, line, weight=weight)
+
+    def frame(self, x: int, y: int, size: tuple[int, int], name: str) -> None:
+        """Draw a dashed border around boxes that belong together, such as a process."""
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{size[0]}" height="{size[1]}" rx="10" fill="none"'
+            f' stroke="{FAINT}" stroke-dasharray="5 4"/>'
+        )
+        self.text(x + 12, y + 20, name, anchor="start", fill=FAINT, weight="bold")
+
+    def arrow(
+        self, *points: tuple[int, int], label: str = "", at: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Draw a line through the points with a head at its end, and its label at `at`."""
+        path = " ".join(f"{x},{y}" for x, y in points)
+        self.parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="1.5"'
+            ' marker-end="url(#head)"/>'
+        )
+        if label:
+            self.text(*at, label, size=12, fill=FAINT)
+
+    def svg(self) -> str:
+        """The whole file."""
+        head = (
+            '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8"'
+            ' markerHeight="8" orient="auto-start-reverse">'
+            f'<path d="M0,0 L10,5 L0,10 z" fill="{INK}"/></marker></defs>'
+        )
+        ground = f'<rect width="{self.width}" height="{self.height}" rx="8" fill="#ffffff"/>'
+        start = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" role="img"'
+            f' viewBox="0 0 {self.width} {self.height}" font-family="Helvetica, sans-serif">'
+        )
+        return "\n".join(
+            [
+                start,
+                f"<title>{escape(self.title)}</title>",
+                head,
+                ground,
+                *self.parts,
+                "</svg>\n",
+            ]
+        )
+
+
+def one_cycle() -> Figure:
+    """Show how events become decisions, and decisions become calls."""
+    figure = Figure("One scheduling cycle", 930, 330)
+    figure.box(20, 40, (150, 250), OUTSIDE, "API server")
+    figure.box(240, 40, (150, 60), EDGE, "reflector", "list and watch")
+    figure.box(460, 40, (160, 60), PURE, "Mirror", "the cluster as known")
+    figure.box(690, 40, (160, 60), PURE, "Snapshot", "frozen, with time")
+    figure.box(690, 150, (160, 60), PURE, "run_cycle", "actions and plugins")
+    figure.box(
+        460, 230, (390, 60), PURE, "CycleResult", "binds, evictions, statuses, reasons, wake_at"
+    )
+    figure.box(240, 230, (150, 60), EDGE, "writes", "binder, evictor, status")
+    figure.arrow((170, 70), (238, 70), label="watch", at=(204, 62))
+    figure.arrow((390, 70), (458, 70), label="events", at=(424, 62))
+    figure.arrow((620, 70), (688, 70), label="when due", at=(654, 62))
+    figure.arrow((770, 100), (770, 148))
+    figure.arrow((770, 210), (770, 228))
+    figure.arrow((460, 260), (392, 260), label="carry out", at=(426, 252))
+    figure.arrow((240, 260), (172, 260), label="calls", at=(206, 252))
+    figure.arrow((500, 230), (500, 102), label="assume binds", at=(546, 160))
+    figure.arrow((350, 230), (350, 165), (480, 165), (480, 102), label="outcome", at=(398, 158))
+    figure.arrow((850, 260), (870, 260), (870, 70), (852, 70), label="Carried", at=(898, 165))
+    legend(figure, 312)
+    return figure
+
+
+def legend(figure: Figure, y: int) -> None:
+    """Explain the fills."""
+    x = 240
+    for fill, words in ((PURE, "pure code"), (EDGE, "input and output"), (OUTSIDE, "not ours")):
+        figure.parts.append(
+            f'<rect x="{x}" y="{y - 10}" width="14" height="12" fill="{fill}" stroke="{FAINT}"/>'
+        )
+        figure.text(x + 20, y, words, size=12, anchor="start", fill=FAINT)
+        x += 150
+
+
+THROUGHPUT = (
+    ("500 nodes, 100 gangs of 20", (("kube-scheduler", 442), ("vscheduler", 1014))),
+    ("5,000 nodes, 100 gangs of 100", (("kube-scheduler", 253), ("vscheduler", 770))),
+)
+"""Pods bound per second; the same figures stand in the table of docs/benchmarks.md."""
+
+
+def throughput() -> Figure:
+    """Show the pods bound per second, beside kube-scheduler."""
+    figure = Figure("Pods bound per second", 720, 220)
+    y = 30
+    for shape, bars in THROUGHPUT:
+        figure.text(20, y, shape, anchor="start", weight="bold")
+        for name, pods in bars:
+            y += 30
+            fill = "#3b7a57" if name == "vscheduler" else "#9aa5b1"
+            figure.text(140, y + 5, name, anchor="end")
+            figure.parts.append(
+                f'<rect x="150" y="{y - 10}" width="{pods * 0.45:g}" height="20" fill="{fill}"/>'
+            )
+            figure.text(158 + pods * 0.45, y + 5, f"{pods:,} pods/s", anchor="start")
+        y += 45
+    return figure
+
+
+FIGURES = {"one-cycle.svg": one_cycle, "throughput.svg": throughput}
+"""Each file, and what draws it."""
+
+
+def main() -> None:
+    """Write all figures."""
+    for name, draw in FIGURES.items():
+        (HERE / name).write_text(draw().svg())
+
+
+if __name__ == "__main__":
+    main()
