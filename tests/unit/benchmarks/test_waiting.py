@@ -17,9 +17,9 @@ FEW, MANY = 50, 400
 NODES = 20
 
 
-def work_at_rest(waiting: int, *, lent: bool) -> int:
+def work_at_rest(waiting: int) -> int:
     """The work of a cycle in which nothing has changed."""
-    cluster = cases.without_room(NODES, waiting, waiting // 5, lent=lent)
+    cluster = cases.without_room(NODES, waiting, waiting // 5)
     policy = timing.policy_of("enqueue, allocate, backfill, reclaim")
     carried = FRESH
     for _ in range(2):
@@ -28,10 +28,9 @@ def work_at_rest(waiting: int, *, lent: bool) -> int:
     return work_of(lambda: cycle.run_cycle(taken, policy))
 
 
-@pytest.mark.parametrize("lent", [False, True])
-def test_jobs_that_wait_in_vain_make_no_work(*, lent: bool) -> None:
-    """Whether or not evictions might help them."""
-    assert exponent(partial(work_at_rest, lent=lent), FEW, MANY) <= FLAT
+def test_jobs_that_wait_in_vain_make_no_work() -> None:
+    """However many they are."""
+    assert exponent(work_at_rest, FEW, MANY) <= FLAT
 
 
 def work_when_one_comes(waiting: int) -> int:

@@ -35,14 +35,11 @@ class Preempt(Action[Session]):
     def execute(self, session: Session) -> None:
         """Serve queue after queue: preempt between jobs, then within each starving job."""
         planner = Planner(session, self, "preemptable")
-        if planner.is_in_vain():
-            return
         session.wake_jobs(list(session.parking.groups))
         waiting, lines = preemptors.line_up(session, self.name)
         while waiting and not session.work_budget.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)
         session.work_budget.charge()
-        planner.note_if_in_vain()
 
 
 def _in_queue(

@@ -35,8 +35,6 @@ class Reclaim(Action[Session]):
         Nor does a queue while no other queue holds anything to reclaim.
         """
         planner = Planner(session, self, "reclaimable")
-        if planner.is_in_vain():
-            return
         served = _served(session)
         waiting, lines = preemptors.line_up(session, self.name, served)
         # They join with the first turn of their queue: those of overused queues stay parked.
@@ -64,7 +62,6 @@ class Reclaim(Action[Session]):
                     preemptors.stand(session, line, preemptor)
             waiting.join(preemptors.queue_place(session, queue, line), queue)
         session.work_budget.charge()
-        planner.note_if_in_vain()
 
 
 def _served(session: Session) -> Collection[str]:

@@ -232,8 +232,6 @@ class Plugin(Configured):
     waiting_lasts: ClassVar[bool] = False
     """Whether answers about a job of which no pod has started only change with the job, the nodes'
     layout and `queue_outlook`; see docs/plugins.md."""
-    claims_last: ClassVar[bool] = False
-    """Whether no answer changes with time alone."""
     allocates_claims: ClassVar[str] = ""
     """The argument that says whether the plugin looks at claims for devices; empty: it doesn't."""
 

@@ -109,8 +109,6 @@ class Policy:
     parks_jobs: bool = dataclasses.field(init=False, compare=False, repr=False)
     """Whether jobs without room may be left out of cycles (session.parked_jobs): plugins declare
     what their answers about such jobs depend on."""
-    claims_last: bool = dataclasses.field(init=False, compare=False, repr=False)
-    """Whether no plugin's answers change with time alone."""
     alike_by_age: bool = dataclasses.field(init=False, compare=False, repr=False)
     """Whether jobs made from one template come in the order of their age."""
     trees: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
@@ -140,7 +138,6 @@ class Policy:
         admits = self.runs("enqueue") and self.runs("allocate")
         parks_jobs = self.rules.leaves_jobs_out and self.nodes_last and lasts and admits
         put(self, "parks_jobs", parks_jobs)
-        put(self, "claims_last", all(each.plugin.claims_last for each in every))
         orders = [each.plugin.__module__ for each in every if "job_key" in each.answers]
         put(self, "alike_by_age", all(name.startswith(BUILT_IN_PLUGINS) for name in orders))
         trees = (each.plugin.name for each in every if "enableHierarchy" in each.flags)

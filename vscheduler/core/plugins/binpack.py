@@ -25,7 +25,6 @@ class Binpack(Plugin):
     """
 
     name = "binpack"
-    claims_last = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         "binpack.weight": Argument(int, 1, minimum=0),
         "binpack.cpu": Argument(int, 1, minimum=0),

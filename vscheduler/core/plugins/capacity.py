@@ -70,7 +70,6 @@ class Capacity(Plugin):
     """Quotas of queues, side by side or in a tree."""
 
     name = "capacity"
-    claims_last = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         "ancestorReclaimLevel": Argument(int, 0, minimum=0),
         "capacity.DynamicResourceAllocationEnable": Argument(bool, default=False, missing=DRA),

@@ -18,7 +18,6 @@ class Conformance(Plugin):
     """Protects pods in kube-system, and pods of both system priority classes in any namespace."""
 
     name = "conformance"
-    claims_last = True
     victim_role = VictimRole.PROTECTS
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:

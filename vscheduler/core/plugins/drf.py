@@ -43,7 +43,6 @@ class Drf(Plugin):
     """
 
     name = "drf"
-    claims_last = True
     flat_tree: ClassVar[bool] = False
     """Whether queues with the same path share one node of the tree, the older queue first;
     otherwise the queues take turns."""

@@ -22,7 +22,6 @@ class Gang(Plugin):
     """Enforces minMember, minima of roles if minMember is at least their sum, and sub-groups."""
 
     name = "gang"
-    claims_last = True
     waiting_lasts = True
     victim_role = VictimRole.LIMITS
     arguments: ClassVar[Mapping[str, Argument]] = {

@@ -33,7 +33,6 @@ class Nodegroup(Plugin):
     """Required and preferred affinity of queues to node groups, with limits."""
 
     name = "nodegroup"
-    claims_last = True
     nodes_last = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         "strict": Argument(bool, default=True),

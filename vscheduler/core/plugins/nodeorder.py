@@ -29,7 +29,6 @@ class NodeOrder(Plugin):
     """Scores usage, preferred affinity to nodes and pods, soft topology spread, and soft taints."""
 
     name = "nodeorder"
-    claims_last = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         "leastrequested.weight": Argument(int, 1, minimum=0),
         "mostrequested.weight": Argument(int, 0, minimum=0),

@@ -31,7 +31,6 @@ class Overcommit(Plugin):
     """Admits groups as long as promised resources stay within the factor."""
 
     name = "overcommit"
-    claims_last = True
     arguments: ClassVar[dict[str, Argument]] = {
         FACTOR: Argument(float, 1.2, minimum=1.0),
     }

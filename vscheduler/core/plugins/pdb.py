@@ -16,7 +16,6 @@ class Pdb(Plugin):
     """Protects pods whose budget allows no more disruptions, counting evictions of this cycle."""
 
     name = "pdb"
-    claims_last = True
     victim_role = VictimRole.PROTECTS
 
     def open(self, session: Session) -> None:

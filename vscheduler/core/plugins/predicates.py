@@ -78,7 +78,6 @@ class Predicates(Plugin):
 
     name = "predicates"
     allocates_claims = ALLOCATES
-    claims_last = True
     nodes_last = True
     waiting_lasts = True
     arguments: ClassVar[Mapping[str, Argument]] = {

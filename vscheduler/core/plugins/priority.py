@@ -14,7 +14,6 @@ class Priority(Plugin):
     """Orders by priority. Within a queue, higher priority may evict lower priority."""
 
     name = "priority"
-    claims_last = True
 
     alike_victims = ("preemptable",)
 

@@ -41,7 +41,6 @@ class Proportion(Plugin):
     """Weighted fair shares of queues, with guarantees and capabilities."""
 
     name = "proportion"
-    claims_last = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         GRACE: Argument(str, "30s", parse=durations.seconds),
     }

@@ -163,7 +163,6 @@ class ResourceStrategyFit(Plugin):
     """Scores nodes by a pod's own strategy, or else by the configured strategies."""
 
     name = "resource-strategy-fit"
-    claims_last = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         "resourceStrategyFitWeight": Argument(int, 10, minimum=0),
         "resources": Argument(dict, {}, parse=strategies),

@@ -19,7 +19,6 @@ class ResourceQuota(Plugin):
     """Keeps minResources, usage of the namespace, and promises of this cycle within each quota."""
 
     name = "resourcequota"
-    claims_last = True
 
     def open(self, session: Session) -> None:
         """Group quotas by namespace, and count promises from earlier cycles."""

@@ -7,7 +7,6 @@ the victim. If no plan works, nothing is evicted.
 """
 
 import functools
-import math
 from collections.abc import Callable, Hashable, Mapping
 from enum import Enum
 
@@ -37,10 +36,8 @@ from vscheduler.core.preemption.victims import (
     WholeGangs,
 )
 from vscheduler.core.preemption.whole_gang_search import Found, WholeGangSearch
-from vscheduler.core.session import vain_claims
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
-from vscheduler.core.session.vain_claims import Phases
 
 PLAN_COST = 20
 """Approximate microseconds for one job that asks for victims, whatever the result."""
@@ -87,8 +84,6 @@ class Planner:
         self._limits = Limits.of(action, session.snapshot.now)
         self.keep = action.seconds(KEEP) if KEEP in action.arguments else 0.0
         """Seconds for which resources are reserved for the replacements of moved pods."""
-        self._phases: Phases = ()
-        """The phases of jobs before the action."""
         self._failed: set[Hashable] = set()
         """Likenesses of jobs that found no victims since the last successful plan."""
         self._has_failed = False
@@ -99,37 +94,6 @@ class Planner:
         """Queues and similar pods for which no victims exist except pods that can be moved: evicted
         although their queue is within its share, because their replacements fit elsewhere. Such an
         entry stays valid during the cycle, since surpluses only shrink while plans succeed."""
-
-    def is_in_vain(self) -> bool:
-        """Whether nothing but time has changed since nobody found victims in an earlier cycle."""
-        self._phases = vain_claims.phases_of(self.session)
-        known = self.session.parking.vain(self.action)
-        if known is None or not known.hold(self.session, self._limits.oldest):
-            return False
-        self.session.parking.note_vain(self.action, known)
-        self.session.eviction_history.fail_all(self.action, known.failed)
-        return True
-
-    def note_if_in_vain(self) -> None:
-        """Let the next cycle know that nobody has found victims, although all have asked.
-
-        Searches for whole gangs are remembered for as long as the gangs ask, so these go on asking.
-        """
-        session = self.session
-        if session.gang_searches.expect_evictions:
-            return
-        if session.work_budget.exhausted or session.touched or "_kept" not in self.__dict__:
-            return
-        youngest = self._kept.columns.pods.starts.max(initial=-math.inf)
-        history = session.eviction_history.failed
-        seen = vain_claims.of(
-            session,
-            self._phases,
-            youngest=float(youngest),
-            oldest=self._limits.oldest,
-            failed=[job for action, job in history if action == self.action],
-        )
-        session.parking.note_vain(self.action, seen)
 
     def plan(self, queue: Queue, preemptor: Preemptor, scope: Scope) -> bool:
         """Make room for the job's minimum, or for the next pod of a started job.

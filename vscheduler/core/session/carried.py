@@ -17,7 +17,7 @@ from vscheduler.core.model.devices import Devices
 from vscheduler.core.model.jobs import Job, JobId, Phase, PodClass
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import FREE_NOW, Carried, GangSearch, SearchPlace, Snapshot
+from vscheduler.core.model.snapshot import Carried, GangSearch, SearchPlace, Snapshot
 from vscheduler.core.model.storage import Storage
 from vscheduler.core.session.job_state import JobState
 
@@ -151,12 +151,6 @@ class GangSearches:
         """Return what the next cycle must know; jobs without a turn keep what they had."""
         kept = {place: each for place, each in self._before.items() if place[0] in without_turn}
         return dict(sorted((kept | self._now).items()))
-
-    @property
-    def expect_evictions(self) -> bool:
-        """Whether any search counted on nodes that evictions would free, now or before."""
-        rooms = (room for _, room in itertools.chain(self._before, self._now))
-        return any(room not in FREE_NOW for room in rooms)
 
     def forget(self, job: JobId) -> None:
         """Forget the searches for a job that has nodes now."""

@@ -62,9 +62,6 @@ class ClusterState:
         self.leaving_ports = MappingProxyType(self._leaving_ports)
         self.touched: Sequence[int] = self._touched
         """Rows of changed nodes, in order of change; caches of answers about rows read them."""
-        self.differs = False
-        """Whether a statement has changed anything for the rest of the cycle; what is undone leaves
-        no trace."""
         self.budgets = Budgets(snapshot.budgets)
         self._space = snapshot.space
         self._job_states = job_states

@@ -24,7 +24,6 @@ from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
 from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.session.job_division import JobDivision
 from vscheduler.core.session.job_state import JobState
-from vscheduler.core.session.vain_claims import VainClaims
 
 Statuses: TypeAlias = Mapping[JobId, GroupStatus]
 
@@ -227,8 +226,6 @@ class ParkedJobs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     queues: Mapping[str, Queue]
     seen: Seen
     found: ParkedGroups
-    vain: Mapping[str, VainClaims] = msgspec.field(default_factory=dict)
-    """By action, what it saw when it found victims for nobody."""
     division: JobDivision | None = None
     """The jobs without settled ones, as last divided by these groups."""
 

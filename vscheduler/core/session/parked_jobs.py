@@ -27,7 +27,6 @@ from vscheduler.core.session.job_division import JobDivision
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
 from vscheduler.core.session.parked_groups import ParkedGroup, ParkedGroups, ParkedJobs, Seen
-from vscheduler.core.session.vain_claims import VainClaims
 
 
 def divide(
@@ -55,7 +54,7 @@ def divide(
         groups = groups.only(left)
         others = [job for job in every if job.id not in left]
         division = JobDivision(every, others)
-    return division.others, Parking(groups, known.seen, known.vain, division=division)
+    return division.others, Parking(groups, known.seen, division=division)
 
 
 def _may_last(snapshot: Snapshot, *, apart: bool) -> bool:
@@ -83,21 +82,16 @@ class Parking:
         self,
         found: ParkedGroups = parked_groups.NO_GROUPS,
         before: Seen | None = None,
-        vain: Mapping[str, VainClaims] | None = None,
         *,
         division: JobDivision | None = None,
         is_on: bool = True,
     ) -> None:
-        """`before` is what the reasons of these groups depend on; `vain` is by action, what it saw
-        when it last found victims for nobody.
-        """
+        """`before` is what the reasons of these groups depend on."""
         self.found = found
         """The groups that were parked as the cycle began."""
         self.before = before
         self.is_on = is_on
         self._division = division
-        self._vain = {} if vain is None else vain
-        self._still_vain: dict[str, VainClaims] = {}
         self._rows = dict(found.rows)
         self.groups: Mapping[ParkedGroup, int] = self._rows
         """The groups that are still parked, with their rows in `found.members.requests`."""
@@ -140,15 +134,6 @@ class Parking:
         """Say nothing of these groups in this cycle; the next cycle finds out their reasons."""
         self._now = None
         self._stale.update(groups)
-
-    def vain(self, action: str) -> VainClaims | None:
-        """Return what the action saw when it last found victims for nobody, if that is known."""
-        return self._vain.get(action)
-
-    def note_vain(self, action: str, seen: VainClaims | None) -> None:
-        """Record what the action sees in this cycle, in which it finds victims for nobody."""
-        if seen is not None and self.is_on:
-            self._still_vain[action] = seen
 
     def expires(self, job: JobId, due: float) -> None:
         """Record when the admission of a job with minResources expires."""
@@ -216,7 +201,6 @@ class Parking:
             queues=taken.queues,
             seen=self.seen,
             found=found,
-            vain=self._still_vain,
             division=self._division if found.members is self.found.members else None,
         )
 

@@ -364,11 +364,6 @@ class Session:
         return free
 
     @property
-    def touched(self) -> bool:
-        """Whether anything was decided about nodes so far, apart from what was undone."""
-        return self.cluster.differs
-
-    @property
     def binds(self) -> Sequence[Bind]:
         """The pods bound so far."""
         return self.decided.binds

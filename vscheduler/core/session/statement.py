@@ -305,7 +305,6 @@ class Statement:
         for reservation in self._kept.values():
             self._decided.reserve(reservation)
         self._kept.clear()
-        self._cluster.differs |= bool(self._operations)
         self._operations.clear()
         self._evicts.clear()
         self._spared.clear()
