@@ -155,7 +155,7 @@ class Lab:
             known = msgspec.structs.replace(target.value, uid=found["metadata"]["uid"])
             target = msgspec.structs.replace(target, value=known)
             for patch in (
-                device_requests.protection(target, change) or {},
+                device_requests.metadata_patch(target, change) or {},
                 device_requests.status_patch(target, change),
             ):
                 found = volume_labs.merged(found, patch)

@@ -117,6 +117,12 @@ def asking(count: int) -> list[dict[str, Any]]:
     ]
 
 
+def consumer(api: Client, pod: str) -> dict[str, str]:
+    """The entry of status.reservedFor for a pod."""
+    uid = api.get(f"{daemons.PODS}/{pod}")["metadata"]["uid"]
+    return {"resource": "pods", "name": pod, "uid": uid}
+
+
 def allocated(claim: Object) -> list[Device]:
     """The devices of a claim."""
     found = (claim.get("status", {}).get("allocation") or {}).get("devices", {})

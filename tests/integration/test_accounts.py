@@ -28,7 +28,11 @@ BINDINGS = f"{POLICY}ybindings"
 ANNOTATES = "accounts-annotate-pods.vscheduler.io"
 REPORTS = "accounts-report-on-pods.vscheduler.io"
 BINDS = "accounts-bind-pods.vscheduler.io"
-DEVICES = ["accounts-allocate-devices.vscheduler.io", "accounts-make-claims.vscheduler.io"]
+DEVICES = [
+    "accounts-allocate-devices.vscheduler.io",
+    "accounts-make-claims.vscheduler.io",
+    "accounts-take-devices-back.vscheduler.io",
+]
 VOLUMES = ["accounts-ask-for-volumes.vscheduler.io", "accounts-give-volumes.vscheduler.io"]
 GROUP, OTHER_GROUP = pods.GROUPS
 OWN = group_names.short("train", "6d5f5a2e")

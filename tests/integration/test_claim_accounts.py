@@ -10,7 +10,7 @@ import pytest
 from sandbox.client import PATCH_TYPES, Answer, Client
 from sandbox.control_plane import ControlPlane
 from tests import patience
-from tests.integration import devices, permissions
+from tests.integration import daemons, devices, permissions
 from tests.integration.installations import Installed
 from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseVolume
 from vscheduler.core.model.storage import Claim, ClaimReference, Volume
@@ -25,6 +25,9 @@ USER = "vscheduler"
 SELECTED = "volume.kubernetes.io/selected-node"
 BOUND_BY = "pv.kubernetes.io/bound-by-controller"
 PROTECTION = "resource.kubernetes.io/delete-protection"
+LABELLED = {"metadata": {"labels": {"vscheduler.io/deallocating": "true"}}}
+BACK = {"status": {"allocation": None, "reservedFor": None}}
+"""What the scheduler writes when it takes devices back, after the label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +158,27 @@ ATTEMPTS = {
     "protects a claim": of_device("unused", {"metadata": {"finalizers": [PROTECTION]}}),
     "allocates": of_device("unused", {"status": allocated("a")}),
     "shares a device": of_device("used", {"status": allocated("a", "b")}),
-    "gives a device back": of_device("used", {"status": {"allocation": None, "reservedFor": None}}),
+    "takes a device back from a pod that waits": of_device("waiting", BACK),
+    "takes a device back from a pod on a node": of_device("running", BACK, "pod running on node n"),
+    "takes it from one of two pods": of_device("shared", BACK, "pod running on node node-0 has"),
+    "takes a device back without the label": of_device("unlabelled", BACK, "the label"),
+    "takes a device back from no pod": of_device("used", BACK, "from pods only"),
+    "adds the label": of_device("unlabelled", LABELLED),
+    "removes the label": of_device(
+        "waiting", {"metadata": {"labels": {"vscheduler.io/deallocating": None}}}
+    ),
     "takes the reservations only": of_device(
         "used", {"status": {"reservedFor": None}}, "reservedFor"
     ),
     "somebody's reservation": of_device("used", {"status": allocated("b")}, "status.reservedFor"),
     "label of a claim for devices": of_device(
         "unused", {"metadata": {"labels": {"a": "b"}}}, "metadata.labels"
+    ),
+    "empty label of a claim for devices": of_device(
+        "unused", {"metadata": {"labels": {"a": ""}}}, "metadata.labels"
+    ),
+    "without a label": of_device(
+        "waiting", {"metadata": {"labels": {"kept": None}}}, "metadata.labels"
     ),
     "annotation of a claim for devices": of_device("unused", notes(a="b"), "metadata.annotations"),
     "another finalizer": of_device(
@@ -223,6 +240,40 @@ def phases(plane: ControlPlane) -> dict[str, str]:
     return {each["metadata"]["name"]: each["status"].get("phase", "") for each in items}
 
 
+WITH_DEVICES = {
+    "used": (),
+    "waiting": ("waiting",),
+    "running": ("running",),
+    "shared": ("waiting", "running"),
+    "unlabelled": ("waiting",),
+}
+"""Claims, and the pods that they are reserved for."""
+
+
+def create_device_claims(plane: ControlPlane) -> None:
+    """A claim without devices, and some with one, of a pod that waits and one on a node."""
+    plane.create_nodes(count=1, cpu="4")
+    containers = [{"name": "main", "image": "none"}]
+    spec = {"schedulerName": "nobody", "containers": containers}
+    for name, node in (("waiting", {}), ("running", {"nodeName": "node-0"})):
+        plane.api.create(daemons.PODS, {"metadata": {"name": name}, "spec": {**spec, **node}})
+    devices.a_claim(plane.api, "unused", devices.asked(1))
+    for name, users in WITH_DEVICES.items():
+        devices.a_claim(plane.api, name, devices.asked(1))
+        labels = {} if name == "unlabelled" else LABELLED["metadata"]["labels"]
+        metadata = {"finalizers": [PROTECTION], "labels": {"kept": "", **labels}}
+        change(plane, f"{devices.CLAIMS}/{name}", {"metadata": metadata})
+        status = allocated("a")
+        if users:
+            status["reservedFor"] = [devices.consumer(plane.api, user) for user in users]
+        change(plane, f"{devices.CLAIMS}/{name}/status", {"status": status})
+
+
+def change(plane: ControlPlane, path: str, body: dict[str, Any]) -> None:
+    """Patch an object as the administrator."""
+    plane.api.request("PATCH", path, body, headers={"content-type": MERGE})
+
+
 @pytest.fixture(scope="module")
 def plane(installed: Installed) -> Iterator[ControlPlane]:
     """The shipped manifests, in force, some claims and some volumes, as their controller sees them.
@@ -249,26 +300,21 @@ def plane(installed: Installed) -> Iterator[ControlPlane]:
         ("filled", NOTED, waits),
     ):
         plane.api.create(VOLUMES, volume(name, noted, claimRef=of, capacity={"storage": "1Mi"}))
-        status = {"status": {"phase": "Available"}}
-        path = f"{VOLUMES}/{name}/status"
-        plane.api.request("PATCH", path, status, headers={"content-type": MERGE})
+        change(plane, f"{VOLUMES}/{name}/status", {"status": {"phase": "Available"}})
     expected = {
         **dict.fromkeys(("filled", "free", "given", "others", "reserved"), "Available"),
         "released": "Released",
         "taken": "Bound",
     }
-    for name in ("unused", "used"):
-        devices.a_claim(plane.api, name, devices.asked(1))
-    used, protected = f"{devices.CLAIMS}/used", {"metadata": {"finalizers": [PROTECTION]}}
-    for path, body in ((used, protected), (f"{used}/status", {"status": allocated("a")})):
-        plane.api.request("PATCH", path, body, headers={"content-type": MERGE})
+    create_device_claims(plane)
     patience.wait_until(lambda: phases(plane) == expected)
     until_judged(plane)
     yield plane
-    kept = [f"{CLAIMS}/{name}" for name in ("waits", "selected", "bound")]
-    for path in (*kept, f"{devices.CLAIMS}/used", f"{devices.CLAIMS}/unused"):
-        body = {"metadata": {"finalizers": None}}
-        plane.api.request("PATCH", path, body, headers={"content-type": MERGE})
+    for path in (
+        *(f"{CLAIMS}/{name}" for name in ("waits", "selected", "bound")),
+        *(f"{devices.CLAIMS}/{name}" for name in ("unused", *WITH_DEVICES)),
+    ):
+        change(plane, path, {"metadata": {"finalizers": None}})
         plane.api.delete(path)
     plane.clean()
     plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))  # Deployments, for others
@@ -282,7 +328,12 @@ def account(plane: ControlPlane) -> Client:
 def until_judged(plane: ControlPlane) -> None:
     """Wait until the policies refuse what they should."""
     api = account(plane)
-    for name in ("label of a claim", "label of a volume", "label of a claim for devices"):
+    for name in (
+        "label of a claim",
+        "label of a volume",
+        "label of a claim for devices",
+        "takes a device back from a pod on a node",
+    ):
         patience.wait_until(partial(_refuses, api, ATTEMPTS[name]))
 
 

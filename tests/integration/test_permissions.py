@@ -142,17 +142,23 @@ class Halves:
         api.delete(f"{daemons.GROUPS}/stateful")
         daemons.until(lambda: NOTE not in notes_of(api.get(f"{CLAIMS}/made")), scheduler)
         for path in (f"{CLAIMS}/local", f"{CLAIMS}/made", f"{VOLUMES}/disk"):
-            finalizers = {"metadata": {"finalizers": None}}
-            api.request("PATCH", path, finalizers, headers={"content-type": MERGE})
+            self._patch(path, {"metadata": {"finalizers": None}})
             api.delete(path)
 
     def _ask_for_devices(self, scheduler: Daemon) -> None:
-        """A pod gets a device by a claim, and one by an extended resource."""
+        """A pod gets a device by a claim, for one that it can't use, and one by an extended
+        resource.
+        """
         api = self._plane.api
         devices.publish(api, ["node-0", "node-1"], 1)
+        self._cordon("node-0", "node-1")
         devices.a_claim(api, "gpu", devices.asked(1))
         devices.a_gang(self._plane, "gpu", 1, {"resourceClaimName": "gpu"})
-        daemons.until(lambda: "gpu-0" in daemons.nodes_of(self._plane), scheduler)
+        self._allocate("gpu", "node-0", "gpu-0")
+        self._cordon("node-1", on=False)
+        daemons.until(lambda: daemons.nodes_of(self._plane).get("gpu-0") == "node-1", scheduler)
+        assert "labels" not in api.get(f"{devices.CLAIMS}/gpu")["metadata"], "of taking back"
+        self._cordon("node-0", on=False)
         devices.a_gang(self._plane, "named", 1, containers=devices.asking(1))
         daemons.until(lambda: "named-0" in daemons.nodes_of(self._plane), scheduler)
         assert devices.wrong(api) == []
@@ -163,6 +169,26 @@ class Halves:
             api.delete(f"{daemons.PODS}/{name}-0?gracePeriodSeconds=0")
             api.delete(f"{daemons.GROUPS}/{name}")
         api.delete(f"{devices.CLAIMS}/gpu")
+
+    def _cordon(self, *nodes: str, on: bool = True) -> None:
+        """Let no new pods onto nodes, or let them again."""
+        for node in nodes:
+            self._patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": on}})
+
+    def _allocate(self, claim: str, node: str, pod: str) -> None:
+        """Give a claim a node's device for a pod."""
+        result = {"request": "gpus", "driver": devices.DRIVER, "pool": node, "device": "gpu-0"}
+        there = {"key": "metadata.name", "operator": "In", "values": [node]}
+        nodes = {"nodeSelectorTerms": [{"matchFields": [there]}]}
+        status = {
+            "allocation": {"devices": {"results": [result]}, "nodeSelector": nodes},
+            "reservedFor": [devices.consumer(self._plane.api, pod)],
+        }
+        self._patch(f"{devices.CLAIMS}/{claim}/status", {"status": status})
+
+    def _patch(self, path: str, body: dict[str, Any]) -> None:
+        """Change an object, as the administrator."""
+        self._plane.api.request("PATCH", path, body, headers={"content-type": MERGE})
 
     def _look_after_groups(self, controllers: Daemon) -> None:
         """Pods of each kind of owner get a PodGroup and run; one without pods is removed."""

@@ -1,10 +1,12 @@
 """Allocations of devices, as patches of resource claims, and their withdrawal.
 
 The fields are those that kube-scheduler writes (plugin DynamicResources): first a finalizer, so
-that no claim disappears while it has devices, and then the status. Each patch names the UID of the
-claim and the version last seen, so that the API server refuses it if anything has changed since
-(409); what was seen after the decision was made is looked at before (`is_about`). An allocation
-never stands there without the pods that it is for.
+that no claim disappears while it has devices, and then the status. Before devices are taken back,
+the claim gets a label: with it, a policy of manifests/cluster/device-policies.yaml looks whether
+one of the pods has a node, which costs too much to be done with each change of a claim. Each patch
+names the UID of the claim and the version last seen, so that the API server refuses it if anything
+has changed since (409); what was seen after the decision was made is looked at before
+(`is_about`). An allocation never stands there without the pods that it is for.
 """
 
 import json
@@ -26,6 +28,7 @@ from vscheduler.core.model.devices import (
 )
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Path
+from vscheduler.mirror.translate.devices import DEALLOCATING
 
 Body: TypeAlias = dict[str, Any]
 
@@ -67,12 +70,16 @@ def path(claim: ResourceClaim, *, status: bool = False) -> Path:
     return paths.RESOURCE_CLAIMS.at(claim.name, claim.namespace)
 
 
-def protection(target: Target, change: Change) -> Body | None:
-    """Return the merge patch that adds the finalizer, or None if none is to be added."""
-    known = target.value.finalizers
-    if isinstance(change, DeallocateClaim) or FINALIZER in known:
-        return None
-    return {"metadata": {**_preconditions(target), "finalizers": [*known, FINALIZER]}}
+def metadata_patch(target: Target, change: Change) -> Body | None:
+    """Return the merge patch that comes before the status, or None if the claim needs none."""
+    claim = target.value
+    wanted: Body = {}
+    deallocates = isinstance(change, DeallocateClaim)
+    if deallocates != claim.deallocating:
+        wanted["labels"] = {DEALLOCATING: "true" if deallocates else None}
+    if not deallocates and FINALIZER not in claim.finalizers:
+        wanted["finalizers"] = [*claim.finalizers, FINALIZER]
+    return {"metadata": {**_preconditions(target), **wanted}} if wanted else None
 
 
 def status_patch(target: Target, change: Change) -> Body:

@@ -93,10 +93,8 @@ class Devices:
         for change in changes:
             found = self._claims.get(change.key) or _made(change)
             target = Target(version="", value=devices.resource_claim(found))
-            protection = device_requests.protection(target, change)
             status = device_requests.status_patch(target, change)["status"]
-            finalizers = {} if protection is None else {"finalizers": [device_requests.FINALIZER]}
-            yield self._put(patches.patched(found, {"metadata": finalizers, "status": status}))
+            yield self._put(patches.patched(found, {"status": status}))
 
     def gone(self, pod: Pod) -> Iterator[Event]:
         """Take back what a pod had that is gone, and delete the claims that were made for it."""

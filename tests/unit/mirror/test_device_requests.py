@@ -147,12 +147,25 @@ def test_a_claim_with_devices_has_a_finalizer() -> None:
     """It is added to those that there are, once."""
     target = Target(version="7", value=CLAIM)
     finalizers = ["a.io/b", device_requests.FINALIZER]
-    patch = device_requests.protection(target, allocating(ALLOCATION))
+    patch = device_requests.metadata_patch(target, allocating(ALLOCATION))
     assert patch == {"metadata": {**METADATA, "finalizers": finalizers}}
     protected = msgspec.structs.replace(CLAIM, finalizers=tuple(finalizers))
     again = Target(version="7", value=protected)
-    assert device_requests.protection(again, allocating(ALLOCATION)) is None
-    assert device_requests.protection(target, BACK) is None
+    assert device_requests.metadata_patch(again, allocating(ALLOCATION)) is None
+
+
+def test_a_claim_has_a_label_while_its_devices_are_taken_back() -> None:
+    """Without it, the API server refuses; the next allocation doesn't need it any more."""
+    with_devices = msgspec.structs.replace(SHARED, finalizers=(device_requests.FINALIZER,))
+    target = Target(version="7", value=with_devices)
+    labels = {"vscheduler.io/deallocating": "true"}
+    patch = device_requests.metadata_patch(target, BACK)
+    assert patch == {"metadata": {**METADATA, "labels": labels}}
+    labelled = msgspec.structs.replace(with_devices, deallocating=True)
+    again = Target(version="7", value=labelled)
+    assert device_requests.metadata_patch(again, BACK) is None
+    patch = device_requests.metadata_patch(again, allocating(None))
+    assert patch == {"metadata": {**METADATA, "labels": dict.fromkeys(labels)}}
 
 
 def test_a_claim_is_known_before_it_is_written() -> None:

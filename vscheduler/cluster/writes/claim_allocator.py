@@ -1,9 +1,10 @@
 """Claim allocator: writes allocations of resource claims, and their withdrawal.
 
 An allocation is two patches of the claim, with UID and resourceVersion as preconditions: the
-finalizer, and the status with the devices and the pods that they are for. If the second one fails,
-the finalizer stays, which does no harm: Kubernetes removes it from a claim that is being deleted. A
-claim for extended resources is made first, and its pod told (extended_claims).
+finalizer, and the status with the devices and the pods that they are for. So is its withdrawal: a
+label, and the status. If the second patch fails, the first stays, which does no harm: Kubernetes
+removes the finalizer from a claim that is being deleted, and the label only says who may be asked.
+A claim for extended resources is made first, and its pod told (extended_claims).
 Errors of the API server are returned as results, never raised.
 """
 
@@ -80,29 +81,29 @@ class ClaimAllocator:
         report(outcome)
 
     async def _outcome(self, write: Write) -> Outcome:
-        protected: Upsert | None = None
+        prepared: Upsert | None = None
         target, change = write.target, write.change
         try:
             if isinstance(change, ClaimAllocation) and change.mappings:
                 target = await self._extended.prepare(change, target)
-            target, protected = await self._protect(replace(write, target=target))
+            target, prepared = await self._prepare(replace(write, target=target))
             body = device_requests.status_patch(target, write.change)
             stored = await self._patch(device_requests.path(target.value, status=True), body)
         except NotSentError:
-            return Outcome(write=write, verdict=Result.WITHHELD, stored=protected)
+            return Outcome(write=write, verdict=Result.WITHHELD, stored=prepared)
         except Unavailable as error:
             return await self._look_after(write, target, str(error))
         except ApiError as error:
             verdict = claim_binder.verdict_of(error)
-            return Outcome(write=write, verdict=verdict, message=str(error), stored=protected)
+            return Outcome(write=write, verdict=verdict, message=str(error), stored=prepared)
         return Outcome(write=write, verdict=Result.WRITTEN, stored=stored)
 
-    async def _protect(self, write: Write) -> tuple[Target, Upsert | None]:
-        """Add the finalizer if need be, and return the claim with its version after that, and the
-        answer.
+    async def _prepare(self, write: Write) -> tuple[Target, Upsert | None]:
+        """Write finalizer and label if need be, and return the claim with its version after that,
+        and the answer.
         """
         target = write.target
-        body = device_requests.protection(target, write.change)
+        body = device_requests.metadata_patch(target, write.change)
         if body is None:
             return target, None
         stored = await self._patch(device_requests.path(target.value), body)

@@ -268,6 +268,8 @@ class ResourceClaim(msgspec.Struct, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     reserved_for: tuple[Consumer, ...] = ()
     finalizers: tuple[str, ...] = ()
+    deallocating: bool = False
+    """Whether it has the label without which no devices are taken back (device_requests)."""
     deleting: bool = False
     writing: bool = False
     """Whether this scheduler is writing the allocation or the reservations, which count as written,

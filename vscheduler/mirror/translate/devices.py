@@ -41,6 +41,8 @@ EXACT_COUNT = "ExactCount"
 ALL = "All"
 OPERATORS = ("Equal", "Exists")
 COUNT_MAX = 2**63 - 1
+DEALLOCATING = "vscheduler.io/deallocating"
+"""Label of a claim whose devices are taken back; the next allocation removes it."""
 
 
 def resource_slice(found: wire_devices.ResourceSlice) -> devices.ResourceSlice:
@@ -96,6 +98,7 @@ def resource_claim(found: wire_devices.ResourceClaim) -> devices.ResourceClaim:
             for each in found.status.reserved_for
         ),
         finalizers=tuple(metadata.finalizers),
+        deallocating=metadata.labels.get(DEALLOCATING) == "true",
         deleting=metadata.deletion_timestamp is not None,
         owner=_owner(metadata),
         for_extended=metadata.annotations.get(extended_resources.ANNOTATION) == "true",

@@ -3,6 +3,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -59,13 +60,14 @@ async def send(
     handler: Handler,
     change: Change = CHANGE,
     may_commit: Callable[[], bool] = lambda: True,
+    claim: ResourceClaim = CLAIM,
 ) -> Outcome:
     """Send a change to a server, and return what comes of it."""
     queue = WriteQueue(workers=2, waiting_max=1)
     outcomes: list[Outcome] = []
     allocator = ClaimAllocator(await serve(handler), queue, may_commit)
     task = asyncio.create_task(queue.run())
-    target = Target(version="7", value=CLAIM)
+    target = Target(version="7", value=claim)
     allocator.send(Write(change=change, target=target), outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
@@ -93,6 +95,19 @@ async def test_the_finalizer_comes_before_the_devices(serve: Serve) -> None:
     assert outcome.verdict is Result.WRITTEN
     assert isinstance(outcome.stored, Upsert)
     assert outcome.stored.object.metadata.resource_version == "9"
+
+
+async def test_the_label_comes_before_devices_are_taken_back(serve: Serve) -> None:
+    """With it, the API server looks whether a pod runs with them."""
+    seen = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append((request.path, json.loads(await request.read())["metadata"].get("labels")))
+        return web.json_response(stored())
+
+    outcome = await send(serve, answer, BACK)
+    assert outcome.verdict is Result.WRITTEN
+    assert seen == [(PATH, {"vscheduler.io/deallocating": "true"}), (f"{PATH}/status", None)]
 
 
 @pytest.mark.parametrize("failing", ["gpus", "status"])
@@ -175,5 +190,6 @@ async def test_an_answer_that_cannot_be_read(serve: Serve) -> None:
         return web.Response(body=b"{")
 
     assert (await send(serve, answer)).verdict is Result.CONFLICT
-    outcome = await send(serve, answer, BACK)
+    labelled = msgspec.structs.replace(CLAIM, deallocating=True)
+    outcome = await send(serve, answer, BACK, claim=labelled)
     assert (outcome.verdict, outcome.stored) == (Result.WRITTEN, None)

@@ -238,6 +238,20 @@ def test_allocations() -> None:
 
 
 @pytest.mark.parametrize(
+    ("labels", "deallocating"), [({}, False), ({"vscheduler.io/deallocating": "true"}, True)]
+)
+def test_a_claim_may_have_the_label_for_taking_back(
+    labels: dict[str, str], *, deallocating: bool
+) -> None:
+    """It is written once, and removed with the next allocation."""
+    body = claim(exactly())
+    body["metadata"]["labels"] = labels
+    found = entry(body).value
+    assert isinstance(found, ResourceClaim)
+    assert found.deallocating is deallocating
+
+
+@pytest.mark.parametrize(
     ("constraint", "request_fields", "unsupported"),
     [
         (
