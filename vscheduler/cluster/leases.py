@@ -1,20 +1,17 @@
 """Client for Leases (coordination.k8s.io/v1), used by leader election.
 
 The client has its own connection in the event loop of its caller. Work in the daemon's main loop
-therefore cannot delay a renewal. Requests use the Kubernetes client library as transport only:
-bodies are encoded and decoded here, without the library's models.
+therefore cannot delay a renewal.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import aiohttp
-from kubernetes.aio import client
-from kubernetes.aio.config import ConfigException
+import msgspec
 
 from vscheduler.cluster import lease_records
-from vscheduler.cluster.http import connection, responses
+from vscheduler.cluster.http import responses
 from vscheduler.cluster.http.connection import Access, Connection, NotFound, Unavailable
 from vscheduler.cluster.lease_records import (
     Configuration,
@@ -23,6 +20,8 @@ from vscheduler.cluster.lease_records import (
     Stored,
     no_configuration,
 )
+from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
 
 
 class Leases:
@@ -30,13 +29,13 @@ class Leases:
 
     def __init__(
         self,
-        api: client.CoordinationV1Api,
+        connection: Connection,
         namespace: str,
         *,
         call_seconds: float,
         configuration: Configuration = no_configuration,
     ) -> None:
-        self._api = api
+        self._connection = connection
         self._namespace = namespace
         self._call_seconds = call_seconds
         self._configuration = configuration
@@ -44,11 +43,7 @@ class Leases:
     async def get(self, name: str) -> Stored | None:
         """Return the Lease of this name, or None when there is none. Raises connection.ApiError."""
         try:
-            return await self._call(
-                self._api.read_namespaced_lease_without_preload_content(
-                    name, self._namespace, _request_timeout=self._call_seconds
-                )
-            )
+            return await self._call("GET", paths.LEASES.at(name, self._namespace))
         except NotFound:
             return None
 
@@ -59,11 +54,7 @@ class Leases:
         usable answer came, and the Lease may have been created or not.
         """
         body = lease_records.made(self._namespace, name, record, self._configuration(name))
-        return await self._call(
-            self._api.create_namespaced_lease_without_preload_content(
-                self._namespace, _Body.of(body), _request_timeout=self._call_seconds
-            )
-        )
+        return await self._call("POST", paths.LEASES.within(self._namespace), body)
 
     async def replace(self, over: Stored, record: Record) -> Stored:
         """Replace the record of a Lease if nobody changed the Lease since `over` was read.
@@ -72,46 +63,21 @@ class Leases:
         deleted. Unavailable: no usable answer came, and the record may have been written or not.
         """
         body = lease_records.changed(over, record, self._configuration(over.name))
-        return await self._call(
-            self._api.replace_namespaced_lease_without_preload_content(
-                over.name, self._namespace, _Body.of(body), _request_timeout=self._call_seconds
-            )
-        )
+        return await self._call("PUT", paths.LEASES.at(over.name, self._namespace), body)
 
-    async def _call(self, sending: Awaitable[aiohttp.ClientResponse]) -> Stored:
-        """Wait for the response and return the Lease in the body. Raises connection.ApiError."""
-        try:
-            async with await sending as response:
-                answer = await responses.body(response, responses.WRITTEN_MAX_BYTES)
-        except (aiohttp.ClientError, TimeoutError, OSError, ConfigException) as error:
-            raise connection.unavailable(error) from error
-        if response.status >= 300:
-            retry_after = response.headers.get("Retry-After")
-            raise connection.error_of(response.status, answer, retry_after)
+    async def _call(self, method: str, path: Path, body: Object | None = None) -> Stored:
+        """Return the Lease in the answer. Raises connection.ApiError."""
+        answer = await self._connection.call(
+            method,
+            path,
+            None if body is None else msgspec.json.encode(body),
+            most_bytes=responses.WRITTEN_MAX_BYTES,
+            seconds=self._call_seconds,
+        )
         stored = lease_records.read(answer)
         if stored is None:
-            raise Unavailable("the answer is no Lease", status=response.status)
+            raise Unavailable("the answer is no Lease")
         return stored
-
-
-class _Body(client.V1Lease):
-    """A request body for the client library.
-
-    The library's own model would drop fields unknown to the library.
-    """
-
-    _whole: Object
-
-    @classmethod
-    def of(cls, whole: Object) -> "_Body":
-        body = cls.model_construct()
-        body._whole = whole  # noqa: SLF001 - a private attribute of this class
-        return body
-
-    def to_dict(self, serialize: bool = False) -> Object:
-        """Return the object as sent to the API server."""
-        del serialize  # the object is already in its serialized form
-        return self._whole
 
 
 @asynccontextmanager
@@ -126,32 +92,12 @@ async def opened(
 
     Raises connection.CredentialsError.
     """
-    link = await Connection.open(access, _send_writes_once)
-    refreshing = asyncio.create_task(link.refresh_credentials(), name="refresh credentials")
+    connection = await Connection.open(access)
+    refreshing = asyncio.create_task(connection.refresh_credentials(), name="refresh credentials")
     try:
-        yield Leases(
-            link.coordination(), namespace, call_seconds=call_seconds, configuration=configuration
-        )
+        yield Leases(connection, namespace, call_seconds=call_seconds, configuration=configuration)
     finally:
         refreshing.cancel()
         # Errors of the refresh are ignored: the daemon's own connection logs the same problem.
         await asyncio.gather(refreshing, return_exceptions=True)
-        await link.close()
-
-
-async def _send_writes_once(
-    request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Keep aiohttp from repeating a write when a keep-alive connection breaks.
-
-    The first request may already have been executed. A repeated request would then get a Conflict,
-    as if another candidate had written the Lease. aiohttp repeats a request after
-    ServerDisconnectedError and ClientOSError, so both errors are raised as connection.Unavailable
-    instead.
-    """
-    try:
-        return await send(request)
-    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-        if request.method == "GET":
-            raise
-        raise connection.unavailable(error) from error
+        await connection.close()

@@ -118,11 +118,17 @@ class SimLoop(asyncio.BaseEventLoop):
         return future
 
     async def create_connection(
-        self, protocol_factory: Callable[[], Any], *address: Any, **named: Any
+        self,
+        protocol_factory: Callable[[], Any],
+        *address: Any,
+        sock: Any = None,
+        **named: Any,
     ) -> tuple[Transport, Any]:
-        """Connect to the API server, whatever the address."""
+        """Connect to the API server, whatever the address, with the options of a socket."""
         del address, named
         transport = await self._process.network.connect(self, self._process)
+        for option in sock.options if sock else ():
+            transport.setsockopt(*option)
         protocol = protocol_factory()
         transport.begin(protocol)
         return transport, protocol

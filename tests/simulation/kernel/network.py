@@ -197,6 +197,18 @@ class Connection:
         self._network.forget(self)
 
 
+class SocketOptions:
+    """A socket before it is connected."""
+
+    def __init__(self, *_: int) -> None:
+        self.options: list[tuple[int, int, int]] = []
+
+    def setsockopt(self, *option: int) -> None:
+        """Note an option for the connection."""
+        level, name, value = option
+        self.options.append((level, name, value))
+
+
 class Transport(asyncio.Transport):
     """The client's end, and its socket."""
 

@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 import types
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from typing import Any
 
 import aiohappyeyeballs
@@ -24,9 +24,11 @@ from kopf._core.reactor import running
 
 from tests.simulation.kernel.core import Kernel
 from tests.simulation.kernel.loops import SimLoop
+from tests.simulation.kernel.network import SocketOptions
 from tests.simulation.kernel.orders import OrderedSet
 from tests.simulation.kernel.threads import Machine, SimpleQueue, Threading
 from vscheduler.cluster.cooperative import CooperativeYield
+from vscheduler.cluster.http import sessions
 from vscheduler.containment import Failures
 from vscheduler.controllers import operator
 from vscheduler.daemon import application, cycle_thread
@@ -164,6 +166,8 @@ def _patch_threads(machine: Machine) -> None:
     )
     _replace(socket, gethostname=lambda: machine.process.name)
     _replace(aiohappyeyeballs, start_connection=_no_socket)
+    options = {name: getattr(socket, name) for name in ("IPPROTO_TCP", "TCP_USER_TIMEOUT")}
+    _replace(sessions, socket=types.SimpleNamespace(socket=SocketOptions, **options))
     outlets = functools.partial(Outlets, end=leave)
     _replace(watchdog, KillTimer=NoTimer, Outlets=outlets)
     unused = dict.fromkeys(("disable", "enable", "freeze", "set_threshold"), _nothing)
@@ -180,8 +184,11 @@ def _keyword_default(kind: type, name: str, value: object) -> None:
     kind.__init__.__kwdefaults__[name] = value  # type: ignore[misc]
 
 
-async def _no_socket(**_: object) -> None:
-    """In place of aiohttp's sockets: the event loop connects without any."""
+async def _no_socket(
+    *, addr_infos: Sequence[Any], socket_factory: Callable[[Any], Any] | None, **_: object
+) -> Any:
+    """In place of aiohttp's sockets: options only, the event loop connects without any."""
+    return socket_factory(addr_infos[0]) if socket_factory else None
 
 
 def _patch_sets() -> None:

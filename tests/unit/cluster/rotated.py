@@ -99,7 +99,7 @@ async def post(link: Connection) -> None:
 
 
 async def put(link: Connection) -> None:
-    """Write something by aiohttp."""
+    """Write something by another method."""
     await link.call("PUT", "/", b"{}", may_send=lambda: True)
 
 
@@ -111,8 +111,8 @@ async def stream(link: Connection) -> None:
 
 
 async def lease(link: Connection) -> None:
-    """Read and write a Lease by the library."""
-    api = Leases(link.coordination(), "b", call_seconds=5)
+    """Read and write a Lease."""
+    api = Leases(link, "b", call_seconds=5)
     stored = await api.get("a")
     assert stored is not None
     await api.replace(stored, stored.record)

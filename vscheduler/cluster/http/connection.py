@@ -1,39 +1,33 @@
 # ruff: noqa: N818 - errors are named after the server's answer: Conflict, Gone, NotFound
-"""Client for the API server: requests, streams, time-outs and typed errors.
+"""Client for the API server: all requests and watches of the daemon, time-outs, typed errors.
 
-Bodies are bytes in both directions. The client library's generated models cost about a millisecond
-for each pod, so only the library's credentials and transport are used.
+Bodies are bytes in both directions: the client library's generated models cost about a millisecond
+for each pod. aiohttp carries the requests; the library only reads the credentials.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Self
 
 import aiohttp
 import msgspec
 import yarl
-from kubernetes.aio import client
 
 from vscheduler.cluster.http import credentials, responses, sessions
 from vscheduler.cluster.http.credentials import Credentials
-from vscheduler.cluster.http.http_pool import Address, Answer, HttpPool
 from vscheduler.cluster.http.responses import TooLargeError
 from vscheduler.cluster.http.send_guard import Body, NotSentError
-from vscheduler.cluster.http.sessions import Authorizing, Sessions
+from vscheduler.cluster.http.sessions import UNAUTHORIZED, Authorizing, Sessions
 
 CALL_TIMEOUT_SECONDS = 30.0
-CONNECT_TIMEOUT_SECONDS = 10.0
 CONNECTIONS_MAX = 128
 CLOSE_SECONDS = 0.1
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-WRITES = ("POST", "PATCH")
-"""Methods whose requests are sent at most once, over the connection pool for writes."""
-
 APPLY_PATCH = "application/apply-patch+yaml"
 """Server-side apply; JSON is valid YAML."""
 
@@ -162,9 +156,9 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> ApiErr
 
 
 class Connection:
-    """Keep-alive connections to one API server."""
+    """Keep-alive connections to one API server, used in the event loop that opened them."""
 
-    def __init__(self, known: Credentials, *middlewares: aiohttp.ClientMiddlewareType) -> None:
+    def __init__(self, known: Credentials) -> None:
         configuration = known.configuration
         self._credentials = known
         self._loop = asyncio.get_running_loop()
@@ -172,22 +166,15 @@ class Connection:
         self._host: str = configuration.host.rstrip("/")
         self._proxy: str | None = configuration.proxy or sessions.proxy_of(self._host)
         self._server_name: str | None = configuration.tls_server_name
-        signing = Authorizing(known, self._loop, self._server_name)
-        self._sessions = Sessions(
-            partial(sessions.made, known.held.context, signing, *middlewares, most=CONNECTIONS_MAX)
-        )
-        self._write_pool = None if middlewares or self._proxy else self._open_write_pool()
-        self._call_timeout = aiohttp.ClientTimeout(
-            total=CALL_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS
-        )
+        self._sessions = Sessions(partial(sessions.made, most=CONNECTIONS_MAX, proxy=self._proxy))
 
     @classmethod
-    async def open(cls, access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> Self:
+    async def open(cls, access: Access) -> Self:
         """Read the credentials and return a connection, without sending anything.
 
-        Raises CredentialsError. The middlewares wrap every request.
+        Raises CredentialsError.
         """
-        return cls(await Credentials.read(access), *middlewares)
+        return cls(await Credentials.read(access))
 
     @property
     def host(self) -> str:
@@ -200,8 +187,6 @@ class Connection:
         aiohttp's transports close only in later iterations of the event loop (aiohttp: Graceful
         Shutdown).
         """
-        if self._write_pool is not None:
-            self._write_pool.close()
         await self._sessions.close()
         await asyncio.sleep(CLOSE_SECONDS)
 
@@ -226,101 +211,31 @@ class Connection:
         content_type: str = JSON,
         accept: str = JSON,
         may_send: Callable[[], bool] | None = None,
-        most_bytes: int = responses.PAGE_MAX_BYTES,
+        most_bytes: int | None = None,
+        seconds: float | None = None,
     ) -> bytes:
         """Send a request and return the body, at most `most_bytes` long. Raises ApiError.
 
-        `may_send` is asked at the moment when the body is written to the connection. When
-        `may_send` returns False, send_guard.NotSentError is raised.
+        A request with a body is sent once, and its answer is an object unless `most_bytes` says
+        otherwise. `may_send` is asked at the moment when the body is written to the connection;
+        when `may_send` returns False, send_guard.NotSentError is raised. `seconds` bounds the whole
+        call, with the wait for a connection and for newer credentials.
         """
-        headers = {} if body is None else {"Content-Type": content_type}
-        headers |= {"Accept": accept, "User-Agent": sessions.USER_AGENT}
-        try:
-            if self._write_pool is None or body is None or method not in WRITES:
-                answer = await self._ask(method, path, headers, body, may_send, most_bytes)
-            else:
-                answer = await self._write(self._write_pool, method, path, headers, body, may_send)
-        except (aiohttp.ClientError, TimeoutError, OSError) as lost:
-            if isinstance(lost, TimeoutError):
-                self.doubt()
-            raise unavailable(lost) from lost
-        if answer.status < 300:
-            return answer.body
-        error = error_of(answer.status, answer.body, answer.retry_after)
+        headers = {"Accept": accept, "User-Agent": sessions.USER_AGENT}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        if most_bytes is None:
+            most_bytes = responses.PAGE_MAX_BYTES if body is None else responses.WRITTEN_MAX_BYTES
+        sent = self._response(method, path, headers, body=body, may_send=may_send)
+        with self._typed_errors():
+            async with asyncio.timeout(seconds or CALL_TIMEOUT_SECONDS), sent as response:
+                answer = await responses.body(response, most_bytes)
+        if response.status < 300:
+            return answer
+        error = error_of(response.status, answer, response.headers.get("Retry-After"))
         if isinstance(error, Throttled) and self._on_throttled is not None:
             self._on_throttled()
         raise error
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        headers: dict[str, str],
-        body: bytes | None,
-        may_send: Callable[[], bool] | None,
-        most_bytes: int,
-    ) -> Answer:
-        """Send a request with aiohttp, which repeats idempotent requests on a broken connection."""
-        data = body if body is None or may_send is None else Body(body, may_send)
-        try:
-            async with self._sessions.current.request(
-                method,
-                self._url(path),
-                data=data,
-                headers=headers,
-                timeout=self._call_timeout,
-                allow_redirects=False,
-                proxy=self._proxy,
-            ) as response:
-                return Answer(
-                    status=response.status,
-                    body=await responses.body(response, most_bytes),
-                    retry_after=response.headers.get("Retry-After"),
-                )
-        except (aiohttp.ClientError, OSError) as lost:
-            if isinstance(data, Body) and data.withheld:
-                raise NotSentError from lost
-            raise
-
-    async def _write(
-        self,
-        pool: HttpPool,
-        method: str,
-        path: str,
-        headers: dict[str, str],
-        body: bytes,
-        may_send: Callable[[], bool] | None,
-    ) -> Answer:
-        """Send a request over the pool for writes.
-
-        After a 401, try once more if newer credentials exist.
-        """
-        known = self._credentials
-        for again in (False, True):
-            held = known.held
-            pool.use(held.context)
-            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
-                answer = await pool.send(method, path, {**headers, **held.headers}, body, may_send)
-            if again or answer.status != sessions.UNAUTHORIZED or not await known.renew(held):
-                break
-        return answer
-
-    def doubt(self) -> None:
-        """Stop using all connections opened so far, because one of them timed out."""
-        if self._sessions.doubt() and self._write_pool is not None:
-            self._write_pool.drop_idle()
-
-    def _open_write_pool(self) -> HttpPool | None:
-        context = self._credentials.held.context
-        address = Address.of(self._host, context, self._server_name)
-        if address is None:
-            return None
-        return HttpPool(
-            address,
-            most=CONNECTIONS_MAX,
-            connect_seconds=CONNECT_TIMEOUT_SECONDS,
-            keep_alive_seconds=sessions.KEEP_ALIVE_SECONDS,
-        )
 
     @asynccontextmanager
     async def stream(
@@ -331,32 +246,69 @@ class Connection:
         `silence_seconds` without any bytes count as a dead connection. After each chunk, reading
         pauses for `gather_seconds`. Raises ApiError, at the start or in the middle.
         """
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=silence_seconds
-        )
-        try:
-            async with self._sessions.current.get(
-                self._url(path), timeout=timeout, allow_redirects=False, proxy=self._proxy
-            ) as response:
+        headers = {"Accept": JSON, "User-Agent": sessions.USER_AGENT}
+        sent = self._response("GET", path, headers, silence_seconds=silence_seconds)
+        with self._typed_errors():
+            async with sent as response:
                 if response.status >= 300:
                     said = await responses.body(response, responses.WRITTEN_MAX_BYTES)
                     raise error_of(response.status, said, response.headers.get("Retry-After"))
                 yield responses.chunks(response, silence_seconds, gather_seconds)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                self.doubt()
-            raise unavailable(error) from error
 
-    def coordination(self) -> "client.CoordinationV1Api":
-        """Return the client library's functions for Leases, sent over this connection.
+    @asynccontextmanager
+    async def _response(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        *,
+        body: bytes | None = None,
+        may_send: Callable[[], bool] | None = None,
+        silence_seconds: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request, and once more after a 401 if newer credentials exist by then.
 
-        The library imports them at the first use, so the annotation must not use them.
+        A request that was answered with 401 was not executed.
         """
-        api = client.ApiClient(self._credentials.configuration)
-        api.rest_client.pool_manager = self._sessions.current
-        api.rest_client.proxy = self._proxy
-        api.user_agent = sessions.USER_AGENT
-        return client.CoordinationV1Api(api)
+        known, url = self._credentials, yarl.URL(self._host + path, encoded=True)
+        timeout = sessions.timeout(silence_seconds)
+        for again in (False, True):
+            held = known.held
+            data = None if body is None else Body(body, may_send)
+            try:
+                async with self._sessions.current.request(
+                    method,
+                    url,
+                    data=data,
+                    headers={**headers, **held.headers},
+                    timeout=timeout,
+                    allow_redirects=False,
+                    ssl=held.context,  # a new context gets new connections
+                    server_hostname=self._server_name,
+                ) as response:
+                    if again or response.status != UNAUTHORIZED or not await known.renew(held):
+                        yield response
+                        return
+            except aiohttp.ClientError as lost:
+                if data is not None and data.withheld:
+                    raise NotSentError from lost
+                raise
+
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
+        """Raise Unavailable for a request without a usable answer."""
+        try:
+            yield
+        except (aiohttp.ClientError, TimeoutError, OSError) as lost:
+            if isinstance(lost, TimeoutError):
+                self.doubt()
+            reason = responses.TOO_LARGE if isinstance(lost, TooLargeError) else ""
+            said = f"no answer: {type(lost).__name__}: {lost}".rstrip(": ")
+            raise Unavailable(said[: responses.MESSAGE_MAX], reason=reason) from lost
+
+    def doubt(self) -> None:
+        """Stop using all connections opened so far, because one of them timed out."""
+        self._sessions.doubt()
 
     def session_elsewhere(
         self, *middlewares: aiohttp.ClientMiddlewareType
@@ -368,20 +320,9 @@ class Connection:
         connection's event loop for newer credentials, so this loop must keep running.
         """
         return sessions.made(
-            self._credentials.held.context,
             Authorizing(self._credentials, self._loop, self._server_name),
             sessions.refuse_nonsense,
             *middlewares,
             most=CONNECTIONS_MAX,
             proxy=self._proxy,
         )
-
-    def _url(self, path: str) -> yarl.URL:
-        return yarl.URL(self._host + path, encoded=True)
-
-
-def unavailable(error: Exception) -> Unavailable:
-    """Return the Unavailable error for a request that got no usable answer."""
-    reason = responses.TOO_LARGE if isinstance(error, TooLargeError) else ""
-    said = f"no answer: {type(error).__name__}: {error}".rstrip(": ")
-    return Unavailable(said[: responses.MESSAGE_MAX], reason=reason)

@@ -18,7 +18,6 @@ from typing import Self
 import msgspec
 import structlog
 from kubernetes.aio import client, config
-from kubernetes.aio.client import rest
 from kubernetes.aio.config import incluster_config, kube_config
 from msgspec.structs import replace
 
@@ -222,7 +221,7 @@ async def _read(access: Access, last: _Found | None = None) -> _Found:
         if last is not None and last.tls == tls:
             context = last.held.context
         else:
-            context = rest.RESTClientObject(configuration).ssl_context
+            context = _tls_context(configuration)
         token = configuration.api_key.get("BearerToken", "").strip()
         user = _user(loader)
         of_token = {each: each.read_text().strip() for each in _token_file(user)}
@@ -245,6 +244,19 @@ async def _read(access: Access, last: _Found | None = None) -> _Found:
         plugin=user is not None and "exec" in user,
         ends=getattr(loader, "exec_plugin_expiry", None),
     )
+
+
+def _tls_context(configuration: client.Configuration) -> ssl.SSLContext:
+    """Return a TLS context for what a configuration says, as the client library makes it."""
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _why(access: Access, first: Iterable[Path], error: Exception) -> str:

@@ -1,7 +1,8 @@
 """aiohttp sessions for the API server: limits, authorization, replacement, proxies."""
 
 import asyncio
-import ssl
+import functools
+import socket
 import time
 import urllib.parse
 import urllib.request
@@ -15,6 +16,13 @@ from vscheduler.cluster.http.credentials import Credentials, Held
 
 READ_BUFFER_BYTES = 2**18
 KEEP_ALIVE_SECONDS = 75.0
+CONNECT_SECONDS = 10.0
+UNACKNOWLEDGED_SECONDS = 4.0
+"""How long the kernel keeps sending bytes that the other side doesn't acknowledge.
+
+After a partition, a write would otherwise arrive minutes late, when another instance leads. By
+default, a leader acts for 5 s after a renewal, and another may lead 10 s later.
+"""
 DOUBT_SECONDS = 20.0
 """Minimum age of a session before the next replacement, however many time-outs occur."""
 RETIRE_SECONDS = 60.0
@@ -25,19 +33,16 @@ USER_AGENT = f"vscheduler/{metadata.version('vscheduler')}"
 
 
 def made(
-    context: ssl.SSLContext,
-    *middlewares: aiohttp.ClientMiddlewareType,
-    most: int,
-    proxy: str | None = None,
+    *middlewares: aiohttp.ClientMiddlewareType, most: int, proxy: str | None = None
 ) -> aiohttp.ClientSession:
-    """Return a session with the given TLS context, middlewares and connection limit.
+    """Return a session with these middlewares, and with at most so many connections.
 
     `trust_env` stays off, because with `trust_env` aiohttp reads ~/.netrc and the proxy variables
     again for every request.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=most, ssl=context, keepalive_timeout=KEEP_ALIVE_SECONDS
+            limit=most, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=_impatient
         ),
         headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
         read_bufsize=READ_BUFFER_BYTES,
@@ -47,6 +52,27 @@ def made(
         cookie_jar=aiohttp.DummyCookieJar(),
         middlewares=middlewares,
         proxy=proxy,
+    )
+
+
+def _impatient(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket that gives up on bytes which the other side doesn't acknowledge."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        milliseconds = round(UNACKNOWLEDGED_SECONDS * 1000)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+    return made
+
+
+@functools.cache
+def timeout(silence_seconds: float | None) -> aiohttp.ClientTimeout:
+    """Return the time-outs of a request; `silence_seconds` may pass without any bytes of a stream.
+
+    Calls have an end in addition, see connection.Connection.call.
+    """
+    return aiohttp.ClientTimeout(
+        total=None, sock_connect=CONNECT_SECONDS, sock_read=silence_seconds
     )
 
 
@@ -125,19 +151,15 @@ class Sessions:
         self._retiring: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
         self.current = make()
 
-    def doubt(self) -> bool:
-        """Replace the session after a time-out.
-
-        Return False when the last replacement is too recent.
-        """
+    def doubt(self) -> None:
+        """Replace the session after a time-out, unless the last replacement is too recent."""
         if time.monotonic() < self._since + DOUBT_SECONDS:
-            return False
+            return
         self._since = time.monotonic()
         task = asyncio.create_task(self._retire(self.current), name="retire connections")
         self._retiring[task] = self.current
         task.add_done_callback(lambda done: self._retiring.pop(done, None))
         self.current = self._make()
-        return True
 
     async def close(self) -> None:
         """Close all connections."""

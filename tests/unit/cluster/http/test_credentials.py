@@ -13,7 +13,6 @@ import aiohttp
 import pytest
 import yaml
 from aiohttp import test_utils, web
-from kubernetes.aio.client import rest
 from kubernetes.aio.config import incluster_config
 from structlog import testing
 
@@ -183,7 +182,7 @@ async def test_trusted_authorities_are_not_loaded_for_each_refused_call(
     path = rotated.kubeconfig(tmp_path / "config", "http://one", {"token": "old"})
     known = await Credentials.read(Access(kubeconfig=str(path)))
     first = known.held
-    monkeypatch.setattr(rest, "RESTClientObject", None)
+    monkeypatch.setattr(credentials, "_tls_context", None)
     assert not await known.renew(first)
     rotated.kubeconfig(path, "http://one", {"token": "new"})
     assert await known.renew(first)

@@ -1,11 +1,15 @@
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 
-from vscheduler.cluster.http import connection
+from tests.unit.cluster.conftest import Serve
+from vscheduler.cluster.http import connection, sessions
 from vscheduler.cluster.http.connection import Access, Connection, Unavailable
 from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.daemon.leader_election.election_settings import Timing
 
 ANSWER = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
 
@@ -98,3 +102,48 @@ async def test_a_server_that_hangs_up_is_no_lack_of_leave(
     listener.answers.set()
     with pytest.raises(Unavailable):
         await link.call("POST", "/a", b"{}", may_send=lambda: True)
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
+async def test_a_write_is_sent_once_though_a_kept_connection_breaks(
+    serve: Serve, method: str
+) -> None:
+    """The first may have been done; aiohttp would repeat some methods."""
+    received: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        received.append(request.method)
+        if len(received) == 2:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response()
+
+    link = await serve(answer)
+    await link.call("GET", "/")
+    with pytest.raises(Unavailable, match=r"ServerDisconnected|ClientOSError"):
+        await link.call(method, "/", b"{}")
+    assert received == ["GET", method]
+    await link.call(method, "/", b"{}")
+
+
+async def test_what_nobody_acknowledges_is_given_up_before_another_instance_may_lead(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the kernel, even while the process stands still."""
+    options: list[int] = []
+    make = sessions._impatient
+
+    def note(address: tuple[int, int, int, str, tuple[str, int]]) -> socket.socket:
+        made = make(address)
+        options.append(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+        return made
+
+    monkeypatch.setattr(sessions, "_impatient", note)
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response()
+
+    link = await serve(answer)
+    await link.call("POST", "/", b"{}")
+    timing = Timing()
+    assert 0 < options[0] / 1000 < timing.duration_seconds - timing.fence_seconds
