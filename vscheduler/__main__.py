@@ -28,9 +28,9 @@ def complete() -> None:
     `kubectl vscheduler`; the last one is incomplete.
     """
     open_standard_streams()
-    from vscheduler.cli import kubectl_completion  # noqa: PLC0415 - imports may open files
+    from vscheduler.cli import main  # noqa: PLC0415 - imports may open files
 
-    kubectl_completion.suggest(sys.argv[1:])
+    main.suggest(sys.argv[1:])
 
 
 def open_standard_streams() -> None:

@@ -15,7 +15,7 @@ import urllib3
 from sandbox import control_plane, free_ports, progress_report
 from sandbox.client import Client
 from sandbox.control_plane import ControlPlane
-from sandbox.demo import browser, demo_view, tenant_roles
+from sandbox.demo import demo_view, page_link
 from sandbox.demo.demo_view import View
 from sandbox.demo.page_link import PageLink
 from sandbox.errors import StartFailed
@@ -68,7 +68,7 @@ def run(*, keep: bool, browse: bool) -> bool:
     """
     with _stage() as stage:
         stage.wait_until_ready()
-        if browse and browser.shows(stage.page.once()):
+        if browse and page_link.shows(stage.page.once()):
             screen.say(f"your browser shows the scheduler's page, {stage.page.url}", err=True)
             keep = True
         else:
@@ -117,7 +117,7 @@ def _stage() -> Iterator[Stage]:
         for tenant in demo_view.TENANTS:
             plane.create_namespace(tenant)
             plane.api.create(paths.QUEUES.everywhere, demo_view.queue(tenant))
-        tenant_roles.install(plane.api, demo_view.TENANTS)
+        page_link.install_tenants(plane.api, demo_view.TENANTS)
         port, page = free_ports.choose(2)
         directory = plane.directory / "daemon"
         directory.mkdir()
@@ -167,7 +167,7 @@ def _wait(stage: Stage) -> None:
         f"# {stage.page.token()}",
         f"# as a member of {tenant} sees the page, signed in by this link once: "
         f"{stage.page.once(tenant)}",
-        f"# a member's token: {stage.page.token_of(tenant, tenant_roles.MEMBER)}",
+        f"# a member's token: {stage.page.token_of(tenant, page_link.MEMBER)}",
         f"# metrics: {stage.url}/metrics",
         f"# the scheduler's log: {stage.daemon.log_path(DAEMON)}",
         "# Ctrl-C ends it all",

@@ -1,14 +1,19 @@
-"""The link to the demo's page: with a code that signs a browser in once, so that no token is in an
-address.
+"""Visitors of the demo's page: a link that signs a browser in once, so that no token is in an
+address, and an account for each tenant, so that the page can be seen as a tenant sees it.
 """
 
 import json
+import os
+import sys
+import webbrowser
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 import urllib3
+import yaml
 
 from sandbox.client import Client, Object
-from sandbox.demo import tenant_roles
 from sandbox.errors import StartFailed
 from vscheduler.mirror import paths
 
@@ -19,6 +24,17 @@ CODES = "sign-in-codes"
 
 ROLE = "cluster-admin"
 """Visitors of the demo see everything; nothing on the page changes anything."""
+
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
+"""Set where a Linux session can show windows. Browsers in a terminal would hide the demo."""
+
+FILE = Path(__file__).parents[2] / "manifests" / "cluster" / "tenant-roles.yaml"
+MEMBER = "member"
+"""The name of each tenant's account."""
+
+TENANT_ROLE = "edit"
+API = "rbac.authorization.k8s.io"
+COLLECTIONS = {each.kind: each for each in (paths.CLUSTER_ROLES, paths.CLUSTER_ROLE_BINDINGS)}
 
 
 class PageLink(msgspec.Struct, frozen=True):
@@ -33,7 +49,7 @@ class PageLink(msgspec.Struct, frozen=True):
         """Return a link that signs a browser in, once: as a member of a tenant, or as somebody who
         sees everything. Raises StartFailed.
         """
-        token = self.token_of(tenant, tenant_roles.MEMBER) if tenant else self.token()
+        token = self.token_of(tenant, MEMBER) if tenant else self.token()
         answer = self.pool.request(
             "POST",
             f"{self.url}{paths.PAGE}/{CODES}",
@@ -73,4 +89,34 @@ def _binding() -> Object:
             "name": ROLE,
         },
         "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    }
+
+
+def shows(link: str, *, environment: Mapping[str, str] = os.environ) -> bool:
+    """Open a link; return False where no browser can show it."""
+    if sys.platform == "linux" and not any(map(environment.get, DISPLAYS)):
+        return False
+    try:
+        return webbrowser.open(link)
+    except (webbrowser.Error, OSError):
+        return False
+
+
+def install_tenants(client: Client, tenants: Iterable[str]) -> None:
+    """Apply the roles, and create an account for each tenant."""
+    for tree in yaml.safe_load_all(FILE.read_text()):
+        client.apply(COLLECTIONS[tree["kind"]].at(tree["metadata"]["name"]), tree)
+    for tenant in tenants:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": MEMBER}}
+        client.create(paths.SERVICE_ACCOUNTS.within(tenant), account)
+        client.create(paths.ROLE_BINDINGS.within(tenant), _tenant_binding(tenant))
+
+
+def _tenant_binding(tenant: str) -> Object:
+    return {
+        "apiVersion": paths.ROLE_BINDINGS.api_version,
+        "kind": paths.ROLE_BINDINGS.kind,
+        "metadata": {"name": MEMBER},
+        "roleRef": {"apiGroup": API, "kind": "ClusterRole", "name": TENANT_ROLE},
+        "subjects": [{"kind": "ServiceAccount", "name": MEMBER, "namespace": tenant}],
     }

@@ -21,7 +21,7 @@ from vscheduler.mirror.paths import Collection
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.simulator import waiting_line
 from vscheduler.simulator.waiting_line import Place
-from vscheduler.web import pod_groups
+from vscheduler.web import cluster_view
 from vscheduler.web.access import ReviewError, User
 from vscheduler.web.cluster_view import Instance, Look
 from vscheduler.web.documents import Access
@@ -146,7 +146,7 @@ class Stage:
         """Run a cycle on these manifests."""
         made, mirror = cycle_of(found, self.now)
         self.owners = {key: each.owner for key, each in mirror.groups.items() if each.owner}
-        self.without_pods = tuple(pod_groups.without_pods(mirror, (clusters.SCHEDULER,)))
+        self.without_pods = tuple(cluster_view.without_pods(mirror, (clusters.SCHEDULER,)))
         self.taken, self.result = made.taken, made.result
         self.past.cycle(made.taken, made.result)
 

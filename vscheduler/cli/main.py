@@ -1,7 +1,14 @@
-"""`vscheduler`: all commands under a single name. Exit status: 0 done, 1 error, 2 usage."""
+"""`vscheduler`: all commands under a single name. Exit status: 0 done, 1 error, 2 usage.
+
+Completion of `kubectl vscheduler` is here, too, in the format of kubectl's own completion (cobra).
+"""
+
+from collections.abc import Sequence
 
 import click
+from click import shell_completion
 
+from vscheduler.cli import screen
 from vscheduler.cli.lazy_commands import Commands, Lazily, Place
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -32,6 +39,9 @@ COMMANDS = {
 ALIASES = {"jobs": "job", "pg": "job", "podgroup": "job", "podgroups": "job", "queues": "queue"}
 """Other names of commands, which the list doesn't show."""
 
+NO_FILES = ":4"
+"""cobra: ShellCompDirectiveNoFileComp; the last line of the answer."""
+
 
 @click.group(
     cls=Commands,
@@ -41,3 +51,13 @@ ALIASES = {"jobs": "job", "pg": "job", "podgroup": "job", "podgroups": "job", "q
 @click.version_option(package_name="vscheduler", message="vscheduler %(version)s")
 def vscheduler() -> None:
     """A second scheduler for Kubernetes: gangs, queues and fair shares, with reasons."""
+
+
+def suggest(words: Sequence[str]) -> None:
+    """Print a suggestion per line for the last word, and the directive."""
+    *before, typed = words or [""]
+    complete = shell_completion.BashComplete(vscheduler, {}, "kubectl vscheduler", "")
+    screen.say(
+        *(completion.value for completion in complete.get_completions(list(before), typed)),
+        NO_FILES,
+    )

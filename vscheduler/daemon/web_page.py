@@ -26,7 +26,7 @@ from vscheduler.mirror import paths, plain_text
 from vscheduler.mirror.paths import Collection
 from vscheduler.simulator import waiting_line
 from vscheduler.simulator.waiting_line import Place
-from vscheduler.web import access, pod_groups
+from vscheduler.web import access, cluster_view
 from vscheduler.web.access import ReviewError
 from vscheduler.web.cluster_view import Instance, Look
 from vscheduler.web.history import History
@@ -226,7 +226,7 @@ class Page:
             owners={
                 key: each.owner for key, each in mirror.groups.items() if each.owner is not None
             },
-            without_pods=tuple(pod_groups.without_pods(mirror, given.scheduler_names)),
+            without_pods=tuple(cluster_view.without_pods(mirror, given.scheduler_names)),
         )
 
     def _instance(self) -> Instance:

@@ -14,7 +14,7 @@ from vscheduler.core.model.decisions import Reason
 from vscheduler.core.model.jobs import Job, JobId
 from vscheduler.core.model.reclaim_outlooks import ReclaimOutlook
 from vscheduler.core.model.refusals import RefusalCode
-from vscheduler.explain import evictions, members, nodes, pods, queues
+from vscheduler.explain import evictions, nodes, pods, queues
 from vscheduler.explain.changes import Nothing, Remedy
 from vscheduler.explain.search import Search
 from vscheduler.explain.trials import Trials
@@ -30,8 +30,8 @@ Finder = Callable[[Search, Job], Iterator[Remedy]]
 
 FINDERS: Sequence[tuple[str, Finder]] = (
     ("the queue", queues.usable),
-    ("missing pods", members.completed),
-    ("scheduling gates", members.opened),
+    ("missing pods", pods.completed),
+    ("scheduling gates", pods.opened),
     ("missing volume claims", pods.claims),
     ("annotations", pods.settings),
     ("quotas", queues.quotas),

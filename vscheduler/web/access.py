@@ -17,7 +17,7 @@ import msgspec
 
 from vscheduler.mirror import paths
 from vscheduler.web import allowances
-from vscheduler.web.attempts import Attempts
+from vscheduler.web.allowances import Attempts
 from vscheduler.web.documents import Access
 
 ALLOWED_SECONDS = 20.0

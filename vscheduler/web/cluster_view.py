@@ -1,12 +1,12 @@
 """The cluster as the page shows it, for somebody who may see everything. Pure.
 
 A view is made from frozen values: the input and the result of the last cycle. Rows of jobs that
-haven't changed are those of the view before.
+haven't changed are those of the view before. PodGroups without pods are rows, too.
 """
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from vscheduler.core.model.decisions import (
     GroupStatus,
     QueueFigures,
     Reason,
+    ReasonCode,
 )
 from vscheduler.core.model.jobs import HOLDING, YOUNG, Condition, Job, JobId, Phase, TaskStatus
 from vscheduler.core.model.resources import ResourceSpace
@@ -28,11 +29,13 @@ from vscheduler.mirror import (
     queue_status,
     statuses,
     wording,
+    workloads,
 )
 from vscheduler.mirror.decode import fields
+from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.translate import translation
 from vscheduler.mirror.translate.owner_references import Owner
 from vscheduler.simulator.waiting_line import Place
-from vscheduler.web import pod_groups
 from vscheduler.web.history import Cycle, Decision, Past, Sample
 
 MESSAGE_MAX = 2000
@@ -283,7 +286,7 @@ def _job_row(job: Job, status: GroupStatus | None, owner: Owner | None) -> JobRo
             written = next(
                 (condition for condition in job.state.conditions if _says_why(condition)), None
             )
-            told = pod_groups.reason_without_pods(job) if written is None else None
+            told = reason_without_pods(job) if written is None else None
     else:
         phase, running, told = status.phase, status.running, status.reason
     waits = phase in YOUNG or told is not None or written is not None
@@ -291,7 +294,7 @@ def _job_row(job: Job, status: GroupStatus | None, owner: Owner | None) -> JobRo
     return JobRow(
         namespace=job.namespace,
         name=job.name,
-        workload=plain_text.shown(pod_groups.workload_of(job, owner)),
+        workload=plain_text.shown(workload_of(job, owner)),
         owner=plain_text.shown(job.owner),
         queue=plain_text.shown(job.queue),
         state=str(phase),
@@ -392,3 +395,50 @@ def _queue_row(
         running=counts[queue.name, False],
         sentence="" if explained is None else plain_text.shown(explained.message),
     )
+
+
+def without_pods(mirror: Mirror, schedulers: Collection[str]) -> Iterator[Job]:
+    """Iterate over PodGroups without any pod, except those that name another scheduler.
+
+    Cycles leave most of them out, since nobody can say whose they are.
+    """
+    for key, group in mirror.groups.items():
+        if not mirror.members(key) and (not group.scheduler or group.scheduler in schedulers):
+            yield group.job
+
+
+def reason_without_pods(job: Job) -> Reason | None:
+    """Return why a job waits that has no pods, though no cycle says so; None for other jobs."""
+    if job.tasks or job.rejections:
+        return None
+    code = ReasonCode.TOO_FEW_PODS
+    return Reason(
+        code=code,
+        queue=job.queue,
+        minimum=max(1, job.min_member),
+        owner=job.owner,
+        unclaimed=job.phase in YOUNG and not job.annotations.get(translation.SCHEDULER),
+    )
+
+
+def workload_of(job: Job, owner: Owner | None) -> str:
+    """Return what users call the job, such as `job/train`."""
+    labels = job.tasks[0].labels if job.tasks else {}
+    if owner is not None and workloads.is_final(owner.kind, labels):
+        return str(workloads.of_owner(owner.api_version, owner.kind, owner.name))
+    named = [] if owner is None else [_reference(owner)]
+    group = {"metadata": {"name": job.name, "ownerReferences": named}}
+    pods = [
+        {"metadata": {"name": task.name, "labels": task.labels, "ownerReferences": named}}
+        for task in job.tasks[:2]
+    ]
+    return str(workloads.of_group(group, pods)[0])
+
+
+def _reference(owner: Owner) -> dict[str, object]:
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "controller": True,
+    }

@@ -1,8 +1,15 @@
-"""Endpoints of the page: files, sign-in, and JSON of what a visitor may see."""
+"""Endpoints of the page: files, sign-in, and JSON of what a visitor may see.
+
+Foreign hosts and origins are refused before anything is looked up. Files are a fixed list, read
+once, so that no request leads to any other file.
+"""
 
 import asyncio
+import hashlib
+import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+from importlib import resources
 from typing import Any
 
 import msgspec
@@ -12,19 +19,16 @@ from aiohttp import web
 from vscheduler.containment import Failures
 from vscheduler.core.model.decisions import ReasonCode
 from vscheduler.mirror import paths, phrases, plain_text
-from vscheduler.web import access, assets, documents, request_rules, sessions
+from vscheduler.web import access, documents, sessions
 from vscheduler.web.access import AccessTable, ReviewError, TooOftenError, UnknownTokenError
-from vscheduler.web.allowances import TooManyError
-from vscheduler.web.attempts import Attempts
+from vscheduler.web.allowances import Attempts, TooManyError
 from vscheduler.web.cluster_view import View
 from vscheduler.web.connections import Guard
 from vscheduler.web.documents import Access, Query
 from vscheduler.web.refresher import Refresher
 from vscheduler.web.remedies import BusyError, Finder, FinderError, RemedyDesk
-from vscheduler.web.request_rules import Problem
 from vscheduler.web.sessions import Sessions
-from vscheduler.web.streams import Streams
-from vscheduler.web.visitor_versions import VisitorVersions
+from vscheduler.web.streams import Streams, VisitorVersions
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +72,13 @@ REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
 REMEDY_SECONDS = 150.0
 """How long a visitor may be in line to be told what would start a job."""
 
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
 
 class SignIn(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a sign-in: a token or a code."""
@@ -108,7 +119,7 @@ class Endpoints:
         self._sessions = Sessions()
         self._guesses = Attempts()
         self._versions = VisitorVersions()
-        self._assets = assets.load()
+        self._assets = load_assets()
         self.streams = Streams()
         self._desk = RemedyDesk(finder)
 
@@ -169,7 +180,7 @@ class Endpoints:
 
     def _refuse_foreign_host(self, request: web.Request) -> None:
         """Refuse names that an attacker's DNS may lead to this machine. Raises Problem."""
-        if not (self._secure or request_rules.is_loopback(request.host)):
+        if not (self._secure or is_loopback(request.host)):
             raise Problem(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "Without TLS this page answers on loopback addresses only.",
@@ -206,7 +217,7 @@ class Endpoints:
         return response
 
     async def _sign_out(self, request: web.Request) -> web.StreamResponse:
-        request_rules.refuse_foreign(request)
+        refuse_foreign(request)
         self._sessions.close(request.cookies.get(self._cookie, ""))
         response = web.Response(status=HTTPStatus.NO_CONTENT)
         response.del_cookie(self._cookie, path="/", secure=self._secure, httponly=True)
@@ -214,7 +225,7 @@ class Endpoints:
 
     async def _code(self, request: web.Request) -> web.StreamResponse:
         """Return a code that stands for the visitor's own token, once."""
-        request_rules.refuse_foreign(request)
+        refuse_foreign(request)
         visit = self._visit(request)
         found = await self._access(request, visit)
         code = self._sessions.code(visit.token, found.name)
@@ -233,12 +244,12 @@ class Endpoints:
 
     async def _queues(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
-        offset, limit = request_rules.window(request, documents.PAGE_MAX)
+        offset, limit = window_of(request, documents.PAGE_MAX)
         return _json(documents.queues(await self._view(found), found, offset, limit))
 
     async def _jobs(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
-        offset, limit = request_rules.window(request, 50)
+        offset, limit = window_of(request, 50)
         state = request.query.get("state", "waiting")
         if state not in {"waiting", "running", "all"}:
             raise Problem(HTTPStatus.BAD_REQUEST, "state is none of waiting, running, all")
@@ -283,7 +294,7 @@ class Endpoints:
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
-        _, limit = request_rules.window(request, 50)
+        _, limit = window_of(request, 50)
         return _json(documents.decisions(await self._view(found), found, limit))
 
     async def _fairness(self, request: web.Request) -> web.StreamResponse:
@@ -362,7 +373,7 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 async def _body(request: web.Request) -> SignIn:
     """Return the body of a sign-in. Raises Problem."""
-    request_rules.refuse_foreign(request)
+    refuse_foreign(request)
     if request.content_type != "application/json":
         raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A sign-in is JSON.")
     try:
@@ -402,3 +413,63 @@ def _problem(status: HTTPStatus, message: str) -> web.Response:
     if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
         response.headers["Retry-After"] = "5"
     return response
+
+
+class Asset(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the page."""
+
+    body: bytes
+    content_type: str
+    etag: str
+
+
+def load_assets() -> Mapping[str, Asset]:
+    """Return all files by name."""
+    found = {}
+    for file in (resources.files("vscheduler.web") / "pages").iterdir():
+        suffix = file.name[file.name.rindex(".") :]
+        body = file.read_bytes()
+        digest = hashlib.sha256(body).hexdigest()[:16]
+        found[file.name] = Asset(body=body, content_type=TYPES[suffix], etag=f'"{digest}"')
+    return found
+
+
+class Problem(Exception):  # noqa: N818 - what the visitor is told
+    """A request that can't be answered: a status and a sentence."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def refuse_foreign(request: web.Request) -> None:
+    """Refuse what a page of another origin asks for. Raises Problem.
+
+    Browsers always name the origin of a POST or a DELETE.
+    """
+    origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
+    own = f"{request.scheme}://{request.host}"
+    if (origin is not None and origin != own) or site not in {None, "same-origin", "none"}:
+        raise Problem(HTTPStatus.FORBIDDEN, "Only this page itself may ask for that.")
+
+
+def window_of(request: web.Request, usual: int) -> tuple[int, int]:
+    """Return the offset and the limit of a list. Raises Problem."""
+    found = []
+    for name, default in (("offset", 0), ("limit", usual)):
+        text = request.query.get(name, str(default))
+        if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+            raise Problem(HTTPStatus.BAD_REQUEST, f"{name} is no number")
+        found.append(int(text))
+    return found[0], max(1, min(found[1], documents.PAGE_MAX))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a Host header names this machine, so that no page of another name gets an answer."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from vscheduler.web import allowances
-from vscheduler.web.allowances import Allowance, Holders, TooManyError
-from vscheduler.web.attempts import Attempts
+from vscheduler.web.allowances import Allowance, Attempts, Holders, TooManyError
 
 KEPT_MAX = 100
 """How many answers are kept."""

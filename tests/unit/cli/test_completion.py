@@ -9,7 +9,7 @@ from click import shell_completion
 
 from tests.unit.cli import job_objects
 from tests.unit.cli.job_objects import Fake
-from vscheduler.cli import kubectl_completion, main
+from vscheduler.cli import main
 from vscheduler.cli.queue import cluster_client
 from vscheduler.cli.queue.cluster_client import Kind
 
@@ -55,9 +55,9 @@ def test_names_are_completed(words: list[str], found: list[str]) -> None:
 @pytest.mark.usefixtures("source")
 def test_kubectl_is_told_in_its_own_format(capsys: pytest.CaptureFixture[str]) -> None:
     """A name per line; then that files are of no use here."""
-    kubectl_completion.suggest(["queue", "get", ""])
+    main.suggest(["queue", "get", ""])
     assert capsys.readouterr().out == "lab\nshop\n:4\n"
-    kubectl_completion.suggest([])
+    main.suggest([])
     assert "job\n" in capsys.readouterr().out
 
 

@@ -6,10 +6,9 @@ import pytest
 from tests.web import stage
 from tests.web.stage import Reviewer, Rights
 from vscheduler.mirror.paths import Collection
-from vscheduler.web import access, allowances, attempts, sessions, streams
+from vscheduler.web import access, allowances, sessions, streams
 from vscheduler.web.access import AccessTable, ReviewError, TooOftenError, UnknownTokenError, User
-from vscheduler.web.allowances import Allowance, TooManyError
-from vscheduler.web.attempts import Attempts
+from vscheduler.web.allowances import Allowance, Attempts, TooManyError
 from vscheduler.web.documents import Access
 from vscheduler.web.sessions import Sessions
 
@@ -242,14 +241,14 @@ async def test_new_tokens_of_a_namespace_are_limited_together() -> None:
     made = Made()
     await made.table.of(stage.ADMIN)
     statuses = []
-    for at in range(2 * attempts.BURST):
+    for at in range(2 * allowances.BURST):
         made.reviewer.known[f"t{at}"] = Rights(f"system:serviceaccount:evil:a{at}")
         try:
             await made.table.of(f"t{at}")
             statuses.append(True)
         except TooOftenError:
             statuses.append(False)
-    assert statuses == [True] * attempts.BURST + [False] * attempts.BURST
+    assert statuses == [True] * allowances.BURST + [False] * allowances.BURST
     assert await made.table.of(stage.TENANT)
     made.clock.now += access.ALLOWED_SECONDS - 1
     assert await made.table.of("t0")
@@ -271,11 +270,11 @@ def test_attempts_are_limited_by_address() -> None:
     """They come back with time, and others aren't affected."""
     clock = Clock()
     made = Attempts(clock=clock)
-    tried = [made.spend("a") for _ in range(attempts.BURST + 5)]
-    assert tried == [True] * attempts.BURST + [False] * 5
+    tried = [made.spend("a") for _ in range(allowances.BURST + 5)]
+    assert tried == [True] * allowances.BURST + [False] * 5
     assert made.spend("b")
     clock.now += 2.0
     assert [made.spend("a") for _ in range(3)] == [True, True, False]
-    for at in range(2 * attempts.ADDRESSES_MAX):
+    for at in range(2 * allowances.ADDRESSES_MAX):
         made.spend(f"address {at}")
-    assert len(made._left) == attempts.ADDRESSES_MAX
+    assert len(made._left) == allowances.ADDRESSES_MAX

@@ -1,11 +1,14 @@
 import asyncio
 import time
 
+import pytest
 from msgspec.structs import replace
 
+from tests.unit.mirror import manifests
 from tests.web import clusters, stage
 from tests.web.stage import Stage
-from vscheduler.mirror import phrases
+from vscheduler.mirror import phrases, wording
+from vscheduler.mirror.translate import translation
 from vscheduler.web import cluster_view, documents, history
 from vscheduler.web.cluster_view import View, ViewMaker
 from vscheduler.web.documents import Access, Query
@@ -241,3 +244,38 @@ def test_thousands_of_queues_make_no_large_answer() -> None:
     assert (len(shown["queues"]), shown["count"]) == (documents.PAGE_MAX, QUEUES)
     assert len(view.samples[-1].shares) <= history.QUEUES_MAX
     assert len(documents.fairness(view, stage.everything())["queues"]) <= documents.LINES_MAX
+
+
+def test_groups_without_pods_are_found_unless_they_name_another_scheduler() -> None:
+    """Nobody else's, and none with a pod of any scheduler."""
+    seen = manifests.mirror(
+        manifests.group("alone"),
+        manifests.group("ours", annotations={translation.SCHEDULER: "vscheduler"}),
+        manifests.group("theirs", annotations={translation.SCHEDULER: "other"}),
+        manifests.group("held"),
+        manifests.pod("p", group="held", scheduler="other"),
+        scheduler_names=("vscheduler",),
+    )
+    assert sorted(job.name for job in cluster_view.without_pods(seen, ("vscheduler",))) == [
+        "alone",
+        "ours",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "phase", "unclaimed"),
+    [
+        ({}, "Pending", True),
+        ({translation.SCHEDULER: "vscheduler"}, "Pending", False),
+        ({}, "Running", False),
+    ],
+)
+def test_a_group_that_nobody_takes_is_told_so(
+    annotations: dict[str, str], phase: str, unclaimed: bool
+) -> None:
+    """It has no pods yet, and names no scheduler."""
+    seen = manifests.mirror(manifests.group("a", annotations=annotations, status={"phase": phase}))
+    (job,) = cluster_view.without_pods(seen, ("vscheduler",))
+    reason = cluster_view.reason_without_pods(job)
+    assert reason is not None
+    assert ("no scheduler takes its PodGroup" in wording.sentence(reason)) is unclaimed

@@ -9,7 +9,7 @@ from structlog import testing
 from tests.unit.web.visitors import Client, bearer, three_queues, visited
 from tests.web import clusters, stage
 from tests.web.stage import Rights, Stage
-from vscheduler.web import access, assets, endpoints
+from vscheduler.web import access, endpoints
 
 API = "/api/v1"
 JSON = {"Content-Type": "application/json"}
@@ -325,7 +325,7 @@ async def test_an_error_of_ours_tells_nothing() -> None:
 
 def test_the_page_holds_no_script_and_no_style_of_its_own() -> None:
     """What the policy forbids isn't there, and scripts make no markup of text."""
-    found = assets.load()
+    found = endpoints.load_assets()
     text = found["index.html"].body.decode()
     assert not re.search(
         r"<style|style=|\son\w+=|javascript:|<script(?! type=\"module\" src=)", text

@@ -14,7 +14,7 @@ from tests.web import clusters, stage
 from tests.web.stage import Rights, Stage
 from vscheduler.core.model.decisions import Bind
 from vscheduler.web import streams
-from vscheduler.web.attempts import Attempts
+from vscheduler.web.allowances import Attempts
 from vscheduler.web.documents import Access
 
 

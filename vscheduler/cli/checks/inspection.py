@@ -9,7 +9,6 @@ import msgspec
 
 from vscheduler.cli import reading
 from vscheduler.cli.checks import (
-    amounts,
     devices,
     findings,
     groups,
@@ -218,7 +217,8 @@ class _Inspection:
                 waits = policy.hard_topology_waits
                 found += groups.of_object(key, spec, classes, hard_waits=waits)
         for job in self._snapshot.jobs:
-            for name, message in amounts.unknown(sorted(job.min_resources or {}), offered):
+            asked = sorted(job.min_resources or {})
+            for name, message in misspellings.unknown_resources(asked, offered):
                 text = FindingText(job.id, f"spec.minResources.{name}", message)
                 found.append(text)
         if policies.counts_priorities_of_pods(policy):

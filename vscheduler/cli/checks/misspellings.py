@@ -1,9 +1,9 @@
 """Misspellings: keys that nothing reads, and that are nearly those of annotations, labels and
 fields that vscheduler or Volcano read. API servers keep such annotations and labels, and drop such
-fields unless they are told to be strict.
+fields unless they are told to be strict. And names of resources that no node has.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -64,6 +64,11 @@ UNKNOWN_FIELD = "unknown field; did you mean {}?"
 DISTANCE_MAX = 2
 SHORT, LONG = 3, 6
 """Keys with so many characters may differ by none, and by DISTANCE_MAX."""
+
+NATIVE = frozenset({resources.CPU, resources.MEMORY, resources.PODS, "ephemeral-storage"})
+"""Resources of every node; only Kubernetes' own names have no domain."""
+
+NATIVE_PREFIXES = ("hugepages-", "attachable-volumes-")
 
 
 def of_metadata(tree: Mapping[str, Any], path: Path = ()) -> Iterator[Slip]:
@@ -168,3 +173,30 @@ def _distance(one: str, other: str, most: int) -> int:
         if min(row) > most:
             return most + 1
     return row[-1]
+
+
+def unknown_resources(names: Iterable[str], offered: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Iterate over resources that no node has, each with a message.
+
+    `offered` are the resources of the given nodes. Without nodes, only names are reported that no
+    node can have.
+    """
+    for name in names:
+        if name in NATIVE or name.startswith((*NATIVE_PREFIXES, resources.DEVICE_CLASS)):
+            continue
+        if name not in offered and (offered or "/" not in name):
+            yield name, f"has no effect: {no_node_has(name, offered)}"
+
+
+def no_node_has(name: str, offered: Collection[str]) -> str:
+    """Return that no node has the resource, and which one may be meant."""
+    meant = _meant_resource(name, offered)
+    whose = "given node" if offered else "node"
+    return f"no {whose} has {name}" + (f"; did you mean {meant}?" if meant else "")
+
+
+def _meant_resource(name: str, offered: Collection[str]) -> str:
+    """Return the resources with the same name in a domain, or one of nearly the same name."""
+    known = frozenset({*offered, *RESOURCES} - {name})
+    same = [each for each in sorted(known) if each.partition("/")[2] == name]
+    return " or ".join(same) or nearest(name, known)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from vscheduler.cli.checks import amounts, findings, policies
+from vscheduler.cli.checks import findings, misspellings, policies
 from vscheduler.cli.checks.findings import FindingText
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
 from vscheduler.core.config.policy import Policy
@@ -130,7 +130,7 @@ def _unknown(scene: Scene, queue: queues.Queue) -> Iterator[FindingText]:
     if not scene.room:  # otherwise _guarantees compares them with the nodes
         fields["spec.guarantee.resource"] = queue.guarantee
     for field, asked in fields.items():
-        for name, message in amounts.unknown(sorted(asked), scene.room):
+        for name, message in misspellings.unknown_resources(sorted(asked), scene.room):
             yield FindingText(queue.name, f"{field}.{name}", message)
 
 

@@ -1,7 +1,8 @@
 """Checks of workloads: pods, and what creates pods: Jobs, Deployments, Ray and Volcano Jobs.
 
 A workload is looked at as the controllers would: its pod templates, and the annotations from which
-its automatic PodGroup would be made.
+its automatic PodGroup would be made. Labels that name a queue or a PodGroup where nothing reads
+them are told, as annotations given as labels and labels of other schedulers.
 """
 
 import difflib
@@ -11,8 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.cli.checks import amounts, foreign_labels, misspellings
+from vscheduler.cli.checks import misspellings
 from vscheduler.cli.checks.findings import Level
+from vscheduler.cli.checks.misspellings import METADATA, Slip
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
 from vscheduler.core.model import resources
@@ -47,6 +49,29 @@ KINDS: Mapping[tuple[str, str], Path] = {
     ("ray.io", "RayService"): ("spec", "rayClusterConfig"),
 }
 """Where pod templates are, by API group and kind; in Ray and Volcano Jobs, where the list is."""
+
+QUEUE = group_terms.QUEUE
+GROUP = pods.GROUPS[0]
+
+OF_VOLCANO = "volcano.sh/queue-name"
+"""Written by Volcano's job controller, and read by KubeRay from the objects of Ray."""
+
+ANNOTATIONS: Mapping[str, str] = {
+    **dict.fromkeys(pods.GROUPS, GROUP),
+    **{name: name for name in (QUEUE, group_terms.MIN_MEMBER, group_terms.MIN_RESOURCES)},
+}
+"""Annotations that have no effect as labels, and the one to write instead."""
+
+FOREIGN: Mapping[str, tuple[str, str]] = {
+    OF_VOLCANO: ("Volcano's job controller", QUEUE),
+    "kueue.x-k8s.io/queue-name": ("Kueue", QUEUE),
+    "kai.scheduler/queue": ("KAI", QUEUE),
+    "runai/queue": ("KAI", QUEUE),
+    "scheduling.x-k8s.io/pod-group": ("coscheduling", GROUP),
+    "pod-group.scheduling.sigs.k8s.io": ("coscheduling", GROUP),
+    "pod-group.scheduling.sigs.k8s.io/name": ("coscheduling", GROUP),
+}
+"""Keys that others read or write: whose they are, and the annotation that means the same here."""
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,7 +265,7 @@ def _of_keys(workload: Workload) -> Iterator[Remark]:
 def _of_labels(workload: Workload, template: Template) -> Iterator[Remark]:
     """Iterate over labels of pods that name a queue or a PodGroup, and that nothing reads."""
     settled = _settled(workload, template)
-    for path, message in foreign_labels.of_metadata(template.tree, template.path, settled):
+    for path, message in labels_for_others(template.tree, template.path, settled):
         yield Remark(path=path, message=message)
 
 
@@ -248,12 +273,12 @@ def _of_owner_labels(workload: Workload, template: Template) -> Iterator[Remark]
     """Iterate over such labels of what creates the pods."""
     settled = _settled(workload, template)
     if workload.kind != "Pod":
-        for path, message in foreign_labels.of_metadata(workload.tree, (), settled):
-            if workload.group != "ray.io" or path[-1] != foreign_labels.OF_VOLCANO:
+        for path, message in labels_for_others(workload.tree, (), settled):
+            if workload.group != "ray.io" or path[-1] != OF_VOLCANO:
                 yield Remark(path=path, message=message)
     if workload.kind == "CronJob":
         made = _mapping(_mapping(workload.tree, "spec"), "jobTemplate")
-        for path, message in foreign_labels.of_metadata(made, ("spec", "jobTemplate"), settled):
+        for path, message in labels_for_others(made, ("spec", "jobTemplate"), settled):
             yield Remark(path=path, message=message)
 
 
@@ -261,10 +286,10 @@ def _settled(workload: Workload, template: Template) -> Mapping[str, str]:
     """Return what labels can't change, and where to write it instead, by annotation."""
     if workload.of_volcano:
         queue = _mapping(workload.tree, "spec").get("queue")
-        settled = dict.fromkeys(foreign_labels.ANNOTATIONS.values(), "")
+        settled = dict.fromkeys(ANNOTATIONS.values(), "")
         return settled | {group_terms.QUEUE: "" if queue else "spec.queue"}
     if any(template.annotations.get(name) for name in pods.GROUPS):
-        return dict.fromkeys(foreign_labels.ANNOTATIONS.values(), "")
+        return dict.fromkeys(ANNOTATIONS.values(), "")
     return dict.fromkeys({**workload.annotations, **template.annotations}, "")
 
 
@@ -411,7 +436,7 @@ def _of_request(workload: Workload, template: Template, around: Surroundings) ->
             if amount > most and resource != resources.PODS:
                 has = f"the most that a given node has is {phrases.quantity(resource, most)}"
                 if not most:
-                    has = amounts.no_node_has(resource, around.largest)
+                    has = misspellings.no_node_has(resource, around.largest)
                 message = f"asks for {phrases.quantity(resource, amount)}, and {has}: it never fits"
                 yield Remark(path=(*template.path, "spec", "containers"), message=message)
 
@@ -431,3 +456,25 @@ def _number(found: object, default: int | None) -> int | None:
     if found is None:
         return default
     return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def labels_for_others(
+    tree: Mapping[str, Any], path: tuple[str | int, ...], settled: Mapping[str, str]
+) -> Iterator[Slip]:
+    """Iterate over labels, and annotations of other schedulers, of an object or a pod template.
+
+    `settled` are the settings that count already, by their annotation, and what to write for
+    others: an empty text where nothing is left to be said.
+    """
+    metadata = tree.get("metadata")
+    for part in METADATA:
+        found = metadata.get(part) if isinstance(metadata, Mapping) else None
+        for key, value in (found if isinstance(found, Mapping) else {}).items():
+            meant = ANNOTATIONS.get(key, "") if part == "labels" else ""
+            owner, same = FOREIGN.get(key, ("", meant))
+            if not same:
+                continue
+            where = settled.get(same, f"annotation {same}")
+            if where:
+                why = f"is for {owner} only" if owner else "is no label but an annotation"
+                yield (*path, "metadata", part, str(key)), f"{why}; write {where}: {value}"

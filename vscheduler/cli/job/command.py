@@ -1,44 +1,137 @@
 """`vscheduler job list|get|why`: the jobs of a cluster, their places in line, and why they wait."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import click
+import msgspec
 
 from vscheduler.cli import lazy_commands, screen
-from vscheduler.cli.job import (
-    explained,
-    histories,
-    job_completion,
-    job_figures,
-    job_flags,
-    selection,
-)
-from vscheduler.cli.job.explained import Explained
+from vscheduler.cli.job import job_figures, selection
 from vscheduler.cli.job.job_figures import Job
-from vscheduler.cli.job.job_flags import Flags
 from vscheduler.cli.job.selection import Selection
 from vscheduler.cli.queue import cluster_client, completion
 from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Forbidden, Kind, Object
 from vscheduler.mirror import plain_text, workloads
 
 with lazy_commands.importing():
-    from vscheduler.cli.job import (
-        job_watch,
-        listing,
-        page_client,
-        page_commands,
-        placing,
-        remedy_lines,
-    )
+    from vscheduler.cli.job import explained, listing, page_client, placing
+    from vscheduler.cli.job.explained import Explained
     from vscheduler.core.config import policy as policies
-    from vscheduler.daemon import configuration
+    from vscheduler.daemon import configuration, settings
 
-JOBS = click.argument(
-    "names", metavar="JOB...", nargs=-1, required=True, shell_complete=job_completion.jobs
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """Flags of all three commands."""
+
+    kubeconfig: str
+    context: str
+    namespace: str
+    all_namespaces: bool
+    scheduler_conf: str
+    node_selector: tuple[str, ...]
+    server: str
+    server_ca: str
+    token_file: str
+
+    @property
+    def nodes(self) -> tuple[tuple[str, str], ...]:
+        """The labels of --node-selector. Ends the command if they can't be read."""
+        try:
+            return settings.check(settings.Given(node_selector=self.node_selector)).node_selector
+        except settings.SettingsError as error:
+            screen.fail(error.problems, screen.USAGE_STATUS)
+
+
+def _options(command: Command) -> Command:
+    """Add the flags of all three commands."""
+    for add in (
+        *cluster_client.ACCESS,
+        click.option(
+            "--scheduler-conf",
+            metavar="FILE",
+            default="",
+            help="The scheduler's configuration, which decides the order of jobs [default: the "
+            "built-in one].",
+        ),
+        click.option(
+            "--node-selector",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="The scheduler's own --node-selector, if it has any; repeatable.",
+        ),
+        click.option(
+            "--token-file",
+            metavar="FILE",
+            default="",
+            help="With --server: a file with a token [default: the kubeconfig's].",
+        ),
+        click.option(
+            "--server-ca",
+            metavar="FILE",
+            default="",
+            envvar="VSCHEDULER_SERVER_CA",
+            help="With --server: certificates to trust [default: the system's].",
+        ),
+        click.option(
+            "--server",
+            metavar="URL",
+            default="",
+            envvar="VSCHEDULER_SERVER",
+            help="Ask the scheduler's page, such as https://vscheduler.example, not the cluster.",
+        ),
+        click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces."),
+        click.option(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            default="",
+            help="Jobs of this namespace [default: that of the kubeconfig's context].",
+        ),
+    ):
+        command = add(command)
+    return command
+
+
+def _job_names(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    """Return the names of jobs of the namespace that begin with the typed text."""
+    try:
+        with completion.opened(context) as cluster:
+            scope = cluster
+            if not context.params.get("all_namespaces"):
+                scope = cluster.within(context.params.get("namespace") or cluster.namespace)
+            groups, pods = scope.list(Kind.POD_GROUP).items, scope.list(Kind.POD).items
+    except ClusterError:
+        return []
+    found = []
+    for group in groups:
+        metadata = group["metadata"]
+        members = [
+            pod
+            for pod in pods
+            if workloads.group_of(pod) == metadata["name"]
+            and pod["metadata"].get("namespace") == metadata.get("namespace")
+        ]
+        best = workloads.of_group(group, members)[0]
+        found.append(str(best) if "/" in typed or not typed else best.name)
+        if best.kind != workloads.POD_GROUP:
+            found.append(f"{best.kind}/{best.name}")
+    return completion.matching(found, typed, context)
+
+
+OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", *listing.PROGRAMS]),
+    default="table",
+    show_default=True,
+    help="Output format.",
 )
+JOBS = click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=_job_names)
 
 
 @click.group("job", short_help="Show jobs, their places in line, and why they wait.")
@@ -54,14 +147,7 @@ def command() -> None:
 @command.command("list", short_help="List jobs, one per line, in the order of the waiting line.")
 @click.option("-w", "--watch", is_flag=True, help="Keep showing changes until Ctrl-C.")
 @click.option("--no-headers", is_flag=True, help="Print no titles of columns.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", *listing.PROGRAMS]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
+@OUTPUT
 @click.option(
     "--sort-by",
     type=click.Choice(selection.ORDERS),
@@ -84,7 +170,7 @@ def command() -> None:
     shell_complete=completion.queues,
     help="Only jobs of this queue; repeatable.",
 )
-@job_flags.options
+@_options
 def list_command(
     *,
     output: str,
@@ -113,28 +199,21 @@ def list_command(
                 nothing = () if every else selection.none_in(namespace)
                 show(chosen.of(every), placing.Seen(notes=[*seen.notes, *nothing]))
                 return
-            page_commands.watch(page, namespace, lambda found: show.again(chosen.of(found), seen))
+            page_client.watch(page, namespace, lambda found: show.again(chosen.of(found), seen))
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace, given.nodes)
         show = listing.Listing(output=output, headers=not no_headers, namespaces=namespace is None)
         if not watch:
             show(chosen.of(_jobs(seen, namespace, policy)), seen)
             return
-        for found in job_watch.follow(cluster, namespace, seen):
+        for found in placing.follow(cluster, namespace, seen):
             show.again(chosen.of(_jobs(found, namespace, policy)), found)
 
 
 @command.command("get", short_help="Show details of jobs: pods, nodes and history.")
 @JOBS
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", *listing.PROGRAMS]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
-@job_flags.options
+@OUTPUT
+@_options
 def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None:
     """Show details of jobs: figures, pods and their nodes, and what happened: when pods were bound
     and evicted, and for whom.
@@ -144,14 +223,14 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     if given.server:
         with _page(given) as (page, namespace):
-            told_by_page, missing = page_commands.chosen(page, names, namespace)
+            told_by_page, missing = page_client.chosen(page, names, namespace)
             listing.details(told_by_page, output, single=len(names) == 1, namespaces=True)
             _end(placing.Seen(notes=page.notes()), missing)
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, namespace, policy)
         events = _events(cluster, namespace) if output not in {"name", "wide"} else []
-        told = [(each, histories.of(each, events)) for each in found]
+        told = [(each, job_figures.history_of(each, events)) for each in found]
         listing.details(told, output, single=len(names) == 1, namespaces=namespace is None)
         _end(seen, missing)
 
@@ -166,7 +245,7 @@ def get_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     show_default=True,
     help="Output format.",
 )
-@job_flags.options
+@_options
 def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None:
     """Explain why jobs wait: the scheduler's reason with numbers, the place in line, what the queue
     has of what it deserves, and which changes would start the job.
@@ -174,15 +253,15 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
     given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     if given.server:
         with _page(given) as (page, namespace):
-            told_by_page, missing = page_commands.chosen(page, names, namespace)
-            shown = [page_commands.explained_by(page, each) for each, _ in told_by_page]
+            told_by_page, missing = page_client.chosen(page, names, namespace)
+            shown = [page_client.explained_by(page, each) for each, _ in told_by_page]
             listing.explanations(shown, output, single=len(names) == 1)
             _end(placing.Seen(notes=page.notes()), missing)
     with _cluster(given) as (cluster, namespace, policy):
         seen = placing.look(cluster, namespace, given.nodes)
         found, missing = _chosen(names, seen, namespace, policy)
         around = placing.surroundings(cluster) if any(each.waits for each in found) else None
-        told = [(each, remedy_lines.found(each, seen, around, policy)) for each in found]
+        told = [(each, explained.explanation_of(each, seen, around, policy)) for each in found]
         readable = around is not None and seen.complete
         explanations = []
         for each, explanation in told:
@@ -191,8 +270,8 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
                 Explained(
                     job=each,
                     about_queue=[] if queue is None else explained.of_queue(queue, each.scheduler),
-                    helps=remedy_lines.lines(each, explanation, readable=readable),
-                    remedies=remedy_lines.tree(explanation),
+                    helps=explained.remedy_lines(each, explanation, readable=readable),
+                    remedies=explained.remedy_tree(explanation),
                 )
             )
         listing.explanations(explanations, output, single=len(names) == 1)

@@ -1,4 +1,6 @@
-"""Figures of jobs, from PodGroups and pods as the API server has them, for tables."""
+"""Figures of jobs, from PodGroups and pods as the API server has them, for tables; and their
+history: creation, binds, evictions and reports, from pods and events.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,7 +12,7 @@ from vscheduler.cli import screen
 from vscheduler.cli.queue import queue_figures
 from vscheduler.core.model.jobs import Phase
 from vscheduler.core.model.queues import DEFAULT
-from vscheduler.mirror import workloads
+from vscheduler.mirror import phrases, workloads
 from vscheduler.mirror.translate import group_names
 from vscheduler.mirror.workloads import Workload
 from vscheduler.simulator.waiting_line import Place
@@ -19,6 +21,12 @@ Object = Mapping[str, Any]
 
 FINISHED = ("Succeeded", "Failed")
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
+
+Entry = tuple[float, str]
+"""Seconds since the epoch, and what happened."""
+
+EVENT_WORDS = {"Unschedulable": "waits: ", "Scheduled": "", "Evict": ""}
+"""Reasons of events about PodGroups, with what comes before their messages."""
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,3 +210,33 @@ def _order(pod: Object) -> list[tuple[int, str]]:
             parts.append("")
         parts[-1] += character
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def history_of(job: Job, events: Iterable[Object]) -> list[Entry]:
+    """Return the history of a job, oldest first; `events` are those of its namespace."""
+    found: list[Entry] = [(job.created, f"PodGroup {job.name} created")] if job.created else []
+    if job.admitted:
+        found.append((job.admitted, "all pods that must start together have nodes"))
+    binds: defaultdict[float, list[Pod]] = defaultdict(list)
+    for pod in job.pods or ():
+        if pod.bound and pod.node:
+            binds[pod.bound].append(pod)
+        if pod.evicted is not None:
+            at, message = pod.evicted
+            found.append((at or pod.created, f"pod {pod.name} {message}"))
+    for at, pods in binds.items():
+        named = [(pod.name, pod.node) for pod in pods[: phrases.BINDS_MAX]]
+        found.append((at, phrases.bound(named, len(pods))))
+    found += [entry for event in events if (entry := _entry_of(job, screen.plain(event)))]
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def _entry_of(job: Job, event: Object) -> Entry | None:
+    """Return the entry for an event about the PodGroup; None for other events."""
+    about, reason = event.get("involvedObject") or {}, event.get("reason", "")
+    if about.get("uid") != job.uid or reason not in EVENT_WORDS:
+        return None
+    series = event.get("series") or {}
+    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
+    at = max(map(queue_figures.instant, filter(None, times)), default=0.0)
+    return (at, f"{EVENT_WORDS[reason]}{event.get('message', '')}") if at else None

@@ -1,22 +1,22 @@
-"""Output of jobs: tables, and documents for programs."""
+"""Output of jobs: tables, and documents for programs, described in docs/jobs.md."""
 
 import os
 import shutil
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from vscheduler.cli import output, screen
-from vscheduler.cli.job import documents, explained, job_tables
+from vscheduler.cli.job import explained, job_tables
 from vscheduler.cli.job.explained import Explained
-from vscheduler.cli.job.histories import Entry
-from vscheduler.cli.job.job_figures import Job
+from vscheduler.cli.job.job_figures import Entry, Job
 from vscheduler.cli.job.placing import Seen
-from vscheduler.cli.queue import queue_tables, queue_watch, served_kinds
+from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
 from vscheduler.cli.queue.queue_tables import Style
-from vscheduler.mirror import phrases
+from vscheduler.mirror import phrases, statuses
 
 PROGRAMS = ("json", "yaml", "name")
 INDENT = 4
@@ -36,7 +36,7 @@ class Listing(msgspec.Struct, kw_only=True):
         """Print the list once."""
         suited = style(wide=self.output == "wide")
         if self.output in PROGRAMS:
-            made = [(job, documents.tree(job)) for job in found]
+            made = [(job, tree_of(job)) for job in found]
             print_objects(made, self.output, single=False)
         elif found:
             lines = job_tables.listed(found, suited, namespaces=self.namespaces)
@@ -49,7 +49,7 @@ class Listing(msgspec.Struct, kw_only=True):
     def again(self, found: Sequence[Job], seen: Seen) -> None:
         """Print the jobs that changed since the last call."""
         before = self.shown or {}
-        now = {job.key: documents.tree(job) for job in found}
+        now = {job.key: tree_of(job) for job in found}
         fresh = [job for job in found if before.get(job.key) != now[job.key]]
         gone = sorted(before.keys() - now.keys())
         first, self.shown = self.shown is None, dict(now)
@@ -83,7 +83,7 @@ def details(
         lines = job_tables.listed(found, style(wide=True), namespaces=namespaces)
         screen.say(*lines, painted=True)
     elif how in PROGRAMS:
-        made = [(each, documents.tree(each, history)) for each, history in told]
+        made = [(each, tree_of(each, history)) for each, history in told]
         print_objects(made, how, single=single)
     else:
         suited = style(wide=False)
@@ -96,9 +96,7 @@ def explanations(made: Sequence[Explained], how: str, *, single: bool) -> None:
         suited = style(wide=False)
         _say_blocks([explained.lines(each, suited) for each in made])
     else:
-        trees = [
-            (each.job, documents.tree(each.job) | {"remedies": each.remedies}) for each in made
-        ]
+        trees = [(each.job, tree_of(each.job) | {"remedies": each.remedies}) for each in made]
         print_objects(trees, how, single=single)
 
 
@@ -122,7 +120,7 @@ def notes(seen: Seen) -> list[str]:
     """Return what is left out because the user may not read it."""
     if not seen.left_out:
         return list(seen.notes)
-    kinds = phrases.listed([served_kinds.CLASSES[kind].endpoint for kind in seen.left_out])
+    kinds = phrases.listed([cluster_client.CLASSES[kind].endpoint for kind in seen.left_out])
     what = f"places are approximate: you may not list {kinds} in the whole cluster"
     return [f"{what}; docs/permissions.md tells what it takes"]
 
@@ -137,3 +135,36 @@ def style(*, wide: bool) -> Style:
         wide=wide,
         paint=queue_watch.paint if coloured else queue_tables.unpainted,
     )
+
+
+def tree_of(job: Job, history: Sequence[Entry] | None = None) -> dict[str, Any]:
+    """Return a job as JSON; with `history`, also its pods."""
+    place = job.place
+    made: dict[str, Any] = {
+        "workload": str(job.workload),
+        "namespace": job.namespace,
+        "podGroup": job.name,
+        "queue": job.queue,
+        "scheduler": job.scheduler,
+        "state": str(job.phase),
+        "pods": {"running": job.running, "minimum": job.minimum, "total": job.total},
+    }
+    if place is not None:
+        made["place"] = {
+            "inQueue": place.in_queue,
+            "ofQueue": place.of_queue,
+            "overall": place.overall,
+            "ofAll": place.of_all,
+            "approximate": job.approximate,
+        }
+    if job.waits:
+        made["waitingSince"] = statuses.timestamp(job.since)
+    if job.message:
+        made |= {"reason": job.reason, "message": job.message}
+    if history is not None:
+        made["members"] = [
+            {"name": pod.name, "status": pod.phase, **({"node": pod.node} if pod.node else {})}
+            for pod in job.pods or ()
+        ]
+        made["history"] = [{"time": statuses.timestamp(at), "what": what} for at, what in history]
+    return made

@@ -1,10 +1,13 @@
-"""Jobs from the page's JSON (docs/page.md), for users who may not read nodes and all pods."""
+"""`job --server`: jobs from the page's JSON (docs/page.md), for users who may not read nodes and
+all pods.
+"""
 
 import json
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -15,8 +18,9 @@ import msgspec
 import urllib3
 
 from vscheduler.cli import screen
-from vscheduler.cli.job.histories import Entry
-from vscheduler.cli.job.job_figures import Job, Pod
+from vscheduler.cli.job import selection
+from vscheduler.cli.job.explained import Explained
+from vscheduler.cli.job.job_figures import Entry, Job, Pod
 from vscheduler.cli.queue import kubeconfigs, queue_figures
 from vscheduler.cli.queue.cluster_client import ClusterError, Unreachable
 from vscheduler.cli.queue.kubeconfigs import KubeconfigError
@@ -35,6 +39,10 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Document = dict[str, Any]
+
+POLL_SECONDS = 2.0
+
+Told = list[tuple[Job, list[Entry]]]
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,3 +251,42 @@ def remedy_lines(found: Document) -> Sequence[str]:
         untried=untried,
         for_admission=bool(found.get("forAdmission")),
     )
+
+
+def watch(
+    page: PageClient,
+    namespace: str | None,
+    show: Callable[[Sequence[Job]], None],
+) -> None:
+    """Show the jobs again and again."""
+    while True:
+        show(page.jobs(namespace))
+        time.sleep(POLL_SECONDS)
+
+
+def chosen(page: PageClient, names: Sequence[str], namespace: str | None) -> tuple[Told, list[str]]:
+    """Return the named jobs with pods and history, and a sentence for each name without any."""
+    every = page.jobs(namespace)
+    found, unknown = selection.named(every, names)
+    everywhere = page.jobs(None) if unknown else []
+    missing = [
+        selection.not_there(name, namespace, everywhere, seen=" that you may see")
+        for name in unknown
+    ]
+    return [page.job(each) for each in found], missing
+
+
+def explained_by(page: PageClient, job: Job) -> Explained:
+    """Return why a job waits, and what would start it. Raises cluster_client.Unreachable."""
+    helps: Sequence[str] = []
+    found = None
+    if job.waits:
+        try:
+            found = page.remedies(job)
+            helps = remedy_lines(found)
+        except Unreachable:
+            raise
+        except ClusterError as error:
+            helps = [str(error)]
+    about = page.about_queue(job.queue)
+    return Explained(job=job, about_queue=about, helps=helps, remedies=found)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -22,11 +23,64 @@ import pykube
 import requests
 import urllib3
 
-from vscheduler.cli.queue import kubeconfigs, served_kinds
+from vscheduler.cli.queue import kubeconfigs
 from vscheduler.cli.queue.kubeconfigs import KubeconfigError
+from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Collection
 
-Kind = served_kinds.Kind
-NAMESPACED = served_kinds.NAMESPACED
+
+class Kind(StrEnum):
+    """Kinds of objects to read."""
+
+    QUEUE = "Queue"
+    POD_GROUP = "PodGroup"
+    POD = "Pod"
+    NODE = "Node"
+    PRIORITY_CLASS = "PriorityClass"
+    EVENT = "Event"
+    NAMESPACE = "Namespace"
+    BUDGET = "PodDisruptionBudget"
+    QUOTA = "ResourceQuota"
+    CLAIM = "PersistentVolumeClaim"
+    VOLUME = "PersistentVolume"
+    STORAGE_CLASS = "StorageClass"
+    CSI_NODE = "CSINode"
+    CSI_DRIVER = "CSIDriver"
+    STORAGE_CAPACITY = "CSIStorageCapacity"
+    VOLUME_ATTACHMENT = "VolumeAttachment"
+
+
+COLLECTIONS: Mapping[Kind, Collection] = {
+    Kind.QUEUE: paths.QUEUES,
+    Kind.POD_GROUP: paths.POD_GROUPS,
+    Kind.POD: paths.PODS,
+    Kind.NODE: paths.NODES,
+    Kind.PRIORITY_CLASS: paths.PRIORITY_CLASSES,
+    Kind.EVENT: paths.CORE_EVENTS,
+    Kind.NAMESPACE: paths.NAMESPACES,
+    Kind.BUDGET: paths.BUDGETS,
+    Kind.QUOTA: paths.QUOTAS,
+    Kind.CLAIM: paths.CLAIMS,
+    Kind.VOLUME: paths.VOLUMES,
+    Kind.STORAGE_CLASS: paths.STORAGE_CLASSES,
+    Kind.CSI_NODE: paths.CSI_NODES,
+    Kind.CSI_DRIVER: paths.CSI_DRIVERS,
+    Kind.STORAGE_CAPACITY: paths.CAPACITIES,
+    Kind.VOLUME_ATTACHMENT: paths.ATTACHMENTS,
+}
+NAMESPACED = frozenset(kind for kind, each in COLLECTIONS.items() if each.namespaced)
+
+
+def _served(collection: Collection) -> Any:
+    """Return the class with which pykube reads a collection."""
+    base = pykube.objects.NamespacedAPIObject if collection.namespaced else pykube.objects.APIObject
+    words = {"version": collection.api_version, "endpoint": collection.plural}
+    return type(collection.kind, (base,), {**words, "kind": collection.kind})
+
+
+CLASSES: Mapping[Kind, Any] = {kind: _served(each) for kind, each in COLLECTIONS.items()}
+
+
 API = "scheduling.volcano.sh/v1beta1"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
@@ -60,7 +114,7 @@ def access(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-_queue = served_kinds.CLASSES[Kind.QUEUE]
+_queue = CLASSES[Kind.QUEUE]
 
 _BAD_FILE = (
     *(pykube.exceptions.KubernetesError, ImportError, OSError),
@@ -152,7 +206,7 @@ class Cluster:
             found = self._query(kind, client).execute().json()
             if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
                 raise ClusterError(f"{self._server} doesn't respond like a Kubernetes API server")
-            typed = {"apiVersion": served_kinds.CLASSES[kind].version, "kind": str(kind)}
+            typed = {"apiVersion": CLASSES[kind].version, "kind": str(kind)}
             items: list[Object] = [typed | each for each in found.get("items") or ()]
             return Listing(items=items, version=found["metadata"].get("resourceVersion", ""))
 
@@ -178,9 +232,7 @@ class Cluster:
         """Annotate a queue; return the queue as stored, or None if no queue has the name."""
 
         def ask(client: pykube.HTTPClient) -> Object | None:
-            stored = served_kinds.CLASSES[Kind.QUEUE](
-                client, {"metadata": {"name": quote(name, safe="")}}
-            )
+            stored = CLASSES[Kind.QUEUE](client, {"metadata": {"name": quote(name, safe="")}})
             try:
                 stored.patch({"metadata": {"annotations": {key: value}}})
             except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
@@ -238,9 +290,7 @@ class Cluster:
         """Delete a queue; it stays until its finalizers are gone."""
 
         def ask(client: pykube.HTTPClient) -> None:
-            served_kinds.CLASSES[Kind.QUEUE](
-                client, {"metadata": {"name": quote(name, safe="")}}
-            ).delete()
+            CLASSES[Kind.QUEUE](client, {"metadata": {"name": quote(name, safe="")}}).delete()
 
         with self._translated_errors(Kind.QUEUE):
             self._answered(ask)
@@ -289,7 +339,7 @@ class Cluster:
             yield client
 
     def _query(self, kind: Kind, client: pykube.HTTPClient) -> Any:
-        query = served_kinds.CLASSES[kind].objects(client)
+        query = CLASSES[kind].objects(client)
         if kind not in NAMESPACED:
             return query
         return query.filter(namespace=pykube.all if self._only is None else self._only)
@@ -367,7 +417,7 @@ def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
         case HTTPStatus.FORBIDDEN:
             return Forbidden(f"{message}; ask for a role that may get, list and watch them")
         case HTTPStatus.NOT_FOUND:
-            version = served_kinds.CLASSES[kind].version
+            version = CLASSES[kind].version
             advice = "; apply the files in crds/" if version == API else ""
             return ClusterError(f"this cluster has no kind {kind} of {version}{advice}")
         case HTTPStatus.GONE:

@@ -1,7 +1,7 @@
 """`vscheduler queue create|delete`: creates queues from flags, and deletes empty ones."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -173,3 +173,24 @@ def run(
     screen.say(*good)
     screen.say(*problems, err=True)
     sys.exit(1 if problems else 0)
+
+
+def ancestors(
+    get: Callable[[str], Object | None], parent: str
+) -> Iterator[tuple[str, Object | None]]:
+    """Iterate over the queue `parent` and those above it, without root, each once.
+
+    The last one is None if it doesn't exist. Errors are those of `get`.
+    """
+    seen: set[str] = set()
+    while parent and parent != ROOT and parent not in seen:
+        seen.add(parent)
+        queue = get(parent)
+        yield parent, queue
+        parent = parent_of(queue)
+
+
+def parent_of(queue: Object | None) -> str:
+    """Return the name in spec.parent, or an empty string."""
+    name: str = ((queue or {}).get("spec") or {}).get("parent") or ""
+    return name

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from vscheduler.cli import screen
-from vscheduler.cli.queue import ancestors, cluster_client, completion
+from vscheduler.cli.queue import cluster_client, completion, queue_changes
 from vscheduler.cli.queue.cluster_client import ClusterError, Object
 from vscheduler.mirror import plain_text
 from vscheduler.mirror.translate import translation
@@ -145,7 +145,7 @@ def _is_below_closed(target: Target, queue: Object | None) -> bool:
     """Whether a queue above this one is closed, so that this one can't stay open."""
     return any(
         ((above or {}).get("status") or {}).get("state") in (CLOSED, CLOSING)
-        for _, above in ancestors.ancestors(target.queue, ancestors.parent_of(queue))
+        for _, above in queue_changes.ancestors(target.queue, queue_changes.parent_of(queue))
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import click
 import msgspec
 
-from vscheduler.cli.queue import ancestors, cluster_client, completion, queue_changes
+from vscheduler.cli.queue import cluster_client, completion, queue_changes
 from vscheduler.cli.queue.cluster_client import Object
 from vscheduler.core.model.queues import ROOT
 from vscheduler.mirror.decode import quantities
@@ -152,7 +152,7 @@ def _misplaced(target: Target, name: str, parent: str) -> str:
     """Return why the queue can't be below this one; empty if it can."""
     if name == ROOT:
         return "root is above all queues and has no parent"
-    for above, queue in ancestors.ancestors(target.queue, parent):
+    for above, queue in queue_changes.ancestors(target.queue, parent):
         if above == name:
             return f"queue {name} can't be below {parent}, which is {_itself(name, parent)}"
         if queue is None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.cli import queue_objects
 from tests.unit.cli.queue.conftest import Run
+from vscheduler.cli.queue import queue_changes
 from vscheduler.cli.queue.cluster_client import Exists, Object
 
 
@@ -101,3 +102,30 @@ def test_queues_in_use_are_kept(run: Run, cluster: Fake) -> None:
     assert default == "queue default can't be deleted: a scheduler would create it again"
     assert none == "there is no queue none"
     assert set(cluster.queues) == {"busy", "default"}
+
+
+@pytest.mark.parametrize(
+    ("parents", "expected"),
+    [
+        ({"team": "dept", "dept": "root"}, ["team", "dept"]),
+        ({"team": "dept", "dept": None}, ["team", "dept"]),
+        ({"team": "dept", "dept": "team"}, ["team", "dept"]),
+        ({"team": "team"}, ["team"]),
+        ({"team": "gone"}, ["team", "gone"]),
+    ],
+)
+def test_each_is_seen_once_up_to_root(parents: dict[str, str | None], expected: list[str]) -> None:
+    """A loop ends where it began, and the path at a queue that doesn't exist."""
+
+    def get(name: str) -> dict[str, Any] | None:
+        return {"spec": {"parent": parents[name]}} if name in parents else None
+
+    found = list(queue_changes.ancestors(get, "team"))
+    assert [name for name, _ in found] == expected
+    assert [queue is None for _, queue in found] == [name == "gone" for name in expected]
+
+
+@pytest.mark.parametrize("queue", [None, {}, {"spec": None}, {"spec": {"parent": "root"}}])
+def test_nothing_is_above_a_queue_below_root(queue: dict[str, Any] | None) -> None:
+    """Nobody is asked about root."""
+    assert list(queue_changes.ancestors(pytest.fail, queue_changes.parent_of(queue))) == []

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.cli import job_objects
 from tests.unit.cli.job_objects import Fake
-from vscheduler.cli.job import job_figures, job_watch, placing
+from vscheduler.cli.job import job_figures, placing
 from vscheduler.cli.job.job_figures import Job, Places
 from vscheduler.cli.job.listing import Listing
 from vscheduler.cli.job.placing import Seen
@@ -21,7 +21,7 @@ def named(found: Seen, kind: Kind) -> list[str]:
 
 def following(fake: Any, namespace: str | None) -> Any:
     """The iterator, and what it saw first."""
-    follow = job_watch.follow(fake, namespace, placing.look(fake, namespace))
+    follow = placing.follow(fake, namespace, placing.look(fake, namespace))
     return follow, next(follow)
 
 

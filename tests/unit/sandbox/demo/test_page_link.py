@@ -5,7 +5,7 @@ import webbrowser
 
 import pytest
 
-from sandbox.demo import browser
+from sandbox.demo import page_link
 
 LINK = "http://127.0.0.1:1/#sign-in=x"
 
@@ -26,8 +26,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_session_with_windows_shows_the_page(opened: list[str]) -> None:
     """By either of the two display servers."""
-    for name in browser.DISPLAYS:
-        assert browser.shows(LINK, environment={name: ":0"})
+    for name in page_link.DISPLAYS:
+        assert page_link.shows(LINK, environment={name: ":0"})
     assert opened == [LINK, LINK]
 
 
@@ -35,11 +35,11 @@ def test_a_session_without_windows_does_not(
     opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does one without any browser."""
-    assert not browser.shows(LINK, environment={"DISPLAY": ""})
+    assert not page_link.shows(LINK, environment={"DISPLAY": ""})
     assert opened == []
 
     def missing(_: str) -> bool:
         raise webbrowser.Error
 
     monkeypatch.setattr(webbrowser, "open", missing)
-    assert not browser.shows(LINK, environment={"DISPLAY": ":0"})
+    assert not page_link.shows(LINK, environment={"DISPLAY": ":0"})
