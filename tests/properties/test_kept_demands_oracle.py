@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties import test_parked_jobs_oracle
 from tests.properties.waiting_world import WaitingWorld
 from tests.properties.worlds import configurations
@@ -48,12 +48,6 @@ def requested(pools: NodePools) -> dict[tuple[str, int], tuple[int, dict[str, in
     return {place: (each.pods, each.amounts) for place, each in pools.requested.items()}
 
 
-def limits_of(opened: Session) -> list[Any]:
-    """All that is known of the limits of queues."""
-    limits = opened.queue_limits
-    return [getattr(limits, name) for name in limits.__struct_fields__]
-
-
 def compare(found: Session, anew: Session) -> None:
     """Nothing differs but who is parked."""
     assert domains(found) == domains(anew)
@@ -62,8 +56,6 @@ def compare(found: Session, anew: Session) -> None:
         assert np.array_equal(getattr(found.pools, name), getattr(anew.pools, name)), name
     for name in ("queues", "held", "pending", "elastic"):
         assert getattr(found.demands, name) == getattr(anew.demands, name), name
-    limits = zip(limits_of(found), limits_of(anew), strict=True)
-    assert all(np.array_equal(one, other) for one, other in limits)
     for pair in pairs(found):
         assert found.pools_builder.pending(*pair) == anew.pools_builder.pending(*pair)
 
@@ -173,26 +165,6 @@ def test_pods_that_come_onto_a_node_they_could_not_use_are_pinned() -> None:
     compare(found, anew)
     assert found.pools.pinned["q"].tolist() > pinned
     around.cycle()
-    compare(*both(around))
-
-
-def test_what_pods_of_other_schedulers_hold_is_taken_off_limits() -> None:
-    """Although neither nodes nor queues have changed."""
-    around = waiting(RICH, TREE)
-    around.change("Queue", "r", spec={"capability": {"cpu": "9"}})
-    around.cycle()
-    around.cycle()
-    before = around.opened().queue_limits.capability
-    assert around.opened().queue_limits.capability is before
-    stranger = pictures.documents("""
-        node n2 cpu=8
-        queue r
-        job r/other min=1 cpu=2 scheduler=other phase=Running n2
-    """)
-    for document in stranger:
-        if document["kind"] in {"Pod", "PodGroup"}:
-            around.show(document)
-    assert not np.array_equal(around.opened().queue_limits.capability, before)
     compare(*both(around))
 
 

@@ -67,11 +67,6 @@ class Opened:
         return list(self.job_states.values())
 
     @property
-    def known_nowhere(self) -> tuple[()]:
-        """Nothing."""
-        return ()
-
-    @property
     def known_domains(self) -> KnownDomains:
         """None."""
         return node_domains.NOTHING_KNOWN

@@ -5,9 +5,8 @@ nodes and queues. Parked jobs are mostly the same in the next cycle, so what the
 each domain is kept together with them (KnownDomains).
 """
 
-import operator
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import demands
 from vscheduler.core.fair_share.demands import CountedPods, Pair, Place
-from vscheduler.core.fair_share.usable_nodes import QueueNodes, UsableNodes
+from vscheduler.core.fair_share.usable_nodes import UsableNodes
 from vscheduler.core.model import computed
 from vscheduler.core.model.jobs import PodClass
 from vscheduler.core.model.nodes import Mask
@@ -71,10 +70,6 @@ class NodeKinds:
             if found.size * FEW_ROWS <= self.kinds.size:
                 self._rows[domain] = found
         return found
-
-    def is_of(self, masks: Sequence[Mask]) -> bool:
-        """Whether these are the same domains, as objects."""
-        return len(masks) == len(self.masks) and all(map(operator.is_, masks, self.masks))
 
 
 def _kinds(masks: Sequence[Mask], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -146,15 +141,8 @@ class KnownDomains(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     parked: ParkedDemands = msgspec.field(
         default_factory=lambda: ParkedDemands(demands.NOBODY, DomainDemands())
     )
-    of_queues: QueueNodes | None = None
-    free: tuple[Mask, Mask] | None = None
-    """The two domains that belong to no queue."""
     staying: Mapping[PodClass, ClassCounts] = msgspec.field(default_factory=dict)
     """Pods of which none was pinned; while these are the same object, none is."""
-    everywhere: Collection[PodClass] = frozenset()
-    """Classes whose pods could use every node, in any queue."""
-    kinds: NodeKinds | None = None
-    """The nodes by the last domains."""
 
 
 NOTHING_KNOWN = KnownDomains()

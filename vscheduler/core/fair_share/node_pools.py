@@ -169,7 +169,7 @@ class NodePoolsBuilder:
         known, layout = node_domains.NOTHING_KNOWN, pool.layout
         if pool.allocatable is self._cluster.snapshot.nodes.allocatable:
             known = self._cluster.known_domains
-        usable = UsableNodes(self._cluster, pool, known.of_queues)
+        usable = UsableNodes(self._cluster, pool)
         pinned = PinnedPods(self._cluster, pool, usable, known)
         # At least what our pods hold, even on a node that has shrunk below its usage.
         given = pool.allocatable - pool.others
@@ -181,21 +181,13 @@ class NodePoolsBuilder:
         finder = DomainFinder(usable, known)
         unparked, parked = self._demands(finder, pinned.number)
         found = NumberedDomains((unparked, parked.found))
-        free = known.free
-        if free is None:
-            free = usable.of_class(usable_nodes.ANY_POD), layout.ready & layout.schedulable
-        masks, kinds = [*found.masks, *free], known.kinds
-        if kinds is None or not kinds.is_of(masks):
-            kinds = NodeKinds(masks, layout.size)
+        free = usable.of_class(usable_nodes.ANY_POD), layout.ready & layout.schedulable
+        kinds = NodeKinds([*found.masks, *free], layout.size)
         pools = NodePools(pool, found, kinds, supply, pinned.by_queue)
         pools.known = KnownDomains(
             unparked=node_domains.lasting(unparked),
             parked=parked,
-            of_queues=usable.of_queues,
-            free=free,
             staying=pinned.staying,
-            everywhere=pinned.everywhere,
-            kinds=kinds,
         )
         return pools
 
@@ -238,23 +230,17 @@ class PinnedPods:
         self.by_node: Vector = np.zeros(pool.ours.shape, dtype=np.int64)
         """Pinned resources, (N, R)."""
         self.staying: dict[PodClass, ClassCounts] = {}
-        self.everywhere: set[PodClass] = set()
         for pod_class, placed in cluster.snapshot.pods_by_class.items():
-            stays_the_same = pod_class in known.everywhere
-            if stays_the_same:
-                self.everywhere.add(pod_class)
             if pod_class in known.staying and known.staying[pod_class] is placed:
                 self.staying[pod_class] = placed
                 continue
             rows = placed.rows(pool.layout)
-            stays = rows >= 0 if stays_the_same else usable.holds(pod_class, placed.queues, rows)
+            stays = usable.holds(pod_class, placed.queues, rows)
             limits = pod_class.constraints
             if not stays.all():
                 self._pin(cluster, pod_class, placed, rows, stays)
             elif not (limits.volumes or limits.resource_claims):
                 self.staying[pod_class] = placed
-                if not (stays_the_same or usable.of_queues.by_queue):
-                    self.everywhere.update([pod_class] if usable.of_class(pod_class).all() else [])
 
     def _pin(
         self,

@@ -1,6 +1,6 @@
 """Usable nodes: which nodes pods of a class and a queue could use, whichever pods run there now."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -39,10 +39,6 @@ class ClusterView(Protocol):
     def queue_nodes(self, queue: Queue, layout: NodeLayout) -> Mask | None:
         """Return the nodes (N,) usable for pods of this queue; None: all."""
 
-    @property
-    def known_nowhere(self) -> Container[tuple[str, PodClass]]:
-        """Pairs of queue and pod class that, as already known, can use no node as nodes are."""
-
 
 class PoolNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes with their resources and usage; all arrays are (N, R)."""
@@ -80,14 +76,11 @@ class QueueNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class UsableNodes:
     """Masks of nodes usable for pods, by class and queue."""
 
-    def __init__(
-        self, cluster: ClusterView, pool: PoolNodes, of_queues: QueueNodes | None = None
-    ) -> None:
-        """`of_queues` are the nodes of queues, if they are known."""
+    def __init__(self, cluster: ClusterView, pool: PoolNodes) -> None:
         self._cluster = cluster
         self._nodes = pool
         self._classes: dict[PodClass, Mask] = {}
-        self.of_queues = of_queues or QueueNodes.of(cluster, pool.layout)
+        self.of_queues = QueueNodes.of(cluster, pool.layout)
         self._queues = self.of_queues.by_queue
 
     @computed.once
@@ -99,11 +92,6 @@ class UsableNodes:
         """What every node has at least, (R,)."""
         least: Vector = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
         return least
-
-    @computed.once
-    def _nowhere(self) -> Container[tuple[str, PodClass]]:
-        is_now = self._nodes.allocatable is self._cluster.snapshot.nodes.allocatable
-        return self._cluster.known_nowhere if is_now else ()
 
     def of_class(self, pod_class: PodClass) -> Mask:
         """Return the nodes (N,) usable for pods of this class, if large enough."""
@@ -136,8 +124,6 @@ class UsableNodes:
 
     def of(self, queue: str, pod_class: PodClass) -> Mask:
         """Return the nodes (N,) usable for pods of this class in this queue."""
-        if (queue, pod_class) in self._nowhere:
-            return np.zeros(self._nodes.layout.size, dtype=np.bool_)
         mask = self.of_class(pod_class)
         limited = self._queues.get(queue)
         return mask if limited is None else mask & self.of_queues.masks[limited]

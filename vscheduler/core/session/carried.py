@@ -215,12 +215,6 @@ class KnownUnschedulable(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Jobs with resource claims depend on its objects."""
     entries: dict[JobId, Entry]
 
-    @property
-    def nowhere(self) -> set[tuple[str, PodClass]]:
-        """Pairs of queue and pod class for which no node is suitable."""
-        found = ((entry.job.queue, entry.obstacle.unplaceable) for entry in self.entries.values())
-        return {(queue, pod_class) for queue, pod_class in found if pod_class is not None}
-
     def holds(self, snapshot: Snapshot, policy: Policy) -> bool:
         """Whether the findings are still valid for this snapshot and policy."""
         return (

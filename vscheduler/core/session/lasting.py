@@ -10,11 +10,10 @@ from typing import Protocol
 import msgspec
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.fair_share.fair_shares import QueueLimits
 from vscheduler.core.fair_share.node_domains import KnownDomains
 from vscheduler.core.fair_share.node_pools import NodePools
 from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
+from vscheduler.core.model.resources import ResourceSpace, Vector
 from vscheduler.core.model.snapshot import Snapshot
 
 
@@ -26,11 +25,8 @@ class Lasting(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     allocatable: Vector
     """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
     queues: Mapping[str, Queue]
-    used_by_other_schedulers: Mapping[str, ResourceMap]
     domains: KnownDomains
     """The nodes that pods could use if these were empty."""
-    limits: QueueLimits
-    """The limits of queues; they depend on `used_by_other_schedulers`, too."""
 
     def holds(self, snapshot: Snapshot, policy: Policy) -> bool:
         """Whether nodes, queues and the configuration are the same as then."""
@@ -65,10 +61,6 @@ class Concluded(Protocol):
     def pools(self) -> NodePools:
         """The nodes, by the queues and pods that could use them."""
 
-    @property
-    def queue_limits(self) -> QueueLimits:
-        """The limits of queues."""
-
 
 def kept(session: Concluded) -> Lasting | None:
     """Return what the next cycle may know."""
@@ -80,7 +72,5 @@ def kept(session: Concluded) -> Lasting | None:
         space=taken.space,
         allocatable=taken.nodes.allocatable,
         queues=taken.queues,
-        used_by_other_schedulers=taken.used_by_other_schedulers,
         domains=session.pools.known,
-        limits=session.queue_limits,
     )

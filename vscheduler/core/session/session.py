@@ -1,7 +1,7 @@
 """Session: the working copy of a Snapshot in which a cycle makes its decisions."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -227,15 +227,7 @@ class Session:
     @computed.once
     def queue_limits(self) -> QueueLimits:
         """Capabilities and guarantees of all queues."""
-        used, known = self.snapshot.used_by_other_schedulers, self._lasting
-        if known is not None and known.used_by_other_schedulers == used:
-            return known.limits
-        return fair_shares.limits(self.space, self.queues, used)
-
-    @property
-    def known_nowhere(self) -> Collection[tuple[str, PodClass]]:
-        """Pairs of queue and pod class for which no node is known to be suitable."""
-        return self.known_unschedulable.nowhere
+        return fair_shares.limits(self.space, self.queues, self.snapshot.used_by_other_schedulers)
 
     @property
     def promised_jobs(self) -> Sequence[JobState]:
