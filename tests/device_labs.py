@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tests import pictures, running, volume_labs
+from tests import running, volume_labs
 from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.device_decisions import ClaimAllocation
@@ -15,6 +15,7 @@ from vscheduler.mirror import device_requests, extended_claims
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.device_requests import Change
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 API = "resource.k8s.io/v1"
 DRIVER = "gpu.example.com"

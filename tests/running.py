@@ -6,52 +6,24 @@ from typing import Any
 
 import msgspec
 
-from tests import pictures
-from vscheduler.core import actions, compat, cycle, plugins
-from vscheduler.core.config import policy
-from vscheduler.core.config.policy import Policy
+from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot
 from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import configuration, pictures
 
 Document = pictures.Document
 Tree = Mapping[str, Any]
 
 
-def tiers(text: str) -> list[dict[str, Any]]:
-    """The `tiers` of a configuration file from a short form: plugins by name, tiers apart by `|`.
-
-    A plugin's flags and arguments follow it after a colon:
-    `gang:enableJobOrder=false | binpack:binpack.weight=5,binpack.cpu=2`.
-    """
-    return [{"plugins": [_plugin(word) for word in tier.split()]} for tier in text.split("|")]
-
-
-def _plugin(word: str) -> dict[str, Any]:
-    name, _, settings = word.partition(":")
-    plugin: dict[str, Any] = {"name": name}
-    for setting in filter(None, settings.split(",")):
-        key, _, value = setting.partition("=")
-        if key.startswith("enable"):
-            plugin[key] = value == "true"
-        else:
-            number = value.removeprefix("-").isdecimal()
-            plugin.setdefault("arguments", {})[key] = int(value) if number else value
-    return plugin
-
+tiers = configuration.tiers
+policy_of = configuration.policy_of
 
 STANDARD = "priority gang | drf predicates proportion nodeorder binpack"
 TREE = {"actions": "allocate", "tiers": tiers(STANDARD)}
 """A configuration with all that allocate can be told."""
-
-
-def policy_of(tree: Mapping[str, Any]) -> Policy:
-    """The policy of a configuration that has no problems."""
-    parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
-    assert parsed.policy is not None, parsed.problems
-    return parsed.policy
 
 
 def snapshot_of(

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH
@@ -12,6 +12,7 @@ from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Change
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 TIERS = "priority gang | predicates"
 TREE = {"actions": "allocate, backfill", "tiers": running.tiers(TIERS)}

@@ -11,7 +11,6 @@ import click
 import pytest
 import yaml
 
-from tests import pictures
 from vscheduler.cli import main
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import hooks
@@ -23,6 +22,7 @@ from vscheduler.daemon.observability import metric_table
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -12,9 +12,10 @@ import pytest
 import yaml
 from click import testing
 
-from tests import documented, pictures
+from tests import documented
 from tests.documented import Way
 from vscheduler.cli import main
+from vscheduler.testing import pictures
 
 COMMANDS = list(documented.commands())
 PICTURE = """

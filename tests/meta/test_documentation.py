@@ -76,6 +76,7 @@ def page_of(words: str) -> str:
     names = {
         "check": "check.md",
         "job": "jobs.md",
+        "plugin": "plugins.md",
         "simulate": "simulate.md",
         "queue": "queues.md",
         "run": "volcano.md",

@@ -3,10 +3,10 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from tests import pictures
 from tests.oracle import flavours as has
 from tests.oracle import manifests, near, ours
 from tests.oracle.worlds import World
+from vscheduler.testing import pictures
 
 Document = manifests.Document
 Kind = Callable[[random.Random, Sequence[Document]], None]

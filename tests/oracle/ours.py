@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tests import pictures, running
+from tests import running
 from tests.oracle import manifests
 from tests.oracle.judging import Verdict
 from vscheduler.core import cycle
@@ -14,6 +14,7 @@ from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.core.placement.placement import Placement
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 Document = manifests.Document
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests import pictures
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

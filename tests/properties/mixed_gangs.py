@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests import pictures, running
+from tests import running
 from tests.properties.lives import Life
 from tests.running import Document
 from vscheduler.core.model.decisions import CycleResult
+from vscheduler.testing import pictures
 
 GROUP = "scheduling.k8s.io/group-name"
 ACTIONS = (

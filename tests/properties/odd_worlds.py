@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from tests import pictures
+from vscheduler.testing import pictures
 
 Document = pictures.Document
 

@@ -11,12 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from tests.running import Tree
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.snapshot import FRESH
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 GOING_MAX = 3
 """Cycles that a pod may take to go."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests import pictures
 from tests.properties import pod_affinity_clusters
+from vscheduler.testing import pictures
 
 STAYS, LEAVES, COMES = "stays", "leaves", "comes"
 

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from tests import pictures
+from vscheduler.testing import pictures
 
 Document = pictures.Document
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

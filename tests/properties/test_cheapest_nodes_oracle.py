@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from tests import pictures, running
+from tests import running
 from tests.properties import clusters, lives
 from tests.running import Tree
 from vscheduler.core.model.jobs import Task
@@ -14,6 +14,7 @@ from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import victim_columns, victims
 from vscheduler.core.preemption.search import VictimSearch
 from vscheduler.core.preemption.victims import Cost, NodeCandidate
+from vscheduler.testing import pictures
 
 ACTIONS = "enqueue, allocate, backfill, preempt, reclaim"
 TIERS = (

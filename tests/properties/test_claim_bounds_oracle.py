@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties import test_cheapest_nodes_oracle
 from tests.running import Tree
 from vscheduler.core.model.queues import Queue
@@ -11,6 +11,7 @@ from vscheduler.core.preemption.claim_bounds import ClaimBounds
 from vscheduler.core.preemption.planner import Planner
 from vscheduler.core.preemption.preemptors import Preemptor
 from vscheduler.core.preemption.victims import Scope
+from vscheduler.testing import pictures
 
 TREES = test_cheapest_nodes_oracle.TREES
 TIERS = test_cheapest_nodes_oracle.TIERS

@@ -1,9 +1,10 @@
 from hypothesis import given, strategies
 
-from tests import checks, pictures, running
+from tests import checks, running
 from tests.properties import clusters
 from vscheduler.core.model.jobs import TaskStatus
 from vscheduler.core.model.snapshot import FRESH
+from vscheduler.testing import pictures
 
 BUDGETS = (1, 200, 2_000)
 """From one turn per cycle to most of a small cluster."""

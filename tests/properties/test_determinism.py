@@ -2,8 +2,9 @@ import random
 
 from hypothesis import given, strategies
 
-from tests import pictures, running
+from tests import running
 from tests.properties import clusters
+from vscheduler.testing import pictures
 
 
 @clusters.bounded(50)

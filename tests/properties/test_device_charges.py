@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests import device_labs, pictures
+from tests import device_labs
 from vscheduler.core.model.jobs import HOLDING, TaskId
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 

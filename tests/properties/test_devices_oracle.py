@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from tests import device_worlds, pictures, running, volume_labs
+from tests import device_worlds, running, volume_labs
 from tests.device_worlds import Features, World
 from tests.oracle import manifests
 from tests.properties import clusters
@@ -22,6 +22,7 @@ from vscheduler.core.session.session import Session
 from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 POLICY = running.policy_of(
     {"actions": "allocate, backfill", "tiers": running.tiers(running.STANDARD)}

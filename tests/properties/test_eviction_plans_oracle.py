@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties import eviction_worlds
 from tests.properties.eviction_worlds import Running, World
 from vscheduler.core.model.decisions import CycleResult
+from vscheduler.testing import pictures
 
 TIERS = {
     "preempt": "priority gang | predicates nodeorder",

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from hypothesis import given, strategies
 
-from tests import pictures
-from tests.pictures import Document
 from tests.properties import clusters
 from tests.properties.lives import Life
 from tests.scenarios.sharing import BUILT_IN, deserved
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 CYCLES = 14
 QUIET = 4

@@ -3,11 +3,12 @@
 import pytest
 from hypothesis import given, strategies
 
-from tests import pictures, running
+from tests import running
 from tests.properties import clusters
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH
 from vscheduler.core.placement.feasibility import Feasibility
+from vscheduler.testing import pictures
 
 TREE = {"actions": "enqueue, allocate", "tiers": running.TREE["tiers"]}
 CYCLES = 4

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.gang_proof import GangProof
+from vscheduler.testing import pictures
 
 PRIORITIES = (1, 5, 9)
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates nodeorder")}

@@ -8,12 +8,12 @@ from fractions import Fraction
 
 from hypothesis import given, strategies
 
-from tests import pictures
-from tests.pictures import Document
 from tests.properties import clusters
 from tests.properties.lives import Life
 from tests.scenarios.sharing import BUILT_IN
 from vscheduler.core.model.decisions import CycleResult
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 NEAR = Fraction(1, 1000)
 """Shares are worked out in floats."""

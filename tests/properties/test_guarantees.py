@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from tests import pictures, running
+from tests import running
 from tests.properties import shortages
 from tests.properties.shortages import Case, Oracle
 from vscheduler.core.fair_share import constrained_max_min
 from vscheduler.core.model.decisions import CycleResult
+from vscheduler.testing import pictures
 
 
 def by_hand(total: int, weights: list[int], promised: list[int]) -> list[Fraction]:

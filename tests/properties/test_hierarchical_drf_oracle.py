@@ -3,8 +3,9 @@ from collections import Counter
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties import hierarchical_drf_by_hand
+from vscheduler.testing import pictures
 
 SEEDS = range(60)
 TREE = {"actions": "allocate", "tiers": running.tiers("drf:enableHierarchy=true | predicates")}

@@ -11,8 +11,9 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties.lives import Life
+from vscheduler.testing import pictures
 
 TREE = {
     "actions": "enqueue, allocate, backfill, reclaim",

@@ -7,12 +7,13 @@ import msgspec
 import numpy as np
 from hypothesis import given, strategies
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from tests.properties import clusters
 from vscheduler.core.placement import lookahead
 from vscheduler.core.placement.lookahead import Lookahead
 from vscheduler.core.placement.placement import Placement
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 EVERYTHING = {"actions": "allocate, backfill, preempt, reclaim", "tiers": running.TREE["tiers"]}
 

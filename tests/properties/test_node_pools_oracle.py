@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given, strategies
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from tests.properties import clusters
 from vscheduler.core import cycle
 from vscheduler.core.fair_share import constrained_max_min, fair_shares
@@ -17,6 +16,8 @@ from vscheduler.core.fair_share.fair_shares import FairShares
 from vscheduler.core.model import resources
 from vscheduler.core.model.jobs import HOLDING, TaskStatus
 from vscheduler.core.session.session import Session
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 TREE = {
     "actions": "allocate",

@@ -7,12 +7,13 @@ from typing import Any
 
 from hypothesis import given, strategies
 
-from tests import checks, pictures, running
-from tests.pictures import Document
+from tests import checks, running
 from tests.properties import clusters
 from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.session.interfaces import Choice
 from vscheduler.core.session.statement import Statement
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 TIERS = "gang | predicates nodeorder binpack"
 SIZES = ("cpu", "memory")

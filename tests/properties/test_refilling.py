@@ -1,8 +1,9 @@
 from hypothesis import given, strategies
 
-from tests import pictures, running
+from tests import running
 from tests.properties import clusters
 from vscheduler.core.model.decisions import CycleResult
+from vscheduler.testing import pictures
 
 
 @strategies.composite

@@ -3,12 +3,13 @@ from collections.abc import Iterable
 
 from hypothesis import given, strategies
 
-from tests import pictures, running
+from tests import running
 from tests.properties import clusters
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import EVICTABLE, Task, TaskStatus
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.testing import pictures
 
 TREE = {
     "actions": "enqueue, allocate, backfill, preempt, reclaim, shuffle",

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import device_labs, pictures, running
+from tests import device_labs, running
 from tests.properties import clusters
 from vscheduler.core import cycle
 from vscheduler.core.model.devices import Device, SelectorError
@@ -22,6 +22,7 @@ from vscheduler.mirror import selectors
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.selectors import Selectors
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 

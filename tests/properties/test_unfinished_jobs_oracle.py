@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from tests import pictures, running
+from tests import running
 from tests.properties import clusters, lives
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 from vscheduler.core.session.session import Session
+from vscheduler.testing import pictures
 
 EVERYTHING = "enqueue, reclaim, allocate, backfill, preempt"
 """Evictions before placement, too, so that settled jobs lose pods while others look on."""

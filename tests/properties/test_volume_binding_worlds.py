@@ -9,9 +9,10 @@ from collections import Counter
 
 import pytest
 
-from tests import pictures, volume_labs
+from tests import volume_labs
 from tests.volume_labs import Document, Lab
 from vscheduler.core.model.decisions import CycleResult
+from vscheduler.testing import pictures
 
 SEEDS = range(24)
 UNKIND_CYCLES = 40

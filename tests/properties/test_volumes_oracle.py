@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 from hypothesis import given, strategies
 
-from tests import pictures, running
+from tests import running
 from tests.oracle import manifests, volumes
 from tests.oracle.worlds import World
 from tests.properties import clusters
@@ -18,6 +18,7 @@ from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.placement.volumes.state import Volumes
 from vscheduler.core.session.session import Session
+from vscheduler.testing import pictures
 
 Document = manifests.Document
 

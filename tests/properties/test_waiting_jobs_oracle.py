@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties.worlds import histories
 from tests.properties.worlds.histories import Plan
 from tests.running import Document
@@ -19,6 +19,7 @@ from vscheduler.core.session import job_likeness
 from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 CYCLES = 8
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import JobId
 from vscheduler.simulator import run, waiting_line
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 TIERS = "priority gang | drf predicates proportion nodeorder"
 TREE = {"actions": "enqueue, allocate", "tiers": running.tiers(TIERS)}

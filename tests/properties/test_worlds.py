@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests import pictures
 from tests.properties.worlds import (
     configurations,
     division_rules,
@@ -19,6 +18,7 @@ from tests.properties.worlds.histories import Plan
 from tests.properties.worlds.moments import Judge, Moment
 from tests.properties.worlds.rest_rules import Promised
 from tests.properties.worlds.world import World
+from vscheduler.testing import pictures
 
 SEEDS = 3
 """Of each configuration in every run: 20 s."""

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests import pictures, volume_manifests
+from tests import volume_manifests
+from vscheduler.testing import pictures
 
 DRIVER = "made.example.com"
 LOCAL, MADE = "local", "made"

@@ -10,13 +10,14 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 Document: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]

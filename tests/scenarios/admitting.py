@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 CLOSED, QUEUE_FULL, CLUSTER_FULL = (
     ReasonCode.QUEUE_CLOSED,

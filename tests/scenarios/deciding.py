@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tests import checks, pictures, running
-from tests.pictures import Document
+from tests import checks, running
 from vscheduler.core.model.decisions import Bind, CycleResult, Evict, Pipeline
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 SETTLING_CYCLES = 5
 

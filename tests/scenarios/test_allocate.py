@@ -1,8 +1,9 @@
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import bind, decide, pipeline
 from vscheduler.core.model.jobs import Phase
+from vscheduler.testing import pictures
 
 TABLE = {
     "ties go by name, not by the order of the manifests": (

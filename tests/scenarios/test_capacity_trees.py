@@ -1,11 +1,12 @@
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import JobId, Phase
 from vscheduler.mirror import queue_status
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options, Outcome
+from vscheduler.testing import pictures
 
 TREE = "gang | capacity:enableHierarchy=true predicates nodeorder"
 

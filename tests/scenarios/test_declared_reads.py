@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Session
 from vscheduler.core.api.views import JobState
@@ -17,6 +17,7 @@ from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.session import declared_reads
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 ROOM = "example.com/room"
 TIER = {"plugins": [{"name": "gang"}, {"name": "rooms"}, {"name": "predicates"}]}

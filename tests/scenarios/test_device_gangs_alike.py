@@ -1,9 +1,9 @@
 """Gangs whose pods differ only in claims made from a template, and what is found out for one."""
 
-from tests import pictures
 from tests.device_labs import Lab
 from tests.scenarios import test_device_quotas
 from vscheduler.core.model.jobs import Phase
+from vscheduler.testing import pictures
 
 
 def made_from_a_template(found: Lab, pod: str) -> None:

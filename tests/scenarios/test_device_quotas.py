@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests import device_labs, pictures, running
+from tests import device_labs, running
 from tests.device_labs import Lab
 from tests.oracle import manifests
 from tests.volume_labs import binds, waits
@@ -16,6 +16,7 @@ from vscheduler.core.fair_share.surplus import Surplus
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import JobId
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 

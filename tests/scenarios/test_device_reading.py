@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests import device_labs, pictures, running
+from tests import device_labs, running
 from tests.device_labs import Lab
 from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
@@ -15,6 +15,7 @@ from vscheduler.core.placement.devices import assumed
 from vscheduler.mirror import wording
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 

@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import decide, evict, pipeline
 from vscheduler.core.config import policy
+from vscheduler.testing import pictures
 
 BUILT_IN = dict(policy.BUILT_IN)
 RECLAIM = "priority gang | drf predicates proportion nodeorder"

@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties.lives import Life
 from tests.scenarios.deciding import decide, evict, pipeline
+from vscheduler.testing import pictures
 
 TIERS = "gang drf:enableHierarchy=true | predicates"
 

@@ -2,12 +2,13 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.admitting import CLOSED, QUEUE_FULL, TIERS, cycles, phases, reasons
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
 
 
 def timeout(text: str) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests import device_labs, pictures, running
+from tests import device_labs, running
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import wording
 from vscheduler.mirror.translate import extended_resources
+from vscheduler.testing import pictures
 
 GPU = "example.com/gpu"
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"

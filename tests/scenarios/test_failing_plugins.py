@@ -4,13 +4,14 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import cycle
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror import condition_reasons, wording
+from vscheduler.testing import pictures
 
 PICTURE = """
     node  n1 cpu=3   node n2 cpu=1   node n3 cpu=0   node n4 cpu=0   node n5 cpu=0

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests import checks, pictures, running
+from tests import checks, running
 from tests.scenarios import deciding
 from tests.scenarios.deciding import Decision
 from vscheduler.core.model import queues
@@ -13,6 +13,7 @@ from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror.translate import usage_annotation as annotations
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 NOW = pictures.NOW.timestamp()
 HOUR = 3600.0

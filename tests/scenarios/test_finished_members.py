@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios import admitting
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 PICTURE = """
     node  n1 cpu=10

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.jobs import JobId, Phase
+from vscheduler.testing import pictures
 
 CONFIGURATIONS = {
     "built-in": "priority gang conformance pdb | overcommit drf predicates proportion nodeorder",

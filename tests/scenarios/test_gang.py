@@ -2,9 +2,10 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from tests.scenarios.deciding import Decision, bind, decide, evict, pipeline, written
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 TABLE = {
     "a gang that doesn't fit leaves no trace": (

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from tests.scenarios.deciding import bind, decide
 from vscheduler.core import plugins
 from vscheduler.core.api.contracts import Plugin
@@ -14,6 +13,8 @@ from vscheduler.core.model.decisions import CycleResult, Reason, ReasonCode
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.queues import Queue
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 SHARES = "priority gang | predicates proportion nodeorder binpack"
 AMOUNTS = "priority gang | predicates capacity:enableHierarchy=true nodeorder binpack"

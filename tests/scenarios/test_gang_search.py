@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.gang_proof import GangProof
 from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
 
 TIERS = "priority gang | predicates nodeorder binpack"
 TREE: dict[str, Any] = {"actions": "allocate", "tiers": running.tiers(TIERS)}

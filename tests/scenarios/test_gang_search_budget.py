@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties import gang_manifests, gang_problems
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import JobId
 from vscheduler.core.model.snapshot import FRESH, SearchRoom
 from vscheduler.core.placement.gang_search import attempt
+from vscheduler.testing import pictures
 
 TREE: Mapping[str, Any] = {
     "actions": "allocate",

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from tests.properties.lives import Life
 from tests.scenarios.deciding import decide, evict, pipeline
 from tests.scenarios.sharing import BUILT_IN, losers
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 SHARES = "gang | predicates proportion"
 ALWAYS = {

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import GroupStatus, ReasonCode
 from vscheduler.core.model.jobs import Condition, GroupState, Phase
 from vscheduler.core.model.snapshot import FRESH, BindRefusal
 from vscheduler.mirror import condition_reasons, statuses, wording
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 TIERS = "priority gang | predicates proportion"
 WAYS = pytest.mark.parametrize("volcano", [False, True], ids=["ours", "volcano"])

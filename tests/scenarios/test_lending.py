@@ -4,12 +4,13 @@ from collections import Counter
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties.lives import Life
 from tests.running import Tree
 from tests.scenarios.deciding import decide
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
 
 SHARES = "priority gang | predicates proportion"
 TREE = {"actions": "enqueue, allocate, backfill, reclaim", "tiers": running.tiers(SHARES)}

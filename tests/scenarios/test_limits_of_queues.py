@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties.lives import Life
 from tests.scenarios.sharing import losers
+from vscheduler.testing import pictures
 
 ACTIONS = "allocate, preempt, reclaim"
 CAPACITY: dict[str, Any] = {

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.core.model.jobs import Phase
+from vscheduler.testing import pictures
 
 PICTURE = """
     node  n1 cpu=8

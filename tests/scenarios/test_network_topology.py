@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from tests.scenarios.deciding import bind, written
 from vscheduler.core.model.decisions import CycleResult, Reason, ReasonCode
 from vscheduler.core.model.jobs import Phase, TaskId
 from vscheduler.core.model.snapshot import Carried
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 HARD = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
 BY_DEFAULT: Mapping[str, Any] = {"networkTopology": {}}

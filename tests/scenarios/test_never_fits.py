@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.admitting import TIERS, cycles, phases, reasons
 from vscheduler.core.model.decisions import ReasonCode
 from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import condition_reasons, wording
+from vscheduler.testing import pictures
 
 NEVER, NO_ROOM = ReasonCode.NEVER_FITS, ReasonCode.NO_ROOM
 SHARE, CLOSED = ReasonCode.QUEUE_OVER_SHARE, ReasonCode.QUEUE_CLOSED

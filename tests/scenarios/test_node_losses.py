@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.sharing import BUILT_IN, deserved, losers
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH, LastNodes
+from vscheduler.testing import pictures
 
 
 def follow(

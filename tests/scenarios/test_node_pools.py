@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties.lives import Life
 from tests.scenarios.sharing import BUILT_IN, basis, deserved, losers
 from vscheduler.core.model.decisions import Basis, LimitedBy
 from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.testing import pictures
 
 WORKERS = "".join(f"node w{number} cpu=15 label=pool=work\n" for number in range(5))
 CONTROL_PLANE = "node cp cpu=14500m taint=control-plane=:NoSchedule\n"

@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.mirror.translate import translation
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options, Outcome
+from vscheduler.testing import pictures
 
 LABEL = "label=volcano.sh/nodegroup-name"
 NODES = f"""

@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
 
 OTHERS = "scheduler=default-scheduler"
 

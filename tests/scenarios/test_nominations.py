@@ -1,8 +1,9 @@
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.snapshot import Carried
+from vscheduler.testing import pictures
 
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates proportion")}
 SHRUNK = """

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import bind, decide, pipeline
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
 
 TIERS = "priority gang | predicates nodeorder binpack"
 TREE: dict[str, Any] = {"actions": "allocate, backfill", "tiers": running.tiers(TIERS)}

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.admitting import CLUSTER_FULL, QUEUE_FULL, cycles, phases, reasons
 from vscheduler.core import compat, cycle
 from vscheduler.core.actions import ACTIONS
@@ -12,6 +12,7 @@ from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.plugins.overcommit import Overcommit
 from vscheduler.mirror.wording import sentence
+from vscheduler.testing import pictures
 
 OWED = """
     node  n1 cpu=10

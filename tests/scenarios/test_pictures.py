@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from tests import pictures
+from vscheduler.testing import pictures
 
 IMPOSSIBLE = {
     "node n1 node n1": "node n1: drawn twice",

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
 from vscheduler.mirror import refusal_wording
+from vscheduler.testing import pictures
 
 ZONES = """
     node n1 cpu=4 label=zone=a label=kubernetes.io/hostname=n1

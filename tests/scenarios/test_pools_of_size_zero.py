@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import actions, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror import condition_reasons, statuses
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 BUILT_IN: dict[str, Any] = dict(policy.BUILT_IN)
 JOB = "queue q {limit} job q/a phase=Pending min=2 {least} {asks} -*2"

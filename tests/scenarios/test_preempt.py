@@ -1,8 +1,9 @@
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.properties.lives import Life
 from tests.scenarios.deciding import Decision, bind, decide, evict, pipeline, written
+from vscheduler.testing import pictures
 
 TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror.decode import fields
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 TREE = {
     "actions": "allocate, preempt, reclaim",

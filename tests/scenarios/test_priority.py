@@ -1,5 +1,6 @@
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
+from vscheduler.testing import pictures
 
 
 def test_the_more_important_job_comes_first() -> None:

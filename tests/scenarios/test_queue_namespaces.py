@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from tests.scenarios.deciding import bind, written
 from vscheduler.core.model.decisions import CycleResult, GroupStatus, ReasonCode
 from vscheduler.core.model.jobs import Phase
 from vscheduler.mirror import condition_reasons, wording
 from vscheduler.mirror.translate import translation
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 TREE = {
     "actions": "enqueue, allocate, backfill, preempt, reclaim",

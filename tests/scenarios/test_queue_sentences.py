@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.config.policy import BUILT_IN
 from vscheduler.mirror import queue_status
 from vscheduler.mirror.queue_status import Explanation
+from vscheduler.testing import pictures
 
 CASES: dict[str, tuple[str, str]] = {
     "by weight, and a node that nobody can use": (

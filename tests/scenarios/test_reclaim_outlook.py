@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.mirror import reclaim_wording
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 RECLAIM = "enqueue, allocate, backfill, reclaim"
 STARVED = "reclaim makes no room, though queue poor has 0 of the 4 cpu it deserves: "

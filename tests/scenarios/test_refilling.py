@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import Decision, bind, decide, written
+from vscheduler.testing import pictures
 
 TABLE = {
     "a fresh job holds less, and is behind all the same": (

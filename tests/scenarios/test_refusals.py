@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from tests.scenarios.sharing import BUILT_IN, deserved
 from tests.unit.mirror import manifests
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 NOW = pictures.NOW.timestamp()
 

@@ -1,8 +1,9 @@
 from typing import Any
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import bind, decide
 from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.testing import pictures
 
 TIERS = "resource-strategy-fit | predicates"
 SCARCE = {"enable": True, "resources": "nvidia.com/gpu", "weight": 5}

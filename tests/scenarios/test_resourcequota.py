@@ -1,9 +1,10 @@
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import CycleResult, ReasonCode, Shortage
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 TREE = {"actions": "enqueue", "tiers": running.tiers("resourcequota")}
 

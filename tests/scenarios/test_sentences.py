@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tests import pictures, running
+from tests import running
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
 
 FLAT = {
     "actions": "enqueue, allocate, backfill",

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import decide, evict
 from vscheduler.core import cycle
 from vscheduler.core.actions.allocate import Allocate
@@ -10,6 +10,7 @@ from vscheduler.core.config.policy import ActionSetting, PluginSetting, Policy
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.plugins.gang import Gang
 from vscheduler.core.plugins.predicates import Predicates
+from vscheduler.testing import pictures
 
 CLOSED = "tdm:tdm.revocable-zone.night=22:00-06:00"
 LENT = "label=volcano.sh/revocable-zone=night"

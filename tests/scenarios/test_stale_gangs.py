@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.core.plugins import gang
 from vscheduler.mirror import wording
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 NOW = pictures.NOW.timestamp()
 PICTURE = """

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.snapshot import Carried
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 TREE = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}
 NEAR = """

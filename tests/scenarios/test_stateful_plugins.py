@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import cycle, plugins
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Session
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import PodClass, Task
 from vscheduler.core.model.nodes import NodeLayout
+from vscheduler.testing import pictures
 
 MANY_NODES = "\n".join(f"node n{number:02} cpu=16" for number in range(12))
 PICTURE = f"""{MANY_NODES}

@@ -1,8 +1,9 @@
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
 from vscheduler.core.model.snapshot import Carried
+from vscheduler.testing import pictures
 
 OPEN = "tdm:tdm.revocable-zone.night=10:00-21:00 | predicates"
 CLOSED = "tdm:tdm.revocable-zone.night=22:00-06:00 | predicates"

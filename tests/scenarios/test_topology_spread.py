@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
-from tests.pictures import Document
+from tests import running
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 TREE: dict[str, Any] = {"actions": "allocate", "tiers": running.tiers("gang | predicates")}
 ZONES = """

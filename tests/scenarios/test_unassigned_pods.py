@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import GroupStatus
 from vscheduler.core.model.jobs import GroupState
 from vscheduler.mirror import phrases, statuses, wording
+from vscheduler.testing import pictures
 
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates proportion")}
 DECODE = "0 of 2 pods of role decode exist (minTaskMember decode: 2)"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests import volume_manifests as made
 from tests.oracle import manifests
 from vscheduler.core import cycle
@@ -14,6 +14,7 @@ from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import wording
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 

@@ -21,6 +21,10 @@ COMMANDS = {
         "vscheduler.cli.job.command",
         short_help="Show jobs, their places in line, and why they wait.",
     ),
+    "plugin": Place(
+        "vscheduler.cli.plugin",
+        short_help="Start a plugin of your own.",
+    ),
     "queue": Place(
         "vscheduler.cli.queue.command",
         short_help="Show queues and their shares; create, change and delete queues.",

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests import pictures
 from vscheduler.cli.queue.cluster_client import (
     Change,
     ClusterError,
@@ -14,6 +13,7 @@ from vscheduler.cli.queue.cluster_client import (
     Listing,
     Object,
 )
+from vscheduler.testing import pictures
 
 PICTURE = """
     node  n1 cpu=4

@@ -7,8 +7,9 @@ import pytest
 import yaml
 from click import testing
 
-from tests import device_labs, pictures
+from tests import device_labs
 from vscheduler.cli import main
+from vscheduler.testing import pictures
 
 LESSON = Path(__file__).parents[3] / "examples" / "15-devices"
 GPU = "deviceclass.resource.k8s.io/gpu"

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from click import testing
 
-from tests import pictures
 from vscheduler.cli import main
+from vscheduler.testing import pictures
 
 PICTURE = """
     node  n1 cpu=2 label=zone=a    node n2 cpu=2

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import cycle
 from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.session.session import Session
+from vscheduler.testing import pictures
 
 PICTURE = """
     node n1 cpu=4 memory=8Gi gpu=2 pods=110

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests import device_labs, patience, pictures
-from tests.pictures import Document
+from tests import device_labs, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from tests.unit.daemon.worlds import World
 from vscheduler.mirror import device_requests
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 PICTURE = """
     node  n1 cpu=4

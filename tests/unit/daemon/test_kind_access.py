@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from structlog import testing
 
-from tests import device_labs, pictures, volume_labs
+from tests import device_labs, volume_labs
 from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound
 from vscheduler.core.model.storage import Storage
 from vscheduler.daemon import kind_access
@@ -11,6 +11,7 @@ from vscheduler.daemon.health import WatchState
 from vscheduler.daemon.kind_access import KindAccess
 from vscheduler.mirror.decode import events, kinds
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 
 def watch(kind: kinds.Kind, problem: ApiError | None = None) -> WatchState:

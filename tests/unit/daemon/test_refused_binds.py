@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests import patience, pictures, running
+from tests import patience, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import a_task
 from tests.unit.daemon import worlds
@@ -16,6 +16,7 @@ from vscheduler.core.model.jobs import TaskId, TaskStatus
 from vscheduler.core.model.snapshot import BindRefusal
 from vscheduler.daemon import refused_binds
 from vscheduler.daemon.refused_binds import RefusedBinds
+from vscheduler.testing import pictures
 
 REFUSED = BindResult.REFUSED
 

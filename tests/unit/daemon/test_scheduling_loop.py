@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from structlog import testing
 
-from tests import patience, pictures, running
+from tests import patience, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.cluster.cooperative import CooperativeYield
@@ -21,6 +21,7 @@ from vscheduler.daemon.pacing import Pace
 from vscheduler.daemon.scheduling_loop import SchedulingLoop
 from vscheduler.mirror import state
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 TWO_GANGS = """
     node  n1 cpu=4

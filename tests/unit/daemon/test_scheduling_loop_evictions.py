@@ -5,14 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests import patience, pictures, running
-from tests.pictures import Document
+from tests import patience, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from tests.unit.daemon.worlds import World
 from vscheduler.core.actions.reclaim import Reclaim
 from vscheduler.core.session.session import Session
 from vscheduler.daemon.pacing import Pace
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 RECLAIM = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}
 BORROWED = """

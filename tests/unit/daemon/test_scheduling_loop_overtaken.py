@@ -5,13 +5,14 @@ from typing import Any
 
 from structlog import testing
 
-from tests import patience, pictures
-from tests.pictures import Document
+from tests import patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from tests.unit.daemon.worlds import World
 from vscheduler.core.actions.allocate import Allocate
 from vscheduler.core.session.session import Session
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 GANG = """
     node  n1 cpu=4

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests import patience, pictures, volume_labs
-from tests.pictures import Document
+from tests import patience, volume_labs
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from tests.unit.daemon.worlds import World
 from vscheduler.core.actions.allocate import Allocate
 from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode.events import Kind
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 PICTURE = """
     node  n1 cpu=4

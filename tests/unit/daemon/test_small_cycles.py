@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests import patience, pictures, running
+from tests import patience, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.core.actions import allocate
@@ -16,6 +16,7 @@ from vscheduler.core.config.policy import ActionSetting, PluginSetting
 from vscheduler.core.session.session import Session
 from vscheduler.daemon import small_cycles
 from vscheduler.daemon.small_cycles import SmallCycles
+from vscheduler.testing import pictures
 
 POLICY = running.policy_of(running.TREE)
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests import patience, pictures, running, volume_labs
-from tests.pictures import Document
+from tests import patience, running, volume_labs
 from tests.running import Tree
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.http.connection import Connection
@@ -36,6 +35,8 @@ from vscheduler.daemon.scheduling_loop import SchedulingLoop
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 PACE = Pace(debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01)
 

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.contents import NodeShape
 from sandbox.demo import demo_view
-from tests import pictures, running
+from tests import running
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.config import policy
@@ -18,6 +18,7 @@ from vscheduler.explain import remedies, wording
 from vscheduler.explain.remedies import Explanation, NotWaitingError
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 ACTIONS = "enqueue, allocate, backfill, reclaim"
 CUT = "fewer pods, smaller pods, weights, more nodes and forbidden evictions"

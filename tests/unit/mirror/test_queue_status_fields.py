@@ -3,7 +3,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests import pictures
 from vscheduler.core.model.decisions import Basis, Entitlement, Exclusion, LimitedBy, QueueFigures
 from vscheduler.core.model.queues import QueueState
 from vscheduler.core.model.refusals import Refusal, RefusalCode
@@ -11,6 +10,7 @@ from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 GI = 2**30
 BASIS = Basis(deserved=25_000, usable=75_000, bound=LimitedBy.WEIGHT, weight=1, weights=3)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.mirror import phrases, wording
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 STANDARD = "priority gang | predicates proportion"
 TAINTED = "node n1 cpu=4 label=gpu-type=l40 taint=special=true:NoSchedule node n2 cpu=4"

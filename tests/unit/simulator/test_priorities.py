@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.simulator import manifests, priorities, run
 from vscheduler.simulator.manifests import Manifest
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 
 def priority_class(name: str, value: int, **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import actions, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import ActionSetting, Policy
@@ -15,6 +15,7 @@ from vscheduler.mirror.decode import documents as reader
 from vscheduler.simulator import run
 from vscheduler.simulator.manifests import Manifest
 from vscheduler.simulator.run import Look, Options, Outcome
+from vscheduler.testing import pictures
 
 ALLOCATE = ActionSetting(action=actions.allocate.Allocate)
 POLICY = Policy(actions=(ALLOCATE,), tiers=())

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests import pictures
 from vscheduler.core.model.decisions import Bind, CycleResult, Evict
 from vscheduler.core.model.jobs import (
     Condition,
@@ -30,6 +29,7 @@ from vscheduler.mirror.decode.wire import (
     PodStatus,
 )
 from vscheduler.simulator.world import Owners, World
+from vscheduler.testing import pictures
 
 NOW = 1_767_268_800.0
 PICTURE = """

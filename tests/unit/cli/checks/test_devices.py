@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
-from tests import device_labs, pictures, running
+from tests import device_labs, running
 from tests.oracle import manifests
 from vscheduler.cli.checks import devices
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests import pictures
 from vscheduler.cli.checks import policies
 from vscheduler.cli.checks.policies import Trap
 from vscheduler.core import actions, compat, plugins
@@ -12,6 +11,7 @@ from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
 
 GOOD = (
     "enqueue, allocate, backfill, reclaim, preempt",

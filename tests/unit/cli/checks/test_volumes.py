@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests import volume_manifests as made
 from tests.oracle import manifests
 from vscheduler.cli.checks import volumes
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tests import pictures, running
+from tests import running
 from tests.running import Document
 from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
@@ -15,6 +15,7 @@ from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Remove
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 TREE: Mapping[str, Any] = {
     "actions": "enqueue, allocate, backfill",

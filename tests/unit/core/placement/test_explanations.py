@@ -1,7 +1,8 @@
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import ReasonCode
+from vscheduler.testing import pictures
 
 NEVER, NO_ROOM = ReasonCode.NEVER_FITS, ReasonCode.NO_ROOM
 Most = set[tuple[str, int, str]]

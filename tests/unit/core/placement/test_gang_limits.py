@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import plugins
 from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.model.decisions import QueueLimit
@@ -15,6 +15,7 @@ from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement.gang_search.limits import Limits
 from vscheduler.core.placement.gang_search.problem import Kind, Problem, Requirement
 from vscheduler.core.session.session import Session
+from vscheduler.testing import pictures
 
 PICTURE = "node n1 cpu=9 node n2 cpu=9 queue q job q/g min=2 -@2 -@1"
 FIRST, BOTH = np.array([True, False]), np.array([True, True])

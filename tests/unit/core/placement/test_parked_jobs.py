@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NoReturn
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.unit.core.placement.parked_cluster import PICTURE, TREE, WAITING, Around, waiting
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.api.contracts import Plugin
@@ -18,6 +18,7 @@ from vscheduler.core.model.snapshot import FRESH
 from vscheduler.core.session import parked_groups, parked_jobs
 from vscheduler.core.session.parked_groups import ParkedGroups
 from vscheduler.core.session.parked_jobs import Parking
+from vscheduler.testing import pictures
 
 
 def test_jobs_without_room_are_left_out() -> None:

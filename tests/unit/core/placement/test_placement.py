@@ -1,7 +1,8 @@
 """Which plans a cycle keeps."""
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.placement.placement import Placement
+from vscheduler.testing import pictures
 
 PICTURE = """
     node n1 cpu=8 memory=8Gi pods=110

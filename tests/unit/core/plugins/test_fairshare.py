@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.model import queues as model
@@ -13,6 +13,7 @@ from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.queues import Account, Usage
 from vscheduler.core.model.snapshot import Carried
 from vscheduler.core.session.session import Session
+from vscheduler.testing import pictures
 
 NOW = pictures.NOW.timestamp()
 TIERS = "gang fairshare | predicates proportion"

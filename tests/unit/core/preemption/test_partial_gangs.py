@@ -2,11 +2,12 @@ import dataclasses
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.running import Tree
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.snapshot import FRESH, Carried
+from vscheduler.testing import pictures
 
 NOW = pictures.NOW.timestamp()
 SIXTY = {"actions": "allocate", "tiers": running.tiers(running.STANDARD)}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.actions.reclaim import Reclaim
 from vscheduler.core.model.jobs import JobId
 from vscheduler.core.preemption import planner
@@ -12,6 +12,7 @@ from vscheduler.core.preemption.planner import Planner
 from vscheduler.core.preemption.preemptors import Preemptor
 from vscheduler.core.preemption.search import VictimSearch
 from vscheduler.core.preemption.victims import Scope
+from vscheduler.testing import pictures
 
 TREE: dict[str, Any] = {
     "actions": "allocate, reclaim",

@@ -1,9 +1,10 @@
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import JobId
 from vscheduler.core.preemption.victims import EvictionRules, Scope, VictimCandidates
+from vscheduler.testing import pictures
 
 PICTURE = """
     node  n1 cpu=6

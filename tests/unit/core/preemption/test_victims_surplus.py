@@ -1,6 +1,7 @@
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.jobs import JobId
 from vscheduler.core.preemption import victims
+from vscheduler.testing import pictures
 
 
 def test_pods_placed_in_this_cycle_make_no_surplus() -> None:

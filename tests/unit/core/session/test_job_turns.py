@@ -1,9 +1,10 @@
 """Turns of jobs: what is done for each of them, and when."""
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.actions import allocate
 from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
 from vscheduler.core.session import ordering
+from vscheduler.testing import pictures
 
 PICTURE = """
     node n1 cpu=8 label=zone=a

@@ -1,8 +1,9 @@
 import pytest
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.jobs import JobId, TaskId
 from vscheduler.core.model.snapshot import FRESH, Carried
+from vscheduler.testing import pictures
 
 WAYS = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}
 BORROWED = """

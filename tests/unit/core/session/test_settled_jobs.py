@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.unit.core import sessions
 from tests.unit.core.placement import parked_cluster
 from vscheduler.core.fair_share.demands import QueueDemands
@@ -17,6 +17,7 @@ from vscheduler.core.model.jobs import YOUNG, GroupState, Job, JobId, Phase, Pod
 from vscheduler.core.model.snapshot import BindRefusal, Snapshot
 from vscheduler.core.session import settled_jobs
 from vscheduler.core.session.settled_jobs import SettledJobs
+from vscheduler.testing import pictures
 
 CLASSES = [PodClass(request={"cpu": each, "pods": 1}) for each in range(1, 6)]
 QUEUES = ("q", "r", "s")

@@ -4,7 +4,7 @@ import prometheus_client
 import pytest
 from msgspec.structs import replace
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core import actions, cycle, plugins
 from vscheduler.core.config.policy import ActionSetting, PluginSetting, Policy
 from vscheduler.core.model import refusals
@@ -22,6 +22,7 @@ from vscheduler.core.model.queues import QueueState
 from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon.observability import share_gauges
 from vscheduler.daemon.observability.share_gauges import ShareGauges
+from vscheduler.testing import pictures
 
 EMPTY = CycleResult(
     binds=(),

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from tests import pictures, running
+from tests import running
 from vscheduler.core.model.decisions import (
     CycleResult,
     Entitlement,
@@ -18,6 +18,7 @@ from vscheduler.core.model.queues import QueueState
 from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon.observability import share_gauges
 from vscheduler.daemon.observability.share_gauges import Waiting
+from vscheduler.testing import pictures
 
 EMPTY = CycleResult(
     binds=(),

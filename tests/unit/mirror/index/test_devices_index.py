@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests import device_labs, pictures
+from tests import device_labs
 from tests.oracle import manifests
 from vscheduler.core.model import devices
 from vscheduler.core.model.devices import DeviceId, Devices, PoolId
@@ -12,6 +12,7 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import entries
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 Change = entries.Change

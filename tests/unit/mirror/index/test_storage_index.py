@@ -4,7 +4,6 @@ from typing import Any
 
 from hypothesis import given, strategies
 
-from tests import pictures
 from tests import volume_manifests as made
 from tests.oracle import manifests, volumes
 from tests.properties import clusters
@@ -16,6 +15,7 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import entries
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.testing import pictures
 
 Document = dict[str, Any]
 Change = entries.Change

@@ -9,7 +9,7 @@
 
 from typing import Any
 
-from tests.statements import Statement
+from vscheduler.testing.statements import Statement
 
 Document = dict[str, Any]
 

@@ -19,18 +19,19 @@ A job's labels and annotations are those of its pods; `class=` is their priority
 for how many seconds they have had their nodes, `nominated=` the node that its waiting pods are
 nominated to. A queue's groups of nodes are written
 `affinity=required:a,b|preferred:c`, `anti_required` and `anti_preferred` likewise. A budget
-without `select` is about all pods. What pods say about other pods is in tests/pod_terms.py.
+without `select` is about all pods. What pods say about other pods is in pod_terms.py.
 
 A picture of a cluster that can't be (names twice, nodes overfull, unknown queues) is refused.
 """
 
 import datetime as dt
-from dataclasses import dataclass, field
 from typing import Any
 
-from tests import pod_terms, statements
-from tests.statements import ImpossibleError, Statement, Word
+import msgspec
+
 from vscheduler.mirror.decode import quantities
+from vscheduler.testing import pod_terms, statements
+from vscheduler.testing.statements import ImpossibleError, Statement, Word
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 """The instant of every picture; `age=` counts seconds back from the hour before it."""
@@ -63,16 +64,15 @@ JOB_SETTINGS = {
 Document = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Drawing:
+class Drawing(msgspec.Struct):
     """What the statements read so far have drawn."""
 
-    documents: list[Document] = field(default_factory=list)
-    rooms: dict[str, dict[str, int]] = field(default_factory=dict)
+    documents: list[Document] = msgspec.field(default_factory=list)
+    rooms: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     """Free amounts by node, for the check that no node is overfull."""
-    queues: set[str] = field(default_factory=set)
-    jobs: set[str] = field(default_factory=set)
-    priorities: set[int] = field(default_factory=set)
+    queues: set[str] = msgspec.field(default_factory=set)
+    jobs: set[str] = msgspec.field(default_factory=set)
+    priorities: set[int] = msgspec.field(default_factory=set)
 
 
 def documents(picture: str) -> list[Document]:

@@ -3,7 +3,8 @@
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 KEYWORDS = ("node", "queue", "job", "budget", "quota")
 """What a statement starts with, in the order in which the objects are drawn."""
@@ -24,8 +25,7 @@ class ImpossibleError(ValueError):
     """The picture shows a cluster that can't exist; the message names the object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """One object of a picture: its settings by name, and the words after them."""
 
     keyword: str
@@ -53,8 +53,7 @@ class Statement:
 WORD = re.compile(r"((?P<role>[^:]+):)?(?P<place>[^@^]+)(@(?P<cpu>[^^]+))?(\^(?P<priority>\d+))?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class Word(msgspec.Struct, frozen=True, kw_only=True):
     """One pod of a job, as its word has it."""
 
     name: str

@@ -1,0 +1,64 @@
+import pytest
+
+from vscheduler.core.api.contracts import FilterResult, Plugin
+from vscheduler.testing import ImpossibleError, decide
+
+
+class Picky(Plugin):
+    """A plugin with a defect."""
+
+    name = "picky"
+
+    def class_nodes(self, *_: object) -> None:
+        """Shares count all nodes."""
+
+    def filter_nodes(self, *_: object) -> list[FilterResult]:
+        """Fail, as a plugin under test may."""
+        raise RuntimeError(self.name)
+
+
+def test_decisions_name_nodes_beneficiaries_and_sentences() -> None:
+    """One pod is bound, one goes for the starving queue's, and one job is told why it waits."""
+    decisions = decide("""
+        node  n1 cpu=2
+        node  n2 cpu=1
+        queue q
+        queue lend
+        job   lend/greedy min=1 cpu=1  n1 n1
+        job   q/small min=1 cpu=1  -
+        job   q/large min=1 cpu=9  -
+    """)
+    assert decisions.binds == {"small-0": "n2"}
+    assert decisions.evictions == {}
+    assert "9 cpu" in decisions.reasons["large"]
+
+
+def test_evictions_name_the_job_that_they_are_for() -> None:
+    """A queue gets its share back from one that has more."""
+    decisions = decide("""
+        node  n1 cpu=2
+        queue q
+        queue lend
+        job   lend/greedy min=1 cpu=1  n1 n1
+        job   q/small min=1 cpu=1  -
+    """)
+    assert decisions.evictions == {"greedy-1": "default/small"}
+
+
+def test_a_plugin_that_fails_fails_the_test() -> None:
+    """The daemon would go on without it; its author wants to see the error."""
+    picture = "node n1 cpu=1\nqueue q\njob q/a min=1 cpu=1 -"
+    with pytest.raises(AssertionError, match="picky"):
+        decide(picture, plugins=[Picky], tiers="gang | picky predicates")
+
+
+def test_unknown_plugins_are_named() -> None:
+    """All problems of the configuration stand in the error."""
+    with pytest.raises(ValueError, match="pickle"):
+        decide("node n1 cpu=1", tiers="gang | pickle")
+
+
+def test_impossible_clusters_are_refused() -> None:
+    """A node can't hold more than it has."""
+    with pytest.raises(ImpossibleError, match="n1"):
+        decide("node n1 cpu=1\nqueue q\njob q/a min=1 cpu=2 n1")

@@ -1,0 +1,60 @@
+"""What scheduling cycles decide on a picture of a cluster, as plain dictionaries."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from vscheduler.core.api.contracts import Plugin
+from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
+from vscheduler.testing import configuration, pictures
+
+TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
+
+
+class Decisions(msgspec.Struct, frozen=True, kw_only=True):
+    """What cycles decided."""
+
+    binds: Mapping[str, str]
+    """The node of each pod that was bound, by the pod's name."""
+    evictions: Mapping[str, str]
+    """For which job each evicted pod goes, as namespace/name, by the pod's name."""
+    reasons: Mapping[str, str]
+    """Why jobs wait: the sentence of each job that has one, by the job's name."""
+
+
+def decide(
+    picture: str,
+    *,
+    plugins: Sequence[type[Plugin]] = (),
+    tiers: str = TIERS,
+    actions: str = "enqueue, allocate, backfill, reclaim",
+    cycles: int = 1,
+) -> Decisions:
+    """Run cycles on the cluster of a picture, one second apart.
+
+    `plugins` are plugins of your own, and `tiers` names all that are asked: separated by spaces,
+    tiers by `|`, arguments as `name:argument=value,argument=value`. Raises ImpossibleError for a
+    picture of a cluster that can't be, ValueError for an invalid configuration, and AssertionError
+    with the traceback if a plugin fails, which the daemon would survive.
+    """
+    tree = {"actions": actions, "tiers": configuration.tiers(tiers)}
+    policy = configuration.policy_of(tree, plugins)
+    options = Options(cycles=cycles, now=pictures.NOW.timestamp())
+    outcome = run.simulate(pictures.documents(picture), policy, options)
+    faults = outcome.last.faults
+    assert not faults, "\n".join(str(fault) for fault in faults)
+    shown = run.tree(outcome)
+    return Decisions(
+        binds={_name(pod): node for pod, node in shown["binds"].items()},
+        evictions={_name(evict["pod"]): evict["for"] for evict in shown["evicts"]},
+        reasons={
+            _name(group): state["message"]
+            for group, state in shown["podGroups"].items()
+            if state.get("message")
+        },
+    )
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
