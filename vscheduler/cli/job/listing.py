@@ -1,9 +1,5 @@
 """Output of jobs: tables, and documents for programs, described in docs/jobs.md."""
 
-import os
-import shutil
-import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +10,7 @@ from vscheduler.cli.job import explained, job_tables
 from vscheduler.cli.job.explained import Explained
 from vscheduler.cli.job.job_figures import Entry, Job
 from vscheduler.cli.job.placing import Seen
-from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
-from vscheduler.cli.queue.queue_tables import Style
+from vscheduler.cli.queue import cluster_client, queue_watch
 from vscheduler.mirror import phrases, statuses
 
 PROGRAMS = ("json", "yaml", "name")
@@ -34,7 +29,7 @@ class Listing(msgspec.Struct, kw_only=True):
 
     def __call__(self, found: Sequence[Job], seen: Seen) -> None:
         """Print the list once."""
-        suited = style(wide=self.output == "wide")
+        suited = queue_watch.style(wide=self.output == "wide")
         if self.output in PROGRAMS:
             made = [(job, tree_of(job)) for job in found]
             print_objects(made, self.output, single=False)
@@ -57,7 +52,7 @@ class Listing(msgspec.Struct, kw_only=True):
             for each in fresh:
                 print_objects([(each, now[each.key])], self.output, single=True)
         elif fresh:
-            suited = style(wide=self.output == "wide")
+            suited = queue_watch.style(wide=self.output == "wide")
             lines = job_tables.listed(fresh, suited, namespaces=self.namespaces)
             screen.say(*lines[0 if first and self.headers else 1 :], painted=True)
         if self.output not in PROGRAMS:
@@ -80,20 +75,20 @@ def details(
     """Print jobs with their pods, and what happened to them."""
     if how == "wide":
         found = [each for each, _ in told]
-        lines = job_tables.listed(found, style(wide=True), namespaces=namespaces)
+        lines = job_tables.listed(found, queue_watch.style(wide=True), namespaces=namespaces)
         screen.say(*lines, painted=True)
     elif how in PROGRAMS:
         made = [(each, tree_of(each, history)) for each, history in told]
         print_objects(made, how, single=single)
     else:
-        suited = style(wide=False)
+        suited = queue_watch.style(wide=False)
         _say_blocks([job_tables.block(each, history, suited) for each, history in told])
 
 
 def explanations(made: Sequence[Explained], how: str, *, single: bool) -> None:
     """Print why jobs wait, and what would start them."""
     if how == "text":
-        suited = style(wide=False)
+        suited = queue_watch.style(wide=False)
         _say_blocks([explained.lines(each, suited) for each in made])
     else:
         trees = [(each.job, tree_of(each.job) | {"remedies": each.remedies}) for each in made]
@@ -123,18 +118,6 @@ def notes(seen: Seen) -> list[str]:
     kinds = phrases.listed([cluster_client.CLASSES[kind].endpoint for kind in seen.left_out])
     what = f"places are approximate: you may not list {kinds} in the whole cluster"
     return [f"{what}; docs/permissions.md tells what it takes"]
-
-
-def style(*, wide: bool) -> Style:
-    """Return the style suited to stdout."""
-    terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    coloured = terminal and not os.environ.get("NO_COLOR")
-    return Style(
-        now=time.time(),
-        width=shutil.get_terminal_size().columns if terminal else None,
-        wide=wide,
-        paint=queue_watch.paint if coloured else queue_tables.unpainted,
-    )
 
 
 def tree_of(job: Job, history: Sequence[Entry] | None = None) -> dict[str, Any]:

@@ -4,10 +4,7 @@
 """
 
 import difflib
-import os
-import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -61,14 +58,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def style(self) -> Style:
         """The style suited to stdout."""
-        terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-        coloured = terminal and not os.environ.get("NO_COLOR")
-        return Style(
-            now=time.time(),
-            width=shutil.get_terminal_size().columns if terminal else None,
-            wide=self.output == "wide",
-            paint=queue_watch.paint if coloured else queue_tables.unpainted,
-        )
+        return queue_watch.style(wide=self.output == "wide")
 
 
 class Presentation(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,9 @@ A thread per kind lists, watches, and lists again when a watch ends. The results
 printing thread, which updates a terminal, appends to a log, or prints objects for programs.
 """
 
+import os
 import queue
+import shutil
 import sys
 import threading
 import time
@@ -200,6 +202,18 @@ Lines: TypeAlias = Callable[[View, Style], list[str]]
 Rows: TypeAlias = Callable[[View, Style], list[Row]]
 Show: TypeAlias = Callable[[View, Sequence[Object]], None]
 """Receives the view, and the queues that changed."""
+
+
+def style(*, wide: bool) -> Style:
+    """Return the style suited to stdout."""
+    terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    coloured = terminal and not os.environ.get("NO_COLOR")
+    return Style(
+        now=time.time(),
+        width=shutil.get_terminal_size().columns if terminal else None,
+        wide=wide,
+        paint=paint if coloured else queue_tables.unpainted,
+    )
 
 
 def paint(title: str, cell: str) -> str:
