@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests import pictures, running
+from tests import running
 from tests.unit.core.placement import parked_cluster
 from tests.unit.core.placement.parked_cluster import Around
 from vscheduler.core import cycle
@@ -18,6 +18,7 @@ from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import JobId
 from vscheduler.core.preemption.planner import Planner
 from vscheduler.core.session.parked_groups import ParkedJobs
+from vscheduler.testing import pictures
 
 PLUGINS = "priority gang conformance | drf predicates proportion nodeorder binpack pdb"
 TREE: Mapping[str, Any] = {
