@@ -1,16 +1,20 @@
 """What a scheduler writes to the status of Queues, as `kubectl get queue -o yaml` shows it."""
 
+import asyncio
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from sandbox.client import PATCH_TYPES, Object
+from sandbox.client import PATCH_TYPES, Client, Object
 from sandbox.control_plane import ControlPlane
 from tests import patience
-from tests.integration import daemons
+from tests.integration import daemons, permissions
 from tests.integration.daemons import Daemon, Start
+from vscheduler.cli.queue import queue_figures
+from vscheduler.controllers.ports import Api, RefusedError, Trouble
+from vscheduler.controllers.queues.gone_schedulers import GoneSchedulers
 from vscheduler.mirror import paths
 
 DEFINITION = f"{paths.DEFINITIONS.everywhere}/queues.scheduling.volcano.sh"
@@ -167,6 +171,69 @@ def test_two_schedulers_share_a_queues_status(cluster: ControlPlane, start: Star
     }
     assert status["request"] in ({}, {"cpu": "6", "pods": "6"}), "the last writer's, whole"
     assert (first.stop(), second.stop()) == (0, 0)
+
+
+class Port:
+    """The API server, as the controllers' account may use it."""
+
+    def __init__(self, api: Client) -> None:
+        self._api = api
+
+    async def get(self, path: str) -> Object:
+        """An object, or a refusal."""
+        answer = self._api.ask("GET", path)
+        if answer.status >= 400:
+            raise RefusedError(Trouble.MISSING, answer.message)
+        return answer.body
+
+    async def list(self, path: str) -> list[Object]:
+        """All of a collection."""
+        return self._api.list(path)
+
+    async def patch(
+        self, path: str, body: Object, content_type: str, params: dict[str, str]
+    ) -> Object:
+        """An object after a change."""
+        headers = {"content-type": content_type}
+        return self._api.request("PATCH", path, body, query=params, headers=headers).body
+
+
+def test_the_status_of_a_scheduler_that_is_gone_is_removed(
+    cluster: ControlPlane, start: Start
+) -> None:
+    """Its condition, its entry and what it alone has written; nothing of one that lives."""
+    cluster.create_nodes(count=1, cpu="4")
+    daemons.a_queue(cluster, "red")
+    daemons.a_gang(cluster, "job", 6, minimum=1, group={"queue": "red"})
+    gone = start("--scheduler-name=other")
+    daemons.until(lambda: status_of(cluster, "red").get("schedulers"), gone)
+    alive = start()
+    daemons.until(lambda: len(status_of(cluster, "red")["schedulers"]) == 2, alive)
+    assert gone.stop() == 0
+    until_still(cluster, alive)
+    before = status_of(cluster, "red")
+    api = cluster.client_for_service_account(permissions.NAMESPACE, permissions.TESTED)
+    looking = GoneSchedulers(cast("Api", Port(api)), permissions.NAMESPACE, gone_seconds=0)
+
+    async def look() -> None:
+        for pause in (0, 2):  # the Lease that was given back lasts a second, the other one 15
+            await asyncio.sleep(pause)
+            await looking.look()
+
+    asyncio.run(look())
+    stored = cluster.api.get(f"{daemons.QUEUES}/red")
+    after = stored["status"]
+    assert [each["name"] for each in after["schedulers"]] == ["vscheduler"]
+    assert "other/FairShare" not in {each["type"] for each in after["conditions"]}
+    assert after["allocated"] == before["allocated"]
+    assert after["deserved"] == before["deserved"]
+    figures = queue_figures.figures(stored, None)
+    assert [each.scheduler for each in figures.sentences] == ["vscheduler"]
+    assert figures.schedulers == ()
+    assert alive.stop() == 0
+    asyncio.run(look())
+    after = status_of(cluster, "red")
+    assert not {"schedulers", "conditions", "deserved", "share"} & after.keys()
 
 
 @pytest.fixture

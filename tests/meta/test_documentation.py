@@ -32,7 +32,8 @@ API_VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d+)?$")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+[a-z]")
 
 STRANGERS = {
-    "--all", "--all-namespaces", "--for", "--replicas", "--timeout", "--type",  # kubectl
+    "--all", "--all-namespaces", "--field-manager", "--for", "--replicas", "--server-side",
+    "--subresource", "--timeout", "--type",  # kubectl
     "--create-namespace", "--set", "--take-ownership", "--values",  # helm
     "--directory", "--keep", "--no-browser", "--nodes", "--with-scheduler",  # python -m sandbox
     "--at-length", "--lease-timing",  # pytest, of this repository

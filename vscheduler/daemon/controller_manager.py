@@ -40,6 +40,7 @@ from vscheduler.controllers.podgroups.podgroup_controller import (
 )
 from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister, StatusEvidence
 from vscheduler.controllers.ports import Object, Preconditions, RefusedError, Trouble
+from vscheduler.controllers.queues import gone_schedulers
 from vscheduler.daemon.leader_election.api import CompositeToken, Permit, Token
 from vscheduler.daemon.runtime import Runtime
 from vscheduler.mirror import paths
@@ -132,11 +133,14 @@ class ControllerManager:
             groups=StatusEvidence(runtime.mirror),
             failures=runtime.failures,
         )
+        gone = gone_schedulers.GoneSchedulers(port, runtime.given.election.namespace)
         outlets = operator.Outlets(heartbeat=runtime.signs.kopf, failures=runtime.failures)
         end = runtime.mirror.subscribe(keeper.moved)
         try:
             async with asyncio.TaskGroup() as group:
                 operator.start(group, port, runtime.link, keeper, outlets)
+                looks = runtime.failures.keep_on("gone schedulers", gone.run)
+                group.create_task(looks, name="remove what schedulers have left")
         finally:
             end()
 

@@ -34,6 +34,9 @@ OURS = ("deserved", "request", "realCapability", "share", "schedulers", "conditi
 NARROW_SECONDS = 600.0
 """How long a CRD with missing fields is assumed to stay like that, in seconds."""
 
+MANAGER_MAX = 128
+"""Characters of a field manager's name that the API server allows."""
+
 UNDECLARED = "field not declared in schema"
 """The API server's message, with status 500, when an applied field is missing in the CRD."""
 
@@ -58,6 +61,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """A single CamelCase word: a decisions.LimitedBy, NO_REQUEST or SET_ASIDE."""
     message: str
+
+
+def field_manager(scheduler: str) -> str:
+    """Return the field manager in whose name a scheduler writes."""
+    return scheduler[:MANAGER_MAX]
 
 
 def condition_type(scheduler: str) -> str:

@@ -16,14 +16,11 @@ from vscheduler.core.model import resources
 from vscheduler.core.model.jobs import Phase
 from vscheduler.core.model.queues import DEFAULT, QueueState
 from vscheduler.core.model.resources import ResourceSpace
-from vscheduler.mirror import phrases
+from vscheduler.mirror import phrases, queue_status
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import QuantityError
 
-MANAGER_MAX = 128
-"""Characters of a field manager's name that the API server allows."""
-
-FAIR_SHARE = "/FairShare"
+FAIR_SHARE = queue_status.condition_type("")
 """Suffix of a condition type; the prefix is the scheduler that wrote the condition."""
 
 UNSCHEDULABLE = "Unschedulable"
@@ -72,8 +69,7 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: str
     text: str
     written: float = 0.0
-    """When the scheduler last changed the status; 0 if unknown. The sentence of a scheduler that is
-    gone stays, and has grown old."""
+    """When the scheduler last changed the status; 0 if unknown."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,10 +139,11 @@ def figures(queue: Object, counted: GroupCounts | None) -> Figures:
 
 def _sentence(condition: Object, metadata: Object) -> Sentence:
     scheduler = condition["type"].removesuffix(FAIR_SHARE)
+    written = (queue_status.field_manager(scheduler), "status")
     times = [
         instant(each.get("time"))
         for each in metadata.get("managedFields") or ()
-        if (each.get("manager"), each.get("subresource")) == (scheduler[:MANAGER_MAX], "status")
+        if (each.get("manager"), each.get("subresource")) == written
     ]
     return Sentence(
         scheduler=scheduler, text=condition.get("message", ""), written=max(times, default=0.0)

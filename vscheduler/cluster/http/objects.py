@@ -10,11 +10,8 @@ from vscheduler.cluster import cooperative
 from vscheduler.cluster.http import connection, lists, responses
 from vscheduler.cluster.http.connection import Conflict, Connection, Gone, NotFound, Unavailable
 from vscheduler.cluster.http.lists import UnexpectedError
-from vscheduler.mirror import paths
+from vscheduler.mirror import paths, queue_status
 from vscheduler.mirror.paths import Path
-
-MANAGER_MAX = 128
-"""Maximum length of a field manager's name."""
 
 Object: TypeAlias = dict[str, Any]
 
@@ -78,7 +75,7 @@ _decode_versioned = msgspec.json.Decoder(_Versioned).decode
 
 def field_manager(scheduler: str) -> dict[str, str]:
     """Return the query parameters that name the scheduler as field manager of a write."""
-    return {"fieldManager": scheduler[:MANAGER_MAX]}
+    return {"fieldManager": queue_status.field_manager(scheduler)}
 
 
 async def get(connection: Connection, path: Path) -> Object:
