@@ -113,6 +113,8 @@ def test_what_is_kept_for_a_guarantee_is_on_nodes_that_somebody_can_use() -> Non
     tolerated = kept + "job b/other min=9 tolerate=dedicated=lab -"
     assert resting(tolerated, rest_rules.nothing_is_idle, **quotas) == ["IDLE"]
     assert [bind.pod for bind in World(pictures.documents(tolerated), "capacity", 0).step().binds]
+    used = kept.replace("n1 cpu=3", "n1 cpu=4") + "job a/own min=1 n1"
+    assert resting(used, rest_rules.nothing_is_idle, **quotas) == ["IDLE"]
 
 
 def test_a_loser_is_compared_with_each_start_it_gives_way_to() -> None:

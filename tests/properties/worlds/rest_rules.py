@@ -173,7 +173,7 @@ def within_limits(
     free: bool = True,
 ) -> bool:
     """Whether the queue and those above it may have these pods as well, and what is free is enough
-    with all guarantees of other queues set aside: on nodes that some pod could use.
+    with what is left of the guarantees of other queues set aside: on nodes that some pod could use.
     """
     census = moment.census
     if not moment.setting.plugins & LIMITED:
@@ -189,8 +189,8 @@ def within_limits(
     others: Counter[str] = Counter()
     for name, document in census.queues.items():
         if name not in line:
-            guarantee = document["spec"].get("guarantee", {}).get("resource", {})
-            others.update(censuses.amounts(guarantee))
+            kept = censuses.amounts(document["spec"].get("guarantee", {}).get("resource", {}))
+            others.update(kept - _allocated_below(census, name) if free else kept)
     room = _room(census, free=free)
     return all(asks[each] <= room[each] - amount for each, amount in others.items())
 

@@ -31,7 +31,7 @@ class Claim:
     """Of the claimant."""
     queue: str
     wanted: Amounts
-    """What the pods ask for that are placed."""
+    """What all of the job that is placed in the cycle asks for."""
     victims: tuple[Eviction, ...]
     before: Mapping[str, Amounts]
     """What queues held."""
@@ -117,25 +117,26 @@ def _claims(moment: Moment) -> Iterator[Claim]:
     if setting.volcano or "proportion" not in setting.plugins:
         return
     held = {name: census.allocated(name) for name in census.queues}
+    wanted: defaultdict[str, Amounts] = defaultdict(Counter)
+    for each in (*moment.binds, *moment.pipelined):
+        pod = census.pods[each.pod]
+        wanted[censuses.group_of(pod)].update(censuses.request(pod))
     for group, steps in _starts(moment):
         before = {name: Counter(amounts) for name, amounts in held.items()}
-        wanted: Amounts = Counter()
         for step in steps:
             pod = census.pods[step.pod]
-            asks, queue = censuses.request(pod), census.queue_of(pod)
-            leaves = isinstance(step, Eviction)
-            if not leaves:
-                wanted.update(asks)
+            queue = census.queue_of(pod)
             if queue in held:
+                leaves = isinstance(step, Eviction)
                 change = held[queue].subtract if leaves else held[queue].update
-                change(asks)
+                change(censuses.request(pod))
         gone = [each for each in steps if isinstance(each, Eviction)]
         victims = [each for each in gone if each.action == eviction_rules.BETWEEN]
         if victims and not any(victim.moves for victim in victims):
             yield Claim(
                 group=group,
                 queue=census.groups[group]["spec"]["queue"],
-                wanted=wanted,
+                wanted=wanted[group],
                 victims=tuple(victims),
                 before=before,
                 after={name: Counter(amounts) for name, amounts in held.items()},
