@@ -115,7 +115,7 @@ def notes(seen: Seen) -> list[str]:
     """Return what is left out because the user may not read it."""
     if not seen.left_out:
         return list(seen.notes)
-    kinds = phrases.listed([cluster_client.CLASSES[kind].endpoint for kind in seen.left_out])
+    kinds = phrases.listed([cluster_client.COLLECTIONS[kind].plural for kind in seen.left_out])
     what = f"places are approximate: you may not list {kinds} in the whole cluster"
     return [f"{what}; docs/permissions.md tells what it takes"]
 

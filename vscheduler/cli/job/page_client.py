@@ -8,16 +8,14 @@ import ssl
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import msgspec
-import urllib3
-
-from vscheduler.cli import screen
+from vscheduler.cli import http_client, screen
+from vscheduler.cli.http_client import HttpClient, NoAnswerError, UntrustedError
 from vscheduler.cli.job import selection
 from vscheduler.cli.job.explained import Explained
 from vscheduler.cli.job.job_figures import Entry, Job, Pod
@@ -28,7 +26,6 @@ from vscheduler.mirror import paths, phrases, workloads
 from vscheduler.mirror.workloads import Workload
 from vscheduler.simulator.waiting_line import Place
 
-CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 REMEDY_SECONDS = 150.0
 """How long the answer may take to what would start a job: others may have asked before."""
@@ -45,16 +42,6 @@ POLL_SECONDS = 2.0
 Told = list[tuple[Job, list[Entry]]]
 
 
-class Login(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the page is, and who asks."""
-
-    server: str
-    authority: str = ""
-    """A file with certificates to trust; empty for those of the system."""
-    token: str = ""
-    namespace: str = "default"
-
-
 @contextmanager
 def signed_in(
     server: str, authority: str, token_file: str, kubeconfig: str, context: str
@@ -69,9 +56,9 @@ def signed_in(
         raise ClusterError(f"--server: {server} would get your token unencrypted; use https")
     with tempfile.TemporaryDirectory(prefix="vscheduler-") as private:
         token, namespace = _token(token_file, kubeconfig, context, Path(private))
-        login = Login(server=server, authority=authority, token=token, namespace=namespace)
-        with _pool(login) as pool:
-            yield PageClient(login, pool)
+        config = http_client.config(_page(server, authority), {"token": token}, namespace)
+        with closing(HttpClient(config, direct=True)) as client:
+            yield PageClient(client, namespace)
 
 
 def _token(token_file: str, kubeconfig: str, context: str, private: Path) -> tuple[str, str]:
@@ -93,25 +80,30 @@ def _token(token_file: str, kubeconfig: str, context: str, private: Path) -> tup
     return token, str(found.namespace or "default")
 
 
-def _pool(login: Login) -> urllib3.PoolManager:
+def _page(server: str, authority: str) -> dict[str, str]:
+    """Return the page as a cluster of a kubeconfig: it trusts a file's certificates, or those of
+    the system.
+    """
+    trusted = authority or ssl.get_default_verify_paths().cafile
     try:
-        trusted = ssl.create_default_context(cafile=login.authority or None)
+        ssl.create_default_context(cafile=trusted)
     except OSError as error:
         raise ClusterError(f"--server-ca can't be used: {error}") from error
-    return urllib3.PoolManager(retries=False, ssl_context=trusted)
+    found = {"certificate-authority": str(Path(trusted).resolve())} if trusted else {}
+    return {"server": server.rstrip("/"), **found}
 
 
 class PageClient:
     """Asks the page."""
 
-    def __init__(self, login: Login, pool: urllib3.PoolManager) -> None:
-        self._login = login
-        self._pool = pool
+    def __init__(self, client: HttpClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
 
     @property
     def namespace(self) -> str:
         """The namespace of the kubeconfig's context."""
-        return self._login.namespace
+        return self._namespace
 
     def notes(self) -> list[str]:
         """Return what this user isn't shown, and why; a stand-by says who leads."""
@@ -160,25 +152,22 @@ class PageClient:
         self, path: str, asked: Mapping[str, str] = NOTHING, seconds: float = ANSWER_SECONDS
     ) -> Document:
         """Return a document. Raises ClusterError."""
-        where = self._login.server.rstrip("/")
+        where = self._client.url
         try:
-            answer = self._pool.request(
+            answer = self._client.ask(
                 "GET",
-                f"{where}{paths.PAGE}/{path}",
-                fields=dict(asked),
-                headers={"Authorization": f"Bearer {self._login.token}"},
-                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds),
-                redirect=False,  # the token goes nowhere else
-                preload_content=False,
+                f"{paths.PAGE}/{path}",
+                query=asked,
+                seconds=seconds,
+                most_bytes=ANSWER_BYTES_MAX,
             )
-            body = answer.read(ANSWER_BYTES_MAX, decode_content=True)
-            found = json.loads(body)
+            found = json.loads(answer.body)
             if answer.status == 200 and isinstance(found, dict):
                 return dict(screen.plain(found))
             raise ClusterError(str(found["error"]["message"]))
-        except urllib3.exceptions.SSLError as error:
+        except UntrustedError as error:
             raise ClusterError(f"{where} can't be trusted: {error}") from error
-        except urllib3.exceptions.HTTPError as error:
+        except NoAnswerError as error:
             raise Unreachable(f"{where} doesn't answer: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise ClusterError(f"{where} doesn't answer like the scheduler's page") from error

@@ -1,32 +1,35 @@
-"""The cluster for interactive commands: lists, watches and changes of queues, through pykube.
+"""The cluster for interactive commands: lists, watches and changes of queues.
 
 Results are plain data as the API server writes them; every error is a single sentence.
 """
 
 import json
 import os
-import re
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeVar
-from urllib.parse import quote
+from typing import Any, NoReturn, Protocol
 
 import click
 import msgspec
-import pykube
-import requests
-import urllib3
 
+from vscheduler.cli.http_client import (
+    Answer,
+    Config,
+    HttpClient,
+    NoAnswerError,
+    UntrustedError,
+    UnusableConfigError,
+)
 from vscheduler.cli.queue import kubeconfigs
 from vscheduler.cli.queue.kubeconfigs import KubeconfigError
 from vscheduler.mirror import paths
-from vscheduler.mirror.paths import Collection
+from vscheduler.mirror.paths import Collection, UnusableNameError
 
 
 class Kind(StrEnum):
@@ -70,19 +73,7 @@ COLLECTIONS: Mapping[Kind, Collection] = {
 }
 NAMESPACED = frozenset(kind for kind, each in COLLECTIONS.items() if each.namespaced)
 
-
-def _served(collection: Collection) -> Any:
-    """Return the class with which pykube reads a collection."""
-    base = pykube.objects.NamespacedAPIObject if collection.namespaced else pykube.objects.APIObject
-    words = {"version": collection.api_version, "endpoint": collection.plural}
-    return type(collection.kind, (base,), {**words, "kind": collection.kind})
-
-
-CLASSES: Mapping[Kind, Any] = {kind: _served(each) for kind, each in COLLECTIONS.items()}
-
-
 API = "scheduling.volcano.sh/v1beta1"
-CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 WATCH_SECONDS = 300
 SILENCE_SECONDS = 90.0
@@ -91,8 +82,10 @@ SILENCE_SECONDS = 90.0
 INTERRUPTED_STATUS = 130
 """Exit status after Ctrl-C, as in kubectl."""
 
+CHANGES = ("ADDED", "MODIFIED", "DELETED")
+MERGE_PATCH = "application/merge-patch+json"
+
 Object = dict[str, Any]
-Answer = TypeVar("Answer")
 
 
 ACCESS = (
@@ -112,15 +105,6 @@ def access(command: Callable[..., None]) -> Callable[..., None]:
     for add in ACCESS:
         command = add(command)
     return command
-
-
-_queue = CLASSES[Kind.QUEUE]
-
-_BAD_FILE = (
-    *(pykube.exceptions.KubernetesError, ImportError, OSError),
-    *(LookupError, AttributeError, TypeError, NotImplementedError),
-)
-"""Errors that pykube raises for a bad kubeconfig."""
 
 
 class ClusterError(Exception):
@@ -175,198 +159,200 @@ class Source(Protocol):
 class Cluster:
     """A real cluster."""
 
-    def __init__(
-        self, connect: Callable[[], pykube.KubeConfig], namespace: str | None = None
-    ) -> None:
+    def __init__(self, connect: Callable[[], Config], namespace: str | None = None) -> None:
         """Create a client; with `namespace`, namespaced kinds are read only there."""
         self._connect = connect
         self._only = namespace
-        self._config: pykube.KubeConfig = None
-        self._server = "the API server"
+        self._config: Config = None
+        self._client: HttpClient | None = None
 
     @property
     def namespace(self) -> str:
         """The namespace of the kubeconfig's context. Raises ClusterError."""
-        with self._translated_errors(Kind.QUEUE):
-            if self._config is None:
-                self._config = self._connect()
+        self._connected()
+        with _translated_errors("the API server"):
             return str(self._config.namespace or "default")
 
     def within(self, namespace: str) -> "Cluster":
         """Return a client that reads namespaced kinds only in this namespace."""
         return Cluster(self._connect, namespace)
 
+    def close(self) -> None:
+        """Close all connections."""
+        if self._client is not None:
+            self._client.close()
+
     def list(self, kind: Kind) -> Listing:
         """Return all objects of a kind, in all namespaces unless limited to one.
 
         Items of lists have no kind and no apiVersion; here they get them.
         """
-
-        def ask(client: pykube.HTTPClient) -> Listing:
-            found = self._query(kind, client).execute().json()
-            if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
-                raise ClusterError(f"{self._server} doesn't respond like a Kubernetes API server")
-            typed = {"apiVersion": CLASSES[kind].version, "kind": str(kind)}
-            items: list[Object] = [typed | each for each in found.get("items") or ()]
-            return Listing(items=items, version=found["metadata"].get("resourceVersion", ""))
-
-        with self._translated_errors(kind):
-            return self._answered(ask)
+        found = self._decoded(kind, self._ask("GET", self._path(kind)))
+        if not isinstance(found.get("metadata"), dict):
+            raise self._no_api_server()
+        typed = {"apiVersion": COLLECTIONS[kind].api_version, "kind": str(kind)}
+        items: list[Object] = [typed | each for each in found.get("items") or ()]
+        return Listing(items=items, version=found["metadata"].get("resourceVersion", ""))
 
     def queue(self, name: str) -> Object | None:
         """Return a queue, or None if no queue has the name."""
-
-        def ask(client: pykube.HTTPClient) -> Object | None:
-            try:
-                found: Object = (
-                    self._query(Kind.QUEUE, client).get_by_name(quote(name, safe="")).obj
-                )
-            except pykube.ObjectDoesNotExist:
-                return None
-            return found
-
-        with self._translated_errors(Kind.QUEUE):
-            return self._answered(ask)
+        answer = self._ask_queue("GET", name)
+        return None if answer.status == HTTPStatus.NOT_FOUND else self._decoded(Kind.QUEUE, answer)
 
     def annotate_queue(self, name: str, key: str, value: str) -> Object | None:
         """Annotate a queue; return the queue as stored, or None if no queue has the name."""
-
-        def ask(client: pykube.HTTPClient) -> Object | None:
-            stored = CLASSES[Kind.QUEUE](client, {"metadata": {"name": quote(name, safe="")}})
-            try:
-                stored.patch({"metadata": {"annotations": {key: value}}})
-            except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
-                if _status(error) != HTTPStatus.NOT_FOUND:
-                    raise
-                return None
-            changed: Object = stored.obj
-            return changed
-
-        with self._translated_errors(Kind.QUEUE):
-            return self._answered(ask)
+        return self.patch_queue(name, {"metadata": {"annotations": {key: value}}}, dry_run=False)
 
     def create_queue(self, name: str, spec: Mapping[str, Any]) -> Object:
         """Create a queue; return the queue as stored. Raises Exists."""
-
-        def ask(client: pykube.HTTPClient) -> Object:
-            made = {"apiVersion": API, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
-            stored = _queue(client, made)
-            try:
-                stored.create()
-            except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
-                if _status(error) == HTTPStatus.CONFLICT:
-                    raise Exists(f"there is a queue {name} already") from error
-                raise
-            created: Object = stored.obj
-            return created
-
-        with self._translated_errors(Kind.QUEUE):
-            return self._answered(ask)
+        made = {"apiVersion": API, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+        answer = self._ask("POST", self._path(Kind.QUEUE), made)
+        if answer.status == HTTPStatus.CONFLICT:
+            raise Exists(f"there is a queue {name} already")
+        return self._decoded(Kind.QUEUE, answer)
 
     def patch_queue(self, name: str, patch: Mapping[str, Any], *, dry_run: bool) -> Object | None:
         """Change a queue by a merge patch; return the queue as stored, or None if it is gone."""
-
-        def ask(client: pykube.HTTPClient) -> Object | None:
-            stored = _queue(client, {"metadata": {"name": quote(name, safe="")}})
-            query = {"params": {"dryRun": "All"}} if dry_run else {}
-            headers = {"Content-Type": "application/merge-patch+json"}
-            body = json.dumps(patch)
-            try:
-                answer = client.patch(**stored.api_kwargs(headers=headers, data=body, **query))
-                client.raise_for_status(answer)
-            except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
-                if _status(error) == HTTPStatus.CONFLICT:
-                    raise ClusterError(f"queue {name} was changed meanwhile: try again") from error
-                if _status(error) != HTTPStatus.NOT_FOUND:
-                    raise
-                return None
-            changed: Object = answer.json()
-            return changed
-
-        with self._translated_errors(Kind.QUEUE):
-            return self._answered(ask)
+        answer = self._ask_queue("PATCH", name, patch, dry_run=dry_run)
+        if answer.status == HTTPStatus.CONFLICT:
+            raise ClusterError(f"queue {name} was changed meanwhile: try again")
+        return None if answer.status == HTTPStatus.NOT_FOUND else self._decoded(Kind.QUEUE, answer)
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue; it stays until its finalizers are gone."""
-
-        def ask(client: pykube.HTTPClient) -> None:
-            CLASSES[Kind.QUEUE](client, {"metadata": {"name": quote(name, safe="")}}).delete()
-
-        with self._translated_errors(Kind.QUEUE):
-            self._answered(ask)
+        answer = self._ask_queue("DELETE", name)
+        if answer.status != HTTPStatus.NOT_FOUND:
+            self._decoded(Kind.QUEUE, answer)
 
     def watch(self, kind: Kind, version: str) -> Iterator[Change]:
         """Iterate over changes until the watch ends or falls silent."""
-        parameters = {"allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
-        with self._translated_errors(kind), self._client(SILENCE_SECONDS) as client:
-            for event in self._query(kind, client).watch(since=version, params=parameters):
-                item: Object = event.object.obj
-                match event.type:
-                    case "ADDED" | "MODIFIED" | "DELETED":
-                        yield Change(item=item, gone=event.type == "DELETED")
-                    case "ERROR":
-                        raise _refusal(item.get("code") or 500, str(item.get("message")), kind)
+        query = {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        client = self._connected()
+        with (
+            _translated_errors(self._server),
+            client.stream(self._path(kind), query, silence_seconds=SILENCE_SECONDS) as stream,
+        ):
+            if stream.status >= 300:
+                raise _refusal(stream.status, _message(stream.status, b"".join(stream.lines)), kind)
+            for line in stream.lines:
+                change = self._change(kind, line)
+                if change is not None:
+                    yield change
 
-    def _answered(self, ask: Callable[[pykube.HTTPClient], Answer]) -> Answer:
-        """Return a response. Expired credentials are renewed once."""
-        fresh = self._config is None
+    def _change(self, kind: Kind, line: bytes) -> Change | None:
+        """Return the change of one line of a watch; None for a bookmark."""
         try:
-            with self._client(ANSWER_SECONDS) as client:
-                return ask(client)
-        except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
-            if fresh or _status(error) != HTTPStatus.UNAUTHORIZED:
-                raise
-        self._config = None
-        with self._client(ANSWER_SECONDS) as client:
-            return ask(client)
-
-    @contextmanager
-    def _client(self, seconds: float) -> Iterator[pykube.HTTPClient]:
-        """Provide a new client for each request: pykube's sessions aren't thread-safe."""
-        if self._config is None:
-            self._config = self._connect()
-        client = pykube.HTTPClient(self._config, timeout=(CONNECT_SECONDS, seconds))
-        self._server = f"the API server at {client.url}"
-        proxy = self._config.cluster.get("proxy-url")
-        if proxy:
-            client.session.trust_env = False  # proxies of the environment would take precedence
-            client.session.proxies = {"http": proxy, "https": proxy}
-        # Without an auth function, passwords in ~/.netrc would take precedence.
-        client.session.auth = lambda request: request
-        if self._config.cluster.get("insecure-skip-tls-verify"):  # the user's explicit choice
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        with client.session:
-            yield client
-
-    def _query(self, kind: Kind, client: pykube.HTTPClient) -> Any:
-        query = CLASSES[kind].objects(client)
-        if kind not in NAMESPACED:
-            return query
-        return query.filter(namespace=pykube.all if self._only is None else self._only)
-
-    @contextmanager
-    def _translated_errors(self, kind: Kind) -> Iterator[None]:
-        """Translate all errors into ClusterError."""
-        try:
-            yield
-        except KubeconfigError as error:
-            raise ClusterError(str(error)) from error
-        except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
-            raise _refusal(_status(error), _message(error), kind) from error
-        except requests.exceptions.JSONDecodeError as error:
-            raise ClusterError(
-                f"{self._server} doesn't respond like a Kubernetes API server"
-            ) from error
-        except requests.exceptions.SSLError as error:
-            raise ClusterError(f"{self._server} can't be trusted: {_cause(error)}") from error
-        except requests.RequestException as error:
-            raise Unreachable(f"{self._server} doesn't answer: {_cause(error)}") from error
-        except ValueError as error:
+            event = json.loads(line)
+            what, item = event["type"], dict(event["object"])
+        except (ValueError, KeyError, TypeError) as error:
             raise Unreachable(
                 f"{self._server} closed the connection in the middle of a response"
             ) from error
-        except _BAD_FILE as error:
-            raise ClusterError(f"the kubeconfig can't be used: {error}") from error
+        if what == "ERROR":
+            raise _refusal(item.get("code") or 500, str(item.get("message")), kind)
+        return Change(item=item, gone=what == "DELETED") if what in CHANGES else None
+
+    def _ask_queue(
+        self,
+        method: str,
+        name: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Answer:
+        """Return the answer about a queue; no server is asked for a name that no queue can have."""
+        try:
+            path = paths.QUEUES.at(name)
+        except UnusableNameError:
+            return Answer(HTTPStatus.NOT_FOUND, b"")
+        return self._ask(method, path, body, dry_run=dry_run)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Answer:
+        """Return an answer. Expired credentials are renewed once. Raises ClusterError."""
+        fresh = self._client is None
+        client = self._connected()
+        patches = MERGE_PATCH if method == "PATCH" else "application/json"
+
+        def ask() -> Answer:
+            return client.ask(
+                method,
+                path,
+                None if body is None else json.dumps(body).encode(),
+                query={"dryRun": "All"} if dry_run else None,
+                headers=None if body is None else {"Content-Type": patches},
+                seconds=ANSWER_SECONDS,
+            )
+
+        with _translated_errors(self._server):
+            answer = ask()
+            if answer.status == HTTPStatus.UNAUTHORIZED and not fresh:
+                self.close()
+                self._client = None
+                client = self._connected()
+                answer = ask()
+        return answer
+
+    def _connected(self) -> HttpClient:
+        if self._client is None:
+            with _translated_errors("the API server"):
+                self._config = self._connect()
+            self._client = HttpClient(self._config)
+        return self._client
+
+    @property
+    def _server(self) -> str:
+        return f"the API server at {self._connected().url}"
+
+    def _path(self, kind: Kind) -> str:
+        collection = COLLECTIONS[kind]
+        if self._only is None or kind not in NAMESPACED:
+            return collection.everywhere
+        try:
+            return collection.within(self._only)
+        except UnusableNameError as error:
+            raise ClusterError(str(error)) from error
+
+    def _decoded(self, kind: Kind, answer: Answer) -> Object:
+        """Return the object in an answer. Raises ClusterError."""
+        if answer.status >= 300:
+            raise _refusal(answer.status, _message(answer.status, answer.body), kind)
+        try:
+            found = json.loads(answer.body)
+        except ValueError as error:
+            raise self._no_api_server() from error
+        if not isinstance(found, dict):
+            raise self._no_api_server()
+        return found
+
+    def _no_api_server(self) -> ClusterError:
+        return ClusterError(f"{self._server} doesn't respond like a Kubernetes API server")
+
+
+@contextmanager
+def _translated_errors(server: str) -> Iterator[None]:
+    """Translate errors of the client into ClusterError."""
+    try:
+        yield
+    except KubeconfigError as error:
+        raise ClusterError(str(error)) from error
+    except UntrustedError as error:
+        raise ClusterError(f"{server} can't be trusted: {error}") from error
+    except NoAnswerError as error:
+        raise Unreachable(f"{server} doesn't answer: {error}") from error
+    except UnusableConfigError as error:
+        raise ClusterError(f"the kubeconfig can't be used: {error}") from error
 
 
 @contextmanager
@@ -387,26 +373,21 @@ def tidy_end() -> Iterator[None]:
 def opened(kubeconfig: str, context: str) -> Iterator[Cluster]:
     """Provide the cluster selected by flags and environment; nothing is sent yet."""
     with tempfile.TemporaryDirectory(prefix="vscheduler-") as private:
-        yield Cluster(
+        cluster = Cluster(
             lambda: kubeconfigs.load(
                 kubeconfig, context, environment=os.environ, private=Path(private)
             )
         )
+        with closing(cluster):
+            yield cluster
 
 
-def _status(error: Any) -> int:
-    """Return the HTTP status of an error of requests or pykube."""
-    return int(error.response.status_code if hasattr(error, "response") else error.code)
-
-
-def _message(error: Any) -> str:
+def _message(status: int, body: bytes) -> str:
     """Return the server's message."""
-    if not hasattr(error, "response"):
-        return str(error)
     try:
-        return str(error.response.json()["message"])
+        return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
-        return f"HTTP status {error.response.status_code}"
+        return f"HTTP status {status}"
 
 
 def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
@@ -417,7 +398,7 @@ def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
         case HTTPStatus.FORBIDDEN:
             return Forbidden(f"{message}; ask for a role that may get, list and watch them")
         case HTTPStatus.NOT_FOUND:
-            version = CLASSES[kind].version
+            version = COLLECTIONS[kind].api_version
             advice = "; apply the files in crds/" if version == API else ""
             return ClusterError(f"this cluster has no kind {kind} of {version}{advice}")
         case HTTPStatus.GONE:
@@ -425,15 +406,3 @@ def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
     if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unreachable(f"the API server can't answer now: {message}")
     return ClusterError(f"the API server refused the request: {message}")
-
-
-def _cause(error: requests.RequestException) -> str:
-    """Return the innermost cause of an error, without object addresses and error numbers."""
-    if isinstance(error, requests.Timeout):
-        return "it took too long"
-    inner: Any = error.args[0] if error.args else error
-    text = str(getattr(inner, "reason", None) or inner)
-    certificate = re.search(r"certificate verify failed: .+?(?= \(_ssl)", text)
-    if certificate:
-        return certificate[0]
-    return re.sub(r"\[Errno -?[0-9]+\] ", "", re.sub(r"^.*?[>)]: ", "", text))

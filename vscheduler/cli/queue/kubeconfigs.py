@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pykube
 import yaml
+
+from vscheduler.cli import http_client
+from vscheduler.cli.http_client import Config
 
 PLUGIN_SECONDS = 120.0
 """Time limit of a credential plugin, which may open a browser for the user."""
@@ -33,9 +35,7 @@ class KubeconfigError(Exception):
     """The kubeconfig leads to no cluster. The message is a sentence for users."""
 
 
-def load(
-    given: str, context: str, *, environment: Mapping[str, str], private: Path
-) -> pykube.KubeConfig:
+def load(given: str, context: str, *, environment: Mapping[str, str], private: Path) -> Config:
     """Return the context of this name, else the current context, ready for pykube.
 
     `given` is the file named by the user. Without `given` the files in $KUBECONFIG are used, else
@@ -44,7 +44,7 @@ def load(
     """
     files = _files(given, environment)
     if not files and not context and environment.get("KUBERNETES_SERVICE_HOST") and POD.is_dir():
-        return pykube.KubeConfig.from_service_account()
+        return http_client.in_pod()
     if not files:
         raise KubeconfigError(
             "no kubeconfig: $KUBECONFIG names no file that exists, and there is no "
@@ -58,22 +58,10 @@ def load(
     chosen = _entry(merged, "contexts", name, where)
     cluster = _entry(merged, "clusters", chosen.get("cluster", ""), where)
     user = _entry(merged, "users", chosen["user"], where) if chosen.get("user") else {}
-    return pykube.KubeConfig(
-        {
-            "clusters": [{"name": name, "cluster": _plain(cluster, private)}],
-            "users": [{"name": name, "user": _plain(_signed_in(user, cluster), private)}],
-            "contexts": [
-                {
-                    "name": name,
-                    "context": {
-                        "cluster": name,
-                        "user": name,
-                        "namespace": chosen.get("namespace") or "default",
-                    },
-                }
-            ],
-        },
-        current_context=name,
+    return http_client.config(
+        _plain(cluster, private),
+        _plain(_signed_in(user, cluster), private),
+        chosen.get("namespace") or "default",
     )
 
 

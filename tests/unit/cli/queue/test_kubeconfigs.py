@@ -209,4 +209,4 @@ def test_in_a_pod_its_service_account_is_the_last_resort(
     monkeypatch.setattr(pykube.KubeConfig, "from_service_account", lambda: found)
     assert place.load(KUBERNETES_SERVICE_HOST="10.0.0.1") is found
     place.write(".kube/config", config("home"))
-    assert place.load(KUBERNETES_SERVICE_HOST="10.0.0.1").current_context == "home"
+    assert place.load(KUBERNETES_SERVICE_HOST="10.0.0.1").cluster["server"] == "https://home"
