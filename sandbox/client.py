@@ -1,7 +1,6 @@
-"""A small thread-safe HTTP client for the sandbox's API server: paths, plain JSON, a connection
-pool.
+"""A thread-safe client for the sandbox's API server: paths and plain JSON.
 
-The sandbox has a client of its own, so that tests of the real client don't rely on the code under
+It is the command line's client, so that tests of the daemon's client don't rely on the code under
 test.
 """
 
@@ -13,18 +12,18 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent import futures
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import msgspec
-import urllib3
 
 from sandbox.credentials import KeyPair
 from sandbox.errors import ApiError, TimedOut
+from vscheduler.cli import http_client
+from vscheduler.cli.http_client import HttpClient, NoAnswerError
 
 Object = dict[str, Any]
 
 THREADS = 8
-TIMEOUT = urllib3.Timeout(connect=5, read=60)
+ANSWER_SECONDS = 60.0
 POLL_SECONDS = 0.05
 BUSY_ATTEMPTS = 50
 BUSY_SECONDS = 0.2
@@ -58,26 +57,25 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Client:
-    """A connection pool for a single identity; thread-safe."""
+    """Asks a server as a single identity; thread-safe. The server may be the daemon's page, too."""
 
     def __init__(
         self,
         url: str,
         *,
-        authority: Path,
+        authority: Path | None = None,
         pair: KeyPair | None = None,
         token: str | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self.url = url
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._pool = urllib3.PoolManager(
-            maxsize=2 * THREADS,
-            retries=False,
-            timeout=TIMEOUT,
-            ca_certs=str(authority),
-            cert_file=str(pair.certificate) if pair else None,
-            key_file=str(pair.key) if pair else None,
-        )
+        self._seconds = answer_seconds
+        trusted = {"certificate-authority": str(authority.absolute())} if authority else {}
+        user = {"token": token} if token else {}
+        if pair is not None:
+            files = {"client-certificate": pair.certificate, "client-key": pair.key}
+            user = {name: str(file.absolute()) for name, file in files.items()}
+        self.http = HttpClient(http_client.config({"server": url, **trusted}, user), direct=True)
 
     def ask(
         self,
@@ -88,12 +86,23 @@ class Client:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request and return the response, even an error response."""
-        sent = {"content-type": "application/json", **self._headers, **(headers or {})}
+        """Send a request and return the response, even an error response. Raises
+        http_client.NoAnswerError.
+        """
+        sent = {"content-type": "application/json", **(headers or {})}
         payload = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        url = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
-        response = self._pool.request(method, url, body=payload, headers=sent)
-        return Answer(status=response.status, text=response.data.decode())
+        found = self.http.ask(
+            method, path, payload, query=query, headers=sent, seconds=self._seconds
+        )
+        return Answer(status=found.status, text=found.body.decode())
+
+    def read(self, path: str) -> str | None:
+        """Return a page, or None while the server doesn't answer, or answers with an error."""
+        try:
+            answer = self.ask("GET", path)
+        except NoAnswerError:
+            return None
+        return answer.text if answer.status == 200 else None
 
     def request(
         self,
@@ -195,7 +204,7 @@ class Client:
 
     def close(self) -> None:
         """Close all connections."""
-        self._pool.clear()
+        self.http.close()
 
 
 def in_parallel(work: Callable[[Any], Any], items: Iterable[Any]) -> int:

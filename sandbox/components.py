@@ -7,10 +7,10 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
-import urllib3
 
 from sandbox import binaries, credentials, definitions, free_ports, processes
 from sandbox.client import Client
@@ -18,6 +18,7 @@ from sandbox.credentials import Authority, KeyPair
 from sandbox.errors import StartFailed
 from sandbox.processes import Supervisor
 from sandbox.progress_report import Progress, Step
+from vscheduler.cli.http_client import NoAnswerError
 from vscheduler.mirror import paths
 
 LOOPBACK = free_ports.LOOPBACK
@@ -56,7 +57,7 @@ POLL_SECONDS = 0.03
 
 READY_TIMEOUT_SECONDS = 180.0
 
-REQUEST_TIMEOUT = urllib3.Timeout(total=5)
+ANSWER_SECONDS = 5.0
 
 
 class Ports(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,16 +272,16 @@ class Start:
     def _start_store_and_server(self) -> None:
         ports = self.layout.ports
         self._launch("etcd", etcd(self._program("etcd"), self.layout))
-        self._wait("etcd", f"{self.layout.etcd_url}/readyz")
+        self._wait("etcd", self.layout.etcd_url, "/readyz")
         self._launch("kube-apiserver", api_server(self._program("kube-apiserver"), self.layout))
-        self._wait("kube-apiserver", f"https://{LOOPBACK}:{ports.api_server}/readyz")
+        self._wait("kube-apiserver", f"https://{LOOPBACK}:{ports.api_server}", "/readyz")
 
     def _start_clients(self) -> None:
         """Start the processes that only need the API server, all at the same time."""
         ports, host = self.layout.ports, LOOPBACK
         ready = {
-            "kube-controller-manager": f"https://{host}:{ports.controller_manager}/healthz",
-            "kwok": f"http://{host}:{ports.kwok}/healthz",
+            "kube-controller-manager": (f"https://{host}:{ports.controller_manager}", "/healthz"),
+            "kwok": (f"http://{host}:{ports.kwok}", "/healthz"),
         }
         self._launch(
             "kube-controller-manager",
@@ -295,7 +296,7 @@ class Start:
             kwok(self._program("kwok"), self.layout, self._kubeconfig_for("kwok", ADMIN_GROUP)),
         )
         if binaries.SCHEDULER in self._options.programs:
-            ready[binaries.SCHEDULER] = f"https://{host}:{ports.scheduler}/readyz"
+            ready[binaries.SCHEDULER] = (f"https://{host}:{ports.scheduler}", "/readyz")
             self._launch(
                 binaries.SCHEDULER,
                 scheduler(
@@ -306,8 +307,8 @@ class Start:
             )
         self.api.create(paths.NAMESPACES.everywhere, {"metadata": {"name": SYSTEM_NAMESPACE}})
         definitions.apply_folder(self.api, self._options.crds)
-        for name, url in ready.items():
-            self._wait(name, url)
+        for name, (url, path) in ready.items():
+            self._wait(name, url, path)
         # Pods can be created in the default namespace only with its service account.
         self._wait_until(
             "kube-controller-manager",
@@ -322,13 +323,11 @@ class Start:
         self._progress(Step(what=f"starting {name}", elapsed_seconds=elapsed))
         self._supervisor.start(name, command)
 
-    def _wait(self, name: str, url: str) -> None:
+    def _wait(self, name: str, url: str, path: str) -> None:
         """Poll a health endpoint until it succeeds."""
-        authority = str(self.layout.authority.certificate_path)
-        with urllib3.PoolManager(
-            ca_certs=authority, retries=False, timeout=REQUEST_TIMEOUT
-        ) as pool:
-            self._wait_until(name, lambda: pool.request("GET", url).status == 200)
+        authority = self.layout.authority.certificate_path
+        with closing(Client(url, authority=authority, answer_seconds=ANSWER_SECONDS)) as client:
+            self._wait_until(name, lambda: client.read(path) is not None)
 
     def _wait_until(self, name: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_SECONDS
@@ -368,5 +367,5 @@ def lost_a_port(supervisor: Supervisor) -> bool:
 def _holds(condition: Callable[[], bool]) -> bool:
     try:
         return condition()
-    except urllib3.exceptions.HTTPError:
+    except NoAnswerError:
         return False

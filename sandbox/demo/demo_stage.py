@@ -7,10 +7,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import msgspec
-import urllib3
 
 from sandbox import control_plane, free_ports, progress_report
 from sandbox.client import Client
@@ -24,6 +23,7 @@ from vscheduler.cli import screen
 from vscheduler.mirror import paths
 
 POLL_SECONDS = 0.2
+ANSWER_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
 """How long the final state must last, in seconds: the oversized gang must not start in parts."""
 
@@ -38,15 +38,14 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
     plane: ControlPlane
     daemon: Supervisor
-    url: str
-    """The daemon's address."""
-    pool: urllib3.PoolManager
+    health: Client
+    """Asks the daemon."""
     page: PageLink
 
     def wait_until_ready(self) -> None:
         """Wait for the daemon's first look at the cluster, so that its startup isn't measured."""
         deadline = time.monotonic() + READY_SECONDS
-        while not demo_view.is_ready(self.url, self.pool):
+        while self.health.read("/readyz") is None:
             self.daemon.check()
             if time.monotonic() > deadline:
                 tail = self.daemon.log_tail(DAEMON)
@@ -58,7 +57,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         has ended.
         """
         self.daemon.check()
-        return demo_view.look(self.plane.api, self.url, self.pool)
+        return demo_view.look(self.plane.api, self.health)
 
 
 def run(*, keep: bool, browse: bool) -> bool:
@@ -124,10 +123,11 @@ def _stage() -> Iterator[Stage]:
         daemon = Supervisor(directory)
         stack.callback(daemon.end)
         daemon.start(DAEMON, _daemon_command(plane, port, page))
-        pool = stack.enter_context(urllib3.PoolManager(retries=False))
-        url = f"http://{LOOPBACK}:{port}"
-        link = PageLink(plane.api, f"http://{LOOPBACK}:{page}", pool)
-        yield Stage(plane=plane, daemon=daemon, url=url, pool=pool, page=link)
+        health = stack.enter_context(
+            closing(Client(f"http://{LOOPBACK}:{port}", answer_seconds=ANSWER_SECONDS))
+        )
+        link = PageLink(plane.api, f"http://{LOOPBACK}:{page}")
+        yield Stage(plane=plane, daemon=daemon, health=health, page=link)
 
 
 def _daemon_command(plane: ControlPlane, port: int, page: int) -> list[str]:
@@ -168,7 +168,7 @@ def _wait(stage: Stage) -> None:
         f"# as a member of {tenant} sees the page, signed in by this link once: "
         f"{stage.page.once(tenant)}",
         f"# a member's token: {stage.page.token_of(tenant, page_link.MEMBER)}",
-        f"# metrics: {stage.url}/metrics",
+        f"# metrics: {stage.health.url}/metrics",
         f"# the scheduler's log: {stage.daemon.log_path(DAEMON)}",
         "# Ctrl-C ends it all",
     )

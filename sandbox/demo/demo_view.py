@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any, TextIO, TypeAlias
 
 import msgspec
-import urllib3
 from prometheus_client import parser
 from rich import console, live
 
@@ -36,7 +35,6 @@ Object = dict[str, Any]
 
 MILLI = 1000.0
 
-TIMEOUT = urllib3.Timeout(total=5)
 
 PLAIN_SECONDS = 1.0
 """Minimal time between two lines in a log."""
@@ -199,13 +197,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return wrong
 
 
-def is_ready(url: str, pool: urllib3.PoolManager) -> bool:
-    """Whether the daemon at this address has seen the whole cluster."""
-    return _page(f"{url}/readyz", pool) is not None
-
-
-def look(client: Client, url: str, pool: urllib3.PoolManager) -> View:
-    """Return the cluster as of now; the daemon serves at `url`."""
+def look(client: Client, daemon: Client) -> View:
+    """Return the cluster as of now."""
     pods = client.list(paths.PODS.everywhere)
     bound: Counter[str] = Counter()
     running: Counter[str] = Counter()
@@ -230,7 +223,7 @@ def look(client: Client, url: str, pool: urllib3.PoolManager) -> View:
         for gang in GANGS
         if gang.key in stored
     )
-    return View(shares=shares(_page(f"{url}/metrics", pool) or ""), groups=groups)
+    return View(shares=shares(daemon.read("/metrics") or ""), groups=groups)
 
 
 def shares(exposition: str) -> dict[str, Share]:
@@ -248,15 +241,6 @@ def shares(exposition: str) -> dict[str, Share]:
                 queue = fields.setdefault(sample.labels["queue_name"], {})
                 queue[field] = sample.value / unit
     return {name: Share(**found) for name, found in fields.items()}
-
-
-def _page(url: str, pool: urllib3.PoolManager) -> str | None:
-    """Return a page of the daemon's; None while the daemon doesn't respond or isn't ready."""
-    try:
-        answer = pool.request("GET", url, timeout=TIMEOUT)
-    except urllib3.exceptions.HTTPError:
-        return None
-    return answer.data.decode() if answer.status == 200 else None
 
 
 def _reason(status: client.Object) -> str:

@@ -2,15 +2,14 @@
 address, and an account for each tenant, so that the page can be seen as a tenant sees it.
 """
 
-import json
 import os
 import sys
 import webbrowser
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
-import urllib3
 import yaml
 
 from sandbox.client import Client, Object
@@ -19,7 +18,7 @@ from vscheduler.mirror import paths
 
 NAMESPACE = "default"
 ACCOUNT = "demo-visitor"
-TIMEOUT = urllib3.Timeout(total=5)
+ANSWER_SECONDS = 5.0
 CODES = "sign-in-codes"
 
 ROLE = "cluster-admin"
@@ -43,22 +42,17 @@ class PageLink(msgspec.Struct, frozen=True):
     api: Client
     url: str
     """The page's address."""
-    pool: urllib3.PoolManager
 
     def once(self, tenant: str = "") -> str:
         """Return a link that signs a browser in, once: as a member of a tenant, or as somebody who
         sees everything. Raises StartFailed.
         """
         token = self.token_of(tenant, MEMBER) if tenant else self.token()
-        answer = self.pool.request(
-            "POST",
-            f"{self.url}{paths.PAGE}/{CODES}",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=TIMEOUT,
-        )
+        with closing(Client(self.url, token=token, answer_seconds=ANSWER_SECONDS)) as page:
+            answer = page.ask("POST", f"{paths.PAGE}/{CODES}")
         if answer.status != 201:
             raise StartFailed(f"the page answers with HTTP status {answer.status}")
-        return f"{self.url}/#sign-in={json.loads(answer.data)['code']}"
+        return f"{self.url}/#sign-in={answer.body['code']}"
 
     def token(self) -> str:
         """Return a token of the visitor's account, which is created if it isn't there."""

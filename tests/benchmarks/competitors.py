@@ -23,7 +23,7 @@ class Command:
 
     words: list[str]
     metrics: str = ""
-    """Where its own metrics are, as vscheduler has them."""
+    """The server of its own metrics, as vscheduler has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def vscheduler(*flags: str, name: str = VSCHEDULER) -> Competitor:
         words = [sys.executable, "-m", "vscheduler", "run", *flags]
         words += ["--enable-metrics", f"--listen-address={address}"]
         words += [f"--kubeconfig={plane.kubeconfig}"]
-        return Command(words=words, metrics=f"http://{address}/metrics")
+        return Command(words=words, metrics=f"http://{address}")
 
     customer = Customer(scheduler="vscheduler")
     return Competitor(name=name, customer=customer, command=command)

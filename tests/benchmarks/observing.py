@@ -5,10 +5,10 @@ import time
 from contextlib import suppress
 
 import msgspec
-import urllib3
 
 from sandbox.client import Client
 from tests.benchmarks import loading
+from vscheduler.cli.http_client import NoAnswerError
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 WATCH_SECONDS = 3600
@@ -51,7 +51,7 @@ class Observer:
     def _follow(self) -> None:
         # An API server that is busy ends the watches that it finds slow.
         while not self._stopped:
-            with suppress(urllib3.exceptions.HTTPError):
+            with suppress(NoAnswerError):
                 self._follow_once()
 
     def _follow_once(self) -> None:
@@ -61,19 +61,12 @@ class Observer:
             "resourceVersion": self._version,
             "timeoutSeconds": str(WATCH_SECONDS),
         }
-        response = self._api._pool.request(
-            "GET",
-            f"{self._api.url}{loading.PODS}",
-            fields=query,
-            headers={"accept": METADATA_ONLY, **self._api._headers},
-            preload_content=False,
-            timeout=WATCH_SECONDS,
-        )
-        rest = b""
-        for chunk in response.stream(2**16):
-            *lines, rest = (rest + chunk).split(b"\n")
-            now = time.monotonic()
-            for line in map(_decode, lines):
+        headers = {"accept": METADATA_ONLY}
+        with self._api.http.stream(
+            loading.PODS, query, headers=headers, silence_seconds=WATCH_SECONDS
+        ) as response:
+            for line in map(_decode, response.lines):
+                now = time.monotonic()
                 assert line.type != "ERROR", "the watch is too old: binds were missed"
                 self._version = line.object.metadata.resourceVersion
                 if line.type == "ADDED":

@@ -6,12 +6,11 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import urllib3
-
+from sandbox.client import Client
 from sandbox.control_plane import ControlPlane
 from tests.benchmarks import figures, processes
 from tests.benchmarks.competitors import Command, Competitor
@@ -55,8 +54,8 @@ class Running:
         """Its own metrics; empty where it has none."""
         if not self.command.metrics:
             return ""
-        with urllib3.PoolManager(retries=False, timeout=10) as pool:
-            return pool.request("GET", self.command.metrics).data.decode()
+        with closing(Client(self.command.metrics, answer_seconds=10.0)) as client:
+            return client.read("/metrics") or ""
 
     def wait(self, done: Callable[[], bool], seconds: float) -> None:
         """Until something is so. Raises FailedError with its last words where it never is."""

@@ -5,13 +5,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import urllib3
-
 from sandbox import client
 from sandbox.client import Client, Object
 from sandbox.errors import ApiError, TimedOut
 from tests.integration import daemons
 from tests.integration.background import Background
+from vscheduler.cli.http_client import NoAnswerError
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 PODS = "/api/v1/namespaces/{}/pods"
@@ -67,7 +66,7 @@ def insist(api: Client, path: str, body: Object) -> None:
     for _ in range(AGAIN_MAX):
         try:
             api.create(path, body)
-        except urllib3.exceptions.HTTPError:
+        except NoAnswerError:
             time.sleep(AGAIN_SECONDS)
         except ApiError as error:
             if error.status == 409:

@@ -9,8 +9,6 @@ from random import Random
 from threading import Event
 from typing import Any
 
-import urllib3
-
 from sandbox.client import Client
 from sandbox.control_plane import ControlPlane
 from sandbox.errors import ApiError
@@ -18,6 +16,7 @@ from tests import patience
 from tests.faults.plans import Delay, Duplicate, Fault, LoseAnswer, Reorder, Rule
 from tests.faults.proxying import Proxy
 from tests.integration import daemons, histories
+from vscheduler.cli.http_client import NoAnswerError
 from vscheduler.mirror.translate import group_names
 
 APPS = "/apis/apps/v1/namespaces/{}"
@@ -219,7 +218,7 @@ class NaiveKeeper:
         for _ in range(3):
             try:
                 self.link.delete(path)
-            except urllib3.exceptions.HTTPError:
+            except NoAnswerError:
                 self.ended.wait(LATE_SECONDS)
             else:
                 return

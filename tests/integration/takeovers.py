@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import urllib3
-
 from sandbox.client import Object
 from sandbox.control_plane import ControlPlane
 from tests import patience
@@ -20,6 +18,7 @@ from tests.faults.audits import Entry, Log
 from tests.integration import permissions
 from tests.integration.arrivals import Arrivals
 from tests.integration.daemons import Daemon
+from vscheduler.cli.http_client import NoAnswerError
 
 NAMESPACE = "volcano-system"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -256,5 +255,5 @@ def restart_api_server(plane: ControlPlane) -> subprocess.Popen[bytes]:
 def _ready(plane: ControlPlane) -> bool:
     try:
         return plane.api.ask("GET", "/readyz").status == 200
-    except urllib3.exceptions.HTTPError:
+    except NoAnswerError:
         return False

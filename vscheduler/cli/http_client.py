@@ -119,13 +119,19 @@ class HttpClient:
 
     @contextmanager
     def stream(
-        self, path: str, query: Mapping[str, Any], *, silence_seconds: float
+        self,
+        path: str,
+        query: Mapping[str, Any],
+        *,
+        silence_seconds: float,
+        headers: Mapping[str, str] | None = None,
     ) -> Iterator[Stream]:
         """Open an answer without an end; `silence_seconds` may pass without any bytes.
 
         Raises NoAnswerError and UnusableConfigError, also in the middle.
         """
-        with self._answered("GET", path, silence_seconds, {"params": query}) as response:
+        about = {"params": query, "headers": headers}
+        with self._answered("GET", path, silence_seconds, about) as response:
             yield Stream(response.status_code, response.iter_lines(PIECE_BYTES))
 
     def close(self) -> None:

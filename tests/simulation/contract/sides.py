@@ -5,12 +5,9 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import urlencode
-
-import urllib3
 
 from sandbox import client as sandbox
 from sandbox.control_plane import ControlPlane
@@ -155,36 +152,16 @@ class Real:
         `during` is called once the watch is open.
         """
         asked = {"watch": "true", **query}
-        pool = self.api._pool
-        response = pool.request(
-            "GET",
-            f"{self.api.url}{path}?{urlencode(asked)}",
-            headers=headers,
-            preload_content=False,
-            timeout=urllib3.Timeout(connect=5, read=60),
-        )
-        if response.status != 200:
-            return [("REFUSED", json.loads(response.data))]
-        if during is not None:
-            during()
-        found: list[Event] = []
-        for line in _lines(response):
-            found.append(_event(line))
-            if len(found) == most:
-                break
-        response.close()
-        return found
+        with self.api.http.stream(path, asked, headers=headers, silence_seconds=60.0) as response:
+            if response.status != 200:
+                return [("REFUSED", json.loads(b"".join(response.lines)))]
+            if during is not None:
+                during()
+            return [_event(line) for line in itertools.islice(response.lines, most)]
 
     def pass_time(self, seconds: float) -> None:
         """Let some time go by."""
         time.sleep(seconds)
-
-
-def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    text = b""
-    for piece in response.stream(amt=None):
-        *whole, text = (text + piece).split(b"\n")
-        yield from whole
 
 
 def _event(line: bytes) -> Event:
