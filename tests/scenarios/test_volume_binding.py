@@ -348,6 +348,19 @@ def test_pods_above_the_minimum_wait_alone() -> None:
     assert set(binds(lab.cycle())) == {"gang-0", "gang-1", "gang-2", "gang-3"}
 
 
+def test_a_sub_group_above_the_minimum_starts_whole() -> None:
+    """Whichever claim is bound first, its pod waits for the other one of its sub-group."""
+    picture = "node n1 cpu=9\nqueue q\njob q/gang min=2 subgroups=1x2 cpu=1 a:n1*2 b:-*2 c:-*2"
+    uses = {f"gang-{pod}": [f"data-{claim}"] for claim, pod in enumerate((2, 3))}
+    lab = Lab(picture, SLOW, *CLAIMS[:2], uses=uses)
+    first = lab.cycle()
+    assert (set(binds(first)), set(waits(first))) == ({"gang-4", "gang-5"}, {"gang-2", "gang-3"})
+    lab.bind("data-1")
+    assert binds(lab.cycle()) == {}
+    lab.bind("data-0")
+    assert set(binds(lab.cycle())) == {"gang-2", "gang-3"}
+
+
 def test_two_jobs_that_share_a_claim_ask_for_it_once() -> None:
     """Both start when it is bound; it is kept while one of them waits."""
     picture = "node n1 cpu=4\nqueue q\njob q/a min=1 cpu=1 -\njob q/b min=1 cpu=1 -"

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import EVICTABLE, JobId, Task, TaskId, TaskStatus
+from vscheduler.core.model.jobs import EVICTABLE, READY, JobId, Task, TaskId, TaskStatus
 from vscheduler.core.model.snapshot import ReplacementReservation
 from vscheduler.core.session.cluster_state import ClusterState
 from vscheduler.core.session.decided import Decided
@@ -250,12 +250,18 @@ class Statement:
         places: Sequence[tuple[Task, int]],
         found: Mapping[TaskId, Lacks],
     ) -> None:
-        """Let the tasks of a job wait that lack something, or need others to start first."""
+        """Let the tasks of a job wait that lack something, or need others to start first: the whole
+        job below its minimum, and the members of a sub-group, which starts whole.
+        """
         for task, row in places:
             if found[task.uid].anything or task.pod_class.constraints.pod_affinity:
                 self._let_wait(needed, task, row, found[task.uid])
-        if not needed.held.is_ready(self._cluster.job_state_of(places[0][0])):
-            for task, row in places:
+        state = self._cluster.job_state_of(places[0][0])
+        starts, parts = needed.held.is_ready(state), state.sub_groups
+        for task, row in places:
+            key = None if parts is None else parts.of(task)
+            whole = parts is None or key is None or parts.is_whole(key, READY)
+            if not (starts and whole):
                 self._let_wait(needed, task, row, found[task.uid])
 
     def _let_wait(
