@@ -80,15 +80,7 @@ def world(
     """Return a random world with at least and at most so many pods and nodes."""
     chance = random.Random(seed)
     made = World()
-    for driver in DRIVERS:
-        made.devices.append(
-            {
-                "apiVersion": API,
-                "kind": "DeviceClass",
-                "metadata": {"name": driver.partition(".")[0]},
-                "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]},
-            }
-        )
+    made.devices += map(device_class, DRIVERS)
     names = [f"n{number}" for number in range(chance.randint(*nodes))]
     for name in names:
         zone = chance.choice(("x", "y"))
@@ -108,11 +100,11 @@ def world(
         )
         for driver in DRIVERS:
             if chance.random() < 0.7:
-                made.devices += _pool(features, chance, driver, name, {"nodeName": name})
+                made.devices += pool(features, chance, driver, name, {"nodeName": name})
     if features.network:
         term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}
         where = chance.choice(({"allNodes": True}, {"nodeSelector": {"nodeSelectorTerms": [term]}}))
-        made.devices += _pool(features, chance, chance.choice(DRIVERS), "net", where)
+        made.devices += pool(features, chance, chance.choice(DRIVERS), "net", where)
     _occupy(made, chance)
     shared = _claim(features, chance, "shared", "") if features.shared else None
     if shared is not None:
@@ -122,9 +114,20 @@ def world(
     return made
 
 
-def _pool(
+def device_class(driver: str) -> Document:
+    """The class of all devices of a driver."""
+    return {
+        "apiVersion": API,
+        "kind": "DeviceClass",
+        "metadata": {"name": driver.partition(".")[0]},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]},
+    }
+
+
+def pool(
     features: Features, chance: random.Random, driver: str, name: str, where: Document
 ) -> list[Document]:
+    """The slices of a pool; where: the nodes that can use it, as a slice says it."""
     size = chance.randint(1, 3)
     listed = [_device(features, chance, f"d{number}") for number in range(size)]
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}

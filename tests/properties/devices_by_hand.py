@@ -161,33 +161,36 @@ class Judge:
         for pod, node in places:
             for name in self.names(pod):
                 asked.setdefault(name, []).append(node)
-        yield from self._allocated(list(asked.items()), frozenset())
+        listed = [(self.claims[name], nodes) for name, nodes in asked.items()]
+        yield from self.allocated(listed, frozenset())
 
-    def _allocated(
-        self, asked: Sequence[tuple[str, Sequence[str]]], used: frozenset[Device]
+    def allocated(
+        self, asked: Sequence[tuple[Document, Sequence[str]]], used: frozenset[Device]
     ) -> Iterator[frozenset[Device]]:
+        """Iterate over the devices that all these claims could get, each for all of its nodes."""
         if not asked:
             yield used
             return
-        (name, nodes), *rest = asked
-        for way in set(self.ways(self.claims[name], nodes[0], used)):
+        (claim, nodes), *rest = asked
+        for way in set(self.ways(claim, nodes[0], used)):
             everywhere = all(way <= set(self.on(node)) for node in nodes)
-            if everywhere and self._all_admin_reach(name, nodes):
-                yield from self._allocated(rest, used | way)
+            if everywhere and self._all_admin_reach(claim, nodes):
+                yield from self.allocated(rest, used | way)
 
-    def _all_admin_reach(self, name: str, nodes: Sequence[str]) -> bool:
-        return len(set(nodes)) == 1 or "adminAccess" not in str(self.claims[name]["spec"])
+    @staticmethod
+    def _all_admin_reach(claim: Document, nodes: Sequence[str]) -> bool:
+        return len(set(nodes)) == 1 or "adminAccess" not in str(claim["spec"])
 
     @staticmethod
     def names(pod: Document) -> list[str]:
         """The claims of a pod."""
         made = {
             each["name"]: each["resourceClaimName"]
-            for each in pod["status"]["resourceClaimStatuses"]
+            for each in pod["status"].get("resourceClaimStatuses", ())
         }
         return [
             each.get("resourceClaimName") or made[each["name"]]
-            for each in pod["spec"]["resourceClaims"]
+            for each in pod["spec"].get("resourceClaims", ())
         ]
 
     def fits(self, pods: Sequence[Document]) -> bool:

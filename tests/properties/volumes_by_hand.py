@@ -3,6 +3,7 @@
 Nothing here is shared with the scheduler, and nothing is quick.
 """
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,15 @@ COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED = "volume.kubernetes.io/selected-node"
 NOBODY = "kubernetes.io/no-provisioner"
 EBS, EBS_DRIVER = "kubernetes.io/aws-ebs", "ebs.csi.aws.com"
+UNUSABLE = "has unusable claims"
+IN_USE = (
+    "unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by"
+    " another pod"
+)
+NONE_FREE = "didn't find available persistent volumes to bind"
+TOO_MANY = "exceed max volume count"
+ELSEWHERE = "didn't match PersistentVolume's node affinity"
+OF_NODES = (IN_USE, TOO_MANY, ELSEWHERE, NONE_FREE)
 UNITS = {"Gi": 2**30, "Mi": 2**20, "G": 10**9}
 ZONES = (
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
@@ -40,20 +50,52 @@ class Judge:
         self.capacities = [each for each in listed if each["kind"] == "CSIStorageCapacity"]
         self.attachments = [each for each in listed if each["kind"] == "VolumeAttachment"]
 
+    def among(self, pods: Iterable[Document]) -> "Judge":
+        """The same cluster with these pods instead."""
+        other = copy.copy(self)
+        other.pods = list(pods)
+        return other
+
     def takes(self, pod: Document, name: str) -> bool:
         """Whether the node takes the pod, as far as volumes go."""
+        return not any(self.refusals(pod, name))
+
+    def refusals(self, pod: Document, name: str) -> Iterator[str]:
+        """Why the node doesn't take the pod, in kube-scheduler's words."""
         found = [self.claim(pod, volume) for volume in _claiming(pod)]
         claims = [each for each in found if each is not None]
-        if len(claims) < len(found) or not all(map(self._is_usable, claims)):
-            return False
+        unusable = len(claims) < len(found) or not all(map(self._is_usable, claims))
+        if unusable:
+            yield UNUSABLE
         others = [each for each in self._on(name) if each is not pod]
-        return (
-            self._is_alone(pod, claims)
-            and not any(_share_disk(pod, other) for other in others)
-            and self._is_within_limits(pod, others, name)
-            and all(self._reaches(claim, name) for claim in claims if _is_bound(claim))
-            and self._gets_volumes([claim for claim in claims if not _is_bound(claim)], name)
-        )
+        if not self._is_alone(pod, claims):
+            yield IN_USE
+        if any(_share_disk(pod, other) for other in others):
+            yield "had no available disk"
+        if not self._is_within_limits(pod, others, name):
+            yield TOO_MANY
+        if not all(self._reaches(claim, name) for claim in claims if _is_bound(claim)):
+            yield ELSEWHERE
+        unbound = [claim for claim in claims if not _is_bound(claim)]
+        if not unusable and not self._gets_volumes(unbound, name):
+            yield NONE_FREE
+
+    def have_volumes(self, places: Iterable[tuple[Document, str]]) -> bool:
+        """Whether all claims that need an existing volume get one each, with these pods on these
+        nodes.
+        """
+        asked: dict[str, list[set[str]]] = {}
+        for pod, name in places:
+            for volume in _claiming(pod):
+                claim = self.claim(pod, volume)
+                if claim is None or _is_bound(claim):
+                    continue
+                of_class = self.classes[claim["spec"]["storageClassName"]]
+                if of_class["provisioner"] == NOBODY:
+                    mine = asked.setdefault(claim["metadata"]["uid"], [])
+                    mine.append(set(self._choices(claim, name, ())))
+        choices = sorted((set.intersection(*each) for each in asked.values()), key=len)
+        return _all_get_one(choices, frozenset())
 
     def claim(self, pod: Document, volume: Document) -> Document | None:
         """The claim of a volume; None if it isn't there, or is another pod's."""
@@ -175,8 +217,14 @@ class Judge:
 
     def match(self, claim: Document, name: str, without: Iterable[str] = ()) -> str | None:
         """The volume that the claim gets on the node."""
+        found = self._choices(claim, name, without)
+        sizes = {key: _bytes(self.volumes[key]["spec"]["capacity"]["storage"]) for key in found}
+        return min(sizes, key=lambda key: (sizes[key], key), default=None)
+
+    def _choices(self, claim: Document, name: str, without: Iterable[str]) -> list[str]:
+        """The volumes that it could get there; only the one that is reserved for it, if any."""
         labels = self.nodes[name]["metadata"].get("labels", {})
-        best: tuple[int, str] | None = None
+        found: list[str] = []
         for key, volume in self.volumes.items():
             spec = volume["spec"]
             reference = spec.get("claimRef")
@@ -191,7 +239,7 @@ class Judge:
                 continue
             if reference is not None:
                 if _refers(reference, claim):
-                    return key if _allows(volume, labels) else None
+                    return [key] if _allows(volume, labels) else []
                 continue
             if (
                 volume["status"]["phase"] == "Available"
@@ -199,9 +247,8 @@ class Judge:
                 and set(claim["spec"]["accessModes"]) <= set(spec["accessModes"])
                 and _allows(volume, labels)
             ):
-                size = _bytes(spec["capacity"]["storage"])
-                best = min(best or (size, key), (size, key))
-        return None if best is None else best[1]
+                found.append(key)
+        return found
 
     def _makes(self, claim: Document, name: str) -> bool:
         of_class = self.classes[claim["spec"]["storageClassName"]]
@@ -228,6 +275,14 @@ class Judge:
             ):
                 return True
         return False
+
+
+def _all_get_one(choices: Sequence[set[str]], taken: frozenset[str]) -> bool:
+    """Whether each gets another one of its choices."""
+    if not choices:
+        return True
+    free = sorted(choices[0] - taken)
+    return any(_all_get_one(choices[1:], taken | {each}) for each in free)
 
 
 def _by_name(documents: Iterable[Document], kind: str) -> dict[str, Document]:

@@ -107,6 +107,7 @@ def refusals(
         return
     yield from alone(pod, node)
     yield from crowded(world, pod, node, instant)
+    yield from unclaimed(world, pod, node, instant)
     yield from pod_affinity.too_near(world, pod, node, instant)
     yield from pod_affinity.lonely(world, pod, node, instant, first=ordered)
     if ordered:
@@ -133,6 +134,8 @@ def crowded(world: World, pod: Document, node: Document, instant: Instant) -> It
     has, wanted = amounts.room(node), amounts.request(pod)
     used = amounts.total(amounts.request(each) for each in others)
     for name, amount in wanted.items():
+        if world.claims is not None and world.claims.stands_for(name, node):
+            continue
         if used.get(name, 0) + amount > has.get(name, 0):
             text = f"{float(has.get(name, 0)):g} {name}, {float(used.get(name, 0)):g} in use"
             yield f"has {text}, and {float(amount):g} asked for"
@@ -142,3 +145,12 @@ def crowded(world: World, pod: Document, node: Document, instant: Instant) -> It
     for own in sorted(selecting.host_ports(pod)):
         if any(selecting.clash(own, port) for port in ports):
             yield f"has port {own[2]}/{own[0]} taken"
+
+
+def unclaimed(world: World, pod: Document, node: Document, instant: Instant) -> Iterator[str]:
+    """Volumes and devices."""
+    if world.claims is None:
+        return
+    seats = (seat for seat, _ in world.others(worlds.key_of(pod), instant.value))
+    others = [(seat.pod, seat.node) for seat in seats]
+    yield from world.claims.refusals(pod, node["metadata"]["name"], others, world.living(instant))

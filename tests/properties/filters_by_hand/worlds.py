@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tests.properties.filters_by_hand import selecting
+from tests.properties.filters_by_hand.claims import Claims
 from tests.properties.filters_by_hand.selecting import Labels
 
 Document = selecting.Document
+
+
+FINISHED = ("Succeeded", "Failed")
+CLAIMED = ("StorageClass", "PersistentVolumeClaim", "DeviceClass", "ResourceClaim")
+"""Where there is none of these, no pod has a claim."""
 
 
 class State(Enum):
@@ -48,6 +54,8 @@ class World:
     pods: Mapping[str, Document]
     """All there are, by `namespace/name`, whether they have a node or not."""
     seats: Mapping[str, Seat]
+    claims: Claims | None = None
+    """None where there are neither volumes nor devices."""
 
     def others(self, key: str, states: Iterable[State]) -> Iterator[tuple[Seat, Document]]:
         """Who stands so on a node that is there, this pod aside, each with the node."""
@@ -60,6 +68,15 @@ class World:
         for name, seat in self.seats.items():
             if name != key and seat.node == node and seat.state in instant.value:
                 yield seat.pod
+
+    def living(self, instant: Instant) -> frozenset[str]:
+        """UIDs of the pods that keep what they have until then, or wait for their node."""
+        return frozenset(
+            pod["metadata"]["uid"]
+            for key, pod in self.pods.items()
+            if (seat := self.seats.get(key)) is None or seat.state in instant.value
+            if (pod.get("status") or {}).get("phase") not in FINISHED
+        )
 
     def put(self, key: str, node: str, state: State) -> "World":
         """The same with this pod there."""
@@ -93,8 +110,9 @@ def world(documents: Iterable[Document]) -> World:
             key: Seat(pod=pod, node=pod["spec"]["nodeName"], state=_state(pod))
             for key, pod in pods.items()
             if pod["spec"].get("nodeName")
-            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+            and (pod.get("status") or {}).get("phase") not in FINISHED
         },
+        claims=Claims(everything) if any(each["kind"] in CLAIMED for each in everything) else None,
     )
 
 

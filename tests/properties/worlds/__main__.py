@@ -5,6 +5,7 @@
     python -m tests.properties.worlds --worlds 100 --large --cycles 60
     python -m tests.properties.worlds --worlds 3000 --meeting --cycles 10
     python -m tests.properties.worlds --first 3000 --worlds 500   seeds 3000 to 3499
+    python -m tests.properties.worlds --worlds 1000 --claims   volumes, devices, pods that vanish
     python -m tests.properties.worlds --worlds 100 --times 3   what cycles take, without judges
     python -m tests.properties.worlds --worlds 100 --calls   the same in calls of functions
 
@@ -40,6 +41,7 @@ def plans(arguments: argparse.Namespace) -> Iterator[Plan]:
             size=generator.LARGE if arguments.large else generator.SMALL,
             cycles=arguments.cycles,
             meeting=arguments.meeting,
+            claiming=arguments.claims,
         )
 
 
@@ -82,6 +84,7 @@ def _read(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--configuration", choices=configurations.NAMES)
     parser.add_argument("--large", action="store_true", help="50 nodes, 10 queues, 80 jobs")
     parser.add_argument("--meeting", action="store_true", help="features meet on purpose")
+    parser.add_argument("--claims", action="store_true", help="of volumes and devices")
     parser.add_argument("--cycles", type=int, default=20, help="of change, before rest")
     parser.add_argument("--times", type=int, metavar="ROUNDS", help="measure, the least of so many")
     parser.add_argument("--calls", action="store_true", help="count calls instead")

@@ -2,13 +2,14 @@
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.properties.worlds import manifests
 from tests.properties.worlds.manifests import Document
 
 Amounts = Counter[str]
+GPU = manifests.devices_of("gpu")
 SUFFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -29,11 +30,77 @@ def amounts(listed: Mapping[str, str]) -> Amounts:
 
 
 def request(pod: Document) -> Amounts:
-    """What the pod asks for, its slot included."""
+    """What the pod asks for, its slot included, and devices of claims that are made for it."""
     total: Amounts = Counter(pods=1)
     for container in pod["spec"]["containers"]:
         total.update(amounts(container["resources"]["requests"]))
+    for entry in pod["spec"].get("resourceClaims", ()):
+        if name := entry.get("resourceClaimTemplateName"):
+            total.update(devices(name))
+    if "extendedResourceClaimStatus" in pod["status"]:
+        total[GPU] += total[manifests.EXTENDED]
     return total
+
+
+def limited(pods: Iterable[Document]) -> Amounts:
+    """What waiting pods ask for together of what queues may have: devices by either name."""
+    found = total(pods)
+    found[GPU] += found[manifests.EXTENDED]
+    return found
+
+
+def needed(pod: Document, node: Document) -> Amounts:
+    """What it takes of what the node itself has: devices of claims are counted apart."""
+    own = node["status"]["allocatable"]
+    return Counter(
+        {
+            name: amount
+            for name, amount in request(pod).items()
+            if not (name == manifests.EXTENDED and name not in own)
+            and not name.startswith(manifests.devices_of(""))
+        }
+    )
+
+
+def devices(name: str) -> Amounts:
+    """What a claim asks for whose name, or template's name, says it: `gpu-2`."""
+    of_class, count = name.partition(".")[0].split("-")[:2]
+    return Counter({manifests.devices_of(of_class): int(count)})
+
+
+def total(pods: Iterable[Document]) -> Amounts:
+    """What they ask for together: claims that they share count once."""
+    found: Amounts = Counter()
+    names = set()
+    for pod in pods:
+        found.update(request(pod))
+        names |= shared(pod)
+    for name in names:
+        found.update(devices(name))
+    return found
+
+
+def claims(pod: Document) -> Iterator[str]:
+    """The names of its claims of volumes."""
+    for volume in pod["spec"].get("volumes", ()):
+        if "ephemeral" in volume:
+            yield f"{pod['metadata']['name']}-{volume['name']}"
+        else:
+            yield volume["persistentVolumeClaim"]["claimName"]
+
+
+def shared(pod: Document) -> set[str]:
+    """The claims of devices that it shares with others of its job."""
+    entries = pod["spec"].get("resourceClaims", ())
+    return {each["resourceClaimName"] for each in entries if "resourceClaimName" in each}
+
+
+def only_asks_for_room(pod: Document) -> bool:
+    """Whether nothing but room decides where it goes."""
+    spec = pod["spec"]
+    others = ("affinity", "topologySpreadConstraints", "volumes", "resourceClaims")
+    named = set(request(pod)) & {manifests.EXTENDED}
+    return not (named or any(spec.get(name) for name in others) or ports(pod))
 
 
 def ports(pod: Document) -> set[int]:
@@ -100,6 +167,38 @@ class Census:
     """Pods that hold room, by node; those being deleted included."""
     members: defaultdict[str, list[Document]] = field(default_factory=lambda: defaultdict(list))
     """Pods by group, whatever their state."""
+    others: list[Document] = field(default_factory=list)
+    """Volumes, devices, claims, and all that is said of them."""
+    forgets: bool = False
+    """Whether pods that ended well count no more once they are removed: Volcano's way."""
+
+    @property
+    def placing(self) -> list[Document]:
+        """All that decides where pods go."""
+        return [*self.nodes.values(), *self.pods.values(), *self.others]
+
+    def offered(self, node: str) -> Amounts:
+        """What the node has, devices included."""
+        found = amounts(self.nodes[node]["status"]["allocatable"])
+        for document in self.others:
+            if document["kind"] == "ResourceSlice" and document["spec"]["nodeName"] == node:
+                of_class = document["spec"]["driver"].partition(".")[0]
+                found[manifests.devices_of(of_class)] += len(document["spec"]["devices"])
+        if found[GPU]:
+            found.setdefault(manifests.EXTENDED, found[GPU])
+        return found
+
+    def gone(self, group: str) -> int:
+        """How many of its pods ended well and are removed, by the group's status."""
+        if self.forgets or group not in self.groups:
+            return 0
+        done = sum(pod["status"]["phase"] == "Succeeded" for pod in self.members[group])
+        counted: int = self.groups[group].get("status", {}).get("succeeded", 0)
+        return max(0, counted - done) if self.members[group] else 0
+
+    def standing(self, group: str) -> int:
+        """How many of its pods count towards its minimum, those that are removed included."""
+        return self.gone(group) + sum(map(counts, self.members[group]))
 
     def queue_of(self, pod: Document) -> str | None:
         """The queue of its group, if there is such a group."""
@@ -108,17 +207,17 @@ class Census:
 
     def allocated(self, queue: str) -> Amounts:
         """What the queue's pods hold, those that are being deleted not counted."""
-        total: Amounts = Counter()
-        for pods in self.residents.values():
-            for pod in pods:
-                if not leaving(pod) and self.queue_of(pod) == queue:
-                    total.update(request(pod))
-        return total
+        return total(
+            pod
+            for pods in self.residents.values()
+            for pod in pods
+            if not leaving(pod) and self.queue_of(pod) == queue
+        )
 
 
-def take(documents: Iterable[Document]) -> Census:
-    """The census of these manifests."""
-    census = Census()
+def take(documents: Iterable[Document], *, forgets: bool = False) -> Census:
+    """The census of these manifests; forgets: as in the census."""
+    census = Census(forgets=forgets)
     for document in documents:
         name = document["metadata"]["name"]
         match document["kind"]:
@@ -135,4 +234,8 @@ def take(documents: Iterable[Document]) -> Census:
                 census.members[group_of(document)].append(document)
                 if has_node(document) and not finished(document):
                     census.residents[document["spec"]["nodeName"]].append(document)
+            case "PriorityClass":
+                pass
+            case _:
+                census.others.append(document)
     return census

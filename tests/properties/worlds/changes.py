@@ -4,6 +4,7 @@ Each change takes a world and a source of chance, and does nothing where there i
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -33,13 +34,29 @@ def _one(chance: random.Random, found: Sequence[Document]) -> Document | None:
 def pod_ends_well(around: World, chance: random.Random) -> None:
     """A pod is done."""
     if pod := _one(chance, _running(around)):
-        around.put({**pod, "status": {"phase": "Succeeded"}})
+        around.end_well(pod)
 
 
 def pod_fails(around: World, chance: random.Random) -> None:
     """A pod fails; its owner makes another."""
     if pod := _one(chance, _running(around)):
-        around.put({**pod, "status": {"phase": "Failed", "reason": "Error"}})
+        around.fail(pod)
+
+
+def finished_pod_vanishes(around: World, chance: random.Random) -> None:
+    """What has ended well is removed once the group's status counts it, its job goes on."""
+    done: Counter[str] = Counter()
+    found = [pod for pod in around.of_kind("Pod") if pod["status"]["phase"] == "Succeeded"]
+    done.update(map(censuses.group_of, found))
+    groups = {censuses.pod_key(group): group for group in around.of_kind("PodGroup")}
+    counted = [
+        pod
+        for pod in found
+        if (group := groups.get(censuses.group_of(pod))) is not None
+        and group["status"].get("succeeded", 0) >= done[censuses.group_of(pod)]
+    ]
+    if pod := _one(chance, counted):
+        around.collect(manifests.key_of(pod))
 
 
 def pod_is_deleted(around: World, chance: random.Random) -> None:
@@ -166,16 +183,21 @@ CHANGES: tuple[Change, ...] = (
 """Some twice, as they come more often."""
 
 
+VANISHING: tuple[Change, ...] = (*CHANGES, pod_ends_well, *[finished_pod_vanishes] * 4)
+"""Where pods have claims."""
+
+
 def happen(around: World, chance: random.Random) -> None:
     """None, one or two changes; more in larger worlds."""
     scale = 1 + len(around.owners) // 10
     for _ in range(chance.choice((0, 1, 1, 2)) * scale):
-        chance.choice(CHANGES)(around, chance)
+        chance.choice(VANISHING if around.is_claiming else CHANGES)(around, chance)
 
 
 def end(around: World) -> None:
     """Change is over: nodes are ready and take pods, queues are there and open, binds succeed."""
     around.refused = 0.0
+    around.controllers.kind = True
     for node in around.of_kind("Node"):
         conditions = [{"type": "Ready", "status": "True"}]
         spec = {**node["spec"], "unschedulable": False}

@@ -5,8 +5,8 @@ these stop, the others go on. What a set of queues could have is the smallest cu
 the nodes: for some nodes all that these give, for pods that could go elsewhere all that they want.
 
 Worlds are left aside in which it is a question what a queue asks for: pods that don't exist yet
-(guarantees, minResources, kept rooms), that are on nodes which wouldn't take them now, or whose
-queue is gone.
+(guarantees, minResources, kept rooms), that are on nodes which wouldn't take them now, whose
+queue is gone, or that may have claims.
 """
 
 import itertools
@@ -71,7 +71,12 @@ def shares_are_fair(moment: Moment) -> Iterable[str]:
 def demanded(moment: Moment) -> dict[str, Demand] | None:
     """What queues ask for, by name; None where that isn't plain."""
     census = moment.census
-    if not _is_divided(moment) or _has_unborn(moment) or len(census.queues) > QUEUES_MAX:
+    if (
+        census.others
+        or not _is_divided(moment)
+        or _has_unborn(moment)
+        or len(census.queues) > QUEUES_MAX
+    ):
         return None
     demands = {
         name: Demand(

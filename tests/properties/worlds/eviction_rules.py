@@ -110,7 +110,7 @@ def _vain(moment: Moment, group: str, placed: int) -> Iterator[str]:
         yield "VAIN pods are evicted for nobody"
         return
     minimum = moment.census.groups[group]["spec"]["minMember"]
-    standing = sum(map(censuses.counts, moment.census.members[group]))
+    standing = moment.census.standing(group)
     lost = 0 if moment.setting.volcano else len(moment.lost[group])
     has = standing - lost + placed
     if not placed:

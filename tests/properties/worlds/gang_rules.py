@@ -18,7 +18,7 @@ def gangs_start_whole(moment: Moment) -> Iterable[str]:
         document = moment.census.groups[group]
         if not moment.setting.volcano and _is_filled_up(moment, group, has):
             continue
-        for problem in lacking(document, has):
+        for problem in lacking(document, has, moment.census.gone(group)):
             yield f"PART {group} is bound with {problem}"
         for key, members in _sub_groups(document, pods).items():
             size = _size(document)
@@ -35,13 +35,14 @@ def gangs_are_not_torn(moment: Moment) -> Iterable[str]:
     for group, pods in () if moment.setting.volcano else moment.lost.items():
         if group not in moment.census.groups:
             continue
-        gone = {censuses.pod_key(pod) for pod in pods}
+        lost = {censuses.pod_key(pod) for pod in pods}
         document, before = moment.census.groups[group], _standing(moment, group)
-        after = [pod for pod in before if censuses.pod_key(pod) not in gone]
-        had = set(lacking(document, before))
+        after = [pod for pod in before if censuses.pod_key(pod) not in lost]
+        gone = moment.census.gone(group)
+        had = set(lacking(document, before, gone))
         if not any(censuses.has_node(pod) and not censuses.finished(pod) for pod in after):
             continue
-        for problem in lacking(document, after):
+        for problem in lacking(document, after, gone):
             if not had:
                 yield f"TORN {group} is left with {problem}"
 
@@ -78,11 +79,16 @@ def _standing(moment: Moment, group: str) -> list[Document]:
     return [pod for pod in moment.census.members[group] if censuses.counts(pod)]
 
 
-def lacking(group: Document, pods: Sequence[Document]) -> Iterator[str]:
-    """What the pods don't suffice for: minMember, roles, sub-groups."""
+def lacking(group: Document, pods: Sequence[Document], gone: int = 0) -> Iterator[str]:
+    """What the pods don't suffice for: minMember, roles, sub-groups.
+
+    gone: how many others ended well and are removed; of what roles, nobody knows.
+    """
     spec = group["spec"]
-    if len(pods) < spec["minMember"]:
-        yield f"{len(pods)} of {spec['minMember']} pods"
+    if len(pods) + gone < spec["minMember"]:
+        yield f"{len(pods) + gone} of {spec['minMember']} pods"
+    if gone:
+        return
     roles = spec.get("minTaskMember", {})
     if spec["minMember"] >= sum(roles.values()):
         has = Counter(_role(pod) for pod in pods)

@@ -7,7 +7,7 @@ full of anti-affinity and others of gangs with roles.
 import random
 from dataclasses import dataclass
 
-from tests.properties.worlds import manifests, workloads
+from tests.properties.worlds import claims, manifests, workloads
 from tests.properties.worlds.manifests import Document, Workload
 from tests.properties.worlds.workloads import Temper
 
@@ -49,9 +49,12 @@ class Blueprint:
     """Whether half of them come at once, half a little later, and nothing else changes."""
 
 
-def blueprint(seed: int, size: Size, *, tree: bool, meeting: bool = False) -> Blueprint:
+def blueprint(
+    seed: int, size: Size, *, tree: bool, meeting: bool = False, claiming: bool = False
+) -> Blueprint:
     """The same for the same arguments; tree: queues are branches of a tree; meeting: features
-    meet on purpose, and queues have limits at every level.
+    meet on purpose, and queues have limits at every level; claiming: jobs of the world that there
+    would be without it have claims of volumes and devices.
     """
     chance = random.Random(f"cluster {seed}")
     draw = Temper.of_meeting if meeting else Temper.draw
@@ -70,8 +73,13 @@ def blueprint(seed: int, size: Size, *, tree: bool, meeting: bool = False) -> Bl
     ]
     if temper.rivals or (not temper.plain and chance.random() < CONTEST):
         jobs.sort(key=lambda job: (job.queue, "priorityClassName" in job.spec))
+    budgets = _budgets(chance)
+    if claiming:
+        chance = random.Random(f"claims {seed}")
+        classes += claims.storage(chance, nodes, queues)
+        jobs = claims.with_claims(chance, claims.likely(chance), jobs)
     return Blueprint(
-        documents=(*nodes, *queues, *classes, *_budgets(chance)),
+        documents=(*nodes, *queues, *classes, *budgets),
         workloads=tuple(jobs),
         in_waves=temper.plain or (temper.meeting and temper.rivals),
     )

@@ -67,12 +67,12 @@ def _muddles(moment: Moment, document: Document, status: Document) -> Iterable[s
     unbound = waiting - {bind.pod for bind in moment.binds}
     rest = unbound - {each.pod for each in moment.pipelined}
     minimum = document["spec"]["minMember"]
-    standing = sum(map(censuses.counts, members)) + len(moment.bound[group])
     if rest and "reason" not in status:
         yield f"{len(rest)} pods wait, and nobody says why"
     ended = sum(pod["status"]["phase"] == "Succeeded" for pod in members)
     gone = max(0, status["succeeded"] - ended)
     started = gone + sum(map(censuses.has_node, members))
+    standing = gone + sum(map(censuses.counts, members)) + len(moment.bound[group])
     if status["phase"] == "Running" and started < minimum and known:
         yield f"is Running with {started} of {minimum}"
     if status["phase"] == "Completed" and waiting and not moment.setting.volcano:

@@ -39,12 +39,15 @@ class Plan:
     cycles: int = 20
     meeting: bool = False
     """Whether features meet on purpose, in crowded clusters with limits."""
+    claiming: bool = False
+    """Whether pods have claims of volumes and devices, and vanish once they have ended."""
 
     @property
     def replay(self) -> str:
         """The command that lives it again."""
         size = " --large" if self.size is generator.LARGE else ""
         cycles = f" --cycles {self.cycles}{' --meeting' * self.meeting}"
+        cycles += " --claims" * self.claiming
         return (
             f"python -m tests.properties.worlds {self.seed}"
             f" --configuration {self.configuration}{size}{cycles}"
@@ -88,6 +91,7 @@ def live(
         plan.size,
         tree=configurations.has_tree(plan.configuration),
         meeting=plan.meeting,
+        claiming=plan.claiming,
     )
     around = World(blueprint.documents, plan.configuration, plan.seed, run)
     chance = random.Random(f"changes {plan.seed}")

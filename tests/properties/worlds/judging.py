@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from tests.properties.worlds import (
+    claim_rules,
     division_rules,
     eviction_rules,
     gang_rules,
@@ -20,6 +21,9 @@ JUDGES: tuple[Judge, ...] = (
     placement_rules.nodes_are_not_overfull,
     placement_rules.filters_hold,
     placement_rules.filters_held_in_turn,
+    claim_rules.nothing_is_given_twice,
+    claim_rules.nodes_attach_their_volumes,
+    claim_rules.pods_start_with_their_claims,
     gang_rules.gangs_start_whole,
     gang_rules.gangs_are_not_torn,
     eviction_rules.victims_can_go,

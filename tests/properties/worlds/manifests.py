@@ -15,6 +15,10 @@ GROUP = "scheduling.k8s.io/group-name"
 ROLE = "volcano.sh/task-spec"
 PREEMPTABLE = "volcano.sh/preemptable"
 GPU = "nvidia.com/gpu"
+EXTENDED = "example.com/gpu"
+"""What devices of class `gpu` are called by pods that know nothing of claims."""
+JOB = "example.com/job"
+"""Label of a claim that goes with a job."""
 HOST = "kubernetes.io/hostname"
 BATCH = "scheduling.volcano.sh/v1beta1"
 
@@ -113,6 +117,10 @@ class Workload:
     """The PodGroup's."""
     phase: str = "Pending"
     """The phase that the PodGroup has at first."""
+    claims: tuple[Document, ...] = ()
+    """That its pods share."""
+    disk: Mapping[str, Any] | None = None
+    """The spec of a claim that there is for each of its places, whoever has the place."""
 
     @property
     def group(self) -> str:
@@ -139,6 +147,30 @@ def pod_group(workload: Workload, now: float) -> Document:
         "spec": {"queue": workload.queue, "minMember": workload.minimum, **workload.spec},
         "status": {"phase": workload.phase},
     }
+
+
+def devices_of(of_class: str) -> str:
+    """What the devices of a class are called in queues."""
+    return f"deviceclass.resource.k8s.io/{of_class}"
+
+
+def claim(name: str, namespace: str, spec: Mapping[str, Any], job: str = "") -> Document:
+    """A claim of a volume, which isn't bound; job: goes with it."""
+    labels = {JOB: job} if job else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels, "annotations": {}},
+        "spec": dict(spec),
+        "status": {"phase": "Pending"},
+    }
+
+
+def using(document: Document, claim: str) -> Document:
+    """The pod with one more volume, of this claim."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+    volumes = [*document["spec"].get("volumes", ()), volume]
+    return {**document, "spec": {**document["spec"], "volumes": volumes}}
 
 
 def pod(workload: Workload, template: Template, name: str, uid: str, now: float) -> Document:

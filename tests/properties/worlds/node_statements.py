@@ -4,10 +4,14 @@ A gang is told of the moment at which its next pod found no node, with some of i
 must be a way of placing as many as the sentence says, after which the rest of it is true.
 """
 
+import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tests.properties import volumes_by_hand
+from tests.properties.filters_by_hand import claims as claims_by_hand
 from tests.properties.filters_by_hand import judging as by_hand
 from tests.properties.filters_by_hand.worlds import Instant, World
 from tests.properties.worlds import census as censuses
@@ -20,6 +24,24 @@ NUMBER = r"[\d.]+(?:[KMGT]i)?"
 POD = r"(?P<count>\d+) pods? of "
 ROLE = r"(?: of role (?P<role>\S+))?"
 PLACES = re.compile(rf"(no|{NUMBER}) (\S+) on (\S+?)(?:,|$| and)")
+UNUSABLE = (
+    r'persistentvolumeclaim ".+" (?:not found|was not created for the pod)'
+    r"|pod has unbound immediate PersistentVolumeClaims"
+    r"|waiting for ephemeral volume controller to create the persistentvolumeclaim .+"
+    r"|waiting for the controller to create the resourceclaim of entry .+"
+)
+CLAIMS = {
+    re.compile(UNUSABLE): sentence_case.UNUSABLE,
+    re.compile(
+        r"had too few (?:such|free) devices of class .+|cannot allocate all claims"
+        r"|can't use the devices of an allocated resourceclaim"
+    ): sentence_case.DEVICES,
+}
+ELSEWHERE = {claims_by_hand.ELSEWHERE, volumes_by_hand.ELSEWHERE}
+"""What stays so, however empty a node is."""
+EXCUSED = ("left alone for", "starts first")
+"""What only the scheduler knows: pauses after volumes that weren't made, and who starts first."""
+
 PATTERNS = {
     "request": (
         r"(?:needs|the next one needs|a pod of role \S+ needs) "
@@ -33,6 +55,8 @@ PATTERNS = {
     "selector": r"no node matches its node selector or affinity",
     "tainted": r"only nodes .+ may match its node selector",
     "only": r"there are only nodes .+",
+    "unusable": UNUSABLE,
+    "first": r'another pod of the job, for which resourceclaim ".+" counts, starts first',
     "may use no": r"a pod of (?P<request>.+) may use no node that has (?P<none>.+)",
     "larger": (
         r"a pod of (?P<request>.+) is larger than any node it may use, the most is (?P<most>.+)"
@@ -88,7 +112,10 @@ def problems(case: Case, said: Said) -> Iterator[str]:
         yield f"there are {len(case.members)} pods"
     for name, check in LASTING.items():
         if name in kinds:
-            yield from check(case, kinds[name])
+            found = list(check(case, kinds[name]))
+            if found and case.census.others:
+                found = list(check(dataclasses.replace(case, strict=True), kinds[name]))
+            yield from found
 
 
 def _available(case: Case, kinds: dict[str, re.Match[str]]) -> Iterator[str]:
@@ -96,6 +123,8 @@ def _available(case: Case, kinds: dict[str, re.Match[str]]) -> Iterator[str]:
     found = kinds["available"]
     if int(found["nodes"]) != len(case.census.nodes):
         yield f"there are {len(case.census.nodes)} nodes"
+        return
+    if any(words in found["causes"] for words in EXCUSED):
         return
     fit = kinds.get("fit") or kinds.get("room")
     request = kinds.get("request")
@@ -111,7 +140,7 @@ def _available(case: Case, kinds: dict[str, re.Match[str]]) -> Iterator[str]:
         done = len(case.pods) - len(left)
         if placed is not None and done != placed:
             continue
-        for pod in _kinds(left):
+        for pod in case.unlike(left):
             if request and not sentence_case.is_request(request["request"], pod):
                 why.note(0, f"no pod of {request['request']} waits")
                 continue
@@ -137,16 +166,18 @@ class Why:
             self.text, self._rank = text, rank
 
 
-def _kinds(pods: list[Document]) -> list[Document]:
-    return list({repr((pod["spec"], sentence_case.role(pod))): pod for pod in pods}.values())
-
-
-def said_causes(text: str) -> dict[str, int]:
-    """The number of nodes by cause, as a sentence lists them."""
-    found: dict[str, int] = {}
-    for part in re.split(r", (?=\d+ )", text):
+def said_causes(text: str) -> Counter[str]:
+    """The number of nodes by cause, as a sentence lists them; of claims that aren't there or get no
+    devices, in short.
+    """
+    found: Counter[str] = Counter()
+    for part in re.split(r", (?=\d+ (?!allocated))", text):
         number, _, what = part.partition(" ")
-        found[what.removeprefix("node(s) ")] = int(number)
+        what = what.removeprefix("node(s) ")
+        for pattern, short in CLAIMS.items():
+            if pattern.fullmatch(what):
+                what = short
+        found[what] += int(number)
     return found
 
 
@@ -214,8 +245,20 @@ def _other_holes(
 
 
 def usable(case: Case, pod: Document) -> list[str]:
-    """The nodes that take the pod whoever is there."""
-    return [name for name, node in case.census.nodes.items() if not list(by_hand.alone(pod, node))]
+    """The nodes that take the pod whoever is there; strict: that have the volumes and devices that
+    it would get if nobody else were there.
+    """
+    names = [name for name, node in case.census.nodes.items() if not list(by_hand.alone(pod, node))]
+    if not case.census.others:
+        return names
+    world = case.world(empty=True)
+    refused = {
+        name: set(by_hand.unclaimed(world, pod, case.census.nodes[name], Instant.NOW))
+        for name in names
+    }
+    return [
+        name for name in names if not (refused[name] if case.strict else refused[name] & ELSEWHERE)
+    ]
 
 
 def large_enough(case: Case, pod: Document) -> list[str]:
@@ -345,10 +388,7 @@ def _fit(case: Case, request: str, role: str | None, fitting: int) -> Iterator[s
 def _all_nodes(case: Case, found: re.Match[str]) -> Iterator[str]:
     nodes = {name for pod in case.pods for name in large_enough(case, pod)}
     for name, said in figures(found["there"]).items():
-        total = sum(
-            censuses.amounts(case.census.nodes[node]["status"]["allocatable"])[name]
-            for node in nodes
-        )
+        total = sum(case.census.offered(node)[name] for node in nodes)
         if total not in said:
             yield f"they have {total} {name}"
         least = sentence_case.least(case.pods, name, case.spec["minMember"] - case.ready)
@@ -365,7 +405,15 @@ def _blocking(case: Case, found: re.Match[str]) -> Iterator[str]:
         )
 
 
+def _unusable(case: Case, _: re.Match[str]) -> Iterator[str]:
+    world = case.world()
+    refused = (sentence_case.causes(world, pod).values() for pod in case.kinds())
+    if not any(sentence_case.UNUSABLE in causes for each in refused for causes in each):
+        yield "each pod has all its claims"
+
+
 LASTING = {
+    "unusable": _unusable,
     "labels": _labels,
     "selector": _selector,
     "tainted": _tainted,

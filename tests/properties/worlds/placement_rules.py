@@ -75,7 +75,7 @@ def filters_hold(moment: Moment) -> Iterable[str]:
         return
     evicted = [evict.pod for evict in moment.evicts]
     census = moment.census
-    found = [*census.nodes.values(), *census.pods.values()]
+    found = census.placing
     told = by_hand.judge(found, placed, waiting=waiting, evicted=evicted)
     if promised and not waiting:
         with_promised = by_hand.judge(found, placed, waiting=promised, evicted=evicted)
@@ -103,7 +103,7 @@ def filters_held_in_turn(moment: Moment) -> Iterable[str]:
         Step(pod=key, node=(gone.get(key) or nodes[key]).node, state=states[key])
         for key in moment.order
     ]
-    found = [*census.nodes.values(), *census.pods.values()]
+    found = census.placing
     yield from (f"ORDER {text}" for text in by_hand.in_order(found, steps))
 
 
@@ -122,10 +122,10 @@ def _excess(
     """What the pods that it is given take too much."""
     room = censuses.amounts(node["status"]["allocatable"])
     for pod in staying:
-        room.subtract(censuses.request(pod))
+        room.subtract(censuses.needed(pod, node))
     wanted: Amounts = Counter()
     for pod in given:
-        wanted.update(censuses.request(pod))
+        wanted.update(censuses.needed(pod, node))
     for resource, amount in wanted.items():
         if amount > max(0, room[resource]):
             names = ", ".join(map(censuses.pod_key, given))

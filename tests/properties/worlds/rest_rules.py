@@ -13,7 +13,13 @@ from tests.properties.filters_by_hand import worlds as worlds_by_hand
 from tests.properties.filters_by_hand.judging import Step
 from tests.properties.filters_by_hand.worlds import Instant, State, World
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import eviction_rules, gang_rules, manifests, placement_rules
+from tests.properties.worlds import (
+    claim_rules,
+    eviction_rules,
+    gang_rules,
+    manifests,
+    placement_rules,
+)
 from tests.properties.worlds.census import Amounts, Census
 from tests.properties.worlds.manifests import Document
 from tests.properties.worlds.moments import Judge, Moment
@@ -127,6 +133,7 @@ RULES: tuple[Judge, ...] = (
     nothing_is_idle,
     reclaim_serves_who_is_owed,
     preempt_serves_who_is_important,
+    claim_rules.nothing_is_kept_in_vain,
 )
 """Judges of rest; each reads the moment as those of any cycle do."""
 
@@ -144,6 +151,7 @@ def starts(
     documents = [
         *census.nodes.values(),
         *(pod for key, pod in census.pods.items() if key not in gone),
+        *census.others,
     ]
     kept = {each.node for each in moment.kept}
     names = [name for name in sorted(census.nodes) if name not in kept]
@@ -179,7 +187,7 @@ def within_limits(
     if not moment.setting.plugins & LIMITED:
         return True
     queue = census.groups[group]["spec"]["queue"]
-    asks = _sum(pods)
+    asks = censuses.limited(pods)
     line = list(_line(census, queue))
     for name in line:
         limits = censuses.amounts(census.queues[name]["spec"].get("capability", {}))
@@ -205,13 +213,13 @@ def waiting(moment: Moment) -> Iterator[tuple[str, list[Document]]]:
         pods = sorted(filter(censuses.waits, members), key=_size)
         if not pods or document["spec"]["queue"] not in census.queues:
             continue
-        has = [pod for pod in members if censuses.counts(pod)]
+        has, gone = [pod for pod in members if censuses.counts(pod)], census.gone(group)
         if {"minTaskMember", "subGroupPolicy"} & document["spec"].keys():
             pods = [pod for pod in pods if gang_rules.is_whole(document, pod, [*has, *pods])]
-            if pods and not list(gang_rules.lacking(document, [*has, *pods])):
+            if pods and not list(gang_rules.lacking(document, [*has, *pods], gone)):
                 yield group, pods
             continue
-        lacks = document["spec"]["minMember"] - len(has)
+        lacks = document["spec"]["minMember"] - len(has) - gone
         if lacks <= len(pods):
             yield group, pods[: max(1, lacks)]
 
@@ -313,7 +321,7 @@ def _stay_whole(moment: Moment, victims: Sequence[Document]) -> bool:
     """Whether every loser's job keeps its minimum, or was a single pod."""
     gone = Counter(map(censuses.group_of, victims))
     for group, count in gone.items():
-        standing = sum(map(censuses.counts, moment.census.members[group]))
+        standing = moment.census.standing(group)
         minimum = moment.census.groups[group]["spec"]["minMember"]
         if standing - count < minimum and not standing == count == 1:
             return False
@@ -326,10 +334,7 @@ def _priority(moment: Moment, group: str) -> int:
 
 
 def _sum(pods: Iterable[Document]) -> Amounts:
-    total: Amounts = Counter()
-    for pod in pods:
-        total.update(censuses.request(pod))
-    return total
+    return censuses.total(pods)
 
 
 def _preempts(pod: Document) -> bool:

@@ -1,11 +1,14 @@
 """A sentence and all that it may be held against."""
 
+import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tests.properties import volumes_by_hand
+from tests.properties.filters_by_hand import claims as claims_by_hand
 from tests.properties.filters_by_hand import judging as by_hand
 from tests.properties.filters_by_hand import worlds as worlds_by_hand
 from tests.properties.filters_by_hand.judging import Step
@@ -22,7 +25,14 @@ STATES_MAX = 1500
 
 AMOUNT = re.compile(r"(no|[\d.]+(?:[KMGT]i)?) ([a-z][\w./-]*)")
 UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+UNUSABLE = "unusable claims"
+DEVICES = "too few devices"
 CAUSES = (
+    (volumes_by_hand.UNUSABLE, UNUSABLE),
+    (claims_by_hand.NOT_MADE, UNUSABLE),
+    (claims_by_hand.NO_DEVICES, DEVICES),
+    (claims_by_hand.ELSEWHERE, DEVICES),
+    *((said, said) for said in volumes_by_hand.OF_NODES),
     ("isn't ready", "were not ready"),
     ("is cordoned", "were unschedulable"),
     ("has the taint", "taint"),
@@ -68,7 +78,7 @@ def figures(text: str) -> dict[str, Figure]:
     return {name: figure(number, name) for number, name in AMOUNT.findall(text)}
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Case:
     """One sentence about one group in one moment."""
 
@@ -80,6 +90,8 @@ class Case:
     members: Sequence[Document]
     pods: Sequence[Document]
     """Those that wait, gates aside."""
+    strict: bool = False
+    """Whether nodes count as of use only with the volumes and devices that its pods need."""
 
     @classmethod
     def of(cls, moment: Moment, group: str, text: str) -> "Case":
@@ -104,11 +116,35 @@ class Case:
     @property
     def ready(self) -> int:
         """How many of its pods count already."""
-        return sum(map(censuses.counts, self.members))
+        return self.census.standing(self.group)
 
     def kinds(self) -> list[Document]:
         """A waiting pod of each kind."""
-        return list({repr((pod["spec"], role(pod))): pod for pod in self.pods}.values())
+        return self.unlike(self.pods)
+
+    def unlike(self, pods: Iterable[Document]) -> list[Document]:
+        """One of each kind."""
+        return list({self.mark(pod): pod for pod in pods}.values())
+
+    def mark(self, pod: Document) -> str:
+        """What is the same for pods of a kind: all that they ask for, and which volumes they have
+        already.
+        """
+        spec = {name: each for name, each in pod["spec"].items() if name != "volumes"}
+        claims = [self._claims.get(name) for name in censuses.claims(pod)]
+        has = [
+            each and (each["spec"]["storageClassName"], each["spec"].get("volumeName"))
+            for each in claims
+        ]
+        return repr((spec, role(pod), has, pod["status"].get("resourceClaimStatuses") is None))
+
+    @functools.cached_property
+    def _claims(self) -> dict[str, Document]:
+        return {
+            each["metadata"]["name"]: each
+            for each in self.census.others
+            if each["kind"] == "PersistentVolumeClaim"
+        }
 
     def is_request(self, text: str) -> bool:
         """Whether one of its pods asks for exactly this."""
@@ -158,13 +194,13 @@ class Case:
         """
         asking = [pod for pod in self.census.pods.values() if len(censuses.request(pod)) > 1]
         total: Amounts = Counter()
-        for node in self.census.nodes.values():
+        for name, node in self.census.nodes.items():
             if usable and not any(
                 is_large(node, pod) and not list(by_hand.alone(pod, node)) for pod in asking
             ):
                 continue
-            total.update(censuses.amounts(node["status"]["allocatable"]))
-            for pod in self.census.residents[node["metadata"]["name"]] if usable else ():
+            total.update(self.census.offered(name))
+            for pod in self.census.residents[name] if usable else ():
                 if self.census.queue_of(pod) not in self.census.queues:
                     total.subtract(censuses.request(pod))
         return total
@@ -178,8 +214,10 @@ class Case:
 
     def world(self, *, empty: bool = False) -> World:
         """For filters written by hand; empty: with no pod on any node but those that wait."""
-        pods = self.pods if empty else self.census.pods.values()
-        return worlds_by_hand.world([*self.census.nodes.values(), *pods])
+        census = self.census
+        if empty:
+            return worlds_by_hand.world([*census.nodes.values(), *self.pods, *census.others])
+        return worlds_by_hand.world(census.placing)
 
     def states(self, world: World, most: int) -> Iterator[tuple[World, list[Document]]]:
         """The world with none, one, two … of the waiting pods placed somewhere, and the rest."""
@@ -196,7 +234,7 @@ class Case:
                 return
             tried = set()
             for pod in left:
-                mark = _mark(pod)
+                mark = self.mark(pod)
                 if mark in tried:
                     continue
                 tried.add(mark)
@@ -234,7 +272,9 @@ def cause(text: str) -> str:
 def is_request(text: str, pod: Document) -> bool:
     """Whether the pod asks for exactly this."""
     asked = {
-        name: amount for name, amount in censuses.request(pod).items() if name != "pods" and amount
+        name: amount
+        for name, amount in censuses.request(pod).items()
+        if amount and name != "pods" and not name.startswith(manifests.devices_of(""))
     }
     said = {} if text == "no resources" else figures(text)
     return asked.keys() == said.keys() and all(asked[name] in said[name] for name in said)
@@ -243,7 +283,7 @@ def is_request(text: str, pod: Document) -> bool:
 def is_large(node: Document, pod: Document) -> bool:
     """Whether the pod fits on the node if nobody else is there."""
     room = censuses.amounts(node["status"]["allocatable"])
-    return all(amount <= room[name] for name, amount in censuses.request(pod).items())
+    return all(amount <= room[name] for name, amount in censuses.needed(pod, node).items())
 
 
 def role(pod: Document) -> str:
@@ -253,12 +293,9 @@ def role(pod: Document) -> str:
 
 
 def least(pods: Sequence[Document], resource: str, count: int) -> int:
-    """The least that so many of them ask for."""
-    return sum(sorted(censuses.request(pod)[resource] for pod in pods)[:count])
-
-
-def _mark(pod: Document) -> str:
-    return f"{role(pod)}/{sorted(censuses.request(pod).items())}"
+    """The least that so many of them ask for, with what all of them share."""
+    few = sorted(pods, key=lambda pod: censuses.limited([pod])[resource])[:count]
+    return censuses.limited(few)[resource]
 
 
 def difference(said: Mapping[str, Figure], values: Mapping[str, float]) -> str:

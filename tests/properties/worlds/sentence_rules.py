@@ -33,7 +33,7 @@ def is_quiet(moment: Moment) -> bool:
     for name, node in census.nodes.items():
         room = censuses.amounts(node["status"]["allocatable"])
         for pod in census.residents[name]:
-            room.subtract(censuses.request(pod))
+            room.subtract(censuses.needed(pod, node))
         if any(amount < 0 for amount in room.values()):
             return False
     if moment.binds or moment.pipelined or moment.evicts or moment.kept:

@@ -91,7 +91,7 @@ def nobody_goes_who_could_stay(moment: Moment) -> Iterable[str]:
     census = moment.census
     if moment.setting.volcano or "proportion" not in moment.setting.plugins:
         return
-    if any(not _only_asks_for_room(pod) for pod in census.pods.values()):
+    if any(not censuses.only_asks_for_room(pod) for pod in census.pods.values()):
         return
     gone = {evict.pod for evict in moment.evicts}
     kept = {each.node for each in moment.kept}
@@ -250,13 +250,7 @@ def _lacking(moment: Moment, claim: Claim) -> list[str]:
 
 def _only_needs_room(moment: Moment, claim: Claim) -> bool:
     """Whether nothing but room decides where its pods go."""
-    return all(map(_only_asks_for_room, moment.census.members[claim.group]))
-
-
-def _only_asks_for_room(pod: Document) -> bool:
-    spec = pod["spec"]
-    others = spec.get("affinity") or spec.get("topologySpreadConstraints")
-    return not (others or censuses.ports(pod))
+    return all(map(censuses.only_asks_for_room, moment.census.members[claim.group]))
 
 
 def _would_do(moment: Moment, pod: Document, victim: Document) -> bool:
@@ -268,7 +262,6 @@ def _would_do(moment: Moment, pod: Document, victim: Document) -> bool:
     if spec["queue"] not in moment.census.queues:
         return False
     queue = moment.census.queues[spec["queue"]]["spec"]
-    members = moment.census.members[censuses.group_of(pod)]
     protected = manifests.PREEMPTABLE in {
         *pod["metadata"]["annotations"],
         *group["metadata"].get("annotations", {}),
@@ -280,6 +273,6 @@ def _would_do(moment: Moment, pod: Document, victim: Document) -> bool:
         not (protected or covered or limited)
         and pod["status"]["phase"] == "Running"
         and not censuses.leaving(pod)
-        and sum(map(censuses.counts, members)) > spec["minMember"]
+        and moment.census.standing(censuses.group_of(pod)) > spec["minMember"]
         and all(censuses.request(pod)[name] >= amount for name, amount in asks.items())
     )

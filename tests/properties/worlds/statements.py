@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import node_statements, sentence_case
+from tests.properties.worlds import manifests, node_statements, sentence_case
 from tests.properties.worlds.census import Amounts
+from tests.properties.worlds.manifests import Document
 from tests.properties.worlds.node_statements import Said
 from tests.properties.worlds.sentence_case import Case, Figure, figure, figures
 
@@ -85,9 +86,14 @@ def _next(case: Case, found: re.Match[str]) -> Iterable[str]:
     if not said and found["needs"] != "no resources":
         named = re.findall(r" (\S+) of the ", case.text)
         said = {named[-1]: figure(found["needs"], named[-1])}
-    requests = [censuses.request(pod) for pod in case.pods]
+    requests = [count(pod) for pod in case.pods for count in (censuses.request, _with_shared)]
     if not any(all(asked[name] in said[name] for name in said) for asked in requests):
         yield f"no pod needs {found['needs']}"
+
+
+def _with_shared(pod: Document) -> Amounts:
+    """What it asks for, with what it shares with others that don't run yet."""
+    return censuses.limited([pod])
 
 
 def _smallest(case: Case, found: re.Match[str]) -> Iterable[str]:
@@ -220,7 +226,7 @@ def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure
             yield f"queue {queue} deserves {due} {name}"
     elif kind == "there are to share":
         total = case.total(usable=True)[name]
-        if total not in said:
+        if total not in said and not (is_device(name) and total >= said.least):
             yield f"all nodes have {total} {name}"
     elif not case.moment.setting.volcano:  # where nodes count that nobody may use
         yield from _most(case, found, queue, name, said)
@@ -242,6 +248,11 @@ def _most(case: Case, found: re.Match[str], queue: str, name: str, said: Figure)
         for each in re.findall(r"\d\S* ([a-z]\S*) of the ", found["parts"])
     ):
         yield f"nothing limits queue {queue} to {limit} {name}"
+
+
+def is_device(name: str) -> bool:
+    """Whether it is counted by devices, of which nodes have more than pods may use."""
+    return name == manifests.EXTENDED or name.startswith(manifests.devices_of(""))
 
 
 def may_have(case: Case, queue: str, name: str) -> float:

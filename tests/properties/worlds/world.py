@@ -15,7 +15,8 @@ from tests import running
 from tests.properties import journals
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import configurations, manifests
-from tests.properties.worlds.manifests import Document, Key, Template, Workload
+from tests.properties.worlds.claim_controllers import ClaimControllers
+from tests.properties.worlds.manifests import Document, Key, Workload
 from tests.properties.worlds.moments import Eviction, Kept, Moment, Placement
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
@@ -40,6 +41,7 @@ REFUSED = 0.02
 """Of binds the API server refuses so many."""
 
 STATEFUL = "StatefulSet"
+CLAIMED = ("resourceClaimStatuses", "extendedResourceClaimStatus")
 Run: TypeAlias = Callable[[Snapshot, Policy], CycleResult]
 States: TypeAlias = Mapping[JobId, GroupState]
 Written: TypeAlias = Mapping[str, list[Document]]
@@ -78,10 +80,15 @@ class World:
         """The pod that an owner has made for each of its places."""
         self._going: dict[Key, int] = {}
         """Cycles until a pod is gone."""
+        self._done: set[tuple[str, int]] = set()
+        """Places whose pod has ended well, and is gone."""
         self._born = 0
         self._uids = 0
+        self.controllers = ClaimControllers(self.documents, self.put, self.drop, seed)
         for document in documents:
             self.put(copy.deepcopy(document))
+        self.is_claiming = bool(self.of_kind("StorageClass"))
+        """Whether pods may have claims."""
 
     def put(self, document: Document) -> None:
         """Create or replace an object."""
@@ -116,10 +123,14 @@ class World:
     @property
     def is_moving(self) -> bool:
         """Whether pods are on their way out, or bound ones don't run yet."""
-        return bool(self._going) or any(
-            pod["status"]["phase"] == "Pending" and censuses.has_node(pod)
-            for key, pod in self.documents.items()
-            if key[0] == "Pod"
+        return (
+            bool(self._going)
+            or self.controllers.busy
+            or any(
+                pod["status"]["phase"] == "Pending" and censuses.has_node(pod)
+                for key, pod in self.documents.items()
+                if key[0] == "Pod"
+            )
         )
 
     def of_kind(self, kind: str) -> list[Document]:
@@ -131,6 +142,8 @@ class World:
         """A user creates a workload: its group now, its pods with the next turn of owners."""
         self.owners[workload.group] = workload
         self.put(manifests.pod_group(workload, self.now))
+        for claim in workload.claims:
+            self.controllers.create(copy.deepcopy(claim))
 
     def end(self, group: str) -> None:
         """A user deletes a workload: its group at once, its pods as they go."""
@@ -138,6 +151,11 @@ class World:
         self.drop(("PodGroup", workload.namespace, workload.name))
         for place in [place for place in self._places if place[0] == group]:
             self.delete(self._places.pop(place))
+
+    def collect(self, key: Key) -> None:
+        """A pod that has ended well is removed; its owner doesn't miss it."""
+        self.drop(key)
+        self._done |= {place for place, known in self._places.items() if known == key}
 
     def delete(self, key: Key) -> None:
         """The pod begins to go, or is gone at once where it has no node."""
@@ -154,13 +172,15 @@ class World:
     def step(self) -> Moment:
         """A cycle on what is there, obeyed."""
         self.cycles += 1
-        before = censuses.take(self.documents.values())
+        before = censuses.take(self.documents.values(), forgets=self.setting.volcano)
         taken = self._mirror.snapshot(self.now, self._carried)
         with journals.listening() as order:
             result = self._run(taken, self._policy)
         assert result.faults == (), result.faults
         kept_before = _kept(self._carried)
         self._carried, self.wake_at = result.carried, result.wake_at
+        if self.is_claiming:
+            self.controllers.obey(self._mirror, result, self.now)
         written = self._obey(result, {job.id: job.state for job in taken.jobs})
         moment = Moment(
             number=self.cycles,
@@ -198,11 +218,21 @@ class World:
             if pod["spec"]["nodeName"] not in nodes:
                 self.delete(key)
             elif pod["status"]["phase"] == "Pending" and self.chance.random() < 0.8:
-                self.put({**pod, "status": {"phase": "Running"}})
+                self.put({**pod, "status": {**_lasting(pod), "phase": "Running"}})
         for owner in sorted(self.owners):
             self._keep_up(self.owners[owner])
         for budget in self.of_kind("PodDisruptionBudget"):
             self._count(budget)
+        if self.is_claiming:
+            self.controllers.turn()
+
+    def end_well(self, pod: Document) -> None:
+        """A pod is done."""
+        self.put({**pod, "status": {**_lasting(pod), "phase": "Succeeded"}})
+
+    def fail(self, pod: Document) -> None:
+        """A pod fails."""
+        self.put({**pod, "status": {**_lasting(pod), "phase": "Failed", "reason": "Error"}})
 
     def resize(self, group: str, workload: Workload) -> None:
         """A user changes how many pods a workload has, and how many it needs."""
@@ -216,14 +246,16 @@ class World:
 
     def _keep_up(self, workload: Workload) -> None:
         """The owner looks at each of its places, and fills those that are empty."""
-        for index, template in enumerate(workload.templates):
+        for index in range(len(workload.templates)):
             place = workload.group, index
+            if place in self._done:
+                continue
             key = self._places.get(place)
             pod = None if key is None else self.documents.get(key)
             if pod is None or self._is_replaced(workload, pod):
                 name = self._name(workload, index, is_first=key is None)
                 if ("Pod", workload.namespace, name) not in self.documents:
-                    self._places[place] = self._create(workload, template, name)
+                    self._places[place] = self._create(workload, index, name)
 
     def _name(self, workload: Workload, index: int, *, is_first: bool) -> str:
         """Of the next pod; what a StatefulSet's is called, its last one may still be."""
@@ -247,9 +279,15 @@ class World:
             return True
         return workload.kind == "Deployment" and censuses.leaving(pod)
 
-    def _create(self, workload: Workload, template: Template, name: str) -> Key:
+    def _create(self, workload: Workload, index: int, name: str) -> Key:
         self._uids += 1
+        template = workload.templates[index]
         pod = manifests.pod(workload, template, name, f"{name}-{self._uids:06}", self.now)
+        if workload.disk is not None:
+            disk = f"data-{workload.name}-{index}"
+            claim = manifests.claim(disk, workload.namespace, workload.disk, workload.name)
+            self.controllers.create(claim)
+            pod = manifests.using(pod, disk)
         if "priorityClassName" in workload.spec:
             pod["spec"]["priority"] = int(workload.spec["priorityClassName"].partition("-")[2])
         self.put(pod)
@@ -321,6 +359,11 @@ class World:
             told = sorted({words.message for _, words in statuses.pod_words(status)})
             written[status.job].append({**document, **reason, "told": told})
         return written
+
+
+def _lasting(pod: Document) -> Document:
+    """What stays of a pod's status: which claims were made for it."""
+    return {name: pod["status"][name] for name in CLAIMED if name in pod["status"]}
 
 
 def _new_mirror() -> Mirror:

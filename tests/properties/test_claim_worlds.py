@@ -1,0 +1,134 @@
+"""Worlds whose pods have volumes and devices, and vanish once they have ended; and their judges."""
+
+import copy
+import dataclasses
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from tests import device_labs, volume_manifests
+from tests.properties.test_worlds import MEETING_CYCLES, lives_well
+from tests.properties.worlds import claim_rules, configurations, rest_rules
+from tests.properties.worlds.histories import Plan
+from tests.properties.worlds.moments import Moment, Placement
+from tests.properties.worlds.world import World
+from vscheduler.testing import pictures
+
+WORLDS = 1000
+
+PICTURE = """
+    node  n1 cpu=4 label=kubernetes.io/hostname=n1
+    node  n2 cpu=4 label=kubernetes.io/hostname=n2
+    queue q
+    job   q/a min=1 n1
+    job   q/late min=2 cpu=3 -*2
+    """
+UIDS = iter(range(10**6))
+
+
+def plan(seed: int, configuration: str) -> Plan:
+    """The plan of such a world; features meet in every other one."""
+    made = Plan(seed=seed, configuration=configuration, claiming=True)
+    return dataclasses.replace(made, cycles=MEETING_CYCLES, meeting=True) if seed % 2 else made
+
+
+@pytest.mark.parametrize("configuration", configurations.NAMES)
+def test_worlds_with_claims_break_no_rule(configuration: str) -> None:
+    """A sample, another seed for each configuration."""
+    lives_well(plan(configurations.NAMES.index(configuration), configuration))
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("configuration", configurations.NAMES)
+def test_many_worlds_with_claims_break_no_rule(configuration: str) -> None:
+    """All of them, each with one configuration."""
+    step = len(configurations.NAMES)
+    for seed in range(configurations.NAMES.index(configuration), WORLDS, step):
+        lives_well(plan(seed, configuration))
+
+
+def moment(*more: Any, uses: Any = None, **spec: Any) -> Moment:
+    """A cycle on the picture and these objects, that decides nothing; late's pods have a spec."""
+    found = pictures.documents(PICTURE)
+    for number, pod in enumerate(each for each in found if _is_late(each)):
+        pod["spec"] |= copy.deepcopy(spec)
+        if uses:
+            pod["spec"]["volumes"] = volume_manifests.using(uses[number])
+    stored = [*found, volume_manifests.storage_class("local", volume_manifests.NOBODY), *more]
+    for document in stored:
+        document["metadata"].setdefault("uid", f"uid-{next(UIDS)}")
+    around = World(stored, "preempt", 0)
+    return dataclasses.replace(around.step(), binds=(), pipelined=(), evicts=())
+
+
+def _is_late(document: Any) -> bool:
+    return bool(document["kind"] == "Pod" and document["metadata"]["name"].startswith("late"))
+
+
+def words(found: Any) -> list[str]:
+    """The rules that are broken."""
+    return [problem.split()[0] for problem in found]
+
+
+def local(name: str, node: str) -> Any:
+    """A volume of one node."""
+    terms = volume_manifests.on_labels(volume_manifests.HOST, node)
+    return volume_manifests.volume(name, "local", terms=terms)
+
+
+@pytest.mark.parametrize(("node", "idle"), [("n2", ["IDLE"]), ("n1", [])])
+def test_who_finds_no_volume_where_room_is_does_not_idle(node: str, idle: list[str]) -> None:
+    """One of the two can't go elsewhere, and on n1 there is room for one only."""
+    claims = [volume_manifests.claim(name, "local") for name in ("c0", "c1")]
+    made = moment(*claims, local("pv0", "n1"), local("pv1", node), uses=("c0", "c1"))
+    assert words(rest_rules.nothing_is_idle(made)) == idle
+
+
+@pytest.mark.parametrize(("count", "idle"), [(1, ["IDLE"]), (2, [])])
+def test_who_finds_no_devices_does_not_idle(count: int, idle: list[str]) -> None:
+    """A claim of one device fits on each node, and one of two on none."""
+    slices = [device_labs.resource_slice(name, 1) for name in ("n1", "n2")]
+    for each in slices:
+        for device in each["spec"]["devices"]:
+            device["attributes"] = {}
+    entry = {"name": "own", "resourceClaimName": f"gpu-{count}.late"}
+    claim = device_labs.claim(f"gpu-{count}.late", count)
+    claim["spec"]["devices"]["requests"][0]["exactly"]["allocationMode"] = "ExactCount"
+    made = moment(device_labs.device_class(), *slices, claim, resourceClaims=[entry])
+    found = dataclasses.replace(made.census, groups=dict(made.census.groups))
+    group = copy.deepcopy(found.groups["default/late"])
+    group["spec"]["minMember"] = 1
+    found.groups["default/late"] = group
+    made = dataclasses.replace(made, census=found)
+    assert words(rest_rules.nothing_is_idle(made)) == idle
+
+
+def test_what_is_given_twice_or_kept_in_vain_is_seen() -> None:
+    """A device of two claims, a volume that is kept, and a claim that waits for one."""
+    claims = [device_labs.claim(name) for name in ("gpu-1.a", "gpu-1.b")]
+    for each in claims:
+        result = {"driver": device_labs.DRIVER, "pool": "n1", "device": "gpu-0", "request": "r"}
+        consumer = {"resource": "pods", "name": "late-0", "uid": "late-0"}
+        each["status"] = {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [consumer],
+        }
+    selected = volume_manifests.claim("c0", "local", annotations={volume_manifests.SELECTED: "n1"})
+    _, kept = volume_manifests.bound(selected, local("pv0", "n1"))
+    made = moment(*claims, device_labs.resource_slice("n1", 1), selected, kept)
+    assert words(claim_rules.nothing_is_given_twice(made)) == ["SHARED"]
+    assert words(claim_rules.nothing_is_kept_in_vain(made)) == ["KEPT"] * 4
+
+
+def test_too_many_volumes_and_early_starts_are_seen() -> None:
+    """Two volumes of a node that can attach one; and a bind before claims are bound."""
+    claims = [volume_manifests.claim(name, "zonal") for name in ("c0", "c1")]
+    node = volume_manifests.csi_node("n1", {"disk.example.com": 1})
+    made = moment(*claims, node, uses=("c0", "c1"))
+    pods = [pod for key, pod in made.census.pods.items() if "late" in key]
+    placed = dataclasses.replace(made.census, residents=defaultdict(list, n1=pods))
+    there = dataclasses.replace(made, census=placed)
+    assert words(claim_rules.nodes_attach_their_volumes(there)) == ["ATTACHED"]
+    early = dataclasses.replace(made, binds=(Placement(pod="default/late-0", node="n1"),))
+    assert words(claim_rules.pods_start_with_their_claims(early)) == ["UNBOUND"]
