@@ -88,6 +88,17 @@ def test_what_a_gang_cannot_use_any_more_is_given_back(written: int) -> None:
     assert set(binds(lab.cycle()).values()) == {node}
 
 
+def test_the_node_of_allocated_devices_counts_more_than_a_nomination() -> None:
+    """After a restart the pod starts where its devices are, though another node was nominated."""
+    lab = Lab(TWO_NODES.replace("- - -", "-").replace("=3", "=1"), GPU, *FOUR, *CLAIMS, uses=EACH)
+    assert waits(lab.cycle()) == {"train-0": "n1"}
+    pod = lab.get("Pod", "train-0")
+    pod["status"]["nominatedNodeName"] = "n2"
+    lab.put(pod)
+    lab.restart()
+    assert binds(lab.cycle()) == {"train-0": "n1"}
+
+
 def test_a_deleted_claim_of_a_pod_that_waits_gives_its_devices_back() -> None:
     """Kubernetes would keep them for the pod, which can't start with a claim that goes."""
     lab = Lab(TWO_NODES, GPU, *FOUR, *CLAIMS, uses=EACH)

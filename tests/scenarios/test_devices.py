@@ -9,7 +9,7 @@ from tests import device_labs
 from tests.device_labs import Lab
 from tests.volume_labs import binds, waits
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.mirror import wording
+from vscheduler.mirror import statuses, wording
 
 Document = dict[str, Any]
 
@@ -227,8 +227,8 @@ def test_a_device_with_a_taint_waits_for_a_toleration() -> None:
     assert waits(lab.cycle()) == {"train-0": "n1"}
 
 
-def test_devices_of_a_pod_that_leaves_are_waited_for() -> None:
-    """The pod keeps its place, and nothing is written before they are free."""
+def leaving() -> Lab:
+    """A node's only device belongs to a pod that is being deleted, and another pod asks for it."""
     lab = Lab(
         """
         node  n1 cpu=8
@@ -245,15 +245,32 @@ def test_devices_of_a_pod_that_leaves_are_waited_for() -> None:
     lab.cycle()
     assert binds(lab.cycle()) == {"old-0": "n1"}
     pod = lab.get("Pod", "old-0")
-    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    pod["metadata"]["deletionTimestamp"] = statuses.timestamp(lab.now)
     lab.put(pod)
     lab.put(young)
+    return lab
+
+
+def test_devices_of_a_pod_that_leaves_are_waited_for() -> None:
+    """The pod keeps its place, and nothing is written before they are free."""
+    lab = leaving()
     result = lab.cycle()
     assert waits(result) == {"young-0": "n1"}
     assert result.allocations == ()
     lab.delete("Pod", "old-0")
     assert [allocation.claims[0].name for allocation in lab.cycle().allocations] == ["new"]
     assert binds(lab.cycle()) == {"young-0": "n1"}
+
+
+def test_devices_of_a_pod_that_never_goes_are_taken() -> None:
+    """Five minutes after its grace period it counts as one that stays, until it is gone."""
+    lab = leaving()
+    result = lab.cycle(299)
+    assert waits(result) == {"young-0": "n1"}
+    assert result.wake_at == lab.now + 1
+    assert waits(lab.cycle(1)) == {}
+    lab.delete("Pod", "old-0")
+    assert [allocation.claims[0].name for allocation in lab.cycle().allocations] == ["new"]
 
 
 def test_preemption_frees_devices() -> None:

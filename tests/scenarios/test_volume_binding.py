@@ -309,6 +309,35 @@ def test_a_restart_keeps_the_nodes_from_jobs_in_front() -> None:
     assert (waits(result), binds(result)) == (before, {})
 
 
+def test_after_a_restart_the_node_of_a_claim_counts_more_than_an_earlier_nomination() -> None:
+    """The volume is being made there; an older job starts on the nominated node."""
+    picture = "node n1 cpu=1\nnode n2 cpu=1\nqueue q\njob q/train min=1 cpu=1 -"
+    lab = Lab(picture, SLOW, CLAIMS[0], uses={"train-0": ["data-0"]})
+    assert waits(lab.cycle()) == {"train-0": "n1"}
+    pod = lab.get("Pod", "train-0")
+    pod["status"]["nominatedNodeName"] = "n2"
+    lab.put(pod)
+    older = Lab("node n1 cpu=1\nqueue q\njob q/older min=1 cpu=1 age=60 -", uses={})
+    lab.put(older.get("Pod", "older-0"))
+    lab.put(older.get("PodGroup", "older"))
+    lab.restart()
+    result = lab.cycle()
+    assert waits(result) == {"train-0": "n1"}
+    assert binds(result) == {"older-0": "n2"}
+
+
+@pytest.mark.parametrize(("of_volume", "starts"), [((), "n2"), (("n1",), "n1")])
+def test_the_node_of_a_bound_volume_counts_more_than_a_nomination(
+    of_volume: tuple[str, ...], starts: str
+) -> None:
+    """A pod whose volume can be used anywhere starts on its nominated node."""
+    picture = "node n1 cpu=1\nnode n2 cpu=1\nqueue q\njob q/train min=1 cpu=1 nominated=n2 -"
+    disk = volume_labs.volume("disk", *of_volume)
+    lab = Lab(picture, LOCAL, volume_labs.claim("data", "local"), disk, uses={"train-0": ["data"]})
+    lab.bind("data", to="disk")
+    assert binds(lab.cycle()) == {"train-0": starts}
+
+
 def test_a_claim_held_to_a_full_node_is_given_back_and_asked_for_elsewhere() -> None:
     """Someone took the node while no scheduler was there."""
     picture = "node n1 cpu=1\nnode n2 cpu=1 \nqueue q\njob q/train min=1 cpu=1 -"

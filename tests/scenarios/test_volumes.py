@@ -11,8 +11,9 @@ from tests.oracle import manifests
 from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.mirror import wording
+from vscheduler.mirror import statuses, wording
 from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Upsert
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.testing import pictures
 
@@ -30,7 +31,7 @@ class Cluster:
         self._policy = running.policy_of({"actions": actions, "tiers": tiers})
         self._mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
         self._carried = FRESH
-        self._now = pictures.NOW.timestamp()
+        self.now = pictures.NOW.timestamp()
         self.show(manifests.QUEUE)
         for document in documents:
             self.show(document)
@@ -41,10 +42,18 @@ class Cluster:
         assert kind is not None
         self._mirror.apply(events.convert(kind, document))
 
-    def cycle(self) -> CycleResult:
-        """The next cycle, a second later."""
-        self._now += 1
-        result = cycle.run_cycle(self._mirror.snapshot(self._now, self._carried), self._policy)
+    def remove(self, document: Document) -> None:
+        """Show that an object is gone."""
+        kind = events.kind_of(document)
+        assert kind is not None
+        found = events.convert(kind, document)
+        assert isinstance(found, Upsert)
+        self._mirror.apply(events.removal(found))
+
+    def cycle(self, seconds: float = 1.0) -> CycleResult:
+        """The next cycle, some seconds later."""
+        self.now += seconds
+        result = cycle.run_cycle(self._mirror.snapshot(self.now, self._carried), self._policy)
         self._carried = result.carried
         return result
 
@@ -91,6 +100,13 @@ def of_csi(*numbers: int) -> list[Document]:
             made.volume(f"pv{number}", "", source=made.csi(f"h{number}")),
         )
     ]
+
+
+def once(name: str) -> list[Document]:
+    """A claim, bound to a volume, that only one pod at a time may use."""
+    modes = ["ReadWriteOncePod"]
+    volume = made.volume(f"pv-{name}", "", modes=modes, source=made.csi(name))
+    return list(made.bound(made.claim(name, "", modes=modes), volume))
 
 
 def cluster(
@@ -142,6 +158,33 @@ def test_a_shared_volume_is_attached_once() -> None:
     members = [pod(f"p{at}", "j", "c1") for at in range(5)]
     result = cluster([*limits, *of_csi(1), group("j", 5), *members]).cycle()
     assert len(binds(result)) == 5
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [*limited(1, 0), *of_csi(1, 2), pod("new", "b", "c2")],
+        [*once("c1"), *limited(1, 1), pod("new", "b", "c1")],
+    ],
+    ids=["attach limit", "a claim for one pod at a time"],
+)
+def test_volumes_of_a_pod_that_never_goes_are_taken(documents: list[Document]) -> None:
+    """Five minutes after its grace period it counts as one that stays, until it is gone; a shorter
+    time on the clock makes it one that leaves again.
+    """
+    old = pod("old", "a", "c1", nodeName="n1")
+    old["status"] = {"phase": "Running"}
+    found = cluster([*documents, group("a", 1, "Running"), group("b", 1), old])
+    ends = found.now
+    gone = {**old, "metadata": {**old["metadata"], "deletionTimestamp": statuses.timestamp(ends)}}
+    found.show(gone)
+    for at, places in ((299, ["new"]), (300, []), (299, ["new"]), (900, [])):
+        result = found.cycle(ends + at - found.now)
+        assert not result.binds
+        assert [each.task.name for each in result.pipelined] == places
+        assert result.wake_at == (ends + 300 if places else None)
+    found.remove(gone)
+    assert "new" in binds(found.cycle())
 
 
 def test_an_eviction_frees_a_place_for_a_volume() -> None:

@@ -231,9 +231,11 @@ class Mirror:
         self._named.refresh()
         backed, awaited = self.devices.extended_resources, carried.awaited_resources
         space = self._resource_names.space(backed, awaited)
+        next_overdue = self._columns.expire(now)
+        self.storage.expire(self._columns.overdue)
         return Snapshot(
             now=now,
-            next_overdue=self._columns.expire(now),
+            next_overdue=next_overdue,
             space=space,
             nodes=self._columns.table(space),
             queues=self._named.queues,
@@ -246,7 +248,7 @@ class Mirror:
             nominated=self._nominated.freeze(),
             affinity_index=self._pod_affinity.freeze(),
             storage=self.storage.freeze(),
-            devices=self.devices.freeze(space.names),
+            devices=self.devices.freeze(space.names, self._columns.overdue),
             extended_resources=backed,
             carried=carried,
         )

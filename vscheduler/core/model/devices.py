@@ -371,6 +371,8 @@ class Devices:
     schedulers have allocated the device at once."""
     foreign: frozenset[str] = frozenset()
     """Claims that living pods of other schedulers use, and no pod of ours."""
+    overdue: frozenset[str] = frozenset()
+    """UIDs of terminating pods that should have gone long ago: they keep their devices."""
     served: bool = True
     """Whether the API server serves these kinds and lets them be read. Otherwise no pod with claims
     can start."""

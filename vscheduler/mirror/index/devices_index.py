@@ -19,7 +19,7 @@ from vscheduler.core.model.devices import (
     ResourceClaim,
     ResourceSlice,
 )
-from vscheduler.core.model.jobs import WAITING
+from vscheduler.core.model.jobs import WAITING, TaskId
 from vscheduler.core.model.storage import Memo
 from vscheduler.mirror.index.device_charges import DeviceCharges
 from vscheduler.mirror.selectors import Selectors
@@ -153,9 +153,9 @@ class DeviceIndex:
         """
         return bool(self._users) or self._named or self.charges.anything
 
-    def freeze(self, names: Collection[str]) -> Devices:
+    def freeze(self, names: Collection[str], overdue: frozenset[TaskId]) -> Devices:
         """Return the devices; the last object again when nothing changed. `names` are all resources
-        that objects name.
+        that objects name, `overdue` the terminating pods that should have gone long ago.
         """
         self._named = bool(self.extended_resources) and any(
             name in self.extended_resources or name.startswith(resources.DEVICE_CLASS)
@@ -166,7 +166,8 @@ class DeviceIndex:
         last = self._last
         if last is devices.NO_DEVICES:
             self._changed = set(_FIELDS.values())
-        if self._changed or self.charges.foreign is not last.foreign:
+        foreign = self.charges.foreign
+        if self._changed or foreign is not last.foreign or overdue != last.overdue:
             for pool in self._changed_pools:
                 self._freeze_pool(pool)
             self._changed_pools.clear()
@@ -178,7 +179,8 @@ class DeviceIndex:
                 if "slices" in self._changed
                 else last.pools,
                 allocated=dict(self._holders) if claims else last.allocated,
-                foreign=self.charges.foreign,
+                foreign=foreign,
+                overdue=overdue,
                 served=self._served,
                 selectors=self._selectors,
                 memo=self._memo,

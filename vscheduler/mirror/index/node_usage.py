@@ -89,7 +89,7 @@ class NodeColumns:
         """Pods that hold room, by node name, whether the node exists or not."""
         self._leaving: dict[TaskId, tuple[float, str]] = {}
         """Until when the resources of terminating pods count as being released, and their nodes."""
-        self._overdue: frozenset[TaskId] = frozenset()
+        self.overdue: frozenset[TaskId] = frozenset()
         """Those for which this instant has passed."""
         self._dirty: set[str] = set()
         self._respecified = False
@@ -138,9 +138,9 @@ class NodeColumns:
         Return the next instant at which this changes anything, or None.
         """
         overdue = frozenset(uid for uid, (until, _) in self._leaving.items() if until <= now)
-        changed = overdue ^ self._overdue
+        changed = overdue ^ self.overdue
         self._dirty.update(self._leaving[uid][1] for uid in changed & self._leaving.keys())
-        self._overdue = overdue
+        self.overdue = overdue
         return min((until for until, _ in self._leaving.values() if until > now), default=None)
 
     def reseat(self, members: Iterable[Pod]) -> None:
@@ -219,7 +219,7 @@ class NodeColumns:
         """Recompute a row from its node and pods."""
         self._work["rows"] += 1
         row = self._layout.rows[name]
-        found = usage(self._pods.get(name, {}).values(), self._groups, self._overdue)
+        found = usage(self._pods.get(name, {}).values(), self._groups, self.overdue)
         amounts = (self._nodes[name].allocatable, found.used, found.releasing, found.ours)
         for array, amount in zip(self._arrays, amounts, strict=True):
             array[row] = self._space.vector(amount)

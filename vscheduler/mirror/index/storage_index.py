@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from vscheduler.core.model import storage
 from vscheduler.core.model.constraints import ClaimUse, PodVolume
+from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.storage import (
     Attachment,
     Capacity,
@@ -44,6 +45,9 @@ class StorageIndex:
         self._claim_uses: dict[str, tuple[int, int]] = {}
         self._users = 0
         """Number of our pods with volumes that haven't finished, waiting pods included."""
+        self._leaving: dict[TaskId, Pod] = {}
+        self._overdue: frozenset[TaskId] = frozenset()
+        """Terminating pods that should have gone long ago, and are counted as pods that stay."""
         self._selected: dict[type, set[str]] = {Claim: set(), Volume: set()}
         self._memo = Memo()
         self._changed_groups: dict[str, set[str]] = {name: set() for name in _GROUPS}
@@ -81,8 +85,22 @@ class StorageIndex:
         """Apply a pod that came, changed or went; only for pods with volumes."""
         if old is not None and old.volumes:
             self._count(old, -1)
+            self._leaving.pop(old.uid, None)
         if new is not None and new.volumes:
             self._count(new, 1)
+            if new.leaves:
+                self._leaving[new.uid] = new
+
+    def expire(self, overdue: frozenset[TaskId]) -> None:
+        """Count these terminating pods, and no others, as pods that stay."""
+        changed = [
+            self._leaving[uid] for uid in sorted(overdue ^ self._overdue) if uid in self._leaving
+        ]
+        for pod in changed:
+            self._count(pod, -1)
+        self._overdue = overdue
+        for pod in changed:
+            self._count(pod, 1)
 
     @property
     def in_use(self) -> bool:
@@ -151,7 +169,7 @@ class StorageIndex:
             return
         assert pod.node is not None
         self._frozen.pop("uses", None)
-        staying, leaving = (0, step) if pod.leaves else (step, 0)
+        staying, leaving = (0, step) if pod.leaves and pod.uid not in self._overdue else (step, 0)
         used = dict(self._uses.get(pod.node, ()))  # the last one may be in use by a Storage
         for volume in dict.fromkeys(pod.volumes):
             _add(used, volume, staying, leaving)

@@ -8,6 +8,7 @@ from tests.oracle import manifests
 from vscheduler.core.model import devices
 from vscheduler.core.model.devices import DeviceId, Devices, PoolId
 from vscheduler.core.model.snapshot import FRESH
+from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import entries
@@ -92,6 +93,19 @@ def test_nothing_is_frozen_again_that_has_not_changed() -> None:
     third = known(mirror)
     assert third.claims is second.claims
     assert third.pools is not second.pools
+
+
+def test_devices_say_which_pods_should_have_gone_long_ago() -> None:
+    """From the instant on at which such a pod counts as one that stays; nothing else changes."""
+    going = user("going", nodeName="n1")
+    going["metadata"]["deletionTimestamp"] = statuses.timestamp(0.0)
+    mirror = shown([user(), going, device_labs.claim("c")])
+    before = mirror.snapshot(299.0, FRESH).devices
+    assert before.overdue == frozenset()
+    after = mirror.snapshot(300.0, FRESH).devices
+    assert after.overdue == {"going"}
+    assert after.claims is before.claims
+    assert mirror.snapshot(301.0, FRESH).devices is after
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class AssumedClaims:
         """UIDs of pods that leave their devices."""
         for job in every:
             for task in job.tasks:
-                if task.status is TaskStatus.RELEASING:
+                if task.status is TaskStatus.RELEASING and task.uid not in devices.overdue:
                     self.leave(task, 1)
 
     @cached_property
