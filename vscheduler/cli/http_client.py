@@ -5,6 +5,7 @@ means is up to the caller.
 """
 
 import re
+import ssl
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -82,7 +83,9 @@ class HttpClient:
     """Asks one server as one user. Thread-safe."""
 
     def __init__(self, known: Config, *, direct: bool = False) -> None:
-        """`direct`: the environment names no proxies and no certificates for this server."""
+        """`direct`: no proxy of the environment is between us and this server, which the system's
+        certificates vouch for unless the configuration has others.
+        """
         self._config = known
         self._direct = direct
         self._idle: list[pykube.HTTPClient] = []
@@ -172,7 +175,9 @@ class HttpClient:
             self._idle.append(client)
 
     def _made(self) -> pykube.HTTPClient:
-        client = pykube.HTTPClient(self._config)
+        system = ssl.get_default_verify_paths()
+        trusted = self._direct and (system.cafile or system.capath)
+        client = pykube.HTTPClient(self._config, verify=trusted or True)
         proxy = self._config.cluster.get("proxy-url")
         if proxy or self._direct:
             client.session.trust_env = False  # proxies of the environment would take precedence
@@ -201,6 +206,8 @@ def _bad_config() -> Iterator[None]:
         yield
     except requests.RequestException:
         raise
+    except ValueError:  # its message may show the token
+        raise UnusableConfigError("address or token has characters that it can't have") from None
     except _BAD_FILE as error:
         raise UnusableConfigError(str(error)) from error
 

@@ -1,13 +1,22 @@
 """The client of the command line and the sandbox against a small server."""
 
+import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http import server
+from pathlib import Path
 
 import pytest
 
+from sandbox import credentials
 from vscheduler.cli import http_client
-from vscheduler.cli.http_client import HttpClient, NoAnswerError, UnusableConfigError
+from vscheduler.cli.http_client import (
+    HttpClient,
+    NoAnswerError,
+    UntrustedError,
+    UnusableConfigError,
+)
 
 SIZE = 100
 
@@ -40,16 +49,25 @@ class Handler(server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
+@contextmanager
+def serving(context: ssl.SSLContext | None = None) -> Iterator[str]:
     """Where the server is."""
     with server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
         listening.daemon_threads = True
+        if context is not None:
+            listening.socket = context.wrap_socket(listening.socket, server_side=True)
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}"
+        yield f"http{'s' if context else ''}://127.0.0.1:{listening.server_port}"
         listening.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """As above, without TLS."""
+    with serving() as address:
+        yield address
 
 
 @pytest.fixture
@@ -108,3 +126,31 @@ def test_callers_at_a_time_share_no_session(client: HttpClient) -> None:
         assert first is not second
     with client._lent() as third:
         assert third in {first, second}
+
+
+def test_the_systems_certificates_vouch_for_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that a company has added, too, which no library brings along."""
+    authority = credentials.found_authority(tmp_path)
+    pair = authority.issue_serving()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with serving(context) as address:
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate_path))
+        made = HttpClient(http_client.config({"server": address}, {}), direct=True)
+        assert made.ask("GET", "/").status == 200
+        made.close()
+        monkeypatch.delenv("SSL_CERT_FILE")
+        stranger = HttpClient(http_client.config({"server": address}, {}), direct=True)
+        with pytest.raises(UntrustedError, match="certificate verify failed"):
+            stranger.ask("GET", "/")
+
+
+@pytest.mark.parametrize("token", ["secret\nsecret", "secret\u20ac"])
+def test_a_token_that_is_none_is_not_shown(url: str, token: str) -> None:
+    """Such as a file of several lines."""
+    made = HttpClient(http_client.config({"server": url}, {"token": token}))
+    with pytest.raises(UnusableConfigError) as told:
+        made.ask("GET", "/")
+    assert "secret" not in str(told.value)

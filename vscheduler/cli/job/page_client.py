@@ -15,7 +15,12 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from vscheduler.cli import http_client, screen
-from vscheduler.cli.http_client import HttpClient, NoAnswerError, UntrustedError
+from vscheduler.cli.http_client import (
+    HttpClient,
+    NoAnswerError,
+    UntrustedError,
+    UnusableConfigError,
+)
 from vscheduler.cli.job import selection
 from vscheduler.cli.job.explained import Explained
 from vscheduler.cli.job.job_figures import Entry, Job, Pod
@@ -81,16 +86,15 @@ def _token(token_file: str, kubeconfig: str, context: str, private: Path) -> tup
 
 
 def _page(server: str, authority: str) -> dict[str, str]:
-    """Return the page as a cluster of a kubeconfig: it trusts a file's certificates, or those of
-    the system.
-    """
-    trusted = authority or ssl.get_default_verify_paths().cafile
-    try:
-        ssl.create_default_context(cafile=trusted)
-    except OSError as error:
-        raise ClusterError(f"--server-ca can't be used: {error}") from error
-    found = {"certificate-authority": str(Path(trusted).resolve())} if trusted else {}
-    return {"server": server.rstrip("/"), **found}
+    """Return the page as a cluster of a kubeconfig."""
+    found = {"server": server.rstrip("/")}
+    if authority:
+        try:
+            ssl.create_default_context(cafile=authority)
+        except OSError as error:
+            raise ClusterError(f"--server-ca can't be used: {error}") from error
+        found["certificate-authority"] = str(Path(authority).resolve())
+    return found
 
 
 class PageClient:
@@ -165,6 +169,8 @@ class PageClient:
             if answer.status == 200 and isinstance(found, dict):
                 return dict(screen.plain(found))
             raise ClusterError(str(found["error"]["message"]))
+        except UnusableConfigError as error:
+            raise ClusterError(str(error)) from error
         except UntrustedError as error:
             raise ClusterError(f"{where} can't be trusted: {error}") from error
         except NoAnswerError as error:
