@@ -240,5 +240,5 @@ def test_what_cannot_be_read_starts_no_job_and_evicts_none(
 def test_a_time_out_of_the_configuration_that_cannot_be_read_is_refused() -> None:
     """When the file is read."""
     tree = {"actions": "allocate", "tiers": running.tiers(TEN.replace("10m", "soon"))}
-    with pytest.raises(AssertionError, match=r"gang\.recoveryTimeout"):
+    with pytest.raises(ValueError, match=r"gang\.recoveryTimeout"):
         running.policy_of(tree)

@@ -4,8 +4,10 @@ The API server may refuse one bind of a gang and accept the rest. Every cycle tr
 missing members; a gang that never becomes complete must not hold resources for ever.
 """
 
+from collections.abc import Iterable, Sequence
+
 from vscheduler.core.model.decisions import Evict, LostPods
-from vscheduler.core.model.jobs import EVICTABLE, YOUNG, Task, TaskStatus
+from vscheduler.core.model.jobs import EVICTABLE, YOUNG, Job, Task, TaskStatus
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 
@@ -25,15 +27,15 @@ def evict_expired(session: Session) -> None:
     its phase tells. One for which no plugin has a `start_timeout` is left alone.
     """
     for state in session.waiting_jobs():
-        if state.job.phase not in YOUNG or not _is_partial(session, state):
+        if state.job.phase not in YOUNG or not _is_partial(state):
             continue
-        uid = state.job.uid
+        uid, bound = state.job.uid, bound_pods(session, state)
         since = session.snapshot.carried.partial_since.get(uid)
         seconds = session.dispatch.first("start_timeout", None, state)
-        if seconds is None:
+        if not bound or seconds is None:
             continue
         if since is None:
-            since = _since(session, state)
+            since = _since(session, state.job, bound)
         session.eviction_history.note_partial(uid, since)
         now, expires = session.snapshot.now, since + seconds
         if expires > now:
@@ -41,25 +43,26 @@ def evict_expired(session: Session) -> None:
         elif state.counts[TaskStatus.ALLOCATED]:  # it is complete if these binds succeed
             session.wake(now + ANSWER_SECONDS)
         else:
-            evict(session, state)
+            evict(session, state, bound)
 
 
-def _is_partial(session: Session, state: JobState) -> bool:
+def _is_partial(state: JobState) -> bool:
     """Whether some, but fewer than minMember, pods have nodes; binds in flight don't count.
 
-    A gang whose pods have ended keeps nothing from others, however many of them there are. A pod on
-    a node that is lost keeps nothing, either, and can't be evicted: if it counted, the time of the
-    gang would be over for ever, and each pod that its owner makes would go as soon as it is bound.
+    A gang whose pods have ended keeps nothing from others, however many of them there are.
     """
-    return (
-        state.scheduled_tasks < state.job.min_member
-        and any(state.counts[status] for status in EVICTABLE)
-        and bool(bound_pods(session, state))
+    return state.scheduled_tasks < state.job.min_member and any(
+        state.counts[status] for status in EVICTABLE
     )
 
 
 def bound_pods(session: Session, state: JobState) -> list[Task]:
-    """Return the pods that have nodes and could be evicted."""
+    """Return the pods that have nodes and could be evicted.
+
+    A pod on a node that is lost keeps nothing from others, and can't be evicted: if it counted, the
+    time of the gang would be over for ever, and each pod that its owner makes would go as soon as
+    it is bound.
+    """
     return [
         task
         for task in state.job.tasks
@@ -67,7 +70,7 @@ def bound_pods(session: Session, state: JobState) -> list[Task]:
     ]
 
 
-def _since(session: Session, state: JobState) -> float:
+def _since(session: Session, job: Job, bound: Iterable[Task]) -> float:
     """Return the instant from which a newly found partial gang counts as bound in part.
 
     The first cycle of a process takes the instant from the pods' PodScheduled conditions, so that a
@@ -78,19 +81,18 @@ def _since(session: Session, state: JobState) -> float:
     now = session.snapshot.now
     if session.snapshot.carried.seen is not None:
         return now
-    bound = [
-        task.scheduled_at for task in bound_pods(session, state) if task.scheduled_at is not None
-    ]
-    return min(now, max(state.job.created, min(bound, default=now)))
+    times = [task.scheduled_at for task in bound if task.scheduled_at is not None]
+    return min(now, max(job.created, min(times, default=now)))
 
 
-def evict(session: Session, state: JobState, lost: LostPods | None = None) -> None:
-    """Evict all bound pods of the gang at once. `lost` says what a gang lacks that ran.
+def evict(
+    session: Session, state: JobState, tasks: Sequence[Task], lost: LostPods | None = None
+) -> None:
+    """Evict the gang's bound pods, all at once. `lost` says what a gang lacks that ran.
 
     Nothing is evicted if the API server has just refused to evict any of the pods, or if a
     PodDisruptionBudget doesn't allow the evictions.
     """
-    tasks = bound_pods(session, state)
     if not session.snapshot.carried.eviction_refused_pods.isdisjoint(task.uid for task in tasks):
         return
     if not session.cluster.budgets.spare(tasks):

@@ -6,9 +6,10 @@ bound are the subject of `partial_gangs`.
 """
 
 import datetime as dt
+from collections.abc import Sequence
 
 from vscheduler.core.model.decisions import LostPods
-from vscheduler.core.model.jobs import STARTED, WAITING, Job, TaskStatus
+from vscheduler.core.model.jobs import STARTED, WAITING, Job, Task, TaskStatus
 from vscheduler.core.preemption import partial_gangs
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
@@ -31,10 +32,11 @@ def evict_expired(session: Session) -> None:
     """
     now = session.snapshot.now
     for state in session.waiting_jobs():
-        if not _is_stale(session, state):
+        if not _is_stale(state):
             continue
+        bound = partial_gangs.bound_pods(session, state)
         seconds = session.dispatch.first("recovery_timeout", None, state)
-        if seconds is None:
+        if not bound or seconds is None:
             continue
         uid = state.job.uid
         since = session.snapshot.carried.stale_since.get(uid)
@@ -43,18 +45,18 @@ def evict_expired(session: Session) -> None:
         session.eviction_history.note_stale(uid, since)
         if since + seconds > now:
             session.wake(since + seconds)
-        elif _may_go(session, state):
+        elif _may_go(session, state, bound):
             lost = LostPods(
                 ready=state.ready_tasks,
                 minimum=state.job.min_member,
                 failed=state.counts[TaskStatus.FAILED],
                 seconds=now - since,
             )
-            partial_gangs.evict(session, state, lost)
+            partial_gangs.evict(session, state, bound, lost)
 
 
-def _is_stale(session: Session, state: JobState) -> bool:
-    """Whether pods run without the minimum, and no pod exists that could complete it.
+def _is_stale(state: JobState) -> bool:
+    """Whether the minimum isn't there any more, and no pod exists that could complete it.
 
     Pods that have succeeded count towards the minimum, deleted or not.
     """
@@ -62,7 +64,6 @@ def _is_stale(session: Session, state: JobState) -> bool:
         state.job.phase in STARTED
         and state.ready_tasks < state.job.min_member
         and not any(state.counts[status] for status in REFILLING)
-        and bool(partial_gangs.bound_pods(session, state))
     )
 
 
@@ -89,9 +90,8 @@ def _lacks_pods_since(job: Job, default: float) -> float:
     return default
 
 
-def _may_go(session: Session, state: JobState) -> bool:
+def _may_go(session: Session, state: JobState, tasks: Sequence[Task]) -> bool:
     """Whether nothing protects any of the pods: the gang goes as a whole or not at all."""
-    tasks = partial_gangs.bound_pods(session, state)
     if state.protected or not all(task.preemptable for task in tasks):
         return False
     left = session.dispatch.unprotected("preemptable", tasks[0], tasks)
