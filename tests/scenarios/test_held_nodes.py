@@ -35,6 +35,25 @@ def test_the_first_pod_gets_other_devices() -> None:
     assert volume_labs.binds(lab.cycle()) == {"any-0": "n1", "best-0": "n1"}
 
 
+def test_pods_that_stay_without_a_node_have_a_reason() -> None:
+    """One pod takes the node of a lesser job; the other one is told that it is too large."""
+    lab = device_labs.Lab(
+        "node n1 cpu=8 queue q job q/any min=1 cpu=8 - job q/best min=1 priority=5 -@9 -@4",
+        *(device_labs.device_class(), device_labs.resource_slice("n1", 1)),
+        device_labs.claim("any"),
+        uses={"any-0": ["any"]},
+    )
+    pods = [lab.stored.pop(("Pod", f"best-{number}")) for number in range(2)]
+    assert set(volume_labs.waits(lab.cycle(write=0))) == {"any-0"}
+    for pod in pods:
+        lab.put(pod)
+    result = lab.cycle()
+    assert volume_labs.binds(result) == {"best-1": "n1"}
+    (status,) = (group for group in result.groups if group.job == "default/best")
+    assert [task.name for task in status.unplaced] == ["best-0"]
+    assert status.reason is not None
+
+
 def test_the_first_pod_gets_another_volume() -> None:
     """Likewise."""
     disks = [volume_labs.volume(f"disk-{n}", "n1", size=f"{n + 2}Gi") for n in range(2)]

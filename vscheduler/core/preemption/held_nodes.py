@@ -46,17 +46,21 @@ def take(
         return session.dispatch.all_agree("job_ready", state)
 
     statement.rollback()
+    known = session.reasons.by_job.get(state.job.id)
     given_up: list[tuple[JobState, Places]] = []
     for holder in _holders(session, state)[:JOBS_MAX]:
         given_up.append((holder, _withdraw(session, statement, holder)))
         before = statement.checkpoint()
+        session.reasons.forget(state.job.id)  # what is refused now is about pods that are left
         if fits():
             for other, places in reversed(given_up):
                 _return(session, statement, other, places)
-            session.reasons.forget(state.job.id)
             return True
         statement.rollback(before)
     statement.rollback()
+    session.reasons.forget(state.job.id)
+    if known is not None:
+        session.reasons.note(state.job.id, known)
     return False
 
 
