@@ -311,10 +311,7 @@ def _larger(case: Case, found: re.Match[str]) -> Iterator[str]:
     if not pods:
         yield f"no pod asks for {found['request']}"
         return
-    rooms = {
-        name: censuses.amounts(case.census.nodes[name]["status"]["allocatable"])
-        for name in usable(case, pods[0])
-    }
+    rooms = {name: case.census.offered(name) for name in usable(case, pods[0])}
     asked = censuses.request(pods[0])
     if any(all(amount <= room[each] for each, amount in asked.items()) for room in rooms.values()):
         yield "it fits on an empty node"
@@ -386,14 +383,23 @@ def _fit(case: Case, request: str, role: str | None, fitting: int) -> Iterator[s
 
 
 def _all_nodes(case: Case, found: re.Match[str]) -> Iterator[str]:
-    nodes = {name for pod in case.pods for name in large_enough(case, pod)}
+    """Which nodes may be used is only known to lie between those that would surely take a pod and
+    those that nothing forbids, where pods have claims.
+    """
     for name, said in figures(found["there"]).items():
-        total = sum(case.census.offered(node)[name] for node in nodes)
-        if total not in said:
-            yield f"they have {total} {name}"
-        least = sentence_case.least(case.pods, name, case.spec["minMember"] - case.ready)
-        if least not in figures(found["needed"]).get(name, ()):
-            yield f"it needs {least} {name}"
+        most, least = (
+            sum(case.census.offered(node)[name] for node in nodes)
+            for nodes in map(_large_for_any, (case, dataclasses.replace(case, strict=True)))
+        )
+        if said.most < (least if case.census.others else most) or most < said.least:
+            yield f"they have {least} to {most} {name}"
+        needed = sentence_case.least(case.pods, name, case.spec["minMember"] - case.ready)
+        if needed not in figures(found["needed"]).get(name, ()):
+            yield f"it needs {needed} {name}"
+
+
+def _large_for_any(case: Case) -> set[str]:
+    return {name for pod in case.pods for name in large_enough(case, pod)}
 
 
 def _blocking(case: Case, found: re.Match[str]) -> Iterator[str]:

@@ -103,8 +103,13 @@ def filters_held_in_turn(moment: Moment) -> Iterable[str]:
         Step(pod=key, node=(gone.get(key) or nodes[key]).node, state=states[key])
         for key in moment.order
     ]
-    found = census.placing
-    yield from (f"ORDER {text}" for text in by_hand.in_order(found, steps))
+    waited = {  # for their claims, on the same nodes, since an earlier cycle
+        each.pod
+        for each in (moment.pipelined if census.others else ())
+        if census.pods[each.pod]["status"].get("nominatedNodeName") == each.node
+    }
+    steps.sort(key=lambda step: step.pod not in waited)
+    yield from (f"ORDER {text}" for text in by_hand.in_order(census.placing, steps))
 
 
 def _depends_on_order(pod: Document) -> bool:

@@ -86,9 +86,16 @@ def _next(case: Case, found: re.Match[str]) -> Iterable[str]:
     if not said and found["needs"] != "no resources":
         named = re.findall(r" (\S+) of the ", case.text)
         said = {named[-1]: figure(found["needs"], named[-1])}
-    requests = [count(pod) for pod in case.pods for count in (censuses.request, _with_shared)]
+    requests = [count(pod) for pod in case.pods for count in (_alone, _with_shared)]
     if not any(all(asked[name] in said[name] for name in said) for asked in requests):
         yield f"no pod needs {found['needs']}"
+
+
+def _alone(pod: Document) -> Amounts:
+    """What it asks for, devices by either name, without what it shares."""
+    asks = censuses.request(pod)
+    asks[censuses.GPU] += asks[manifests.EXTENDED]
+    return asks
 
 
 def _with_shared(pod: Document) -> Amounts:
@@ -179,7 +186,8 @@ def _queue_has(case: Case, found: re.Match[str]) -> Iterable[str]:
     has, lacking = case.allocated(queue), _asked(case)
     more = int(found["placed"]) - case.ready if found["placed"] else 0
     for amount, name, limit in re.findall(PART, found["parts"]):
-        choices = _sums([censuses.request(pod)[name] for pod in case.pods], more)
+        choices = _sums([_alone(pod)[name] for pod in case.pods], more)
+        choices |= _sums([_with_shared(pod)[name] for pod in case.pods], more)
         if not any(has[name] + choice in figure(amount, name) for choice in choices):
             yield f"queue {queue} has {has[name]} {name}" + f", {more} more pods" * bool(more)
         yield from _limit(case, found, queue, name, figure(limit, name))
