@@ -10,6 +10,7 @@ from tests.properties.worlds import (
     eviction_rules,
     generator,
     histories,
+    queue_statements,
     rest_rules,
     sentence_rules,
     share_rules,
@@ -200,6 +201,46 @@ def test_a_sentence_is_held_against_the_world(name: str) -> None:
         text = f"{true[: at.start()]}{int(at[0]) + 1}{true[at.end() :]}"
         assert found(text), text
     assert found(f"{true}; and it rains")
+
+
+MESSAGES = {
+    "its job needs": """
+        node  n1 cpu=4
+        queue a deserved=cpu:2   job a/busy min=1 n1*2
+        queue b deserved=cpu:2   job b/some min=1 n1   job b/late min=2 -*2
+        """,
+    "doesn't have more of it": """
+        node  n1 cpu=3
+        node  n2 cpu=3
+        queue a deserved=cpu:4   job a/busy min=1 cpu=2 n1 n2
+        queue b deserved=cpu:2   job b/late min=1 cpu=2 -
+        """,
+    "forbid evictions": """
+        node  n1 cpu=4
+        queue a deserved=cpu:3   job a/busy min=1 preemptable=false n1*4
+        queue b deserved=cpu:1   job b/late min=1 -
+        """,
+    "kept for it": "node n1 cpu=4   queue a   queue b guarantee=cpu:1   job a/busy min=1 n1*3 -",
+}
+"""By a part of what a queue is told, with figures."""
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_what_queues_are_told_is_held_against_the_world(name: str) -> None:
+    """It is true; with any of its figures one higher it isn't."""
+    moment = World(pictures.documents(MESSAGES[name]), "capacity", 0).step()
+    assert any(name in text for text in moment.queue_messages.values())
+
+    def found(queue: str, text: str) -> list[str]:
+        told = dataclasses.replace(moment, queue_messages={queue: text})
+        return list(queue_statements.queues_are_told_the_truth(told))
+
+    for queue, true in moment.queue_messages.items():
+        assert found(queue, true) == []
+        for at in re.finditer(r"(?<![a-z/.\d])\d+(?![\d.])", true):
+            text = f"{true[: at.start()]}{int(at[0]) + 1}{true[at.end() :]}"
+            assert found(queue, text), text
+        assert found(queue, f"{true}; and it rains")
 
 
 def test_shares_are_recounted_in_plain_worlds() -> None:

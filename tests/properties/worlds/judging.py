@@ -10,6 +10,7 @@ from tests.properties.worlds import (
     group_rules,
     moving_rules,
     placement_rules,
+    queue_statements,
     sentence_rules,
     share_rules,
 )
@@ -40,6 +41,7 @@ JUDGES: tuple[Judge, ...] = (
     group_rules.queues_keep_to_their_capability,
     group_rules.groups_are_told_one_thing,
     sentence_rules.sentences_are_true,
+    queue_statements.queues_are_told_the_truth,
 )
 
 

@@ -71,6 +71,8 @@ class Moment:
     """All pods that were placed or evicted, in the order in which that was decided."""
     deserved: Mapping[str, Mapping[str, float]]
     """What queues deserve by name, where the cycle says so; units as in a census."""
+    queue_messages: Mapping[str, str]
+    """What the status of each queue says of its share, where the cycle says anything."""
     kept: tuple[Kept, ...]
     kept_before: tuple[Kept, ...]
     """By the cycle before."""

@@ -23,7 +23,7 @@ from vscheduler.core.config.policy import Policy
 from vscheduler.core.model.decisions import Bind, CycleResult, Evict, Pipeline
 from vscheduler.core.model.jobs import GroupState, JobId
 from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot
-from vscheduler.mirror import statuses
+from vscheduler.mirror import queue_status, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Remove
 from vscheduler.mirror.state import Mirror, Options
@@ -197,6 +197,11 @@ class World:
                 queue.name: queue.entitlement.deserved
                 for queue in result.queues
                 if queue.entitlement is not None
+            },
+            queue_messages={
+                queue.name: told.message
+                for queue in result.queues
+                if (told := queue_status.explanation(queue, result.excluded)) is not None
             },
             kept=_kept(result.carried),
             kept_before=kept_before,
