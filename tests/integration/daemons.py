@@ -70,6 +70,11 @@ class Daemon:
         """See that it runs."""
         assert self.process.poll() is None, f"the daemon has ended:\n{self.last_words()}"
 
+    def children(self) -> list[int]:
+        """The process of its controllers, where it has one."""
+        pid = self.process.pid
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
     def stop(self) -> int:
         """Ask it to end; its exit status."""
         self.process.send_signal(signal.SIGTERM)

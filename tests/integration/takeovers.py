@@ -124,9 +124,12 @@ class Contest:
         return daemon
 
     def send(self, user: str, number: signal.Signals) -> float:
-        """Send a signal to an instance; gives the moment."""
+        """Send a signal to all processes of an instance; gives the moment."""
         moment = time.time()
-        self._running[user].process.send_signal(number)
+        daemon = self._running[user]
+        for process in daemon.children():
+            os.kill(process, number)
+        daemon.process.send_signal(number)
         return moment
 
     def end(self, user: str, number: signal.Signals = signal.SIGKILL) -> float:

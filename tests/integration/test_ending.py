@@ -102,7 +102,7 @@ def test_a_log_that_nobody_reads_stops_nothing(
     fill(unread)
     bind(cluster, "second", daemon)
     bind(cluster, "third", daemon)
-    assert all(holders(cluster))
+    until(lambda: all(holders(cluster)), daemon)
     daemon.send_signal(number)
     assert daemon.wait(END_SECONDS) == 0
     assert holders(cluster) == ["", ""]

@@ -1,5 +1,6 @@
 """An instance that can't work doesn't lead: whatever hangs, it ends, and another one goes on."""
 
+import os
 import signal
 import sys
 import time
@@ -187,17 +188,22 @@ def test_an_event_loop_that_is_blocked_ends_its_process(pair: Pair, number: int)
     assert (second if number == 0 else first).process.poll() is None
 
 
-def test_a_kopf_that_hangs_ends_its_process(pair: Pair) -> None:
-    """Only where it runs: a standby has none."""
-    first, second = pair.both(*QUICK)
-    pair.spoil(0, "kopf")
-    pair.spoil(1, "nothing")
-    daemons.a_queue(pair.cluster, "another")
-    pair.until(lambda: first.process.poll() is not None)
-    assert first.process.returncode == watchdog.STATUS
-    assert why(first) == "kopf"
-    assert "it is given back" in {line["why"] for line in first.said("lease.lost")}
-    pair.until(lambda: second.said("kopf.started"))
+def test_controllers_that_hang_are_started_anew_beside_a_scheduler_that_goes_on(
+    pair: Pair,
+) -> None:
+    """They end by themselves, as any process that is stuck, and the scheduler starts others."""
+    pair.cluster.create_nodes(count=2, cpu="16")
+    daemon = pair.enter(*QUICK)
+    daemons.until(lambda: pair.health(0, "/readyz")[0] == 200, daemon)
+    (child,) = daemon.children()
+    os.kill(child, signal.SIGSTOP)
+    daemons.a_gang(pair.cluster, "early", 1)
+    daemons.until(lambda: "early-0" in daemons.nodes_of(pair.cluster), daemon)
+    assert pair.health(0, "/readyz")[0] == 503
+    os.kill(child, signal.SIGKILL)
+    daemons.until(lambda: len(daemon.said("controllers.started")) == 2, daemon)
+    daemons.until(lambda: pair.health(0, "/readyz")[0] == 200, daemon)
+    assert daemon.stop() == 0
 
 
 def test_a_leader_with_a_call_under_way_keeps_its_lease(pair: Pair) -> None:

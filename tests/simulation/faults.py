@@ -30,7 +30,7 @@ DENIED = (
 )
 """Verb and resource."""
 LEASE_NAMESPACE = "volcano-system"
-LEASE_NAMES = ("volcano", "vscheduler-controllers")
+LEASE_NAMES = ("volcano", "volcano-podgroups", "vscheduler-controllers")
 LOOK_SECONDS = 0.05
 BEFORE_READING_SECONDS = (0.0, 0.2)
 """How long after the start of a process a Lease is deleted: about when it is first read."""

@@ -140,9 +140,12 @@ class Instance:
         return self._user, self._tokens
 
     def view(self) -> View | None:
-        """What its process believes about the cluster; None if there is no process."""
-        if self.process is None or self.process.mirror is None:
+        """What its process believes about the cluster; None without a process that schedules."""
+        here = self.process is not None and self.process.mirror is not None
+        if not here or not self._settings.schedules:
             return None
+        assert self.process is not None
+        assert self.process.mirror is not None
         mirror = self.process.mirror
         shot = mirror.snapshot(self._kernel.now())
         names, columns = shot.nodes.layout.names, shot.space.names

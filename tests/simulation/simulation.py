@@ -21,11 +21,17 @@ from tests.simulation.kernel import core, patching
 from tests.simulation.kernel.core import Kernel
 from tests.simulation.kernel.network import Network
 from tests.simulation.knobs import Knobs
-from vscheduler.daemon import application
+from vscheduler.daemon import application, settings
 
 SCHEDULER = "volcano"
 cpu_seconds = time.process_time
-REPLICAS = ("one", "two")
+REPLICAS = {
+    "one": settings.SCHEDULER,
+    "two": settings.SCHEDULER,
+    "three": settings.CONTROLLERS,
+    "four": settings.CONTROLLERS,
+}
+"""Two of each half, as in `manifests/`: each with an account, a link and processes of its own."""
 UNREADABLE = "JSONDecodeError"
 LOOK_SECONDS = 60.0
 """How often young garbage is collected, and requests are counted."""
@@ -134,9 +140,16 @@ class Simulation:
         self.log = Log(self.machine)
         self.replicas = [
             Instance(
-                self.machine, name, self.net, folder, seed=seed, schedulers=(SCHEDULER,), user=name
+                self.machine,
+                name,
+                self.net,
+                folder,
+                seed=seed,
+                schedulers=(SCHEDULER,),
+                user=name,
+                flags={"only": half},
             )
-            for name in REPLICAS
+            for name, half in REPLICAS.items()
         ]
         scene = Scene(kernel=self.kernel, net=self.net, api=self.api, replicas=self.replicas)
         self.faults = Faults(

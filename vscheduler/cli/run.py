@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from vscheduler.cli import flags, lazy_commands, screen, spared_imports
 from vscheduler.cli.flags import Command, Decorated
@@ -132,6 +133,21 @@ def own_pod(environment: Mapping[str, str]) -> dict[str, Any]:
     return {name: environment.get(name.upper(), "") for name in names}
 
 
+def child_flags(context: click.Context) -> tuple[str, ...]:
+    """Return the flags given on the command line that mean something here, for a child process.
+
+    A child inherits those given by variables.
+    """
+    words = []
+    for option in context.command.params:
+        name = str(option.name)
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name.replace("_", "-") not in (*IGNORED_SWITCHES, *IGNORED_VALUES):
+            flag, value = max(option.opts, key=len), context.params[name]
+            words += [f"{flag}={each}" for each in (value if option.multiple else (value,))]
+    return tuple(words)
+
+
 def ignored(command: Decorated) -> Decorated:
     """Add the flags without a meaning here."""
     for name in IGNORED_SWITCHES:
@@ -194,6 +210,7 @@ def ignored(command: Decorated) -> Decorated:
     type=click.Choice(settings.PARTS),
     default=None,
 )
+@click.option("--supervised", is_flag=True, hidden=True)
 @flags.switch(
     "--inherit-owner-annotations",
     "Copy annotations of the owner to automatic PodGroups.",
@@ -246,7 +263,8 @@ def ignored(command: Decorated) -> Decorated:
 @flags.bounded()
 @election
 @ignored
-def command(**words: Any) -> None:
+@click.pass_context
+def command(context: click.Context, /, **words: Any) -> None:
     """Schedule the pods of a cluster, until SIGTERM, SIGINT or SIGHUP.
 
     Durations are written as in Go: 15s, 1m30s, 100ms. Booleans may be given bare, =true or =false.
@@ -262,13 +280,19 @@ def command(**words: Any) -> None:
     given = {name: words.pop(name.replace("-", "_")) for name in hidden}
     most = flags.take(words)
     try:
-        checked = settings.check(settings.Given(**words, most=most, **own_pod(os.environ)))
+        checked = settings.check(
+            settings.Given(
+                **words, most=most, child_flags=child_flags(context), **own_pod(os.environ)
+            )
+        )
     except SettingsError as error:
         screen.say(*error.problems, err=True)
         sys.exit(screen.USAGE_STATUS)
     unused = sorted(name for name, value in given.items() if value is not None)
 
     lines = logs.configure(checked.log_level, checked.log_format)
+    if checked.supervised:
+        logs.name_process(settings.CONTROLLERS)
 
     async def run() -> bool:
         opening = await startup.open_while(checked, partial(_import_daemon, checked))
@@ -311,7 +335,7 @@ async def _run(
     log = structlog.get_logger(__name__)
     if unused:
         log.warning("flags.ignored", flags=unused)
-    for warning in checked.election.warnings:
+    for warning in () if checked.supervised else checked.election.warnings:
         log.warning("flags.warning", message=warning)
     for warning in loaded.warnings:
         log.warning("configuration.warning", message=warning)

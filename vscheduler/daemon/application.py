@@ -17,6 +17,7 @@ from vscheduler.controllers.podgroups.owners import Owners
 from vscheduler.core.config.policy import Policy
 from vscheduler.daemon import (
     configuration_digest,
+    controllers_process,
     health,
     informers,
     leader_session,
@@ -25,6 +26,7 @@ from vscheduler.daemon import (
 )
 from vscheduler.daemon.configuration import Loaded
 from vscheduler.daemon.controller_manager import ControllerManager
+from vscheduler.daemon.controllers_process import ControllersProcess
 from vscheduler.daemon.health import Report
 from vscheduler.daemon.informers import Informers
 from vscheduler.daemon.leader_election import api, elector, thread
@@ -145,9 +147,8 @@ class Application:
             signs=self._signs,
         )
         self._session = LeaderSession(shared, loaded.policy, Owners())
-        self._controllers = ControllerManager(
-            shared, self._session.feed_owners, self._session.before_first_cycle
-        )
+        self._controllers = ControllerManager(shared, self._session.feed_owners)
+        self._child = ControllersProcess(settings.child_flags) if settings.supervises else None
         self._digest = configuration_digest.digest(loaded.policy, settings)
         self._leadership = self._elect(identity)
         for status in self._leadership.lease_statuses():
@@ -160,6 +161,8 @@ class Application:
         """Start the shutdown: begin nothing new, finish work in progress, return from `run`."""
         log.info("stopping")
         self._stopping.set()
+        if self._child is not None:
+            self._child.end()
 
     async def run(self) -> None:
         """Run until `stop` is called, and restart failed tasks.
@@ -204,6 +207,12 @@ class Application:
         }
         if self._settings.schedules:
             work["follow configuration"] = self._reloader.run
+        if self._child is not None:
+            work["controllers"] = self._child.run
+        if self._settings.supervised:
+            work["answer the parent"] = lambda: controllers_process.answer(
+                self._own_exposition, self._own_report, self.stop
+            )
         if election.controllers_lease:
             lease = election.controllers_lease
             work["keep queues"] = lambda: leader_session.run_while_leading(
@@ -261,8 +270,15 @@ class Application:
             return
         await self._leadership.release()
 
-    def _report(self) -> Report:
-        """Return the content of /readyz."""
+    async def _report(self) -> Report:
+        """Return the content of /readyz, that of the child process included."""
+        own = self._own_report()
+        if self._child is None:
+            return own
+        told = await self._child.ask()
+        return own + (controllers_process.SILENT if told is None else told.report)
+
+    def _own_report(self) -> Report:
         return health.report(self._informers.states(), self._leadership.lease_statuses())
 
     def _stuck(self) -> str:
@@ -270,10 +286,14 @@ class Application:
         stuck = self._watchdog.stuck
         return "" if stuck is None else stuck.message
 
-    def _exposition(self) -> bytes:
-        """Return the current metrics."""
+    async def _exposition(self) -> bytes:
+        """Return the current metrics, those of the child process included."""
+        told = None if self._child is None else await self._child.ask()
+        return self._own_exposition("" if told is None else told.metrics)
+
+    def _own_exposition(self, child: str = "") -> bytes:
         self._metrics.observe_stalled(self._watchdog.stalled())
-        return self._metrics.exposition()
+        return self._metrics.exposition(child)
 
     def _guard(self, lines: LineWriter, kill_timer: Callable[[], None]) -> Watchdog:
         """Create the watchdog."""
@@ -392,7 +412,6 @@ class Application:
                 pages = health.pages(
                     report=self._report,
                     exposition=self._exposition if address == metrics_at else None,
-                    lease_statuses=self._leadership.lease_statuses,
                     stuck=self._stuck,
                 )
                 await servers.enter_async_context(health.serving(pages, address))

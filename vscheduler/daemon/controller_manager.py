@@ -6,7 +6,6 @@ The controllers' calls have a priority of their own in the write queue.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -55,12 +54,6 @@ QUEUE_RETRY_SECONDS = 5.0
 
 Sink = Callable[[Sequence[Event]], None]
 
-SETTLE_SECONDS = 15.0
-"""How long the Queue controller waits at most for the scheduler's first cycle and its binds, in a
-daemon that runs both."""
-
-SETTLE_LOOK_SECONDS = 0.05
-
 FORBIDDEN_SECONDS = 300.0
 """Pause after a refusal before watching a kind is tried again."""
 
@@ -75,13 +68,9 @@ FAILED = "the scheduler failed at the call"
 class ControllerManager:
     """Watches owners of pods all the time, and runs the Queue controller while leading."""
 
-    def __init__(
-        self, runtime: Runtime, sink: Sink, before_first_cycle: Callable[[], bool]
-    ) -> None:
-        """`before_first_cycle` returns whether the scheduler's first cycle is still to come."""
+    def __init__(self, runtime: Runtime, sink: Sink) -> None:
         self._runtime = runtime
         self._sink = sink
-        self._before_first_cycle = before_first_cycle
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start watching owners, whether leader or not."""
@@ -107,17 +96,8 @@ class ControllerManager:
         ]
 
     async def keep_queues(self, held: Mapping[str, Token]) -> None:
-        """Run the Queue controller under these Leases until cancelled.
-
-        Importing Kopf and the first lists take long. The scheduler's first cycle and its binds
-        therefore come first.
-        """
+        """Run the Queue controller under these Leases until cancelled."""
         await self._runtime.watches.wait_for_lists()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SETTLE_SECONDS):
-                while self._before_first_cycle():  # noqa: ASYNC110 - no event reports the first cycle
-                    await asyncio.sleep(SETTLE_LOOK_SECONDS)
-                await self._runtime.calls.wait_until_quiet(WritePriority.BIND)
         await asyncio.to_thread(kopf_import.load)
         from vscheduler.controllers import operator  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
         from vscheduler.controllers.queues import queue_controller  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long

@@ -1,6 +1,6 @@
 """HTTP endpoints /livez, /readyz and /metrics, and the content of /readyz."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -81,9 +81,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     waits: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    leases: tuple[str, ...] = ()
+    """One line for each Lease."""
+
+    def __add__(self, other: "Report") -> "Report":
+        """Return the sentences of both."""
+        return Report(
+            waits=self.waits + other.waits,
+            without=self.without + other.without,
+            leases=self.leases + other.leases,
+        )
 
 
-def report(watches: Sequence[WatchState], lease_statuses: Iterable[LeaseStatus] = ()) -> Report:
+def report(watches: Sequence[WatchState], lease_statuses: Sequence[LeaseStatus] = ()) -> Report:
     """Return the report for the watched kinds and Leases."""
     waits = []
     unreachable = _unreachable(watches, lease_statuses)
@@ -106,7 +116,8 @@ def report(watches: Sequence[WatchState], lease_statuses: Iterable[LeaseStatus] 
         for watch in watches
         if watch.refused and watch.kind not in NEEDED
     ]
-    return Report(waits=tuple(waits), without=tuple(without))
+    leases = tuple(map(lease_line, lease_statuses))
+    return Report(waits=tuple(waits), without=tuple(without), leases=leases)
 
 
 def _unreachable(watches: Sequence[WatchState], lease_statuses: Iterable[LeaseStatus]) -> str:
@@ -142,9 +153,8 @@ class ListenError(Exception):
 
 def pages(
     *,
-    report: Callable[[], Report],
-    exposition: Callable[[], bytes] | None,
-    lease_statuses: Callable[[], Sequence[LeaseStatus]],
+    report: Callable[[], Awaitable[Report]],
+    exposition: Callable[[], Awaitable[bytes]] | None,
     stuck: Callable[[], str] = str,
 ) -> web.Application:
     """Return the HTTP application: liveness, readiness, and metrics if `exposition` is given.
@@ -159,15 +169,15 @@ def pages(
         return web.Response(status=503, text=f"{why}\n") if why else web.Response(text="ok\n")
 
     async def ready(_: web.Request) -> web.Response:
-        why, found = stuck(), report()
+        why, found = stuck(), await report()
         waits = (why, *found.waits) if why else found.waits
-        lines = (*(waits or ("ok",)), *found.without, *map(lease_line, lease_statuses()))
+        lines = (*(waits or ("ok",)), *found.without, *found.leases)
         text = "".join(f"{line}\n" for line in lines)
         return web.Response(status=503 if waits else 200, text=text)
 
     async def metrics(_: web.Request) -> web.Response:
         assert exposition is not None
-        return web.Response(body=exposition(), headers={"Content-Type": METRICS_TYPE})
+        return web.Response(body=await exposition(), headers={"Content-Type": METRICS_TYPE})
 
     application = web.Application()
     application.router.add_get("/livez", live)

@@ -142,15 +142,6 @@ class LeaderSession:
         """The policy of the next cycle."""
         return self._policy
 
-    def before_first_cycle(self) -> bool:
-        """Whether the first cycle of a session is still to come.
-
-        Nothing else is as urgent, except for the objects needed by the cycle.
-        """
-        cycles = 0 if self._loop is None else self._loop.cycles
-        due = self._runtime.given.schedules and not cycles
-        return self._token is not None and due and self._has_default_queue()
-
     def feed(self, batch: Sequence[entries.Event]) -> None:
         """Apply the events of a watch to the Mirror, and notify the loop and the controller.
 

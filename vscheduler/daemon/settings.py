@@ -70,13 +70,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     own_pod: ObjectReference | None = None
     """The pod of this process, if known."""
     only: str = ""
-    """One of PARTS, or empty for both."""
+    """One of PARTS, or empty for both: this process schedules, and a child of it controls."""
     inherit_owner_annotations: bool = True
     podgroup_grace_seconds: float = 30.0
     cycle_deadline_seconds: float = 30.0
     """How long a cycle may run before this instance gives up."""
     most: Bounds = bounds.DEFAULT
     """Limits on a single pod."""
+    supervised: bool = False
+    """Whether a parent process asks this one over its standard input, and ends with it."""
+    child_flags: tuple[str, ...] = ()
+    """The flags of the command line, for the child process."""
 
     @property
     def schedules(self) -> bool:
@@ -85,8 +89,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def controls(self) -> bool:
-        """Whether this instance runs the controllers of PodGroups and Queues."""
-        return self.only != SCHEDULER
+        """Whether this process runs the controllers of PodGroups and Queues."""
+        return self.only == CONTROLLERS
+
+    @property
+    def supervises(self) -> bool:
+        """Whether this process schedules, and runs the controllers in a child process."""
+        return not self.only
 
 
 class Given(election_settings.Given, frozen=True, kw_only=True):
@@ -123,6 +132,8 @@ class Given(election_settings.Given, frozen=True, kw_only=True):
     cycle_deadline: str = "30s"
     most: Bounds = bounds.DEFAULT
     """Validated when read."""
+    supervised: bool = False
+    child_flags: tuple[str, ...] = ()
 
 
 class SettingsError(Exception):
@@ -167,7 +178,11 @@ def check(given: Given) -> Settings:
     ):
         if value not in choices:
             problems.append(f"{flag}: {value!r} is none of {', '.join(choices)}")
-    parts = DaemonParts(schedules=given.only != CONTROLLERS, controls=given.only != SCHEDULER)
+    parts = DaemonParts(
+        schedules=given.only != CONTROLLERS,
+        controls=given.only == CONTROLLERS,
+        supervises=not given.only,
+    )
     elected = election_settings.check(given, schedulers, parts, problems)
     if problems or period is None or grace is None or deadline is None:
         raise SettingsError(problems)
@@ -195,6 +210,8 @@ def check(given: Given) -> Settings:
         podgroup_grace_seconds=grace,
         cycle_deadline_seconds=deadline,
         most=given.most,
+        supervised=given.supervised,
+        child_flags=given.child_flags,
     )
 
 

@@ -193,7 +193,8 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
         world.add(name, editor, every=every * scale.quiet, around=around)
     world.add("returner", Returner, around=around)
     world.add("binding-policy", BindingPolicy, around=around, part=scale.denied)
-    leases = [*scale.schedulers, CONTROLLERS_LEASE]
+    groups = [f"{name}-podgroups" for name in scale.schedulers]
+    leases = [*scale.schedulers, *groups, CONTROLLERS_LEASE]
     every = scale.lease_seconds * scale.quiet
     world.add("lease-meddler", LeaseMeddler, every=every, around=around, leases=leases)
     for name, tenant, every in tenants.HABITS:

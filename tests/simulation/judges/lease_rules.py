@@ -137,8 +137,8 @@ class OneWriter(Judge):
     def _is_controllers(self, change: Change) -> bool:
         """Whether only the controllers write such a change of a Queue."""
         before, after = change.before, change.after
-        if change.verb in ("create", "delete"):
-            return True
+        if change.verb in ("create", "delete"):  # a scheduler makes the default queue, too
+            return change.verb == "delete"
         if before is None or after is None:  # refused, and nobody knows what was to be written
             return False
         if _finalizers(before) != _finalizers(after):

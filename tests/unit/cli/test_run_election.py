@@ -109,7 +109,7 @@ def test_variables_give_them_too(begun: list[Election]) -> None:
     timing = found.timing
     assert (timing.duration_seconds, timing.renew_deadline_seconds) == (60, 10)
     assert timing.retry_period_seconds == 1
-    assert found.leases == ("x", "vscheduler-controllers")
+    assert found.leases == ("x",)
 
 
 def test_election_can_be_switched_off(begun: list[Election]) -> None:

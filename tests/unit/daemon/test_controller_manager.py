@@ -18,7 +18,7 @@ from tests.unit.daemon import runtimes
 from tests.unit.mirror import manifests
 from vscheduler.cluster.http import objects
 from vscheduler.cluster.http.connection import Gone
-from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
+from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.controllers import ports
 from vscheduler.controllers.ports import Preconditions, RefusedError, Trouble
 from vscheduler.daemon import controller_manager, settings
@@ -28,42 +28,6 @@ from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.paths import Collection
-
-
-async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serve) -> None:
-    """Kopf's start, which takes long in a large cluster, comes after what users wait for: the first
-    cycle, and what it binds.
-    """
-    asked: list[str] = []
-    before_first_cycle = True
-
-    async def answer(request: web.Request) -> web.Response:
-        asked.append(request.path)
-        return web.json_response({"message": "no"}, status=404)
-
-    given = settings.check(Given(leader_elect=False))
-    runtime = runtimes.by(await serve(answer), given)
-    keeper = ControllerManager(runtime, lambda _: None, lambda: before_first_cycle)
-    async with asyncio.TaskGroup() as group:
-        runtime.watches.start(group)
-        calls = group.create_task(runtime.calls.run())
-        task = group.create_task(keeper.keep_queues({}))
-        await asyncio.sleep(0.3)
-        assert not asked
-        answered = asyncio.Event()
-
-        async def bind() -> None:
-            await answered.wait()
-
-        runtime.calls.put(WritePriority.BIND, bind)
-        before_first_cycle = False
-        await asyncio.sleep(0.3)
-        assert not asked
-        answered.set()
-        await patience.until(lambda: asked)
-        assert not task.done()
-        task.cancel()
-        calls.cancel()
 
 
 def served_by(server: Server) -> Handler:
@@ -109,9 +73,9 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         queue_api.a_queue(server, name)
     path = queue_api.a_group(server, "g", "default", "Running")
     server.objects[path]["metadata"]["namespace"] = "ns"
-    given = settings.check(Given(leader_elect=False))
+    given = settings.check(Given(leader_elect=False, only=settings.CONTROLLERS))
     runtime = runtimes.by(await serve(served_by(server)), given)
-    keeper = ControllerManager(runtime, lambda _: None, lambda: False)
+    keeper = ControllerManager(runtime, lambda _: None)
 
     def counts() -> tuple[int, int]:
         status = queue_api.status_of(server, "default")

@@ -16,7 +16,7 @@ LOOPBACK = Address("127.0.0.1", 0)
 FIRST = Report(waits=("the first lists aren't in yet: Pod",))
 
 
-def fine() -> Report:
+async def fine() -> Report:
     """There is nothing to wait for."""
     return Report()
 
@@ -24,7 +24,14 @@ def fine() -> Report:
 async def test_ready_only_once_it_is() -> None:
     """/livez at once, /readyz when the first lists are in, /metrics where it is wanted."""
     found = FIRST
-    pages = health.pages(report=lambda: found, exposition=lambda: b"a 1\n", lease_statuses=tuple)
+
+    async def report() -> Report:
+        return found
+
+    async def exposition() -> bytes:
+        return b"a 1\n"
+
+    pages = health.pages(report=report, exposition=exposition)
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
 
         async def get(path: str) -> tuple[int, str]:
@@ -33,7 +40,7 @@ async def test_ready_only_once_it_is() -> None:
 
         assert await get("/livez") == await get("/healthz") == (200, "ok\n")
         assert await get("/readyz") == (503, "the first lists aren't in yet: Pod\n")
-        found = fine()
+        found = Report()
         assert await get("/readyz") == (200, "ok\n")
         assert await get("/metrics") == (200, "a 1\n")
 
@@ -63,14 +70,16 @@ def test_readiness_tells_who_leads(status: dict[str, Any], line: str) -> None:
 
 async def test_a_standby_is_ready_too() -> None:
     """One line per Lease, before and after the lists are in."""
-    found = FIRST
+    listed = False
     lease_statuses = (
         LeaseStatus(lease="a", leads=True),
         LeaseStatus(lease="b", leads=False, holder="other"),
     )
-    pages = health.pages(
-        report=lambda: found, exposition=None, lease_statuses=lambda: lease_statuses
-    )
+
+    async def report() -> Report:
+        return health.report([state(Kind.POD, listed=listed)], lease_statuses)
+
+    pages = health.pages(report=report, exposition=None)
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
         for expected in (503, 200):
             async with client.get(f"http://127.0.0.1:{port}/readyz") as response:
@@ -78,12 +87,12 @@ async def test_a_standby_is_ready_too() -> None:
             assert response.status == expected
             assert (first == "ok") is (expected == 200)
             assert leases == ["a: leader", "b: standby, held by other"]
-            found = fine()
+            listed = True
 
 
 async def test_no_metrics_where_they_are_not_wanted() -> None:
     """Volcano: --enable-metrics is off by default."""
-    pages = health.pages(report=fine, exposition=None, lease_statuses=tuple)
+    pages = health.pages(report=fine, exposition=None)
     async with (
         health.serving(pages, LOOPBACK) as port,
         ClientSession() as client,
@@ -94,9 +103,9 @@ async def test_no_metrics_where_they_are_not_wanted() -> None:
 
 async def test_an_address_in_use_is_named() -> None:
     """One sentence instead of a traceback."""
-    pages = health.pages(report=fine, exposition=None, lease_statuses=tuple)
+    pages = health.pages(report=fine, exposition=None)
     async with health.serving(pages, LOOPBACK) as port:
-        other = health.pages(report=fine, exposition=None, lease_statuses=tuple)
+        other = health.pages(report=fine, exposition=None)
         with pytest.raises(ListenError, match=str(port)):
             async with health.serving(other, Address("127.0.0.1", port)):
                 pass
@@ -105,10 +114,11 @@ async def test_an_address_in_use_is_named() -> None:
 async def test_an_instance_that_is_stuck_is_neither_alive_nor_ready() -> None:
     """And says why; else what is missing stands below the ok."""
     why = ""
-    found = Report(without=("without PriorityClass: forbidden",))
-    pages = health.pages(
-        report=lambda: found, exposition=None, lease_statuses=tuple, stuck=lambda: why
-    )
+
+    async def report() -> Report:
+        return Report(without=("without PriorityClass: forbidden",))
+
+    pages = health.pages(report=report, exposition=None, stuck=lambda: why)
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
 
         async def get(path: str) -> tuple[int, str]:

@@ -28,7 +28,6 @@ from vscheduler.daemon import leader_session, settings
 from vscheduler.daemon.leader_session import LeaderSession
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.daemon.settings import Given
-from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Upsert
 from vscheduler.mirror.index.entries import Change, Event
 from vscheduler.mirror.state import Mirror
@@ -165,33 +164,16 @@ async def test_heartbeats_of_nodes_are_nothing_to_controllers(
     """Thousands of nodes have some every second, and a look at all groups isn't cheap."""
     told: list[str] = []
     monkeypatch.setattr(PodGroupController, "changed", lambda _: told.append("changed"))
-    async with half(serve, "vscheduler", only=None) as made:
-        made.decided.gain("vscheduler")
+    async with half(serve, "vscheduler", only=settings.CONTROLLERS) as made:
+        made.decided.gain("vscheduler-podgroups")
+        await made.rest()
         made.show(*waiting("early"))
-        await patience.until(lambda: made.bound() == {"early": 1})
         told.clear()
         made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}))
         assert told == []
         for document in waiting("late"):
             made.show(document)
         assert told == ["changed"] * 2
-
-
-async def test_a_tenure_settles_with_its_first_cycle(serve: Serve) -> None:
-    """Not where there is no default queue yet, as that cycle waits for it."""
-    async with half(serve, "vscheduler") as made:
-        assert not made.serving.before_first_cycle()
-        for _ in range(2):
-            made.decided.gain("vscheduler")
-            await patience.until(made.serving.before_first_cycle)
-            await patience.until(lambda: not made.serving.before_first_cycle())
-            made.decided.lose("vscheduler")
-        await made.rest()
-        made.serving.feed([events.removal(manifests.event_of(manifests.queue("default")))])
-        made.decided.gain("vscheduler")
-        await patience.until(lambda: len(made.lists) == 3)
-        await made.rest()
-        assert not made.serving.before_first_cycle()
 
 
 async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:

@@ -83,12 +83,16 @@ def test_who_takes_volcanos_place_claims_its_groups(
 
 @pytest.mark.parametrize(
     ("only", "halves"),
-    [(None, (True, True)), ("scheduler", (True, False)), ("controllers", (False, True))],
+    [
+        (None, (True, False, True)),
+        ("scheduler", (True, False, False)),
+        ("controllers", (False, True, False)),
+    ],
 )
-def test_one_half_can_run_alone(only: str | None, halves: tuple[bool, bool]) -> None:
-    """The scheduler, the controllers, or both."""
+def test_one_half_can_run_alone(only: str | None, halves: tuple[bool, ...]) -> None:
+    """The scheduler, the controllers, or both: then the controllers are in a child process."""
     checked = settings.check(Given(only=only, podgroup_grace="1m30s"))
-    assert (checked.schedules, checked.controls) == halves
+    assert (checked.schedules, checked.controls, checked.supervises) == halves
     assert checked.podgroup_grace_seconds == 90
 
 

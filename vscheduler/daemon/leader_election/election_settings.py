@@ -23,7 +23,7 @@ CONTROLLERS_LEASE = "vscheduler-controllers"
 """The Lease of the instance that runs the Queue controller."""
 
 PODGROUPS_SUFFIX = "-podgroups"
-"""Suffix of the Leases of instances with --only=controllers. Such an instance must not keep the
+"""Suffix of the Leases of processes that run the controllers. Such a process must not keep the
 scheduler of a name from leading, so it uses a different Lease."""
 
 JITTER = 1.2
@@ -40,10 +40,12 @@ _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 
 
 class DaemonParts(NamedTuple):
-    """The parts of the daemon that run in an instance."""
+    """The parts of the daemon that run in a process."""
 
     schedules: bool
     controls: bool
+    supervises: bool = False
+    """Whether the controllers run in a child process, with Leases of its own."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +196,7 @@ def _leases(
     if resource_name and not is_subdomain(resource_name):
         problems.append(no_subdomain(flag, resource_name))
     suffix = "" if parts.schedules else PODGROUPS_SUFFIX
+    longest = PODGROUPS_SUFFIX if parts.supervises else suffix
     leases = {name: f"{resource_name or name}{suffix}" for name in schedulers}
     for called in dict.fromkeys(lease.removesuffix(suffix) for lease in leases.values()):
         if called == CONTROLLERS_LEASE:
@@ -203,11 +206,11 @@ def _leases(
         elif called.endswith(PODGROUPS_SUFFIX):
             problems.append(
                 f"{flag}: {called!r} can't be used: Leases that end in {PODGROUPS_SUFFIX} are of "
-                "instances with --only=controllers"
+                "the controllers (--only=controllers)"
             )
-        elif is_subdomain(called) and not is_subdomain(f"{called}{suffix}"):
+        elif is_subdomain(called) and not is_subdomain(f"{called}{longest}"):
             problems.append(
-                f"{flag}: {called!r} is too long: with {suffix}, its Lease would have more than "
+                f"{flag}: {called!r} is too long: with {longest}, its Lease would have more than "
                 f"{NAME_MAX} characters"
             )
     return leases

@@ -223,6 +223,11 @@ def configure(level: str, style: str, *, descriptor: int = STDERR) -> LineWriter
     return writer
 
 
+def name_process(name: str) -> None:
+    """Add a process's name to all its log events, where processes share a log."""
+    structlog.contextvars.bind_contextvars(process=name)
+
+
 def take_over() -> Callable[[], None]:
     """Log everything printed otherwise: prints of plugins, warnings, and uncaught errors.
 

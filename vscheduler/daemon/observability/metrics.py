@@ -1,10 +1,12 @@
 """Counters, gauges and histograms of the daemon. Their names and help texts are in metric_table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import prometheus_client
-from prometheus_client import metrics
+from prometheus_client import metrics, parser
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.samples import Sample
 
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.daemon.leader_election.api import LeaseStatus
@@ -15,6 +17,44 @@ from vscheduler.daemon.observability.share_gauges import ShareGauges
 MILLISECONDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 Metric = TypeVar("Metric", bound=metrics.MetricWrapperBase)
+
+
+class _Merged:
+    """The metrics of a registry and those of a child process, as a registry.
+
+    Counters and histograms add up. Of gauges that both have, the registry's count: they describe
+    the same cluster. A child's times of creation are left out.
+    """
+
+    def __init__(self, own: prometheus_client.CollectorRegistry, child: str) -> None:
+        self._own = own
+        self._child = child
+
+    def collect(self) -> Iterator[Family]:
+        """Return all metrics, those of the child's that we lack at the end."""
+        theirs = {each.name: each for each in parser.text_string_to_metric_families(self._child)}
+        for ours in self._own.collect():
+            child = theirs.pop(ours.name, None)
+            if child is not None:
+                _add(ours, child)
+            yield ours
+        yield from (each for name, each in theirs.items() if not name.endswith("_created"))
+
+
+def _add(ours: Family, theirs: Family) -> None:
+    """Add the samples of the same metric of another process."""
+    places = {_key(sample): place for place, sample in enumerate(ours.samples)}
+    for sample in theirs.samples:
+        place = places.get(_key(sample))
+        if place is None:
+            ours.samples.append(sample)
+        elif ours.type != "gauge":
+            known = ours.samples[place]
+            ours.samples[place] = known._replace(value=known.value + sample.value)
+
+
+def _key(sample: Sample) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return sample.name, tuple(sorted(sample.labels.items()))
 
 
 class Series(dict[tuple[str, tuple[str, ...]], Metric]):
@@ -67,12 +107,12 @@ class Metrics:
         self._shares = ShareGauges()
         self.registry.register(self._shares)
 
-    def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+    def exposition(self, child: str = "") -> bytes:
+        """Return all metrics in Prometheus' text format, with those of a child process."""
         dropped = self._lines_dropped()
         self._count("vscheduler_log_lines_dropped_total", by=dropped - self._lines_counted)
         self._lines_counted = dropped
-        return prometheus_client.generate_latest(self.registry)
+        return prometheus_client.generate_latest(_Merged(self.registry, child))
 
     def observe_cycle(self, result: CycleResult, parts: Mapping[str, float]) -> None:
         """Record a cycle; `parts` has the seconds of each part (snapshot, decide, commit)."""

@@ -19,7 +19,7 @@ def refused(*names: str, only: str | None = None, **given: Any) -> tuple[str, ..
 @pytest.mark.parametrize(
     ("only", "leases"),
     [
-        (None, ("a", "b", "vscheduler-controllers")),
+        (None, ("a", "b")),
         ("scheduler", ("a", "b")),
         ("controllers", ("a-podgroups", "b-podgroups", "vscheduler-controllers")),
     ],
@@ -50,7 +50,7 @@ def test_without_election_its_other_flags_mean_nothing() -> None:
     )
     found = settings.check(given).election
     assert not found.enabled
-    assert found.leases == ("vscheduler", "vscheduler-controllers")
+    assert found.leases == ("vscheduler",)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_is_just_possible_is_taken() -> None:
     """The last values before a refusal."""
     assert refused(leader_elect_renew_deadline="14900ms") == ()
     assert refused(leader_elect_retry_period="8300ms") == ()
-    assert refused(leader_elect_lease_duration="1h", leader_elect_resource_name="x" * 253) == ()
+    assert refused(leader_elect_lease_duration="1h", leader_elect_resource_name="x" * 243) == ()
     short = {"lease_duration": "1s", "renew_deadline": "900ms", "retry_period": "200ms"}
     assert refused(**{f"leader_elect_{name}": text for name, text in short.items()}) == ()
 
@@ -105,7 +105,10 @@ def test_a_lease_is_of_one_name() -> None:
 
 def test_room_is_left_for_the_end_of_a_leases_name() -> None:
     """A scheduler's name may be 253 characters long, but not where the Lease's gets longer."""
-    assert refused("x" * 253) == refused("x" * 243, only="controllers") == ()
+    assert refused("x" * 253, only="scheduler") == refused("x" * 243) == ()
+    assert refused("x" * 243, only="controllers") == ()
+    (problem,) = refused("x" * 244)
+    assert "too long" in problem
     (problem,) = refused("x" * 244, only="controllers")
     assert "is too long: with -podgroups" in problem
 

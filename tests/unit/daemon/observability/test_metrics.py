@@ -187,3 +187,28 @@ def test_labels_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = values(observed)
     assert found['vscheduler_writes_total{object="event",outcome="written"}'] == 3
     assert found['vscheduler_writes_total{object="event",outcome="conflict"}'] == 3
+
+
+def test_metrics_of_a_child_process_join_those_of_its_parent() -> None:
+    """Counters and histograms add up; of gauges that both have, the parent's count."""
+    parent, child = Metrics(), Metrics()
+    for each, times in ((parent, 1), (child, 2)):
+        for _ in range(times):
+            each.observe_failure("call")
+            each.observe_renewal("both", 0.001, "done")
+        each.observe_rejected(rejected=times, ungrouped=0)
+    child.observe_group_call("create", "done")
+    child.observe_lease_status(LeaseStatus(lease="theirs", leads=True))
+    text = parent.exposition(child.exposition().decode()).decode()
+    lines = text.splitlines()
+    for line in (
+        'vscheduler_contained_failures_total{area="call"} 3.0',
+        'vscheduler_lease_renewal_milliseconds_count{name="both",outcome="done"} 3.0',
+        "vscheduler_rejected_objects 1.0",
+        'vscheduler_podgroup_calls_total{action="create",outcome="done"} 1.0',
+        'leader_election_master_status{name="theirs"} 1.0',
+    ):
+        assert line in lines
+    assert sum(line.startswith("# TYPE") for line in lines) == len(
+        {line for line in lines if line.startswith("# TYPE")}
+    )

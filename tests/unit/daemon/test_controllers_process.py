@@ -1,0 +1,130 @@
+"""The child process of the controllers: a small program in its place."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests import patience
+from vscheduler.daemon import controllers_process
+from vscheduler.daemon.controllers_process import ControllersProcess, EndedError
+from vscheduler.daemon.health import Report
+
+ANSWERING = """
+import asyncio, pathlib, signal, sys
+from vscheduler.daemon import controllers_process
+from vscheduler.daemon.health import Report
+
+async def run():
+    end = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)
+    task = asyncio.create_task(controllers_process.answer(
+        lambda: b"a 1\\n", lambda: Report(leases=("x: leader",)), end.set))
+    pathlib.Path(sys.argv[1]).write_text("ready")
+    await end.wait()
+    pathlib.Path(sys.argv[1]).write_text("ended")
+
+asyncio.run(run())
+"""
+DEAF = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path(sys.argv[1]).write_text("ready")
+time.sleep(60)
+"""
+PARENT = """
+import asyncio, sys
+from vscheduler.daemon.controllers_process import ControllersProcess
+child = ControllersProcess(())
+child._command = (sys.executable, *sys.argv[1:])
+asyncio.run(child.run())
+"""
+
+
+@asynccontextmanager
+async def running(
+    program: str, note: Path
+) -> AsyncIterator[tuple[ControllersProcess, "asyncio.Task[None]"]]:
+    """A child that runs this program, and has told so in the file."""
+    child = ControllersProcess(())
+    child._command = (sys.executable, "-c", program, str(note))
+    task = asyncio.create_task(child.run())
+    await patience.until(note.exists)
+    try:
+        yield child, task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_child_tells_its_metrics_and_readiness(tmp_path: Path) -> None:
+    """As often as it is asked, and by many at once."""
+    async with running(ANSWERING, tmp_path / "note") as (child, _):
+        answers = await asyncio.gather(*(child.ask() for _ in range(5)))
+        assert {told and told.metrics for told in answers} == {"a 1\n"}
+        assert {told and told.report for told in answers} == {Report(leases=("x: leader",))}
+
+
+async def test_a_child_that_does_not_answer_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be starting; its answer to an earlier question isn't taken for that to a later one."""
+    monkeypatch.setattr(controllers_process, "ANSWER_SECONDS", 0.05)
+    async with running(ANSWERING, tmp_path / "note") as (child, _):
+        await patience.until(lambda: child._process)
+        assert child._process is not None
+        child._process.send_signal(signal.SIGSTOP)
+        assert await child.ask() is None
+        monkeypatch.setattr(controllers_process, "ANSWER_SECONDS", 60.0)
+        child._process.send_signal(signal.SIGCONT)
+        told = await child.ask()
+        assert told is not None
+        assert told.number == 2
+
+
+async def test_a_child_that_ends_by_itself_is_a_failure(tmp_path: Path) -> None:
+    """The caller starts another one; meanwhile nobody answers."""
+    note = tmp_path / "note"
+    async with running(f"open({str(note)!r}, 'w'); raise SystemExit(3)", note) as (child, task):
+        with pytest.raises(EndedError, match="status 3"):
+            await task
+        assert await child.ask() is None
+
+
+async def test_a_child_is_ended_in_order(tmp_path: Path) -> None:
+    """By SIGTERM, and waited for; no other one is started then."""
+    note = tmp_path / "note"
+    async with running(ANSWERING, note) as (child, task):
+        child.end()
+        await task
+        assert note.read_text() == "ended"
+        await child.run()
+
+
+async def test_a_child_that_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a time."""
+    monkeypatch.setattr(controllers_process, "END_SECONDS", 0.1)
+    async with running(DEAF, tmp_path / "note") as (child, task):
+        process = child._process
+        assert process is not None
+        task.cancel()
+        await asyncio.wait([task])
+        assert process.returncode == -signal.SIGKILL
+
+
+async def test_a_child_ends_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    """Nobody else could end it: it is in a session of its own."""
+    note = tmp_path / "note"
+    words = (sys.executable, "-c", PARENT, "-c", ANSWERING, str(note))
+    parent = await asyncio.create_subprocess_exec(*words)
+    await patience.until(note.exists)
+    os.kill(parent.pid, signal.SIGKILL)
+    await parent.wait()
+    await patience.until(lambda: note.read_text() == "ended")
