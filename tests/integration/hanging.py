@@ -78,22 +78,15 @@ def install(folder: Path) -> dict[str, str]:
 def _spoil() -> None:
     """Let what isn't a plugin's hang, too."""
     from vscheduler.cluster import reflector  # noqa: PLC0415 - a plugin has no need of it
-    from vscheduler.controllers import handlers  # noqa: PLC0415 - nor of this
 
-    hand_on, event_of = reflector.Reflector._hand_on, handlers.event_of
+    hand_on = reflector.Reflector._hand_on
 
     def slow_hand_on(self: Any, some: Sequence[bytes]) -> None:
         if word() == "event loop":
             time.sleep(LONG_SECONDS)
         hand_on(self, some)
 
-    def slow_event_of(kind: Any, raw: Any) -> Any:
-        if word() == "kopf":
-            time.sleep(LONG_SECONDS)
-        return event_of(kind, raw)
-
     reflector.Reflector._hand_on = slow_hand_on  # type: ignore[method-assign]  # it is spoilt
-    handlers.event_of = slow_event_of
 
 
 def vscheduler(words: list[str], prog_name: str) -> None:

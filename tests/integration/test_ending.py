@@ -119,7 +119,7 @@ def test_lines_that_nobody_read_are_counted(cluster: ControlPlane, run: Run) -> 
     )
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, SMALLEST_PIPE)
-    cluster.create_nodes(count=1, cpu="8")
+    cluster.create_nodes(count=1, cpu="64")
     daemon = run(
         *("--log-level=debug", "--log-format=json", "--enable-metrics"),
         f"--listen-address={address}",
@@ -137,7 +137,8 @@ def test_lines_that_nobody_read_are_counted(cluster: ControlPlane, run: Run) -> 
         ]
         return float(line.split()[1])
 
-    bind(cluster, "first", daemon)
+    for number in range(10):
+        bind(cluster, f"gang-{number}", daemon)
     until(lambda: dropped() > 0, daemon)
     daemon.send_signal(signal.SIGTERM)
     with os.fdopen(reading, "rb") as log:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests import mutants
 from tests.mutants import Mutant
 
-COPIED = ("vscheduler", "tests", "examples", "crds", "manifests", "pyproject.toml")
+COPIED = ("vscheduler", "sandbox", "tests", "examples", "crds", "manifests", "pyproject.toml")
 LIMIT_SECONDS = 600
 """CPU seconds of one command; a mutant that hangs its test is found, too."""
 

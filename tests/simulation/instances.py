@@ -5,6 +5,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.simulation.kernel.network import Network
 from tests.simulation.kernel.processes import Clock, Process
 from tests.simulation.kernel.threads import Machine
 from vscheduler.daemon import application, configuration, settings
+from vscheduler.daemon.application import KopfEndedError
 from vscheduler.daemon.liveness import signals
 from vscheduler.daemon.settings import Given
 
@@ -184,7 +186,8 @@ class Instance:
     async def _run(self) -> None:
         """As the command does, whose handlers of signals are there before all else."""
         signals.leave_at_once()
-        await application.run(self._settings, self._loaded, Lines())  # type: ignore[arg-type]
+        with suppress(KopfEndedError):  # logged, and the process is started anew
+            await application.run(self._settings, self._loaded, Lines())  # type: ignore[arg-type]
 
     def _ended(self, process: Process, status: int) -> None:
         # A shutdown is given a time by the clock; whoever stood still meanwhile can't keep to it.

@@ -307,6 +307,8 @@ def _import_daemon(settings: Settings) -> None:
     """Import the modules that the daemon needs, which takes longer than all else at the start."""
     with lazy_commands.importing():
         importlib.import_module("vscheduler.daemon.application")
+        if settings.controls:
+            importlib.import_module("vscheduler.controllers.operator")
         if settings.web is not None:
             importlib.import_module("vscheduler.daemon.web_page")
 
@@ -317,7 +319,7 @@ async def _run(
     lines: "LineWriter",
     opening: Awaitable["Opened"],
 ) -> bool:
-    """Run the daemon; return False if it could not start."""
+    """Run the daemon; return False if it could not start, or Kopf has ended."""
     import structlog
 
     from vscheduler.cluster.http import connection
@@ -342,6 +344,8 @@ async def _run(
     started = True
     try:
         await application.run(checked, loaded, lines, opening)
+    except* application.KopfEndedError:  # logged as work that failed
+        started = False
     except* (connection.CredentialsError, health.ListenError) as failures:
         started = False
         for failure in failures.exceptions:

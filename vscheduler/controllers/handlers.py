@@ -1,22 +1,21 @@
-"""Handlers that Kopf calls: thin `on.event` functions, which turn bodies into values and pass them
-on.
+"""Handlers that Kopf calls: indices, events, login, startup and cleanup.
 
-Only event handlers are used, in a registry of their own. Create, update and delete handlers,
-daemons and timers would add finalizers and annotations to every user object.
+Create, update and delete handlers, daemons and timers would add finalizers and annotations to every
+user's object.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import aiohttp
 import kopf
+import msgspec
 
-from vscheduler.containment import Failures
-from vscheduler.controllers.event_coalescing import EventCoalescing
 from vscheduler.controllers.queues import queue_objects
-from vscheduler.controllers.queues.queue_objects import Event, Gone, Kind, Seen
+from vscheduler.controllers.queues.queue_index import Indices
+from vscheduler.controllers.queues.queue_objects import Kind
 from vscheduler.mirror import paths
 
 COLLECTIONS: Mapping[Kind, paths.Collection] = {
@@ -28,9 +27,6 @@ COLLECTIONS: Mapping[Kind, paths.Collection] = {
 LOGIN_SECONDS = 2.0
 """Minimal time between two logins, so a server that refuses every login isn't flooded."""
 
-Sink = Callable[[Event], None]
-"""Receives events; called in Kopf's thread."""
-
 
 class Entry(Protocol):
     """A connection to the API server with the daemon's own credentials."""
@@ -39,70 +35,65 @@ class Entry(Protocol):
     def host(self) -> str:
         """The API server's address."""
 
-    def session_elsewhere(
-        self, *middlewares: aiohttp.ClientMiddlewareType
-    ) -> aiohttp.ClientSession:
-        """Return a session for the running event loop, which isn't the daemon's."""
+    def session_elsewhere(self) -> aiohttp.ClientSession:
+        """Return a session for the running event loop."""
 
 
-class OpenedSessions:
-    """A connection that knows the sessions it has returned, so that none outlives Kopf's loop.
+class Outlets(msgspec.Struct, frozen=True, kw_only=True):
+    """What Kopf's handlers call."""
 
-    Kopf forgets the session of a login that is cancelled.
-    """
-
-    def __init__(self, entry: Entry) -> None:
-        self._entry = entry
-        self._opened: list[aiohttp.ClientSession] = []
-
-    @property
-    def host(self) -> str:
-        """The API server's address."""
-        return self._entry.host
-
-    def session_elsewhere(
-        self, *middlewares: aiohttp.ClientMiddlewareType
-    ) -> aiohttp.ClientSession:
-        """Return a session for the running event loop, which isn't the daemon's."""
-        made = self._entry.session_elsewhere(*middlewares)
-        self._opened = [*(each for each in self._opened if not each.closed), made]
-        return made
-
-    async def close(self) -> None:
-        """Close the sessions that are still open."""
-        for each in self._opened:
-            await each.close()
+    started: Callable[[Indices], object]
+    """Called before Kopf watches anything."""
+    changed: Callable[[bool], object]
+    """Called after each event, once all indices are complete; with whether the object was
+    listed."""
+    ended: Callable[[], Awaitable[object]]
+    """Kopf has ended, by itself or as it was told, and waits for the end of this."""
 
 
-def registry(
-    kinds: Collection[Kind],
-    entry: Entry,
-    sink: Sink,
-    failures: Failures | None = None,
-) -> kopf.OperatorRegistry:
-    """Return a registry with handlers for these kinds, and with the login."""
-    contained = failures or Failures()
+def registry(kinds: Collection[Kind], entry: Entry, outlets: Outlets) -> kopf.OperatorRegistry:
+    """Return a registry with the handlers for these kinds."""
     made = kopf.OperatorRegistry()
+
+    async def start(**given: Any) -> None:
+        outlets.started(Indices(**{str(kind): given.get(str(kind), {}) for kind in Kind}))
+
+    async def clean_up(**_: Any) -> None:
+        await outlets.ended()
+
+    async def notice(event: Mapping[str, Any], **_: Any) -> None:
+        outlets.changed(event["type"] is None)
+
     kopf.on.login(registry=made, id="daemon")(_login(entry))
+    kopf.on.startup(registry=made)(start)
+    kopf.on.cleanup(registry=made)(clean_up)
     for kind in kinds:
         group, _, version = COLLECTIONS[kind].api_version.partition("/")
-        kopf.on.event(group, version, str(kind), registry=made, id=str(kind))(
-            _handler(kind, sink, contained)
-        )
+        kopf.index(group, version, str(kind), id=str(kind), registry=made)(INDEXING[kind])
+        kopf.on.event(group, version, str(kind), id=str(kind), registry=made)(notice)
     return made
 
 
-def event_of(kind: Kind, raw: Mapping[str, Any]) -> Event | None:
-    """Return the value of Kopf's event, or None for an object that doesn't concern us.
+async def _index_queue(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Queue]:
+    queue = queue_objects.queue(body)
+    return {queue.name: queue}
 
-    Kopf's event type is None for listed objects.
-    """
-    item = queue_objects.read(kind, raw["object"])
-    if item is None:
-        return None
-    if raw["type"] == "DELETED":
-        return Gone(kind=kind, uid=item.uid)
-    return Seen(item=item, listed=raw["type"] is None)
+
+async def _index_group(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Group]:
+    group = queue_objects.group(body)
+    return {group.queue: group}
+
+
+async def _index_command(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Command]:
+    command = queue_objects.command(body)
+    return {} if command is None else {command.uid: command}
+
+
+INDEXING: Mapping[Kind, Callable[..., Any]] = {
+    Kind.QUEUE: _index_queue,
+    Kind.POD_GROUP: _index_group,
+    Kind.COMMAND: _index_command,
+}
 
 
 def _login(entry: Entry) -> Callable[..., Any]:
@@ -117,17 +108,6 @@ def _login(entry: Entry) -> Callable[..., Any]:
         nonlocal last
         await asyncio.sleep(last + LOGIN_SECONDS - time.monotonic())
         last = time.monotonic()
-        session = entry.session_elsewhere(EventCoalescing())
-        return kopf.AiohttpSession(server=entry.host, aiohttp_session=session)
+        return kopf.AiohttpSession(server=entry.host, aiohttp_session=entry.session_elsewhere())
 
     return log_in
-
-
-def _handler(kind: Kind, sink: Sink, failures: Failures) -> Callable[..., Any]:
-    async def pass_on(event: Mapping[str, Any], name: str, **_: Any) -> None:
-        with failures.contained("kopf handler", f"{kind} {name}"):
-            known = event_of(kind, event)
-            if known is not None:
-                sink(known)
-
-    return pass_on

@@ -4,7 +4,6 @@ Controllers know no connections. Every call goes through `Api`, and every refusa
 RefusedError with the kind of trouble.
 """
 
-import asyncio
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
@@ -91,13 +90,3 @@ class Api(Protocol):
 
     async def delete(self, path: Path, preconditions: Preconditions) -> None:
         """Delete exactly the given object. Raises CONFLICT if its UID or version differs."""
-
-
-class Heartbeat(Protocol):
-    """Monitors whether an event loop responds. Any thread may call the methods."""
-
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start to monitor this event loop."""
-
-    def end(self) -> None:
-        """Stop monitoring."""

@@ -84,6 +84,10 @@ QUIET_SECONDS = 3.0
 on, it keeps the Leases."""
 
 
+class KopfEndedError(Exception):
+    """Kopf has ended by itself, and the process with it."""
+
+
 class Application:
     """The daemon. Creates every object that lives as long as the process."""
 
@@ -159,13 +163,15 @@ class Application:
 
     def stop(self) -> None:
         """Start the shutdown: begin nothing new, finish work in progress, return from `run`."""
+        if self._stopping.is_set():
+            return
         log.info("stopping")
         self._stopping.set()
         if self._child is not None:
             self._child.end()
 
     async def run(self) -> None:
-        """Run until `stop` is called, and restart failed tasks.
+        """Run until `stop` is called, and restart failed tasks; the Queue controller needs `kopf`.
 
         An error in the election, or too many errors of a task in ATTEMPTS_MAX, ends the process.
         """
@@ -193,6 +199,35 @@ class Application:
             self._informers.stop()
             for task in tasks:
                 task.cancel()
+
+    async def run_with_kopf(self, *, spawned: Callable[[], None]) -> None:
+        """Run as above, and Kopf as well; the end of one is the end of both.
+
+        Kopf gets its handlers and its connection; `spawned` is called when it has installed its
+        handlers of signals. Raises KopfEndedError.
+        """
+        from vscheduler.controllers import handlers, operator  # noqa: PLC0415 - only processes of controllers import Kopf, which takes long
+
+        stop = asyncio.Event()
+        work = asyncio.create_task(self.run(), name="controllers")
+        work.add_done_callback(lambda _: stop.set())
+
+        async def end() -> None:
+            self.stop()
+            await asyncio.wait({work})
+
+        outlets = handlers.Outlets(
+            started=self._controllers.know, changed=self._controllers.changed, ended=end
+        )
+        api = self._controllers.api(lambda: not self._stopping.is_set())
+        try:
+            await operator.run(api, self._link, outlets, stop=stop, spawned=spawned)
+        except Exception as error:
+            self._failures.failed("kopf", "kopf", error)
+            raise KopfEndedError(str(error)) from error
+        finally:
+            await end()
+        work.result()
 
     def _work(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """Return the permanent tasks by name."""
@@ -432,7 +467,7 @@ async def run(
     """Run the daemon until SIGTERM, SIGINT or SIGHUP; log lines go to `lines`.
 
     The connection is closed at the end. Raises connection.CredentialsError and health.ListenError
-    if the daemon cannot start.
+    if the daemon cannot start, and KopfEndedError.
     """
     sys.setswitchinterval(startup.SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
@@ -440,9 +475,15 @@ async def run(
     kill_timer = KillTimer(settings.cycle_deadline_seconds)
     try:
         application = Application(settings, loaded, opened, lines, kill_timer.hold)
-        signals.listen(application.stop, flush=lambda: lines.flush(logs.FLUSH_SECONDS))
+        listen = partial(
+            signals.listen, application.stop, flush=lambda: lines.flush(logs.FLUSH_SECONDS)
+        )
+        listen()
         log.info("started", schedulers=settings.scheduler_names, server=opened.link.host)
-        await application.run()
+        if settings.controls:
+            await application.run_with_kopf(spawned=listen)
+        else:
+            await application.run()
         log.info("stopped")
         signals.ignore()
     finally:

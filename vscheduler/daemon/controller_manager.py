@@ -29,7 +29,7 @@ from vscheduler.cluster.http.connection import (
 from vscheduler.cluster.http.send_guard import NotSentError
 from vscheduler.cluster.reflector import Reflector
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
-from vscheduler.controllers import event_coalescing, kopf_import, ports
+from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import owners, podgroup_controller
 from vscheduler.controllers.podgroups.owners import Codec, Event, Owners
 from vscheduler.controllers.podgroups.podgroup_controller import (
@@ -39,7 +39,9 @@ from vscheduler.controllers.podgroups.podgroup_controller import (
 )
 from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister, StatusEvidence
 from vscheduler.controllers.ports import Object, Preconditions, RefusedError, Trouble
-from vscheduler.controllers.queues import gone_schedulers
+from vscheduler.controllers.queues import gone_schedulers, queue_controller, queue_objects
+from vscheduler.controllers.queues.queue_controller import QueueController
+from vscheduler.controllers.queues.queue_index import Indices, QueueIndex
 from vscheduler.daemon.leader_election.api import CompositeToken, Permit, Token
 from vscheduler.daemon.runtime import Runtime
 from vscheduler.mirror import paths
@@ -71,6 +73,8 @@ class ControllerManager:
     def __init__(self, runtime: Runtime, sink: Sink) -> None:
         self._runtime = runtime
         self._sink = sink
+        self._indices: asyncio.Future[Indices] = asyncio.get_running_loop().create_future()
+        self._keeper: QueueController | None = None
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start watching owners, whether leader or not."""
@@ -98,31 +102,41 @@ class ControllerManager:
     async def keep_queues(self, held: Mapping[str, Token]) -> None:
         """Run the Queue controller under these Leases until cancelled."""
         await self._runtime.watches.wait_for_lists()
-        await asyncio.to_thread(kopf_import.load)
-        from vscheduler.controllers import operator  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
-        from vscheduler.controllers.queues import queue_controller  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
-
+        indices = await self._indices
         runtime = self._runtime
-        permit = runtime.permit(CompositeToken(held.values()))
-        port = Api(runtime.link, runtime.calls, permit)
-        keeper = queue_controller.QueueController(
+        port = self.api(runtime.permit(CompositeToken(held.values())))
+        keeper = self._keeper = QueueController(
             port,
-            default_queue=runtime.given.default_queue,
+            index=QueueIndex(
+                indices, runtime.given.default_queue, StatusEvidence(runtime.mirror).counter
+            ),
             observe=runtime.observed.observe_write,
             pace=queue_controller.Pace(),
-            groups=StatusEvidence(runtime.mirror),
             failures=runtime.failures,
         )
         gone = gone_schedulers.GoneSchedulers(port, runtime.given.election.namespace)
-        outlets = operator.Outlets(heartbeat=runtime.signs.kopf, failures=runtime.failures)
-        end = runtime.mirror.subscribe(keeper.moved)
+        end = runtime.mirror.subscribe(lambda _: keeper.changed())
         try:
             async with asyncio.TaskGroup() as group:
-                operator.start(group, port, runtime.link, keeper, outlets)
+                group.create_task(keeper.run(), name="keep queues")
                 looks = runtime.failures.keep_on("gone schedulers", gone.run)
                 group.create_task(looks, name="remove what schedulers have left")
         finally:
             end()
+            self._keeper = None
+
+    def api(self, permit: Permit) -> "Api":
+        """Return the controllers' way to the API server, for writes while the permit is valid."""
+        return Api(self._runtime.link, self._runtime.calls, permit)
+
+    def know(self, indices: Indices) -> None:
+        """Use these indices of Kopf's."""
+        self._indices.set_result(indices)
+
+    def changed(self, listed: bool) -> None:
+        """Notice an event of Kopf's."""
+        if self._keeper is not None:
+            self._keeper.changed(listed=listed)
 
     async def _follow(self, watch: Reflector[Event]) -> None:
         """Watch a kind of owner. Without permission, log the refusal once and try again later."""
@@ -313,4 +327,4 @@ def refused(error: ApiError) -> RefusedError:
 
 def _group(item: msgspec.Raw) -> Object:
     """Read a PodGroup of a list: tenants make them as large as the API server lets them."""
-    return event_coalescing.fields_of(item) or objects.whole(item)
+    return queue_objects.fields_of_group(item) or objects.whole(item)

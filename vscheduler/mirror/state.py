@@ -105,7 +105,6 @@ class Mirror:
         self.devices, self.allocations = self._claims.devices, self._claims.allocations
         self._job_index = JobIndex(
             self.work,
-            self._entries[Kind.POD_GROUP],
             scheduler_names=options.scheduler_names,
             claim_unowned=options.claim_unowned,
             priority_classes=options.priority_classes,
@@ -309,7 +308,7 @@ class Mirror:
         return self._job_index.members(group)
 
     def subscribe(self, listener: Callable[[JobId], object]) -> Callable[[], None]:
-        """Call `listener` with each PodGroup now, and when it or its pods come, change or go."""
+        """Call `listener` with the PodGroup of each pod that changes, until unsubscribed."""
         return self._job_index.subscribe(listener)
 
     def _put(self, kind: Kind, key: str, entry: Entry) -> Change:
@@ -348,8 +347,6 @@ class Mirror:
             self._rejections[kind, key] = rejection
         elif self._rejections:
             self._rejections.pop((kind, key), None)
-        if kind is Kind.POD_GROUP:
-            self._job_index.notify(JobId(key))
 
     def _pod(self, task: TaskId) -> Pod | None:
         value = self._entries[Kind.POD].get(task, entries.UNKNOWN).value

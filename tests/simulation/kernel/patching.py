@@ -30,7 +30,6 @@ from tests.simulation.kernel.threads import Machine, SimpleQueue, Threading
 from vscheduler.cluster.cooperative import CooperativeYield
 from vscheduler.cluster.http import sessions
 from vscheduler.containment import Failures
-from vscheduler.controllers import operator
 from vscheduler.daemon import application, cycle_thread
 from vscheduler.daemon.leader_election import thread
 from vscheduler.daemon.liveness import signals, watchdog
@@ -38,7 +37,7 @@ from vscheduler.daemon.liveness.watchdog import Outlets
 from vscheduler.mirror import state
 from vscheduler.mirror.state import Mirror
 
-THREADED = (cycle_thread, operator, signals, thread, watchdog, running, asyncio.runners)
+THREADED = (cycle_thread, signals, thread, watchdog, running, asyncio.runners)
 CLOCKED = (connector,)
 """Modules that took `monotonic` when they were imported; aiohttp closes old connections by it."""
 CYCLE_SECONDS = (0.002, 0.3)

@@ -39,21 +39,6 @@ modules = [each for name, each in sys.modules.items() if name.startswith("vsched
 values = {{each for module in modules for each in vars(module).values() if isinstance(each, type)}}
 print(sum(dataclasses.is_dataclass(each) for each in values))
 """
-LATER = """
-import sys
-from vscheduler.cli import main, run, spared_imports
-with spared_imports.spared():
-    from vscheduler.daemon import application, controller_manager
-from vscheduler.controllers import kopf_import
-kopf_import.load()
-spared = ("requests", "pydantic", "pykube", "kubernetes.client")
-print(*[name for name in spared if name in sys.modules])
-import kopf
-print(kopf.__name__)
-import pykube
-from kubernetes import client
-print(pykube.__name__, client.CoreV1Api.__name__)
-"""
 
 
 def outcome(script: str) -> list[str]:
@@ -62,11 +47,6 @@ def outcome(script: str) -> list[str]:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     return [*done.stdout.splitlines(), *done.stderr.splitlines()]
-
-
-def test_kopf_is_imported_without_libraries_that_it_would_only_recognise() -> None:
-    """They can be imported later."""
-    assert outcome(LATER) == ["", "kopf", "pykube CoreV1Api"]
 
 
 def test_the_daemon_is_imported_without_what_it_never_uses() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from vscheduler.controllers import ports
 from vscheduler.controllers.ports import Object, Preconditions, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_objects
-from vscheduler.controllers.queues.queue_objects import Event, Gone, Kind, Seen
+from vscheduler.controllers.queues.queue_index import Indices
+from vscheduler.controllers.queues.queue_objects import Kind
 from vscheduler.mirror import paths
 
 MANAGED = ("state", *queue_objects.COUNTERS, "conditions")
@@ -31,7 +32,8 @@ class Server:
         """What discovery says of kinds."""
         self.silent = False
         """Whether discovery isn't answered."""
-        self.listeners: list[Callable[[Event], None]] = []
+        self.listeners: list[Callable[[str, Object, bool], None]] = []
+        """Told of each object's path and content, and whether it has gone."""
         self._numbers = itertools.count(1)
 
     @property
@@ -135,14 +137,57 @@ class Server:
         return self.objects[path]
 
     def _tell(self, path: str, stored: Object, change: str) -> None:
-        kind = Kind(path.rpartition("/")[0].rpartition("/")[2])
-        item = queue_objects.read(kind, copy.deepcopy(stored))
-        for listener in self.listeners if item is not None else ():
-            assert item is not None
-            if change == "DELETED":
-                listener(Gone(kind=kind, uid=item.uid))
-            else:
-                listener(Seen(item=item))
+        for listener in self.listeners:
+            listener(path, copy.deepcopy(stored), change == "DELETED")
+
+
+class Indexed:
+    """Kopf's indices: what a server has at first, and what it tells of from then on; the deaf ones
+    hear of no PodGroups then.
+    """
+
+    def __init__(self, server: Server, notice: Callable[[], None], *, deaf: bool = False) -> None:
+        self.indices = Indices(queues={}, podgroups={}, commands={})
+        self._server = server
+        self._notice = notice
+        self._deaf = deaf
+        for path, stored in server.objects.items():
+            self._hear(path, stored, gone=False)
+        server.listeners.append(self.hear)
+
+    def hear(self, path: str, stored: Object, gone: bool) -> None:
+        """Take an event."""
+        if not self._deaf or "podgroups" not in path:
+            self._hear(path, stored, gone=gone)
+            self._notice()
+
+    def forget(self, uid: str) -> None:
+        """Have missed an object."""
+        for index in (self.indices.queues, self.indices.podgroups, self.indices.commands):
+            held: Any = index
+            for key in list(held):
+                held[key] = [each for each in held[key] if each.uid != uid]
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._server.listeners.remove(self.hear)
+
+    def _hear(self, path: str, stored: Object, *, gone: bool) -> None:
+        self.forget(stored["metadata"]["uid"])
+        index: Any
+        key: str
+        match Kind(path.rpartition("/")[0].rpartition("/")[2]):
+            case Kind.QUEUE:
+                item: Any = queue_objects.queue(stored)
+                index, key = self.indices.queues, item.name
+            case Kind.POD_GROUP:
+                item = queue_objects.group(stored)
+                index, key = self.indices.podgroups, item.queue
+            case Kind.COMMAND:
+                item = queue_objects.command(stored)
+                index, key = self.indices.commands, stored["metadata"]["uid"]
+        if item is not None and not gone:
+            index.setdefault(key, []).append(item)
 
 
 def merged(body: Any, patch: Any) -> Any:

@@ -13,10 +13,9 @@ PAUSE_SECONDS = 0.3
 async def test_logins_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kopf logs in again after each 401."""
     monkeypatch.setattr(handlers, "LOGIN_SECONDS", PAUSE_SECONDS)
-    entry = SimpleNamespace(host="https://server", session_elsewhere=lambda *_: None)
-    made = handlers.registry((), entry, lambda _: None)
-    (login,) = made._activities.get_all_handlers()
-    log_in = cast("Callable[[], Awaitable[object]]", login.fn)
+    entry = SimpleNamespace(host="https://server", session_elsewhere=lambda: None)
+    log_in_with = handlers._login(entry)
+    log_in = cast("Callable[[], Awaitable[object]]", log_in_with)
     began = time.monotonic()
     for _ in range(3):
         await log_in()

@@ -1,39 +1,32 @@
-"""Kopf itself, against a server that knows as much of Kubernetes as it asks for."""
+"""Kopf itself, against a server that knows as much of Kubernetes as it asks for.
+
+Kopf has a thread and an event loop of its own here: at its end it cancels all tasks of its loop
+that are younger than itself, such as those of the server.
+"""
 
 import asyncio
 import gc
 import json
-import signal
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import aiohttp
-import kopf
 import pytest
 from aiohttp import web
 from structlog import testing
 
 from tests import patience
-from vscheduler.controllers import event_coalescing, handlers, operator
-from vscheduler.controllers.operator import EndlessBackoffs, Operator, OperatorError, Outlets, Pace
+from vscheduler.controllers import handlers, operator
+from vscheduler.controllers.handlers import Outlets
+from vscheduler.controllers.operator import EndlessBackoffs, Pace
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
-from vscheduler.controllers.queues.queue_objects import (
-    Command,
-    Event,
-    Gone,
-    Group,
-    Kind,
-    Queue,
-    Seen,
-)
-from vscheduler.daemon.liveness.progress import Heartbeat
-from vscheduler.mirror import paths
+from vscheduler.controllers.queues.queue_index import Indices
+from vscheduler.controllers.queues.queue_objects import Kind
 
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
 BUS = "/apis/bus.volcano.sh/v1alpha1"
-PACE = Pace(absent_seconds=0.01, look_seconds=0.1, gone_seconds=0.2)
+PACE = Pace(absent_seconds=0.01, look_seconds=0.1)
 
 
 class Cluster:
@@ -44,45 +37,26 @@ class Cluster:
         self.kinds = {SCHEDULING: {"queues", "podgroups"}}
         self.forbidden: set[str] = set()
         """Kinds that may not be listed."""
-        self.unwatched: set[str] = set()
-        """Kinds that may be listed, and not watched."""
-        self.reviews: list[str] = []
         self.looks = 0
         self.items: dict[str, list[dict[str, Any]]] = {}
         self.methods: list[str] = []
         self.tokens: list[str] = []
         self._watches: dict[str, list[web.StreamResponse]] = {}
         self.ended = False
-        self.heartbeat = Heartbeat()
-        """Of Kopf's event loop."""
 
-    def session_elsewhere(
-        self, *middlewares: aiohttp.ClientMiddlewareType
-    ) -> aiohttp.ClientSession:
+    def session_elsewhere(self) -> aiohttp.ClientSession:
         """A session for Kopf's loop."""
-        headers = {"Authorization": "Bearer ours"}
-        return aiohttp.ClientSession(headers=headers, middlewares=middlewares)
+        return aiohttp.ClientSession(headers={"Authorization": "Bearer ours"})
 
     async def get(self, path: str) -> Object:
-        """Discovery, and a look at a list, as the daemon's connection sees them."""
+        """A look at a list, as the daemon's connection sees it."""
         self.looks += 1
-        collection, _, query = path.partition("?")
-        if query:
-            group, _, plural = collection.rpartition("/")
-            if plural in self.forbidden:
-                raise RefusedError(Trouble.FORBIDDEN, path)
-            assert plural in self.kinds[group]
-            return {}
-        if path not in self.kinds:
+        group, _, plural = path.partition("?")[0].rpartition("/")
+        if plural in self.forbidden:
+            raise RefusedError(Trouble.FORBIDDEN, path)
+        if plural not in self.kinds.get(group, ()):
             raise RefusedError(Trouble.MISSING, path)
-        return {"resources": [{"name": each} for each in self.kinds[path]]}
-
-    async def create(self, path: str, body: Object) -> Object:
-        """What we may."""
-        assert path == paths.REVIEWS.everywhere
-        asked = body["spec"]["resourceAttributes"]
-        self.reviews.append(asked["resource"])
-        return {"status": {"allowed": asked["resource"] not in self.unwatched}}
+        return {}
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Whatever Kopf asks."""
@@ -121,10 +95,6 @@ class Cluster:
             with suppress(ConnectionError):
                 await watch.write(json.dumps({"type": change, "object": item}).encode() + b"\n")
 
-    def forget_watches(self) -> None:
-        """Those that were begun so far don't count."""
-        self._watches.clear()
-
     def watched(self, plural: str) -> bool:
         """Whether somebody watches."""
         return bool(self._watches.get(plural))
@@ -156,9 +126,8 @@ def an_item(name: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+async def cluster() -> AsyncIterator[Cluster]:
     """A server at work."""
-    monkeypatch.setattr(event_coalescing, "GATHER_SECONDS", 0.05)
     made = Cluster()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", made.answer)
@@ -175,141 +144,157 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     gc.collect()
 
 
+class Run:
+    """A run of the operator, and what its handlers were told."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.indices: Indices | None = None
+        self.heard: list[bool] = []
+        """Of each event, whether its object was listed."""
+        self.ends = 0
+        self._cluster = cluster
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    async def run(self) -> None:
+        """Run, in another thread's event loop."""
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        outlets = Outlets(started=self._start, changed=self.heard.append, ended=self._end)
+        api = cast("Api", self._cluster)
+        await operator.run(
+            api, self._cluster, outlets, stop=self._stop, spawned=lambda: None, pace=PACE
+        )
+
+    def stop(self) -> None:
+        """Let it end."""
+        if self._loop is not None and self._stop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    def groups(self) -> set[str]:
+        """UIDs of the PodGroups in the index."""
+        stores = () if self.indices is None else list(self.indices.podgroups.values())
+        return {group.uid for store in stores for group in list(store)}
+
+    def _start(self, indices: Indices) -> None:
+        self.indices = indices
+
+    async def _end(self) -> None:
+        self.ends += 1
+
+
 @asynccontextmanager
-async def operating(
-    cluster: Cluster,
-) -> AsyncIterator[tuple[list[Event], asyncio.Task[None]]]:
-    """What is heard, and the task; Kopf's thread is gone afterwards."""
-    heard: list[Event] = []
-    outlets = Outlets(heartbeat=cluster.heartbeat)
-    made = Operator(cluster, cluster, heard.append, PACE, outlets)  # type: ignore[arg-type]  # no lists
-    task = asyncio.create_task(made.run())
+async def operating(cluster: Cluster) -> AsyncIterator[tuple[Run, "asyncio.Future[None]"]]:
+    """A run, and its end."""
+    run = Run(cluster)
+    task = asyncio.ensure_future(asyncio.to_thread(asyncio.run, run.run()))
     try:
-        yield heard, task
+        yield run, task
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError, OperatorError):
-            await task
-        await patience.until(lambda: "kopf" not in {each.name for each in threading.enumerate()})
+        run.stop()
+        await asyncio.wait([task])
 
 
-async def test_events_arrive_as_values_and_nothing_is_written(cluster: Cluster) -> None:
-    """Listed, changed and deleted objects; the daemon's tasks and signals stay its own."""
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_objects_are_indexed_and_nothing_is_written(cluster: Cluster) -> None:
+    """Listed, changed and deleted ones."""
     cluster.items["queues"] = [an_item("red", spec={"parent": "top"})]
-    bystander = asyncio.create_task(asyncio.sleep(60))
-    before = signal.getsignal(signal.SIGTERM)
-    async with operating(cluster) as (heard, _):
-        await patience.until(lambda: heard)
-        (first,) = heard
-        assert isinstance(first, Seen)
-        assert first.listed
-        assert isinstance(first.item, Queue)
-        assert (first.item.name, first.item.parent) == ("red", "top")
+    async with operating(cluster) as (run, task):
+        await patience.until(lambda: run.heard)
+        assert run.heard == [True]
+        assert run.indices is not None
+        ((red,),) = run.indices.queues.values()
+        assert (red.name, red.parent) == ("red", "top")
         await patience.until(lambda: cluster.watched("podgroups"))
-        await cluster.tell("podgroups", "ADDED", an_item("g", status={"phase": "Running"}))
-        await patience.until(lambda: len(heard) == 2)
-        group = Group(uid="uid-g", version="5", queue="", counter="running", key="ns/g")
-        assert heard[1] == Seen(item=group)
-        await cluster.tell("podgroups", "DELETED", an_item("g"))
-        await patience.until(lambda: len(heard) == 3)
-        gone = Gone(kind=Kind.POD_GROUP, uid="uid-g")
-        assert heard[2] == gone
+        running = an_item("g", status={"phase": "Running"}, spec={"queue": "red"})
+        await cluster.tell("podgroups", "ADDED", running)
+        await patience.until(lambda: len(run.heard) == 2)
+        assert run.heard[1] is False
+        ((group,),) = run.indices.podgroups.values()
+        assert (group.uid, group.queue, group.counter) == ("uid-g", "red", "running")
+        await cluster.tell("podgroups", "DELETED", running)
+        await patience.until(lambda: not run.groups())
+        assert run.ends == 0
+        run.stop()
+        await task
+        assert run.ends == 1
     assert set(cluster.methods) == {"GET"}
     assert set(cluster.tokens) == {"Bearer ours"}
-    assert signal.getsignal(signal.SIGTERM) is before
-    assert not bystander.done()
-    bystander.cancel()
 
 
-async def test_a_burst_of_groups_is_a_few_events(cluster: Cluster) -> None:
-    """Kopf takes a millisecond for each. The newest one is among them, and each one of a Queue."""
+async def test_each_group_is_indexed_by_its_queue(cluster: Cluster) -> None:
+    """Those of a list, and of a burst of events."""
     cluster.items["podgroups"] = [an_item(f"old{number}") for number in range(100)]
-    async with operating(cluster) as (heard, _):
-        await patience.until(lambda: cluster.watched("podgroups") and cluster.watched("queues"))
+    async with operating(cluster) as (run, _):
+        await patience.until(lambda: cluster.watched("podgroups"))
         for number in range(200):
-            await cluster.tell("podgroups", "ADDED", an_item(f"g{number}"))
-        for number in range(5):
-            await cluster.tell("queues", "ADDED", an_item(f"q{number}"))
-        await patience.until(lambda: {"uid-g199", "uid-q4"} <= {_uid(each) for each in heard})
-        assert sum(_uid(each).startswith("uid-q") for each in heard) == 5
-        assert sum(_uid(each).startswith("uid-old") for each in heard) == 1
-        assert sum(_uid(each).startswith("uid-g") for each in heard) < 50
+            group = an_item(f"g{number}", spec={"queue": f"q{number % 3}"})
+            await cluster.tell("podgroups", "ADDED", group)
+        await patience.until(lambda: len(run.groups()) == 300)
+        assert run.indices is not None
+        assert {key: len(store) for key, store in run.indices.podgroups.items()} == {
+            "": 100, "q0": 67, "q1": 67, "q2": 66
+        }  # fmt: skip
 
 
-def _uid(event: Event) -> str:
-    return event.item.uid if isinstance(event, Seen) else event.uid
-
-
-async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster) -> None:
-    """Without Queues there is no Kopf; with Commands there is a new one; those we may not see are
-    left out.
-    """
+async def test_kinds_that_are_needed_are_waited_for(cluster: Cluster) -> None:
+    """Without them Kopf would end; what we may not list isn't there for us."""
     kinds = cluster.kinds.pop(SCHEDULING)
+    cluster.kinds[BUS] = {"commands"}
+    cluster.forbidden.add("commands")
     with testing.capture_logs() as logs:
-        async with operating(cluster) as (heard, _):
+        async with operating(cluster):
             await patience.until(lambda: any(log["event"] == "kinds.absent" for log in logs))
             assert not cluster.methods
             cluster.kinds[SCHEDULING] = kinds
             await patience.until(lambda: cluster.watched("queues"))
-            cluster.forbidden.add("commands")
-            cluster.kinds[BUS] = {"commands"}
-            await asyncio.sleep(0.3)
-            assert not cluster.watched("commands")
-            assert "commands" not in cluster.reviews
-            cluster.unwatched.add("commands")
-            cluster.forbidden.clear()
-            await patience.until(lambda: "commands" in cluster.reviews)
-            assert not cluster.watched("commands")
-            cluster.unwatched.clear()
-            target = {"kind": "Queue", "name": "red"}
-            cluster.items["commands"] = [an_item("c", action="OpenQueue", target=target)]
-            await patience.until(lambda: heard)
-            assert isinstance(heard[0], Seen)
-            assert isinstance(heard[0].item, Command)
     started = [log["kinds"] for log in logs if log["event"] == "kopf.started"]
-    assert started == [["podgroups", "queues"], ["commands", "podgroups", "queues"]]
+    assert started == [["podgroups", "queues"]]
 
 
-async def test_looking_for_kinds_writes_nothing(cluster: Cluster) -> None:
-    """What we may is asked by a write: once, and not while there is nothing to do."""
-    cluster.forbidden.add("podgroups")
-    async with operating(cluster):
-        await patience.until(lambda: cluster.looks > 12)
-        assert cluster.reviews == []
-        cluster.forbidden.clear()
+async def test_a_stop_ends_the_wait_for_kinds(cluster: Cluster) -> None:
+    """Nothing else ends it."""
+    del cluster.kinds[SCHEDULING]
+    async with operating(cluster) as (run, task):
+        await patience.until(lambda: cluster.looks > 6)
+        run.stop()
+        await task
+
+
+async def test_commands_that_come_later_end_the_operator(cluster: Cluster) -> None:
+    """Another one has handlers for them."""
+    with testing.capture_logs() as logs:
+        async with operating(cluster) as (_, task):
+            await patience.until(lambda: cluster.watched("queues"))
+            cluster.kinds[BUS] = {"commands"}
+            await task
+        target = {"kind": "Queue", "name": "red"}
+        cluster.items["commands"] = [an_item("c", action="OpenQueue", target=target)]
+        async with operating(cluster) as (run, _):
+            await patience.until(lambda: run.heard)
+            assert run.indices is not None
+            assert list(run.indices.commands) == ["uid-c"]
+    assert "kopf.again" in {log["event"] for log in logs}
+
+
+async def test_the_end_of_a_kind_is_kopfs_end(cluster: Cluster) -> None:
+    """Whoever else works is told first."""
+    async with operating(cluster) as (run, task):
         await patience.until(lambda: cluster.watched("queues"))
-        asked, looks = sorted(cluster.reviews), cluster.looks
-        await patience.until(lambda: cluster.looks > looks + 3)
-        assert asked == sorted(cluster.reviews) == ["podgroups", "queues"]
+        del cluster.kinds[SCHEDULING]
+        with pytest.raises(Exception, match=r"404|not found"):
+            await task
+        assert run.ends == 1
 
 
-async def test_a_kind_that_goes_is_waited_for_again(cluster: Cluster) -> None:
-    """Kopf dies of it, the daemon doesn't."""
-    with testing.capture_logs() as logs:
-        async with operating(cluster) as (_, task):
-            await patience.until(lambda: cluster.watched("queues"))
-            kinds = cluster.kinds.pop(SCHEDULING)
-            await patience.until(lambda: any(log["event"] == "kopf.again" for log in logs))
-            cluster.forget_watches()
-            cluster.kinds[SCHEDULING] = kinds
-            await patience.until(lambda: sum(log["event"] == "kopf.started" for log in logs) == 2)
-            await patience.until(lambda: cluster.watched("queues"))
-            assert not task.done()
-
-
-@pytest.mark.contains_failures
-async def test_a_kopf_that_dies_is_told_of_and_begins_anew(cluster: Cluster) -> None:
-    """The log has a line, and the kinds are followed again."""
-    with testing.capture_logs() as logs:
-        async with operating(cluster) as (_, task):
-            await patience.until(lambda: cluster.watched("queues"))
-            await cluster.tell("queues", "ERROR", {"kind": "Status", "code": 500})
-            cluster.forget_watches()
-            await patience.until(lambda: cluster.watched("queues"))
-            assert not task.done()
-    (died,) = [log for log in logs if log["event"] == "work.failed"]
-    assert died["area"] == "kopf"
-    assert "WatchingError" in died["message"]
+async def test_an_error_in_a_watch_is_kopfs_end(cluster: Cluster) -> None:
+    """One that it doesn't know."""
+    async with operating(cluster) as (run, task):
+        await patience.until(lambda: cluster.watched("queues"))
+        await cluster.tell("queues", "ERROR", {"kind": "Status", "code": 500})
+        with pytest.raises(Exception, match="Error in the watch-stream"):
+            await task
+        assert run.ends == 1
 
 
 def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
@@ -317,10 +302,13 @@ def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
     settings = operator.settings()
     assert not settings.posting.enabled
     assert settings.scanning.disabled
-    registry = handlers.registry(frozenset(Kind), Cluster(), lambda _: None)
+    run = Run(Cluster())
+    outlets = Outlets(started=run._start, changed=run.heard.append, ended=run._end)
+    registry = handlers.registry(frozenset(Kind), Cluster(), outlets)
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
     assert len(registry._watching.get_all_handlers()) == 3
+    assert len(registry._indexing.get_all_handlers()) == 3
     pauses = iter(EndlessBackoffs())
     assert [next(pauses) for _ in range(9)][-3:] == [15, 15, 15]
 
@@ -330,76 +318,3 @@ def test_kopf_takes_silence_for_an_end() -> None:
     watching = operator.settings().watching
     assert watching.server_timeout is not None
     assert watching.server_timeout + 2 <= watching.inactivity_timeout < 30
-
-
-async def test_a_kopf_that_hangs_does_not_answer(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that works does, and where there is none nobody has to."""
-    assert cluster.heartbeat.mark() is None
-    inside, go = threading.Event(), threading.Event()
-    open_session = cluster.session_elsewhere
-
-    def hang(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-        inside.set()
-        go.wait(40)
-        return open_session(*middlewares)
-
-    async def answers() -> bool:
-        before = cluster.heartbeat.mark()
-        cluster.heartbeat.ask()
-        await asyncio.sleep(0.2)
-        return cluster.heartbeat.mark() not in (None, before)
-
-    monkeypatch.setattr(cluster, "session_elsewhere", hang)  # Kopf's thread calls it
-    async with operating(cluster):
-        await patience.until(inside.is_set)
-        await answers()  # to a question of before
-        assert not await answers()
-        go.set()
-        async with asyncio.timeout(40):
-            while not await answers():
-                pass
-    assert cluster.heartbeat.mark() is None
-
-
-async def test_a_login_that_kopf_gives_up_leaves_no_session_open(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody else knows of it, and Kopf's event loop, which it belongs to, ends."""
-    sessions: list[aiohttp.ClientSession] = []
-    open_session, wrap = cluster.session_elsewhere, kopf.AiohttpSession
-
-    def note(*middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-        sessions.append(open_session(*middlewares))
-        return sessions[-1]
-
-    def give_up_once(**arguments: Any) -> kopf.AiohttpSession:
-        if len(sessions) == 1:
-            raise kopf.TemporaryError("not now", delay=0)
-        return wrap(**arguments)
-
-    monkeypatch.setattr(handlers, "LOGIN_SECONDS", 0.0)
-    monkeypatch.setattr(cluster, "session_elsewhere", note)
-    monkeypatch.setattr(kopf, "AiohttpSession", give_up_once)
-    async with operating(cluster):
-        await patience.until(lambda: cluster.watched("queues"))
-    assert [session.closed for session in sessions] == [True, True]
-
-
-async def test_kinds_that_are_missing_are_told_of(cluster: Cluster) -> None:
-    """Nobody hears of objects meanwhile: whoever keeps them has to look."""
-    told: list[bool] = []
-    cluster.kinds[SCHEDULING].discard("podgroups")
-    outlets = Outlets(heartbeat=cluster.heartbeat, absent=lambda: told.append(True))
-    api = cast("Api", cluster)
-    made = Operator(api, cluster, lambda _: None, PACE, outlets)
-    task = asyncio.create_task(made.run())
-    await patience.until(lambda: len(told) > 2)
-    cluster.kinds[SCHEDULING].add("podgroups")
-    await patience.until(lambda: cluster.watched("queues"))
-    before = len(told)
-    await asyncio.sleep(0.05)
-    assert len(told) == before
-    task.cancel()
-    await asyncio.wait([task])

@@ -13,7 +13,7 @@ from tests import patience
 from tests.unit.cluster.conftest import Handler, Serve
 from tests.unit.cluster.permits import Ending
 from tests.unit.controllers import queue_api
-from tests.unit.controllers.queue_api import Server
+from tests.unit.controllers.queue_api import Indexed, Server
 from tests.unit.daemon import runtimes
 from tests.unit.mirror import manifests
 from vscheduler.cluster.http import objects
@@ -85,6 +85,8 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         runtime.watches.start(group)
         calls = group.create_task(runtime.calls.run())
         task = group.create_task(keeper.keep_queues({}))
+        indexed = Indexed(server, lambda: keeper.changed(listed=False))
+        keeper.know(indexed.indices)
         await patience.until(lambda: counts() == (1, 0))
         pod = manifests.pod("p", group="g", node="n1")
         runtime.mirror.apply(events.convert(Kind.POD, pod))

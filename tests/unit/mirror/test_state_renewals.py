@@ -35,14 +35,12 @@ def test_listeners_hear_of_pods_that_come_and_go() -> None:
     assert heard == ["ns/g"] * 2
 
 
-def test_listeners_hear_of_groups_that_exist_come_change_and_go() -> None:
-    """Usable or not: whoever counts them looks."""
-    good, bad = manifests.group("g", {}), manifests.group("bad", {"minMember": -1})
-    seen, heard = manifests.mirror(good, bad), list[str]()
-    seen.subscribe(heard.append)
-    assert sorted(heard) == ["ns/bad", "ns/g"]
-    heard.clear()
-    seen.apply(manifests.event_of(good | {"status": {"phase": "Running"}}))
-    seen.apply(manifests.event_of(manifests.group("other", {"minMember": -1})))
-    seen.apply(manifests.removal_of(bad))
-    assert heard == ["ns/g", "ns/other", "ns/bad"]
+def test_listeners_hear_of_groups_whose_pods_change_until_they_end() -> None:
+    """Whoever counts them by their pods looks again."""
+    seen, heard = manifests.mirror(manifests.group("g", {})), list[str]()
+    end = seen.subscribe(heard.append)
+    seen.apply(manifests.event_of(manifests.pod("p", group="g")))
+    assert heard == ["ns/g"]
+    end()
+    seen.apply(manifests.event_of(manifests.pod("p", group="g", node="n1")))
+    assert heard == ["ns/g"]

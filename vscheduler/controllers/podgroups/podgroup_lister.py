@@ -12,7 +12,6 @@ from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.controllers.podgroups.owners import Owners, Seen
 from vscheduler.controllers.podgroups.podgroup_creation import OwnedPods
 from vscheduler.controllers.queues import queue_objects
-from vscheduler.controllers.queues.queue_cache import Unusable
 from vscheduler.core.model import pod_texts
 from vscheduler.core.model.jobs import WAITING, JobId
 from vscheduler.mirror.decode import events
@@ -159,8 +158,8 @@ class PodGroupLister:
 
 
 class StatusEvidence:
-    """Shows PodGroups to the Queue controller, and checks their statuses against pods: anybody with
-    write access could claim anything in a status.
+    """Checks the statuses of PodGroups against pods, for the Queue controller: anybody with write
+    access could claim anything in a status.
 
     Volcano counts PodGroups by their status. Here a group counts as running only with a pod on a
     node, so a forged status has no effect. The Mirror knows the pods of all schedulers.
@@ -168,23 +167,6 @@ class StatusEvidence:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-
-    def group(self, key: str) -> queue_objects.Group | Unusable | None:
-        """Return the PodGroup with this key (`namespace/name`), or None."""
-        job_id = JobId(key)
-        reference = self._mirror.reference(Kind.POD_GROUP, job_id)
-        if reference is None:
-            return None
-        group = self._mirror.groups.get(job_id)
-        if group is None:
-            return Unusable(uid=reference.uid)
-        return queue_objects.Group(
-            uid=reference.uid,
-            version=reference.resource_version,
-            queue=group.job.queue,
-            counter=queue_objects.PHASES[group.job.state.phase],
-            key=key,
-        )
 
     def counter(self, group: queue_objects.Group) -> str:
         """Return the field of the Queue's status in which the group counts.

@@ -1,8 +1,8 @@
-"""The Queue controller: learns of changes, plans from the cached state, writes the differences.
+"""The Queue controller: learns of changes, plans from Kopf's indices, writes the differences.
 
-The controller runs in the daemon's event loop. Kopf merges events, and doesn't report deletions
-from times without a connection. So events only update a cache. The cache is compared with live
-lists at startup, after each new list of Kopf's, and from time to time.
+Events only say that something has changed. The indices are compared with live lists at startup,
+after each new list of Kopf's, and from time to time. What was written to a queue is waited for: no
+further step for the queue is planned from an index that doesn't show it.
 """
 
 import asyncio
@@ -19,23 +19,8 @@ from vscheduler.containment import Failures
 from vscheduler.controllers import ports
 from vscheduler.controllers.ports import Api, Object, Preconditions, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
-from vscheduler.controllers.queues.queue_cache import (
-    AsWritten,
-    Groups,
-    MovedGroups,
-    QueueCache,
-    ServedKinds,
-)
-from vscheduler.controllers.queues.queue_objects import (
-    Action,
-    Command,
-    Event,
-    Gone,
-    Group,
-    Kind,
-    Queue,
-    Seen,
-)
+from vscheduler.controllers.queues.queue_index import QueueIndex, ServedKinds
+from vscheduler.controllers.queues.queue_objects import Action, Command, Kind, Queue
 from vscheduler.controllers.queues.queue_reconcile import Mark, Release, Step, Tell
 from vscheduler.controllers.queues.queue_writer import QueueWriter
 from vscheduler.core.model import queues as model
@@ -65,17 +50,19 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     together_seconds: float = 0.05
     """Changes within this interval are handled together."""
     spacing_seconds: float = 0.2
-    """Between two looks."""
+    """Between two looks, at least."""
+    rest_factor: float = 4.0
+    """A look is followed by a rest of at least `rest_factor` times its CPU time."""
     counts_seconds: float = 1.0
     """Between two writes to a queue of which only the counts changed."""
     audit_seconds: float = 300.0
     """Between two comparisons with live lists."""
-    audit_unusable_seconds: float = 10.0
-    """Like audit_seconds, after a change of a PodGroup that the Mirror can't use."""
     audit_held_seconds: float = 30.0
     """Like audit_seconds, while a deletion waits for the contents of a queue."""
     settle_seconds: float = 1.0
     """How long after the last event of Kopf's list the live lists are requested."""
+    shown_seconds: float = 10.0
+    """How long a watch may take to show a write, before the next step doesn't wait any more."""
     kinds_seconds: float = 2.0
     """Between two questions whether kinds are being removed, while a removal is possible."""
     retry_seconds: float = 0.5
@@ -105,29 +92,29 @@ class QueueController:
         self,
         api: Api,
         *,
-        default_queue: str,
+        index: QueueIndex,
         observe: Callable[[str, str], None],
         pace: Pace,
-        groups: Groups | None = None,
         failures: Failures | None = None,
     ) -> None:
-        """Call `moved` when an answer of `groups` may change."""
+        """Call `changed` when the index may have changed."""
         self._failures = failures or Failures()
         self._api = api
-        self._default = default_queue
+        self._index = index
+        self._default = index.default_queue
         self._observe = observe
         self._pace = pace
         self._writer = QueueWriter(api, observe)
-        groups = groups or AsWritten()
-        self._cache = QueueCache(default_queue, groups.counter)
-        self._moved = MovedGroups(self._cache, groups)
         self._served = ServedKinds(api)
         self._missed = False
-        """Whether a kind was reported missing since the last question."""
+        """Whether a kind couldn't be listed since the last question."""
         self._ask_at = 0.0
-        self._commands: dict[str, Command] = {}
+        self._done: set[str] = set()
+        """UIDs of the Commands that were executed, until the index doesn't have them any more."""
+        self._awaited: dict[str, tuple[str, float]] = {}
+        """By UID of a queue that was written to, or name of one that was created: the version that
+        the index is to show, and until when it is waited for."""
         self._changed = asyncio.Event()
-        self._audited_at = float("-inf")
         self._audit_at = 0.0
         """All times of this class are on the clock of time.monotonic."""
         self._due = float("inf")
@@ -138,43 +125,24 @@ class QueueController:
         self._written_at: dict[str, float] = {}
         self._logged: set[str] = set()
 
-    def feed(self, event: Event) -> None:
-        """Apply an event of Kopf's."""
-        match event:
-            case Seen(item=Command() as command):
-                self._commands[command.uid] = command
-            case Seen(item=Queue() | Group() as item):
-                self._cache.see(item)
-                if event.listed and self._cache.complete:
-                    self._audit_at = time.monotonic() + self._pace.settle_seconds
-            case Gone():
-                self._commands.pop(event.uid, None)
-                self._cache.forget(event.uid)
-        self._changed.set()
+    def changed(self, *, listed: bool = False) -> None:
+        """Notice that an object, or pods of a PodGroup, came, changed or went.
 
-    def moved(self, key: str) -> None:
-        """Notice that a PodGroup (`namespace/name`) or pods of it came, changed or went."""
-        self._moved.note(key)
-        self._changed.set()
-
-    def _take_moved(self) -> None:
-        """Update the cache; have PodGroups listed if the Mirror can't use one that has moved."""
-        if not self._moved.apply():
-            at = max(time.monotonic(), self._audited_at + self._pace.audit_unusable_seconds)
-            self._audit_at = min(self._audit_at, at)
-
-    def miss(self) -> None:
-        """Notice that a kind isn't served, so its objects' fate stays unknown."""
-        self._missed = True
+        `listed`: Kopf has listed the object, and hasn't heard of what went before.
+        """
+        if listed and self._index.complete:
+            self._audit_at = time.monotonic() + self._pace.settle_seconds
         self._changed.set()
 
     async def run(self) -> None:
         """Run forever: look after every change, and write the differences."""
         while True:
             self._changed.clear()
+            began = time.thread_time()
             with self._failures.contained("queues", "all of them"):
                 await self._look()
-            await asyncio.sleep(self._pace.spacing_seconds)
+            rest = self._pace.rest_factor * (time.thread_time() - began)
+            await asyncio.sleep(max(self._pace.spacing_seconds, rest))
             await self._wait()
 
     async def _wait(self) -> None:
@@ -191,7 +159,6 @@ class QueueController:
         """Look at all queues, and take a step for each queue that differs from its plan."""
         self._due = float("inf")
         self._looked_at = time.monotonic()
-        self._take_moved()
         if self._may_go():
             if time.monotonic() >= self._ask_at and self._may_try(KINDS):
                 await self._try(KINDS, self._ask)
@@ -200,10 +167,12 @@ class QueueController:
             await self._try(LISTS, self._audit)
         if self._served.goes:
             await self._release_all()
-        elif self._cache.complete:
+        elif self._index.complete:
             await self._ensure()
-            for command in sorted(self._commands.values(), key=queue_objects.age):
-                if self._may_try(command.uid):
+            commands = self._index.commands
+            self._done &= {command.uid for command in commands}
+            for command in commands:
+                if command.uid not in self._done and self._may_try(command.uid):
                     await self._try(command.uid, self._execute, command)
             await self._reconcile()
         # Keys that could have been tried in this look and didn't fail start afresh.
@@ -225,7 +194,7 @@ class QueueController:
         """Whether a kind may be in removal: reported missing, or our finalizer holds a queue."""
         if self._missed or not self._served.whole:
             return True
-        return any(map(queue_reconcile.is_held, self._cache.queues.values()))
+        return any(map(queue_reconcile.is_held, self._index.queues.values()))
 
     async def _ask(self) -> None:
         """Ask which kinds are served. In case of doubt the live lists are read each time."""
@@ -244,8 +213,10 @@ class QueueController:
 
     async def _release_all(self) -> None:
         """Release all queues: their kind is being removed, and nothing waits for their contents."""
-        held = [queue for queue in self._cache.queues.values() if queue_reconcile.is_held(queue)]
-        steps: Steps = [(each, Release()) for each in held if self._may_try(each.uid)]
+        held = [queue for queue in self._index.queues.values() if queue_reconcile.is_held(queue)]
+        steps: Steps = [
+            (each, Release()) for each in held if self._may_try(each.uid) and self._shows(each)
+        ]
         await asyncio.gather(
             *(self._try(queue.uid, self._apply_step, queue, step) for queue, step in steps)
         )
@@ -256,23 +227,52 @@ class QueueController:
         if any(isinstance(step, Release) for _, step in steps):
             listed = self._may_try(LISTS) and await self._try(LISTS, self._audit)
             steps = [
-                step
-                for step in self._steps()
-                if listed or not isinstance(step[1], Release)  # release only after live lists
+                (queue, step)
+                for queue, step in self._steps()
+                if not isinstance(step, Release) or (listed and self._may_release(queue))
             ]
-        self._writer.forget_but({queue.uid for queue in self._cache.queues.values()})
+        uids = {queue.uid for queue in self._index.queues.values()}
+        self._writer.forget_but(uids)
+        self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
+        names = {model.ROOT, self._default}
+        self._awaited = {key: each for key, each in self._awaited.items() if key in uids | names}
         await asyncio.gather(
             *(self._try(queue.uid, self._apply_step, queue, step) for queue, step in steps)
         )
 
+    def _may_release(self, queue: Queue) -> bool:
+        """Whether the live lists have nothing in this queue; otherwise wait for the index."""
+        if not self._index.may_release(queue):
+            self._failed(queue.uid, Trouble.CONFLICT)
+            return False
+        return True
+
+    def _shows(self, queue: Queue) -> bool:
+        """Whether the index shows the last write to a queue, or won't."""
+        version, until = self._awaited.get(queue.uid, ("", 0.0))
+        if not version or not queue_objects.newer(version, than=queue.version):
+            self._awaited.pop(queue.uid, None)
+            return True
+        return self._waited(queue.uid, until)
+
+    def _waited(self, key: str, until: float) -> bool:
+        """Whether the time to wait for the index is over."""
+        if time.monotonic() < until:
+            self._due = min(self._due, until)
+            return False
+        self._awaited.pop(key, None)
+        return True
+
+    def _await(self, key: str, version: str) -> None:
+        self._awaited[key] = version, time.monotonic() + self._pace.shown_seconds
+
     def _steps(self) -> Steps:
-        """Return the next step of each queue, from the cached state."""
-        self._take_moved()
-        known, now = self._cache.queues, time.time()
+        """Return the next step of each queue, from the indices."""
+        known, now = self._index.queues, time.time()
         steps = []
-        for name, plan in queue_reconcile.plans(known, self._cache.counts).items():
+        for name, plan in queue_reconcile.plans(known, self._index.counts).items():
             queue = known[name]
-            if not self._may_try(queue.uid):
+            if not self._may_try(queue.uid) or not self._shows(queue):
                 continue
             sent, step = self._writer.sent(queue), None
             with self._failures.contained("queue", name, queue.reference) as piece:
@@ -289,7 +289,7 @@ class QueueController:
         return steps
 
     async def _apply_step(self, queue: Queue, step: Step) -> None:
-        """Take a step, and update the cache with the stored result."""
+        """Take a step, and wait for the index to show it."""
         stored: Object | None
         match step:
             case Mark():
@@ -303,33 +303,27 @@ class QueueController:
                 stored = await self._writer.mark(queue, queue_reconcile.release(queue))
                 log.info("queue.released", queue=queue.name, uid=queue.uid)
         if stored is not None:
-            left = queue_objects.queue(stored)
-            if left.deleting and not left.finalizers:
-                self._cache.forget(left.uid)
-            else:
-                self._cache.refresh(left)
+            self._await(queue.uid, queue_objects.queue(stored).version)
         self._changed.set()
 
     async def _audit(self) -> None:
-        """Replace the cache by live lists."""
-        self._audited_at = time.monotonic()
+        """Compare the indices with live lists."""
         self._audit_at = float("inf")  # unless something asks for the next one meanwhile
-        self._cache.begin()
-        listed = await self._served.list(Kind.QUEUE)
-        groups = await self._served.list(Kind.POD_GROUP)
-        self._cache.replace([*map(queue_objects.queue, listed), *map(queue_objects.group, groups)])
-        left = self._cache.queues.values()
-        held = any(each.deleting for each in left)
+        self._index.begin()
+        queues = [*map(queue_objects.queue, await self._served.list(Kind.QUEUE))]
+        groups = [*map(queue_objects.group, await self._served.list(Kind.POD_GROUP))]
+        self._index.compare(queues, groups)
+        held = any(each.deleting for each in queues)
         seconds = self._pace.audit_held_seconds if held else self._pace.audit_seconds
+        seconds = seconds if self._index.complete else self._pace.settle_seconds
         self._audit_at = min(self._audit_at, time.monotonic() + seconds)
-        uids = {each.uid for each in left}
-        self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
 
     async def _ensure(self) -> None:
         """Create root and the default queue if missing; existing queues are left alone."""
-        known = self._cache.queues
+        known = self._index.queues
         for name in dict.fromkeys((model.ROOT, self._default)):
-            if name not in known and self._may_try(name):
+            _, until = self._awaited.get(name, ("", 0.0))
+            if name not in known and self._may_try(name) and self._waited(name, until):
                 await self._try(name, self._create, name)
 
     async def _create(self, name: str) -> None:
@@ -343,14 +337,13 @@ class QueueController:
             "spec": {"weight": 1, "reclaimable": name != model.ROOT},
         }
         try:
-            stored = await self._api.create(paths.QUEUES.everywhere, body)
+            await self._api.create(paths.QUEUES.everywhere, body)
         except RefusedError as error:
             if error.trouble is not Trouble.EXISTS:
                 raise
-            stored = await self._api.get(paths.QUEUES.at(name))
         else:
             log.info("queue.created", queue=name)
-        self._cache.see(queue_objects.queue(stored))
+        self._await(name, "")
 
     async def _execute(self, command: Command) -> None:
         """Record a Command's wish on its Queue, then delete the Command; repetition is harmless."""
@@ -364,13 +357,13 @@ class QueueController:
             why = "root can't be closed"
         else:
             stored = await self._writer.mark(queue, queue_reconcile.wanted(queue, command.action))
-            self._cache.see(queue_objects.queue(stored))
+            self._await(queue.uid, queue_objects.queue(stored).version)
         try:
             await self._api.delete(command.path, Preconditions(uid=command.uid))
         except RefusedError as error:
             if error.trouble not in {Trouble.MISSING, Trouble.CONFLICT}:
                 raise
-        self._commands.pop(command.uid, None)
+        self._done.add(command.uid)
         self._observe("command", "refused" if why else "done")
         described = {"command": command.name, "queue": command.queue, "action": str(command.action)}
         if why:
@@ -379,7 +372,7 @@ class QueueController:
             log.info("command.done", **described)
 
     async def _live(self, name: str) -> Queue | None:
-        """Return the stored Queue of this name: the cache may lag behind a Command."""
+        """Return the stored Queue of this name: the index may lag behind a Command."""
         try:
             return queue_objects.queue(await self._api.get(paths.QUEUES.at(name)))
         except UnusableNameError:
@@ -396,7 +389,9 @@ class QueueController:
         except RefusedError as error:
             self._observe("queue", str(error.trouble))
             self._failed(key, error.trouble)
-            if key != LISTS and error.trouble is Trouble.MISSING:
+            if key == LISTS:
+                self._missed = self._missed or error.trouble is Trouble.MISSING
+            elif error.trouble is Trouble.MISSING:
                 self._audit_at = min(self._audit_at, time.monotonic() + self._pace.settle_seconds)
             if key == LISTS or error.trouble not in PASSING:
                 self._log_refusal(error)

@@ -42,6 +42,8 @@ COUNTERS = tuple(dict.fromkeys(PHASES.values()))
 
 Object: TypeAlias = Mapping[str, Any]
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 class Kind(StrEnum):
     """The kinds that the Queue controller follows; the values are plural names."""
@@ -119,38 +121,6 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         return paths.COMMANDS.at(self.name, self.namespace)
 
 
-Known: TypeAlias = Queue | Group | Command
-
-
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """The object exists and has the given content."""
-
-    item: Known
-    listed: bool = False
-    """Whether the object was listed: no event tells of deletions before a list."""
-
-
-class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """The object is gone."""
-
-    kind: Kind
-    uid: str
-
-
-Event: TypeAlias = Seen | Gone
-
-
-def read(kind: Kind, body: Object) -> Known | None:
-    """Return the object as a value; None for objects that don't concern the controller."""
-    match kind:
-        case Kind.QUEUE:
-            return queue(body)
-        case Kind.POD_GROUP:
-            return group(body)
-        case Kind.COMMAND:
-            return command(body)
-
-
 def queue(body: Object) -> Queue:
     """Return a Queue from its JSON."""
     metadata, spec, status = (_part(body, name) for name in ("metadata", "spec", "status"))
@@ -180,6 +150,38 @@ def group(body: Object) -> Group:
         counter=PHASES.get(_text(_part(body, "status"), "phase"), "unknown"),
         key=f"{_text(metadata, 'namespace')}/{_text(metadata, 'name')}",
     )
+
+
+class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    uid: str
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, omit_defaults=True):
+    queue: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, omit_defaults=True):
+    phase: str = ""
+
+
+class _PodGroup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The fields that `group` reads; all others are skipped."""
+
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+def fields_of_group(item: msgspec.Raw) -> dict[str, Any] | None:
+    """Return what `group` reads of a PodGroup in a list; None if a field has another type."""
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(item, type=_PodGroup))
+    except UNREADABLE:
+        return None
+    return found
 
 
 def command(body: Object) -> Command | None:

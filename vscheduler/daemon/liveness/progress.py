@@ -27,7 +27,6 @@ class Cause(StrEnum):
     CYCLE = "cycle"
     DROPPED = "dropped"
     LOOP = "loop"
-    KOPF = "kopf"
     ELECTION = "election"
     WATCH = "watch"
     WRITES = "writes"

@@ -67,7 +67,7 @@ def ignore() -> None:
 def end(flush: Callable[[], object]) -> NoReturn:
     """End the process with status 0, after a call of `flush`, without Python's finalization.
 
-    Threads of the election, of the watchdog and of Kopf may still run, and Python's finalization
+    Threads of the election and of the watchdog may still run, and Python's finalization
     can crash beside running threads.
     """
     flush()

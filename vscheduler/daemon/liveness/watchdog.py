@@ -61,13 +61,12 @@ class Signs(msgspec.Struct, frozen=True):
     cycles: Cycles = msgspec.field(default_factory=Cycles)
     loop: Heartbeat = msgspec.field(default_factory=Heartbeat)
     """Heartbeat of the daemon's main event loop."""
-    kopf: Heartbeat = msgspec.field(default_factory=Heartbeat)
     election: Heartbeat = msgspec.field(default_factory=Heartbeat)
 
     @property
     def heartbeats(self) -> tuple[Heartbeat, ...]:
         """All heartbeats, which need regular questions."""
-        return (self.loop, self.kopf, self.election)
+        return (self.loop, self.election)
 
 
 def checks(
@@ -101,12 +100,6 @@ def checks(
             mark=signs.loop.mark,
             bound_seconds=max(LOOP_LEAST_SECONDS, LOOP_SHARE * deadline_seconds),
             words="the event loop doesn't answer",
-        ),
-        Check(
-            cause=cause.KOPF,
-            mark=signs.kopf.mark,
-            bound_seconds=deadline_seconds,
-            words="Kopf's thread doesn't answer",
         ),
         Check(
             cause=cause.ELECTION,

@@ -206,8 +206,6 @@ def configure(level: str, style: str, *, descriptor: int = STDERR) -> LineWriter
     for library in LIBRARIES:
         # Messages below a warning only help to debug the library.
         logging.getLogger(library).setLevel("DEBUG" if level == "debug" else "WARNING")
-    # Kopf warns that it does not run in the main thread, which is intended here.
-    logging.getLogger("kopf._core.reactor.running").setLevel("ERROR")
     # watchfiles logs each change in a folder: a log file in the folder would trigger itself.
     logging.getLogger("watchfiles").setLevel("WARNING")
     structlog.configure(

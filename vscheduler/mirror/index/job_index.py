@@ -26,15 +26,12 @@ class JobIndex:
     def __init__(
         self,
         work: Counter[str],
-        stored: Collection[str],
         *,
         scheduler_names: tuple[str, ...],
         claim_unowned: bool,
         priority_classes: bool,
     ) -> None:
-        """`stored` are the keys of all PodGroups, also of those that can't be used."""
         self._work = work
-        self._stored = stored
         self._scheduler_names = scheduler_names
         self._claim_unowned = claim_unowned
         self._use_priorities = priority_classes
@@ -67,16 +64,11 @@ class JobIndex:
         self._dirty.update(self._groups)
 
     def subscribe(self, listener: Callable[[JobId], object]) -> Callable[[], None]:
-        """Call `listener` with each PodGroup that exists; then with the PodGroup of each changed
-        pod, and for `notify`, until unsubscribed.
-        """
-        for key in list(self._stored):
-            listener(JobId(key))
+        """Call `listener` with the PodGroup of each changed pod, until unsubscribed."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def notify(self, key: JobId) -> None:
-        """Tell all listeners of a PodGroup."""
+    def _notify(self, key: JobId) -> None:
         for listener in self._listeners:
             listener(key)
 
@@ -104,13 +96,13 @@ class JobIndex:
                     self._emptied.add(old.group)
                 self._touch(old.group)
                 if new is None or new.group != old.group:
-                    self.notify(old.group)
+                    self._notify(old.group)
         if new is not None:
             if new.group is not None:
                 self._members.setdefault(new.group, {})[new.uid] = new
                 self._emptied.discard(new.group)
                 self._touch(new.group)
-                self.notify(new.group)
+                self._notify(new.group)
             elif new.ours:
                 self._without_group[new.uid] = new
 

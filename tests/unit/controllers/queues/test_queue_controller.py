@@ -1,10 +1,9 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -12,12 +11,12 @@ from structlog import testing
 
 from tests import patience
 from tests.unit.controllers import queue_api
-from tests.unit.controllers.queue_api import Server
+from tests.unit.controllers.queue_api import Indexed, Server
 from vscheduler.controllers.ports import RefusedError, Trouble
-from vscheduler.controllers.queues import queue_cache, queue_objects
-from vscheduler.controllers.queues.queue_cache import Groups, QueueCache, Unusable, Witness
+from vscheduler.controllers.queues import queue_index
 from vscheduler.controllers.queues.queue_controller import Pace, QueueController
-from vscheduler.controllers.queues.queue_objects import Gone, Group, Kind, Queue, Seen
+from vscheduler.controllers.queues.queue_index import QueueIndex, Witness
+from vscheduler.controllers.queues.queue_objects import Group
 from vscheduler.mirror import paths
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -34,31 +33,34 @@ PACE = Pace(
 QUEUES = paths.QUEUES.everywhere
 
 
+class Keeper(NamedTuple):
+    """A keeper at work, and what it knows."""
+
+    controller: QueueController
+    indexed: Indexed
+
+
 @asynccontextmanager
 async def keeping(
     server: Server,
     pace: Pace = PACE,
     *,
     deaf: bool = False,
-    witness: Witness = queue_cache.as_written,
-    group: Callable[[str], Group | Unusable | None] = lambda _: None,
-) -> AsyncIterator[QueueController]:
-    """A keeper at work; a deaf one is told of no changes."""
+    witness: Witness = queue_index.as_written,
+) -> AsyncIterator[Keeper]:
+    """A keeper at work; a deaf one hears of no PodGroups after its start."""
+    indexed = Indexed(server, lambda: keeper.changed(), deaf=deaf)  # noqa: PLW0108 - it comes
     keeper = QueueController(
         server,
-        default_queue="default",
+        index=QueueIndex(indexed.indices, "default", witness),
         observe=lambda *_: None,
         pace=pace,
-        groups=cast("Groups", SimpleNamespace(counter=witness, group=group)),
     )
-    if not deaf:
-        server.listeners.append(keeper.feed)
     task = asyncio.create_task(keeper.run())
     try:
-        yield keeper
+        yield Keeper(keeper, indexed)
     finally:
-        if not deaf:
-            server.listeners.remove(keeper.feed)
+        indexed.close()
         assert not task.done() or task.exception() is None
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -129,10 +131,8 @@ async def test_a_queue_isnt_let_go_unseen() -> None:
 
     async with keeping(server) as keeper:
         await patience.until(lambda: finalizers(server, "red"))
-        keeper.feed(Gone(kind=Kind.POD_GROUP, uid="none"))
-        uid = server.objects[group]["metadata"]["uid"]
+        keeper.indexed.forget(server.objects[group]["metadata"]["uid"])
         server.remove(path)
-        keeper.feed(Gone(kind=Kind.POD_GROUP, uid=uid))
         await rest(server)
         assert finalizers(server, "red") == ["vscheduler.io/in-use"]
         server.refuse = no_lists
@@ -151,14 +151,43 @@ async def test_what_went_unheard_is_found_by_the_live_lists() -> None:
     async with keeping(server, deaf=True) as keeper:
         await patience.until(lambda: queue_api.status_of(server, "red").get("pending") == 1)
         server.remove(group)
-        listed = queue_objects.queue(server.objects[f"{QUEUES}/red"])
-        keeper.feed(Seen(item=listed, listed=True))
+        keeper.controller.changed(listed=True)
         await patience.until(lambda: queue_api.status_of(server, "red")["pending"] == 0)
     group = queue_api.a_group(server, "g", "red")
     async with keeping(server, replace(PACE, audit_seconds=0.02), deaf=True):
         await patience.until(lambda: queue_api.status_of(server, "red").get("pending") == 1)
         server.remove(group)
         await patience.until(lambda: queue_api.status_of(server, "red")["pending"] == 0)
+
+
+async def test_a_write_that_no_watch_has_shown_isnt_repeated() -> None:
+    """Its answer tells the version to wait for; after a while nothing is waited for."""
+    server = Server()
+    queue_api.a_queue(server, "red")
+
+    def marks() -> int:
+        return sum(path.endswith("queues/red") for method, path in server.writes)
+
+    async with keeping(server, replace(PACE, shown_seconds=1.0)) as keeper:
+        await patience.until(lambda: queue_api.state_of(server, "red") == "Open")
+        await rest(server)
+        keeper.indexed.close()
+        queue = server.objects[f"{QUEUES}/red"]
+        keeper.indexed.hear(f"{queue_api.GROUPS}/g", a_stored_group("g", "red"), gone=False)
+        await patience.until(lambda: marks() == 1)
+        for _ in range(20):
+            keeper.controller.changed()
+            await asyncio.sleep(0.01)
+        assert marks() == 1
+        assert queue["metadata"]["uid"]
+        server.listeners.append(keeper.indexed.hear)
+        await patience.until(lambda: marks() > 1)
+
+
+def a_stored_group(name: str, queue: str) -> dict[str, Any]:
+    """A PodGroup as the server has it."""
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "1"}
+    return {"metadata": metadata, "spec": {"queue": queue}}
 
 
 async def test_counts_are_written_together() -> None:
@@ -190,10 +219,6 @@ async def test_commands_are_written_down_before_they_are_deleted() -> None:
 
     server.refuse = no_deletes
     async with keeping(server):
-        for path in (first, second):
-            command = queue_objects.command(server.objects[path])
-            assert command is not None
-            server.listeners[0](Seen(item=command))
         await patience.until(lambda: first not in server.objects)
         await patience.until(lambda: sum(call[0] == "delete" for call in server.calls) > 3)
         assert second in server.objects
@@ -312,61 +337,6 @@ async def test_volcanos_crd_gets_what_it_has_a_place_for() -> None:
     assert queue_api.status_of(server, "red")["allocated"] == {"cpu": "0", "memory": "0"}
 
 
-def a_queue(name: str, uid: str, version: int) -> Queue:
-    """A Queue in some version."""
-    return Queue(name=name, uid=uid, version=str(version))
-
-
-def test_news_of_a_queue_that_has_gone_doesnt_hide_the_next() -> None:
-    """Objects are told apart by UID, versions by number."""
-    known = QueueCache("default")
-    known.see(a_queue("red", "new", 9))
-    known.see(a_queue("red", "old", 7))
-    assert known.queues["red"].uid == "new"
-    known.see(a_queue("red", "new", 8))
-    assert known.queues["red"].version == "9"
-    known.forget("old")
-    known.refresh(a_queue("red", "old", 10))
-    assert known.queues["red"].uid == "new"
-    known.forget("new")
-    assert not known.queues
-
-
-def test_what_is_heard_while_a_list_is_under_way_is_newer() -> None:
-    """What has come stays, what has gone goes, whatever the list says."""
-    known = QueueCache("default")
-    group = Group(uid="g", version="3", queue="", counter="running")
-    known.see(group)
-    known.see(a_queue("stale", "s", 1))
-    known.begin()
-    known.see(a_queue("come", "c", 5))
-    known.forget("gone")
-    known.replace([group, a_queue("gone", "gone", 2), a_queue("come", "c", 4)])
-    assert {name: each.version for name, each in known.queues.items()} == {"come": "5"}
-    assert known.counts["default"] == {"running": 1}
-    known.forget("g")
-    assert not known.counts.get("default")
-
-
-def test_groups_count_where_others_say() -> None:
-    """What a status says may be borne out later, or no more: then it is doubted."""
-    borne_out = {"ns/a"}
-    known = QueueCache(
-        "default", lambda group: group.counter if group.key in borne_out else "pending"
-    )
-    for number, key in enumerate(("ns/a", "ns/b")):
-        known.see(Group(uid=key, version=str(number), queue="", counter="running", key=key))
-    assert known.counts["default"] == {"running": 1, "pending": 1}
-    borne_out.add("ns/b")
-    known.show("ns/b", None)
-    known.show("ns/c", None)
-    assert known.counts["default"] == {"running": 2}
-    borne_out.clear()
-    for key in ("ns/a", "ns/b"):
-        known.show(key, None)
-    assert known.counts["default"] == {"pending": 2}
-
-
 async def test_what_pods_bear_out_is_counted_when_they_move() -> None:
     """Nothing happens to the group itself."""
     server = Server()
@@ -392,5 +362,5 @@ async def test_what_pods_bear_out_is_counted_when_they_move() -> None:
         await patience.until(lambda: counts() == (1, 0))
         await rest(server)
         borne_out.add("default/g")
-        keeper.moved("default/g")
+        keeper.controller.changed()
         await patience.until(lambda: counts() == (0, 1))

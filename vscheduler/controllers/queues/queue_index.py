@@ -1,0 +1,186 @@
+"""Queues, PodGroups and Commands as Kopf's in-memory indices have them.
+
+Kopf keeps the indices as its watches tell. It doesn't hear of deletions from times without a
+connection, so objects that a live list lacks are left out. A UID that is gone never comes back, so
+that no event has to be ordered against a list.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
+from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues.queue_objects import Command, Group, Kind, Queue
+from vscheduler.core.model import queues as model
+from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Collection as Place
+
+Witness = Callable[[Group], str]
+"""Returns the status field that counts a group, after a check against other knowledge."""
+
+
+class Identified(Protocol):
+    """An object."""
+
+    @property
+    def uid(self) -> str:
+        """Its metadata.uid."""
+
+
+Item = TypeVar("Item", bound=Identified)
+Index: TypeAlias = Mapping[str, Collection[Item]]
+
+KINDS: Mapping[Kind, Place] = {
+    Kind.QUEUE: paths.QUEUES,
+    Kind.POD_GROUP: paths.POD_GROUPS,
+}
+
+Kinds = frozenset[Kind]
+
+
+def as_written(group: Group) -> str:
+    """Return the status field that counts a group, trusting the group's status."""
+    return group.counter
+
+
+class Indices(msgspec.Struct, frozen=True, kw_only=True):
+    """Kopf's indices, which change with its watches."""
+
+    queues: Index[Queue]
+    """By name."""
+    podgroups: Index[Group]
+    """By spec.queue; empty if absent."""
+    commands: Index[Command]
+    """By UID."""
+
+
+class QueueIndex:
+    """The Queues and PodGroups of the indices that exist, and how many PodGroups a queue has."""
+
+    def __init__(self, indices: Indices, default_queue: str, witness: Witness = as_written) -> None:
+        self._indices = indices
+        self.default_queue = default_queue
+        self._witness = witness
+        self._before: frozenset[str] = frozenset()
+        """UIDs that were indexed when a list began."""
+        self._gone: frozenset[str] = frozenset()
+        """UIDs that were indexed when the last list began, and weren't listed."""
+        self._occupied: frozenset[str] = frozenset()
+        """Names of the queues that had PodGroups or child queues when the last list was made."""
+        self.complete = False
+        """Whether the indices have had all that a list had. Before, counts would be too small."""
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """Queues by name. Of two queues with equal names, the version written last counts."""
+        found: dict[str, Queue] = {}
+        for queue in self._present(self._indices.queues.values()):
+            other = found.get(queue.name)
+            if other is None or queue_objects.newer(queue.version, than=other.version):
+                found[queue.name] = queue
+        return found
+
+    @property
+    def commands(self) -> Sequence[Command]:
+        """Commands, oldest first."""
+        found = [each for several in self._indices.commands.values() for each in several]
+        return sorted(found, key=queue_objects.age)
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """PodGroups by queue and by status field, all counted anew."""
+        found: dict[str, Counter[str]] = {}
+        for name, groups in self._indices.podgroups.items():
+            held = Counter(map(self._witness, self._present([groups])))
+            if held:
+                found.setdefault(name or self.default_queue, Counter()).update(held)
+        return found
+
+    def may_release(self, queue: Queue) -> bool:
+        """Whether the last list had nothing in this queue."""
+        return queue.name not in self._occupied
+
+    def begin(self) -> None:
+        """Prepare for a list."""
+        self._before = frozenset(self._uids())
+
+    def compare(self, queues: Sequence[Queue], groups: Sequence[Group]) -> None:
+        """Compare the indices with a list that was requested after `begin`."""
+        listed = {each.uid for each in queues} | {each.uid for each in groups}
+        self._gone = self._before - listed
+        self._occupied = frozenset(
+            {group.queue or self.default_queue for group in groups}
+            | {queue.parent or model.ROOT for queue in queues if queue.name != model.ROOT}
+        )
+        self.complete = self.complete or listed <= frozenset(self._uids())
+
+    def _present(self, stores: Iterable[Collection[Item]]) -> Iterator[Item]:
+        gone = self._gone
+        return (each for several in stores for each in several if each.uid not in gone)
+
+    def _uids(self) -> Iterator[str]:
+        for queues in self._indices.queues.values():
+            yield from (queue.uid for queue in queues)
+        for groups in self._indices.podgroups.values():
+            yield from (group.uid for group in groups)
+
+
+class ServedKinds:
+    """Whether the kinds Queue and PodGroup are served, or are being removed.
+
+    Before an API server drops a CRD, the API server deletes all its objects and waits for their
+    finalizers. Meanwhile discovery offers no `create` for the kind. Every authenticated user may
+    read discovery, so no permission on CRDs is needed.
+
+    The answers are as of the last `ask`; at first, all kinds count as served.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._missed: Kinds = frozenset()
+        """Kinds not served at the last `ask`: a starting server doesn't offer all kinds at once."""
+        self.absent: Kinds = frozenset()
+        """Kinds not served at the last two `ask` calls: no objects of the kind exist."""
+        self.leaving: Kinds = frozenset()
+        """Kinds being removed; their objects are being deleted."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all kinds are served and none is being removed."""
+        return not (self._missed or self.leaving)
+
+    @property
+    def goes(self) -> bool:
+        """Whether all Queues are going away."""
+        return Kind.QUEUE in self.leaving | self._missed
+
+    async def ask(self) -> None:
+        """Ask the API server. Raises ports.RefusedError."""
+        try:
+            answer = await self._api.get(paths.version(paths.VOLCANO))
+        except RefusedError as error:
+            if error.trouble is not Trouble.MISSING:
+                raise
+            answer = {}
+        offered = {
+            str(each.get("name")): each.get("verbs") or ()
+            for each in answer.get("resources") or ()
+            if isinstance(each, Mapping)
+        }
+        missed = frozenset(kind for kind in KINDS if kind not in offered)
+        self.absent = missed & self._missed
+        self._missed = missed
+        self.leaving = frozenset(
+            kind for kind in KINDS if kind in offered and "create" not in offered[kind]
+        )
+
+    async def list(self, kind: Kind) -> list[Object]:
+        """Return all objects of a kind; none for a kind that isn't served. Raises
+        ports.RefusedError.
+        """
+        if kind in self.absent:
+            return []
+        return await self._api.list(KINDS[kind].everywhere)
