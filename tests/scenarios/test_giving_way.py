@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests import running
+from tests import device_labs, running
 from tests.properties.lives import Life
 from tests.scenarios.deciding import decide, evict, pipeline
 from tests.scenarios.sharing import BUILT_IN, losers
@@ -373,3 +373,26 @@ def test_victims_for_who_moves_end_no_lower_than_who_gets_the_room() -> None:
         job borrower/large cpu=4 tolerate=t n1
         """
     assert running.run(pictures.documents(picture), BUILT_IN).evicts == ()
+
+
+def test_a_pod_with_devices_does_not_give_way() -> None:
+    """Elsewhere there is room for it, but no device."""
+    claim = device_labs.claim("gpu")
+    result = {"driver": device_labs.DRIVER, "pool": "n1", "device": "gpu-0", "request": "gpus"}
+    claim["status"] = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "trainer-0", "uid": "trainer-00000"}],
+    }
+    picture = """
+        node  n1 cpu=2 label=zone=a
+        node  n2 cpu=2
+        queue owner   queue other
+        job   owner/trainer min=1 cpu=2 n1
+        job   other/pinned  min=1 cpu=2 select=zone=a -
+        """
+    tree = {"actions": "allocate, reclaim", "tiers": running.tiers("gang | predicates proportion")}
+    objects = (device_labs.device_class(), device_labs.resource_slice("n1", 1), claim)
+    lab = device_labs.Lab(picture, *objects, uses={"trainer-0": ["gpu"]}, tree=tree)
+    assert lab.cycle().evicts == ()
+    lab = device_labs.Lab(picture, uses={}, tree=tree)
+    assert [evict.task.name for evict in lab.cycle().evicts] == ["trainer-0"]

@@ -3,14 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from tests.properties.filters_by_hand import claims, worlds
 from tests.properties.filters_by_hand import judging as by_hand
+from tests.properties.filters_by_hand import worlds
 from tests.properties.filters_by_hand.worlds import Instant, State, World
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds.moments import Kept, Moment, Placement
-
-OF_CLAIMS = (claims.ELSEWHERE, claims.NO_DEVICES)
-"""The pod that comes has claims of its own."""
 
 
 def who_is_moved_has_room(moment: Moment) -> Iterable[str]:
@@ -27,8 +24,6 @@ def who_is_moved_has_room(moment: Moment) -> Iterable[str]:
         if evict.pod in kept:
             node, then = kept[evict.pod], Instant.THEN
             for text in by_hand.refusals(after, pod, node, then, ordered=False):
-                if text in OF_CLAIMS:
-                    continue
                 yield f"MOVED {evict.pod} to {node}, which {text}"
             continue
         others = [

@@ -89,6 +89,8 @@ class Relocation:
         """For whom each pod would be moved."""
         self._failed: set[PodClass] = set()
         """Pods for whose replacements evictions make no room."""
+        self._with_devices: frozenset[str] | None = None
+        """UIDs of the pods that claims of devices are reserved for, once somebody asks."""
 
     @property
     def exchanges(self) -> bool:
@@ -139,7 +141,7 @@ class Relocation:
 
     def _place(self, statement: Statement, task: Task, until: float) -> bool:
         """Reserve free resources for the pod's replacement, or place a waiting pod of the queue."""
-        replacement = successor(task)
+        replacement = self._successor(task)
         choice = None if replacement is None else self._choose(replacement)
         if replacement is None or choice is None:
             return self._start_another(statement, task)
@@ -149,11 +151,20 @@ class Relocation:
     def _make_room(
         self, statement: Statement, task: Task, claimed: Vector, until: float
     ) -> Sequence[Sequence[Evict]] | None:
-        replacement = successor(task)
+        replacement = self._successor(task)
         if self._exchange is None or replacement is None:
             return None
         displacement = Displacement(self._claimants[task.uid], claimed, replacement)
         return self._exchange.place(statement, displacement, until)
+
+    def _successor(self, task: Task) -> Task | None:
+        """Return the expected replacement; None for a pod with devices, as well: which devices the
+        replacement could get elsewhere isn't known before its claims are made.
+        """
+        if self._with_devices is None:
+            claims = self._session.snapshot.devices.claims.values()
+            self._with_devices = frozenset(each.uid for of in claims for each in of.reserved_for)
+        return None if task.uid in self._with_devices else successor(task)
 
     def _fits_by(self, task: Task, claimed: Vector) -> bool:
         """Whether evictions could make room for the pod's replacement."""
@@ -170,7 +181,7 @@ class Relocation:
         return self._session.placement.choose(task)
 
     def _fits_elsewhere(self, task: Task) -> bool:
-        replacement = successor(task)
+        replacement = self._successor(task)
         if replacement is not None and self._choose(replacement) is not None:
             return True
         classes = {substitute.pod_class: substitute for substitute in self._substitutes(task)}
