@@ -44,8 +44,13 @@ def request(pod: Document) -> Amounts:
 
 def limited(pods: Iterable[Document]) -> Amounts:
     """What waiting pods ask for together of what queues may have: devices by either name."""
-    found = total(pods)
-    found[GPU] += found[manifests.EXTENDED]
+    listed = list(pods)
+    found = total(listed)
+    found[GPU] += sum(
+        request(pod)[manifests.EXTENDED]
+        for pod in listed
+        if "extendedResourceClaimStatus" not in pod["status"]
+    )
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import manifests, node_statements, sentence_case
+from tests.properties.worlds import node_statements, sentence_case
 from tests.properties.worlds.census import Amounts
 from tests.properties.worlds.manifests import Document
 from tests.properties.worlds.node_statements import Said
@@ -93,9 +93,8 @@ def _next(case: Case, found: re.Match[str]) -> Iterable[str]:
 
 def _alone(pod: Document) -> Amounts:
     """What it asks for, devices by either name, without what it shares."""
-    asks = censuses.request(pod)
-    asks[censuses.GPU] += asks[manifests.EXTENDED]
-    return asks
+    shared = censuses.total([pod]) - censuses.request(pod)
+    return censuses.limited([pod]) - shared
 
 
 def _with_shared(pod: Document) -> Amounts:
@@ -234,7 +233,7 @@ def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure
             yield f"queue {queue} deserves {due} {name}"
     elif kind == "there are to share":
         total = case.total(usable=True)[name]
-        if total not in said and not (is_device(name) and total >= said.least):
+        if total not in said and not (case.census.others and total >= said.least):
             yield f"all nodes have {total} {name}"
     elif not case.moment.setting.volcano:  # where nodes count that nobody may use
         yield from _most(case, found, queue, name, said)
@@ -256,11 +255,6 @@ def _most(case: Case, found: re.Match[str], queue: str, name: str, said: Figure)
         for each in re.findall(r"\d\S* ([a-z]\S*) of the ", found["parts"])
     ):
         yield f"nothing limits queue {queue} to {limit} {name}"
-
-
-def is_device(name: str) -> bool:
-    """Whether it is counted by devices, of which nodes have more than pods may use."""
-    return name == manifests.EXTENDED or name.startswith(manifests.devices_of(""))
 
 
 def may_have(case: Case, queue: str, name: str) -> float:
