@@ -88,8 +88,10 @@ Check = Callable[[Case, re.Match[str]], Iterable[str]]
 
 
 def queues_are_told_the_truth(moment: Moment) -> Iterable[str]:
-    """Each statement about each queue, in quiet moments."""
-    if not sentence_rules.is_quiet(moment):
+    """Each statement about each queue, in quiet moments; worlds are left aside in which volumes and
+    devices decide, too, what pods can use.
+    """
+    if moment.census.others or not sentence_rules.is_quiet(moment):
         return
     for queue, text in moment.queue_messages.items():
         case = Case(moment, queue, text)
