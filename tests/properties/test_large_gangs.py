@@ -188,20 +188,6 @@ def test_an_assignment_places_no_pod_twice_and_none_without_room() -> None:
         assert before
 
 
-def test_a_pod_that_finds_no_room_moves_others() -> None:
-    """a: one node only, which b has; b: where c is; c: anywhere. None of them is smaller."""
-    of = given([(4, 4)] * 3, [1, 1, 1], [[4, 4, 110]] * 3)
-    usable = [[True, False, False], [True, True, False], [True, True, True]]
-    kinds = tuple(
-        Kind(count=1, request=each.request, usable=np.array(flags))
-        for each, flags in zip(of.kinds, usable, strict=True)
-    )
-    of = Problem(kinds=kinds, free=of.free, requirements=of.requirements)
-    found = Descent(of, STEPS, [(1, 0), (2, 1)]).run()
-    assert isinstance(found, Found)
-    assert sorted(found.places) == [(0, 0), (1, 1), (2, 2)]
-
-
 def test_a_large_gang_goes_on_where_the_steps_ended() -> None:
     """As often as it takes; the answer is the same as with steps enough."""
     of = given([(2, 1), (3, 1)], [60, 60], [[5, 9, 110] for _ in range(60)])

@@ -67,8 +67,6 @@ class Search:
         self._straight = straight
         self._steps_max = steps_max
         self.steps = 0
-        self._scarcest = 0
-        """The kind that has its turn."""
         self._evicted_below = evicted_below
         self.evicted = [0.0]
         """What has to be evicted for the pods placed so far: in the end, and after each step."""
@@ -227,7 +225,6 @@ class Search:
         kinds: Ints = now.left.nonzero()[0]
         seats = now.seats(now.places)[kinds] - now.left[kinds]
         kinds = kinds[np.lexsort((kinds, -self.wasted.sizes[kinds], seats, self._open[kinds]))]
-        self._scarcest = int(kinds[0])
         first = self._order.first_of(kinds, now.anywhere())
         for kind in first.tolist():
             if not self._queue.takes_one_more(kind, now.placed, now.left):

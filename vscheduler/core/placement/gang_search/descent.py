@@ -1,14 +1,10 @@
-"""Descent: places a large gang pod by pod, in the order of the search, and never goes back.
-
-Where there is no room, pods that are placed already are moved.
-"""
+"""Descent: places a large gang pod by pod, in the order of the search, and never goes back."""
 
 from collections.abc import Sequence
 
-from vscheduler.core.placement.gang_search import depth_first, repair
+from vscheduler.core.placement.gang_search import depth_first
 from vscheduler.core.placement.gang_search.depth_first import Search, Step
 from vscheduler.core.placement.gang_search.problem import Answer, CutShort, Found, Problem
-from vscheduler.core.placement.gang_search.repair import Repair
 
 BEGUN_A_STEP = 4
 """So many pods that an earlier attempt has placed cost a step."""
@@ -30,7 +26,6 @@ class Descent(Search):
         self.steps = len(begun) // BEGUN_A_STEP
         if steps_max is not None:  # in any case, half of the steps are for other pods
             self.steps = min(self.steps, steps_max // 2)
-        self._repairs = Repair(self._state, self.wasted.scale)
 
     def run(self) -> Answer:
         """Place pods until there are enough, no more can be placed, or the steps are used up."""
@@ -43,10 +38,8 @@ class Descent(Search):
             self.steps += 1
             step = next(self._next_steps(), None)
             if step is None:
-                self.steps += repair.PATH_STEPS
-                if not self._repairs.places(self._scarcest):
-                    return CutShort()
-            elif step[1] == depth_first.GIVE_UP:
+                return CutShort()
+            if step[1] == depth_first.GIVE_UP:
                 now.give_up(step[0])
             else:
                 now.place(*step)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vscheduler.core.placement.gang_search import depth_first, repair
+from vscheduler.core.placement.gang_search import depth_first
 from vscheduler.core.placement.gang_search.assignment import Assignment
 from vscheduler.core.placement.gang_search.depth_first import Search, Step
 from vscheduler.core.placement.gang_search.descent import Descent
@@ -56,7 +56,7 @@ def solve(
     """
     steps, first = 0, None
     if not depth_first.remembers(problem):
-        if repair.is_possible(problem):
+        if _counts_alone(problem):
             return _solve_large(problem, steps_max, begun, again=failed is not None and not begun)
         least = max((requirement.least for requirement in problem.requirements), default=0)
         if steps_max is not None:
@@ -111,6 +111,13 @@ def _solve_large(
     if isinstance(answer, CutShort):
         answer = CutShort()
     return Outcome(answer=answer, steps=steps + last.steps)
+
+
+def _counts_alone(problem: Problem) -> bool:
+    """Whether no rule but amounts and usable nodes matters."""
+    rules = problem.rules or problem.sub_groups
+    limited = problem.queue_room is not None or problem.idle is not None
+    return not rules and not limited and all(kind.reserved is None for kind in problem.kinds)
 
 
 def _with_fewer_evictions(search: Search, answer: Found, steps: int = 0) -> Outcome:

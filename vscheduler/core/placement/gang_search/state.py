@@ -109,30 +109,6 @@ class State:
         self._places_in_all += self.places[:, rows].sum(axis=1) - before.sum(axis=1)
         self.changes.append(rows)
 
-    def remove(self, kind: int, row: int) -> None:
-        """Remove a pod from its node, whenever it was placed. Nothing can be taken back then.
-
-        Only where no rule is about volumes, which are matched in the order of the pods.
-        """
-        assert self._volumes is None
-        self._undo.clear()
-        self._seats = None
-        self.left[kind] += 1
-        self.placed[kind] -= 1
-        self.order.remove((kind, row))
-        self.free[row] += self.requests[kind]
-        on = self.on[row]
-        on.remove(kind)
-        if not on:
-            del self.on[row]
-        self._liken(row)
-        rows = self._bar(kind, row, -1)
-        before = self.places[:, rows]
-        self._count(kind, row, -1)
-        self._refresh(rows)
-        self._places_in_all += self.places[:, rows].sum(axis=1) - before.sum(axis=1)
-        self.changes.append(rows)
-
     def give_up(self, kind: int) -> None:
         """Place no more pods of this kind."""
         self._seats = None
