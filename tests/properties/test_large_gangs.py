@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from vscheduler.core.placement.gang_search import attempt, prices, search
+from vscheduler.core.placement.gang_search import prices, search
 from vscheduler.core.placement.gang_search.assignment import Assignment
-from vscheduler.core.placement.gang_search.descent import Descent
 from vscheduler.core.placement.gang_search.prices import Prices
 from vscheduler.core.placement.gang_search.problem import (
     CutShort,
@@ -100,13 +99,8 @@ def test_a_solver_accepts_answers_about_large_gangs(times: int) -> None:
     """Whatever is found is a placement, and whatever is proved impossible is."""
     answers = Counter[str]()
     for number in range(times):
-        of, failed = drawn(number), None
-        begun: tuple[tuple[int, int], ...] = ()
-        for _ in range(attempt.CYCLES_MAX):
-            outcome = search.solve(of, STEPS, failed, begun)
-            begun, failed = outcome.begun, ()
-            if not outcome.goes_on:
-                break
+        of = drawn(number)
+        outcome = search.solve(of, STEPS)
         answers[type(outcome.answer).__name__] += 1
         if isinstance(outcome.answer, Found):
             assert is_valid(of, outcome.answer), number
@@ -123,7 +117,7 @@ def test_more_large_pods_than_nodes_of_two_kinds() -> None:
     known = Prices(too_many)
     assert known.are_too_high()
     assert known.is_complete
-    assert search.solve(too_many, STEPS, ()).answer == Impossible()
+    assert search.solve(too_many, STEPS).answer == Impossible()
     enough = given([(6, 1), (7, 1)], [40, 40], free)
     assert not Prices(enough).are_too_high()
     exactly = given([(6, 1)], [80], free)
@@ -138,7 +132,7 @@ def test_prices_prove_nothing_if_sets_are_left_out(monkeypatch: pytest.MonkeyPat
     known = Prices(of)
     assert known.are_too_high()
     assert not known.is_complete
-    assert isinstance(search.solve(of, STEPS, ()).answer, Found)
+    assert isinstance(search.solve(of, STEPS).answer, Found)
 
 
 def test_prices_prove_nothing_of_a_problem_that_does_not_show_all() -> None:
@@ -146,7 +140,7 @@ def test_prices_prove_nothing_of_a_problem_that_does_not_show_all() -> None:
     free = [[10, 100, 110] for _ in range(80)]
     of = msgspec.structs.replace(given([(6, 1), (7, 1)], [41, 40], free), exact=False)
     assert Prices(of).are_too_high()
-    assert isinstance(search.solve(of, STEPS, ()).answer, CutShort)
+    assert isinstance(search.solve(of, STEPS).answer, CutShort)
 
 
 def test_sets_are_for_nodes_that_all_their_pods_may_use_and_of_pods_that_there_are() -> None:
@@ -188,21 +182,6 @@ def test_an_assignment_places_no_pod_twice_and_none_without_room() -> None:
         assert before
 
 
-def test_a_large_gang_goes_on_where_the_steps_ended() -> None:
-    """As often as it takes; the answer is the same as with steps enough."""
-    of = given([(2, 1), (3, 1)], [60, 60], [[5, 9, 110] for _ in range(60)])
-    whole = search.solve(of, None)
-    begun: tuple[tuple[int, int], ...] = ()
-    for placed in (40, 70, 93, 113):  # to place so many again costs up to half of the steps
-        outcome = search.solve(of, 40, () if begun else None, begun)
-        assert outcome.goes_on
-        begun = outcome.begun
-        assert len(begun) == placed
-    last = search.solve(of, 40, (), begun)
-    assert last.answer == whole.answer
-    assert isinstance(last.answer, Found)
-
-
 def test_of_nodes_alike_the_one_with_the_best_score_is_taken() -> None:
     """A node stands for all that are alike, so it has to be the best of them."""
     of = given([(2, 1), (5, 1)], [1, 1], [[5, 9, 110]] * 3)
@@ -212,36 +191,3 @@ def test_of_nodes_alike_the_one_with_the_best_score_is_taken() -> None:
     )
     of = Problem(kinds=kinds, free=of.free, requirements=of.requirements)
     assert search.solve(of, STEPS).answer == Found(((1, 2), (0, 1)))
-
-
-def test_prices_are_left_to_the_next_cycle_if_few_steps_are_left() -> None:
-    """They would end before pods are moved often enough."""
-    left = 0
-    for number in range(24):
-        of = drawn(number)
-        plain = Descent(of, None, ())
-        if not isinstance(plain.run(), CutShort):
-            continue
-        left += 1
-        few = search.solve(of, plain.steps + search.PRICED_STEPS - 1)
-        assert few.goes_on
-        assert few.steps == plain.steps
-        many = search.solve(of, plain.steps + search.PRICED_STEPS)
-        assert not many.goes_on
-        assert plain.steps < many.steps <= plain.steps + search.PRICED_STEPS
-        again = search.solve(of, search.PRICED_STEPS, few.failed)
-        assert type(again.answer) is type(many.answer)
-    assert left
-
-
-def test_pods_that_are_placed_already_cost_steps_as_well() -> None:
-    """A search that goes on places them first."""
-    of = drawn(0)
-    begun = search.solve(of, 60).begun
-    assert len(begun) > 40
-    again = Descent(of, 0, begun)
-    assert again.run() == CutShort(begun)
-    assert again.steps == 0
-    again = Descent(of, len(begun), begun)
-    again.run()
-    assert again.steps == len(begun)

@@ -213,8 +213,6 @@ class GangSearch(msgspec.Struct, frozen=True, kw_only=True):
     couldn't make room. They are tried again instead of a search."""
     failed: tuple[bytes, ...] = ()
     """States that lead nowhere, from which the next cycle goes on."""
-    begun: tuple[tuple[int, int], ...] = ()
-    """Kinds and nodes of pods of a large gang, with which the next cycle goes on."""
     waits: bool = False
     """Whether the budget of a cycle was too small for the search after pods had been placed one by
     one in vain, so that the next cycle begins with the search."""

@@ -303,23 +303,23 @@ class Attempt:
         self._conclude(assembled, place, known)
         return None
 
-    def _go_on(self, assembled: Assembled, search: GangSearch, job: JobId) -> GangSearch:
+    def _go_on(self, assembled: Assembled, known: GangSearch, job: JobId) -> GangSearch:
         """Search within the budgets, or leave that to later cycles, and return what is known."""
         given, searches = assembled.given, self._session.gang_searches
         weight = 1 + given.cells // CELLS_A_STEP
         allowed = searches.steps_left // weight
-        whole = min(searches.steps_max // weight, 2 * sum(kind.count for kind in given.kinds))
+        whole = min(searches.steps_max // weight, search.enough_steps(given))
         if allowed < max(1, whole) or not searches.is_due(job):
-            return search
+            return known
         cost, budget = _step_cost(given), self._session.work_budget
         enough = budget.affords_early(cost, min(allowed, max(whole, ENOUGH_STEPS)))
         affordable = budget.affords(cost, allowed)
-        if affordable < max(1, enough) and not search.waits:
-            self.is_left = not search.steps
-            return msgspec.structs.replace(search, waits=True)
-        search = msgspec.structs.replace(search, waits=False)
+        if affordable < max(1, enough) and not known.waits:
+            self.is_left = not known.steps
+            return msgspec.structs.replace(known, waits=True)
+        known = msgspec.structs.replace(known, waits=False)
         affordable = max(affordable, min(allowed, ENOUGH_STEPS))
-        return self._search(assembled.scored(), search, affordable, weight)
+        return self._search(assembled.scored(), known, affordable, weight)
 
     def _known(self, problem: Problem, place: SearchPlace) -> GangSearch:
         """Return what is known of this problem."""
@@ -338,7 +338,7 @@ class Attempt:
             problem = msgspec.structs.replace(problem, queue_room=None)
             known = msgspec.structs.replace(known, over_limit=True)
         failed = known.failed if known.steps else None
-        outcome = search.solve(problem, allowed, failed, known.begun)
+        outcome = search.solve(problem, allowed, failed)
         if over_limit and not isinstance(outcome.answer, Impossible):
             self.spend(problem, outcome.steps, weight)
             return msgspec.structs.replace(known, finished=True)
@@ -378,15 +378,14 @@ class Attempt:
             steps=known.steps + steps,
             spent=known.spent + steps * weight,
             finished=proved
-            or not (depth_first.remembers(problem) or outcome.goes_on)
-            or not (problem.exact or outcome.goes_on)
+            or not depth_first.remembers(problem)
+            or not problem.exact
             or (known.steps + steps) * weight >= enough,
             proved=proved,
             blocking=blocking.counts,
             irreducible=blocking.irreducible,
             over_limit=known.over_limit,
             failed=() if proved else outcome.failed,
-            begun=outcome.begun,
         )
 
     def spend(self, problem: Problem, steps: int, weight: int = 1) -> None:

@@ -90,7 +90,7 @@ class Search:
         """Search until a solution is found, nothing is left to try, or the steps are used up."""
         now = self._state
         if self._is_done():
-            return Found(())
+            return Found(tuple(now.order))
         if self._after is None and not self._promises(at_root=True):
             return self._nothing()
         branches: list[tuple[bytes, Iterator[Step]]] = [(now.key(), self._next_steps())]

@@ -260,8 +260,5 @@ class Impossible(msgspec.Struct, frozen=True):
 class CutShort(msgspec.Struct, frozen=True):
     """Nothing was found within the budget."""
 
-    begun: tuple[tuple[int, int], ...] = ()
-    """Kind and row of the pods placed so far, if that may lead to a solution."""
-
 
 Answer: TypeAlias = Found | Impossible | CutShort

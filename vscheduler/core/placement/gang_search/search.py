@@ -6,8 +6,7 @@ import msgspec
 
 from vscheduler.core.placement.gang_search import depth_first
 from vscheduler.core.placement.gang_search.assignment import Assignment
-from vscheduler.core.placement.gang_search.depth_first import Search, Step
-from vscheduler.core.placement.gang_search.descent import Descent
+from vscheduler.core.placement.gang_search.depth_first import Search
 from vscheduler.core.placement.gang_search.prices import Prices
 from vscheduler.core.placement.gang_search.problem import (
     Answer,
@@ -25,7 +24,7 @@ CELLS_A_PROBE = 20_000
 MOVES_MAX = 400
 """So many sets of pods of a large gang are moved at most, each of which counts as a step."""
 PRICED_STEPS = MOVES_MAX + 150
-"""With fewer steps left after pod by pod, prices and moves are left to the next cycle."""
+"""So many steps, prices and moves take at most on thousands of nodes."""
 IMPROVING_STEPS = 64
 """So many steps may be used to find nodes with fewer evictions than those found first."""
 
@@ -37,32 +36,20 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     failed: tuple[bytes, ...] = ()
     """States that lead nowhere, for a search that goes on."""
-    begun: tuple[Step, ...] = ()
-    """Pods of a large gang that are placed so far, for a search that goes on."""
-    goes_on: bool = False
-    """Whether the next search for a large gang may find what this one didn't."""
 
 
 def solve(
-    problem: Problem,
-    steps_max: int | None,
-    failed: Sequence[bytes] | None = None,
-    begun: Sequence[Step] = (),
+    problem: Problem, steps_max: int | None, failed: Sequence[bytes] | None = None
 ) -> Outcome:
     """Solve the problem, or go on from states of which an earlier search knows they lead nowhere.
 
     Good nodes are tried first, then those on which the gang fits most easily. A large gang is only
-    tried there, once, which may go on from pods that an earlier search has placed.
+    tried there, once.
     """
-    steps, first = 0, None
     if not depth_first.remembers(problem):
-        if _counts_alone(problem):
-            return _solve_large(problem, steps_max, begun, again=failed is not None and not begun)
-        least = max((requirement.least for requirement in problem.requirements), default=0)
-        if steps_max is not None:
-            # Going back from the end of a long way hardly ever helps.
-            steps_max = 0 if steps_max < least else min(steps_max, least * 5 // 4)
-    elif failed is None:
+        return _solve_large(problem, steps_max)
+    steps, first = 0, None
+    if failed is None:
         first = Search(problem, steps_max, straight=True)
         answer, steps = first.run(), first.steps
         # Whoever is refused before the first step is refused in any order.
@@ -78,39 +65,57 @@ def solve(
     return Outcome(answer=answer, steps=steps + second.steps, failed=tuple(second.failed))
 
 
-def _solve_large(
-    problem: Problem,
-    steps_max: int | None,
-    begun: Sequence[Step],
-    *,
-    again: bool,
-) -> Outcome:
-    """Place the gang pod by pod, or, if that has failed before, by prices first."""
-    steps = 0
-    needed = max((requirement.least for requirement in problem.requirements), default=0)
-    priced = needed == sum(kind.count for kind in problem.kinds)
-    if not again:
-        plain = Descent(problem, steps_max, begun)
-        answer, steps = plain.run(), plain.steps
-        if not isinstance(answer, CutShort) or answer.begun or not priced:
-            rest = answer.begun if isinstance(answer, CutShort) else ()
-            return Outcome(answer=answer, steps=steps, begun=rest, goes_on=bool(rest))
-        if steps_max is not None and steps_max - steps < PRICED_STEPS:
-            return Outcome(answer=answer, steps=steps, goes_on=True)
-    known = Prices(problem)
-    steps += known.steps
-    if known.are_too_high() and known.is_complete and problem.exact:
-        return Outcome(answer=Impossible(), steps=steps)
-    placed = Assignment(known)
-    steps += placed.steps
-    left = None if steps_max is None else max(0, steps_max - steps)
-    moves = placed.improve(MOVES_MAX if left is None else min(MOVES_MAX, left))
-    steps += moves
-    last = Descent(problem, None if left is None else left - moves, placed.places())
+def enough_steps(problem: Problem) -> int:
+    """Return with how many steps a search is worth while; small gangs may go on later."""
+    twice = 2 * sum(kind.count for kind in problem.kinds)
+    priced = not depth_first.remembers(problem) and _is_priced(problem)
+    return max(twice, PRICED_STEPS) if priced else twice
+
+
+def _solve_large(problem: Problem, steps_max: int | None) -> Outcome:
+    """Assign pods to nodes by prices where these apply, and place the others pod by pod."""
+    state, steps = State(problem), 0
+    if _is_priced(problem):
+        refused = Search(problem, 0, after=state).run()  # the simple bounds are known at once
+        if not isinstance(refused, CutShort):
+            return Outcome(answer=refused, steps=0)
+        known = Prices(problem)
+        if known.is_complete:
+            impossible = known.are_too_high() and problem.exact
+            if impossible:
+                return Outcome(answer=Impossible(), steps=known.steps)
+            steps = _assign(known, state, steps_max)
+    placed = state.placed.copy()
+    missing = max(
+        (each.least - int(placed[list(each.kinds)].sum()) for each in problem.requirements),
+        default=0,
+    )
+    # Going back from the end of a long way hardly ever helps.
+    left = missing * 5 // 4
+    if steps_max is not None:
+        left = 0 if steps_max - steps < missing else min(steps_max - steps, left)
+    last = Search(problem, left, after=state)
     answer = last.run()
-    if isinstance(answer, CutShort):
+    if isinstance(answer, Impossible) and placed.any():
         answer = CutShort()
     return Outcome(answer=answer, steps=steps + last.steps)
+
+
+def _assign(known: Prices, state: State, steps_max: int | None) -> int:
+    """Place the pods that get nodes by price; return the steps."""
+    assignment = Assignment(known)
+    steps = known.steps + assignment.steps
+    left = MOVES_MAX if steps_max is None else max(0, min(MOVES_MAX, steps_max - steps))
+    steps += assignment.improve(left)
+    for kind, row in assignment.places():
+        state.place(kind, row)
+    return steps
+
+
+def _is_priced(problem: Problem) -> bool:
+    """Whether prices apply: all pods are needed, and only amounts and usable nodes matter."""
+    needed = max((requirement.least for requirement in problem.requirements), default=0)
+    return needed == sum(kind.count for kind in problem.kinds) and _counts_alone(problem)
 
 
 def _counts_alone(problem: Problem) -> bool:
