@@ -3,30 +3,16 @@
 Whoever asks for more than that can't be placed; the converse doesn't hold.
 """
 
-from functools import cache
-
 import numpy as np
-from numpy.typing import NDArray
 
 from vscheduler.core.placement.gang_search.problem import Flags, Ints, Problem
-
-SUBSETS_OF = 6
-"""Up to so many kinds, each subset is looked at; of more kinds, the scarcest two, three, … are."""
-
-
-@cache
-def _subsets(kinds: int) -> NDArray[np.int64]:
-    """Return subsets as flags, (S, K)."""
-    numbers = np.arange(1, 2**kinds)[:, np.newaxis]
-    return (numbers >> np.arange(kinds)) & 1
 
 
 def too_much(left: Ints, requests: Ints, places: Ints, free: Ints) -> bool:
     """Whether some of the kinds ask for more than nodes can give them.
 
     `left` (K,) pods must be placed, `requests` is (K, R), `places` (K, N) says how many pods of one
-    kind a node takes if it takes no others, and `free` is (N, R). With many kinds, the scarcest
-    should come first.
+    kind a node takes if it takes no others, and `free` is (N, R).
     """
     kinds = left.nonzero()[0]
     if not kinds.size:
@@ -36,17 +22,12 @@ def too_much(left: Ints, requests: Ints, places: Ints, free: Ints) -> bool:
         requests[kinds],
         left[kinds],
     )
-    if kinds.size > SUBSETS_OF:
-        order = (places.sum(axis=1) - left).argsort(kind="stable")
-        places, requests, left = places[order], requests[order], left[order]
+    # The scarcest kind, the scarcest two, the scarcest three, and so on.
+    order = (places.sum(axis=1) - left).argsort(kind="stable")
+    places, requests, left = places[order], requests[order], left[order]
     # What one node gives: no more than it has, and no more than the pods it takes ask for.
-    most, wanted = places[:, :, np.newaxis] * requests[:, np.newaxis, :], left[:, None] * requests
-    if kinds.size <= SUBSETS_OF:
-        subsets = _subsets(kinds.size)
-        most = (subsets @ most.reshape(kinds.size, -1)).reshape(len(subsets), *free.shape)
-        wanted = subsets @ wanted
-    else:
-        most, wanted = most.cumsum(axis=0), wanted.cumsum(axis=0)
+    most = (places[:, :, np.newaxis] * requests[:, np.newaxis, :]).cumsum(axis=0)
+    wanted = (left[:, np.newaxis] * requests).cumsum(axis=0)
     given = np.minimum(most, free).sum(axis=1)
     return bool((given < wanted).any())
 
