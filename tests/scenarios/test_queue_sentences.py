@@ -140,8 +140,27 @@ CASES: dict[str, tuple[str, str]] = {
         (
             "no CPU on any node that its pods could use; "
             "no nvidia.com/gpu on any node that its pods could use; "
-            "w1 not usable: too small for any pod"
+            "w1 not usable: too small for any pod that may go there"
         ),
+    ),
+    "a node that is too small for some, and closed to the others": (
+        """
+        node w1 cpu=4 taint=lab:NoSchedule   node w2 cpu=4 gpu=1
+        queue q
+        job q/a min=1 gpu=1 tolerate=lab w2   job q/b min=1 w2
+        """,
+        (
+            "1 of 1 usable nvidia.com/gpu: all that it asks for; "
+            "w1 not usable: too small for any pod that may go there"
+        ),
+    ),
+    "a closed queue": (
+        """
+        node w1 cpu=4
+        queue q state=Closed   queue r
+        job q/a min=1 w1 -
+        """,
+        "1 of 4 usable CPU: all that its pods that could start ask for",
     ),
     "memory that is short": (
         """

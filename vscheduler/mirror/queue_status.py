@@ -47,6 +47,9 @@ EXCLUSIONS_MAX = 2
 NODES_MAX = 2
 
 NO_REQUEST = "NoRequest"
+ALL_ASKED = "all that it asks for"
+UNCOUNTED_LEAST = 0.5
+"""From how much on, in units of resources.ResourceMap, a queue requests more than it deserves."""
 SET_ASIDE = str(ReasonCode.SET_ASIDE)
 
 RATIO_DIGITS = 6
@@ -170,7 +173,9 @@ def explanation(queue: QueueFigures, excluded: Sequence[Exclusion] = ()) -> Expl
         return None
     first, *others = _by_part(bases)
     lead = bases[first]
-    parts = [_first(first, lead), *(_also(name, bases[name]) for name in others)]
+    # Pods count in a share only if their queue is open and a node could take them.
+    partly = queue.request.get(first, 0) > lead.deserved + UNCOUNTED_LEAST
+    parts = [_first(first, lead, partly=partly), *(_also(name, bases[name]) for name in others)]
     parts += [*_unkept(bases), *exclusions(excluded)]
     message = _cut("; ".join(filter(None, parts)))
     if queue.reclaim is not None:
@@ -271,11 +276,15 @@ def _by_part(bases: Mapping[str, Basis]) -> list[str]:
     return sorted(names, key=lambda name: -part(name))
 
 
-def _first(name: str, basis: Basis) -> str:
+def _first(name: str, basis: Basis, *, partly: bool) -> str:
+    """Return the phrase for the first resource; partly: it requests more than its share counts."""
     if not _there(basis):
         return _nowhere(name)
     deserved, usable = _amounts(name, basis)
-    return f"{deserved} of {usable} usable {_name(name)}: {_bound(name, basis)}"
+    bound = _bound(name, basis)
+    if partly and bound.startswith(ALL_ASKED):
+        bound = bound.replace(ALL_ASKED, "all that its pods that could start ask for", 1)
+    return f"{deserved} of {usable} usable {_name(name)}: {bound}"
 
 
 def _also(name: str, basis: Basis) -> str:
@@ -311,7 +320,7 @@ def _limit(basis: Basis) -> str:
     match basis.bound:
         case LimitedBy.REQUEST:
             kept = "its guarantee, more than it asks for"
-            return kept if basis.guaranteed else "all that it asks for"
+            return kept if basis.guaranteed else ALL_ASKED
         case LimitedBy.WEIGHT if alone:
             return "its guarantee" if basis.guaranteed else "all that others leave"
         case LimitedBy.WEIGHT:

@@ -193,7 +193,7 @@ _WORDS: Mapping[Code, Words] = {
         " leaves them out"
     ),
     Code.INSUFFICIENT: Words("Insufficient {subject}", "insufficient {subject}"),
-    Code.TOO_SMALL: _node("were ", "too small for any pod"),
+    Code.TOO_SMALL: _node("were ", "too small for any pod that may go there"),
     Code.NOMINATED_RESOURCE: _node(
         "had ", "{subject} that is nominated to pods of other schedulers"
     ),

@@ -19,7 +19,8 @@ from tests.properties.worlds.sentence_case import Figure, figure, figures
 N = r"[\d.]+(?:[KMGT]i)?"
 WEIGHT = r"weight (?P<weight>\d+) of (?P<weights>\d+) that want more"
 BOUND = (
-    r"(?P<bound>all that it asks for|its guarantee(?:, more than it asks for)?"
+    r"(?P<bound>all that (?:it asks|its pods that could start ask) for"
+    r"|its guarantee(?:, more than it asks for)?"
     rf"|all that others leave|{WEIGHT}|its capability|its own"
     rf"|root's capability(?: is shared by weight \d+ of \d+ that want more)?)"
 )
@@ -126,10 +127,17 @@ def _share(case: Case, found: re.Match[str]) -> Iterator[str]:
     if due not in said:
         yield f"it deserves {due} {name}"
     yield from _usable(case, name, figure(found["usable"], name))
+    yield from _bound(case, name, said, found)
+
+
+def _bound(case: Case, name: str, said: Figure, found: re.Match[str]) -> Iterator[str]:
     bound = found["bound"]
     if bound == "all that it asks for" and not _may_want_more(case):
         if case.asked(name) not in said:
             yield f"it asks for {case.asked(name)} {name}"
+    elif bound == "all that its pods that could start ask for":
+        if case.asked(name) <= said.most and not _may_want_more(case):
+            yield f"it asks for no more than {case.asked(name)} {name}"
     elif bound == "its capability":
         if _amounts(case, "capability").get(name) not in said:
             yield f"its capability is {_amounts(case, 'capability').get(name)} {name}"
@@ -225,6 +233,8 @@ def _unusable(case: Case, found: re.Match[str]) -> Iterator[str]:
         for pod in case.census.pods.values():
             holds = censuses.has_node(pod) and not censuses.finished(pod)
             if not (holds or censuses.waits(pod)) or len(censuses.request(pod)) == 1:
+                continue
+            if case.census.queue_of(pod) not in case.census.queues:
                 continue
             if placement_rules.could_use(case.census.nodes[node], pod):
                 yield f"{censuses.pod_key(pod)} may use {node}"

@@ -165,7 +165,10 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
     ),
     (Code.INSUFFICIENT, "cpu"): ("Insufficient cpu", "insufficient cpu"),
     (Code.INSUFFICIENT, "pods"): ("Too many pods", "too many pods"),
-    (Code.TOO_SMALL,): ("node(s) were too small for any pod", "too small for any pod"),
+    (Code.TOO_SMALL,): (
+        "node(s) were too small for any pod that may go there",
+        "too small for any pod that may go there",
+    ),
     (Code.NOMINATED_RESOURCE, "cpu"): (
         f"node(s) had cpu that is {OTHERS}",
         f"cpu that is {OTHERS}",

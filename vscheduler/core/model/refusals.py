@@ -31,7 +31,7 @@ class RefusalCode(StrEnum):
     INSUFFICIENT = "NodeResourcesFit"
     """The resource."""
     TOO_SMALL = "TooSmall"
-    """The node is too small for any pod, even when empty."""
+    """The node, even when empty, is too small for any pod that no other filter keeps off it."""
     CLAIM_MISSING = "ClaimMissing"
     """The claim; likewise for all codes about claims."""
     CLAIM_NOT_CREATED = "ClaimNotCreated"
