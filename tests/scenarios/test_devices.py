@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests import device_labs
+from tests import device_labs, running
 from tests.device_labs import Lab
 from tests.volume_labs import binds, waits
 from vscheduler.core.model.decisions import CycleResult
@@ -372,3 +372,23 @@ def test_a_gang_of_many_different_pods_is_found() -> None:
     )
     placed = waits(lab.cycle())
     assert placed == {f"train-{n}": "n1" if n in {0, 1, 5} else "n2" for n in range(6)}
+
+
+def test_pods_of_a_job_with_devices_do_not_take_turns() -> None:
+    """However much of the devices the job has, a pod of it doesn't go for another one like it."""
+    claim = device_labs.claim("gpu")
+    result = {"driver": device_labs.DRIVER, "pool": "n1", "device": "gpu-0", "request": "gpus"}
+    claim["status"] = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "train-0", "uid": "train-00000"}],
+    }
+    picture = """
+        node  n1 cpu=2 label=zone=a
+        node  n2 cpu=9
+        queue q
+        job   q/other min=1 n2
+        job   q/train min=1 select=zone=a n1@0 n1@2 -@2
+        """
+    tree = {"actions": "allocate, preempt", "tiers": running.tiers("gang | drf predicates")}
+    objects = (GPU, device_labs.resource_slice("n1", 1), claim)
+    assert Lab(picture, *objects, uses={"train-0": ["gpu"]}, tree=tree).cycle().evicts == ()

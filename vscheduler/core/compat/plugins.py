@@ -309,6 +309,7 @@ class VolcanoDrf(Drf):
     """Merges queues of the same path into one branch, and judges each victim alone."""
 
     flat_tree: ClassVar[bool] = True
+    compares_own: ClassVar[bool] = True
 
     def share_after(
         self, preemptor: Task, claimed: Vector, victims: Sequence[Task]

@@ -46,6 +46,8 @@ class Drf(Plugin):
     flat_tree: ClassVar[bool] = False
     """Whether queues with the same path share one node of the tree, the older queue first;
     otherwise the queues take turns."""
+    compares_own: ClassVar[bool] = False
+    """Whether pods of a job may go for other pods of it."""
 
     def open(self, session: Session) -> None:
         """Keep the session. Attributes of a job are made when first asked for; mostly never."""
@@ -80,6 +82,8 @@ class Drf(Plugin):
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods whose jobs keep at least the share of the claimant's job with its pod.
 
+        A job isn't compared with itself: where it has most of another resource, its share is the
+        same whichever of its pods runs, and two of them would take turns for ever.
         Volcano: drf preemptableFn.
         """
         mine = self._attributes.get(preemptor.job) or self._attributes_of(
@@ -92,6 +96,8 @@ class Drf(Plugin):
         left: dict[JobId, list[int]] = {}
         victims = []
         for task in candidates:
+            if task.job == preemptor.job and not self.compares_own:
+                continue
             attributes = self._attributes.get(task.job) or self._attributes_of(
                 self._session.job_states[task.job].job
             )
