@@ -125,6 +125,32 @@ def legend(figure: Figure, y: int) -> None:
         x += 150
 
 
+def processes() -> Figure:
+    """Show the two processes of an instance, and their threads."""
+    figure = Figure("Processes and threads", 930, 380)
+    figure.frame(190, 20, (720, 190), "process: scheduler (vscheduler run)")
+    figure.box(210, 55, (200, 130), EDGE, "main", "watches, Mirror, writes,", "health, metrics")
+    figure.box(500, 55, (180, 56), PURE, "cycle", "run_cycle")
+    figure.box(500, 129, (180, 56), EDGE, "leases", "leader election")
+    figure.box(710, 55, (180, 36), EDGE, "page")
+    figure.box(710, 102, (180, 36), EDGE, "watchdog")
+    figure.box(710, 149, (180, 36), EDGE, "log")
+    figure.arrow((410, 72), (498, 72), label="Snapshot", at=(454, 65))
+    figure.arrow((500, 97), (412, 97), label="result", at=(454, 112))
+    figure.arrow((500, 157), (412, 157), label="may act", at=(456, 150))
+    figure.frame(190, 240, (720, 120), "process: controllers (its child, or --only controllers)")
+    figure.box(210, 275, (200, 66), EDGE, "main", "Kopf, Queues, PodGroups")
+    figure.box(500, 275, (180, 66), EDGE, "leases", "leader election")
+    figure.box(710, 275, (180, 66), EDGE, "watchdog, log")
+    figure.arrow((500, 308), (412, 308), label="may act", at=(456, 301))
+    figure.arrow((310, 185), (310, 273), label="starts, asks for metrics", at=(382, 226))
+    figure.box(20, 55, (120, 286), OUTSIDE, "API server")
+    for y in (110, 300):
+        figure.arrow((140, y), (208, y))
+        figure.arrow((210, y + 14), (142, y + 14))
+    return figure
+
+
 THROUGHPUT = (
     ("500 nodes, 100 gangs of 20", (("kube-scheduler", 442), ("vscheduler", 1014))),
     ("5,000 nodes, 100 gangs of 100", (("kube-scheduler", 253), ("vscheduler", 770))),
@@ -150,7 +176,7 @@ def throughput() -> Figure:
     return figure
 
 
-FIGURES = {"one-cycle.svg": one_cycle, "throughput.svg": throughput}
+FIGURES = {"one-cycle.svg": one_cycle, "processes.svg": processes, "throughput.svg": throughput}
 """Each file, and what draws it."""
 
 
