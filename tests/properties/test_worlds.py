@@ -10,13 +10,14 @@ from tests.properties.worlds import (
     eviction_rules,
     generator,
     histories,
+    moving_rules,
     queue_statements,
     rest_rules,
     sentence_rules,
     share_rules,
 )
 from tests.properties.worlds.histories import Plan
-from tests.properties.worlds.moments import Judge, Moment
+from tests.properties.worlds.moments import Judge, Kept, Moment
 from tests.properties.worlds.rest_rules import Promised
 from tests.properties.worlds.world import World
 from vscheduler.testing import pictures
@@ -146,6 +147,16 @@ def test_in_a_world_at_rest_nobody_waits_for_less_important_pods() -> None:
     assert resting(equal, rest_rules.preempt_serves_who_is_important) == []
     never = outranked.replace("priority=10", "priority=10 preempts=Never")
     assert resting(never, rest_rules.preempt_serves_who_is_important) == []
+
+
+@pytest.mark.parametrize(("state", "told"), [("Open", ["LOST"]), ("Closed", [])])
+def test_room_is_kept_for_pods_whose_queue_takes_them(state: str, told: list[str]) -> None:
+    """A pod that comes while its queue is closed gives its room up."""
+    picture = f"node n1 cpu=2 queue a state={state} job a/moved min=1 -"
+    moment = World(pictures.documents(picture), "built-in", 0).step()
+    room = Kept(pod="default/moved-9", node="n1", until=moment.now + 60)
+    lost = dataclasses.replace(moment, binds=(), pipelined=(), kept_before=(room,), kept=())
+    assert [problem.split()[0] for problem in moving_rules.rooms_are_kept(lost)] == told
 
 
 def test_whoever_pods_were_evicted_for_is_served_before_rest() -> None:

@@ -39,14 +39,16 @@ def who_is_moved_has_room(moment: Moment) -> Iterable[str]:
 
 
 def rooms_are_kept(moment: Moment) -> Iterable[str]:
-    """Until their time is up, or a pod of the same job comes; where no node changes."""
+    """Until their time is up, or a pod of the same job comes; where no node changes. A pod whose
+    queue has been closed gives its room up.
+    """
     if not moment.is_calm:
         return
     now = Counter(map(_room, moment.kept))
     taken = Counter(map(_room, (*moment.binds, *moment.pipelined)))
     before = Counter(_room(each) for each in moment.kept_before if each.until > moment.now)
     for room, count in before.items():
-        if now[room] + taken[room] < count:
+        if now[room] + taken[room] < count and not _is_closed(moment, room[0]):
             yield f"LOST room on {room[1]} that was kept for {room[0]}"
 
 
@@ -54,6 +56,13 @@ def _room(each: Kept | Placement) -> tuple[str, str]:
     """The job, by the names that its owner gives pods, and the node."""
     namespace, _, name = each.pod.partition("/")
     return f"{namespace}/{name.split('-')[0]}", each.node
+
+
+def _is_closed(moment: Moment, group: str) -> bool:
+    """Whether the queue of a group takes no pods."""
+    document = moment.census.groups.get(group)
+    queue = moment.census.queues.get(document["spec"]["queue"]) if document else None
+    return queue is not None and queue["status"]["state"] != "Open"
 
 
 def _after(moment: Moment) -> World:
