@@ -13,9 +13,9 @@ import pytest
 
 from tests.properties import gang_columns, gang_problems, gang_solver
 from tests.properties.gang_problems import World
-from vscheduler.core.placement.gang_search import search
-from vscheduler.core.placement.gang_search.problem import Found, Impossible
-from vscheduler.core.placement.gang_search.search import Proof
+from vscheduler.core.placement.gang_search.solver import strategy
+from vscheduler.core.placement.gang_search.solver.problem import Found, Impossible
+from vscheduler.core.placement.gang_search.solver.strategy import Proof
 
 STEPS = 1000
 TIMES = [60, pytest.param(1_500, marks=pytest.mark.at_length)]
@@ -48,7 +48,7 @@ def test_a_solver_agrees(times: int) -> None:
     for number in range(times):
         world = drawn(number)
         given = gang_columns.given(world)
-        answer = search.solve(given, STEPS).answer
+        answer = strategy.solve(given, STEPS).answer
         answers[type(answer).__name__] += 1
         if isinstance(answer, Found):
             assert gang_problems.is_valid(world, answer.places), world
@@ -76,8 +76,8 @@ def test_a_proof_uses_the_steps_that_the_search_has_left() -> None:
     world = gang_problems.draw(chance, **size, rich=True)
     world.pods = [replace(pod, near_by="", spread_by="") for pod in world.pods]
     given = gang_columns.given(world)
-    outcome = search.solve(given, STEPS)
-    proof = Proof(given, search.steps_for_proof(STEPS, outcome.steps))
+    outcome = strategy.solve(given, STEPS)
+    proof = Proof(given, strategy.steps_for_proof(STEPS, outcome.steps))
     found = proof.find()
     assert found == Impossible((4, 6), irreducible=True)
     assert STEPS / 2 < outcome.steps + proof.steps <= STEPS * 3 / 2

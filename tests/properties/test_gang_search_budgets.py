@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from tests.properties import clusters, gang_columns, gang_problems
 from tests.properties.gang_problems import World
-from vscheduler.core.placement.gang_search import search
-from vscheduler.core.placement.gang_search.problem import CutShort, Found, Impossible
-from vscheduler.core.placement.gang_search.search import Proof
+from vscheduler.core.placement.gang_search.solver import strategy
+from vscheduler.core.placement.gang_search.solver.problem import CutShort, Found, Impossible
+from vscheduler.core.placement.gang_search.solver.strategy import Proof
 
 TIMES = round(150 * clusters.EXAMPLES_SHARE)
 BUDGETS = (0, 1, 2, 3, 5, 8, 13, 21)
@@ -32,7 +32,7 @@ def test_nothing_is_proved_by_a_search_that_was_cut_short() -> None:
     for world in worlds():
         given, fits = gang_columns.given(world), gang_problems.fits(world)
         for steps in BUDGETS:
-            outcome = search.solve(given, steps)
+            outcome = strategy.solve(given, steps)
             answers[type(outcome.answer).__name__] += 1
             assert outcome.steps <= steps
             if isinstance(outcome.answer, Found):
@@ -46,7 +46,7 @@ def test_nothing_is_proved_of_a_problem_that_does_not_show_all() -> None:
     """Its nodes may be used all the same."""
     for world in worlds():
         given = replace(gang_columns.given(world), exact=False)
-        answer = search.solve(given, None).answer
+        answer = strategy.solve(given, None).answer
         assert isinstance(answer, Found if gang_problems.fits(world) else CutShort)
 
 

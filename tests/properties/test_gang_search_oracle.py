@@ -11,9 +11,10 @@ from tests import running
 from tests.properties import clusters, gang_columns, gang_manifests, gang_problems
 from tests.properties.gang_problems import Node, Pods, World
 from vscheduler.core.model.decisions import ReasonCode
-from vscheduler.core.placement.gang_search import attempt, search
-from vscheduler.core.placement.gang_search.problem import CutShort, Found, Impossible
-from vscheduler.core.placement.gang_search.search import Proof
+from vscheduler.core.placement.gang_search import attempt
+from vscheduler.core.placement.gang_search.solver import strategy
+from vscheduler.core.placement.gang_search.solver.problem import CutShort, Found, Impossible
+from vscheduler.core.placement.gang_search.solver.strategy import Proof
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 
@@ -53,7 +54,7 @@ def without(world: World, counts: tuple[int, ...]) -> World:
 def test_a_gang_is_placed_if_it_fits(worlds: Iterator[World]) -> None:
     """Without a budget, each gang that fits is placed, and no other."""
     for world in worlds:
-        answer = search.solve(gang_columns.given(world), None).answer
+        answer = strategy.solve(gang_columns.given(world), None).answer
         assert isinstance(answer, Found) == gang_problems.fits(world), world
         if isinstance(answer, Found):
             assert gang_problems.is_valid(world, answer.places), world
@@ -64,7 +65,7 @@ def test_limits_on_some_nodes_take_part() -> None:
     placed = 0
     for world in drawn("rules between pods"):
         limited = gang_problems.limit_zones(random.Random(repr(world)), world)
-        answer = search.solve(gang_columns.given(limited), None).answer
+        answer = strategy.solve(gang_columns.given(limited), None).answer
         assert isinstance(answer, Found) == gang_problems.fits(limited), limited
         if isinstance(answer, Found):
             assert gang_problems.is_valid(limited, answer.places), limited
@@ -79,7 +80,7 @@ def test_a_proof_names_pods_that_do_not_fit_together(
     named = 0
     for world in worlds:
         given = gang_columns.given(world)
-        if not isinstance(search.solve(given, None).answer, Impossible):
+        if not isinstance(strategy.solve(given, None).answer, Impossible):
             continue
         found = Proof(given, None).find()
         helped = any(pod.near_by for pod in world.pods)  # without the others, some fit nowhere
@@ -150,9 +151,9 @@ def test_a_gang_that_hides_a_solution_is_placed(times: int) -> None:
             chance, pods=chance.randint(2, 12), nodes=chance.randint(2, 8)
         )
         given, cycles = gang_columns.given(world), 1
-        outcome = search.solve(given, STEPS)
+        outcome = strategy.solve(given, STEPS)
         while isinstance(outcome.answer, CutShort) and cycles < attempt.CYCLES_MAX:
-            outcome = search.solve(given, STEPS, outcome.failed)
+            outcome = strategy.solve(given, STEPS, outcome.failed)
             cycles += 1
         assert isinstance(outcome.answer, Found), world
         assert gang_problems.is_valid(world, outcome.answer.places), world

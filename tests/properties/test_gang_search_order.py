@@ -10,9 +10,9 @@ import pytest
 
 from tests.properties import clusters, gang_columns, gang_problems
 from tests.properties.gang_problems import Placed, World
-from vscheduler.core.placement.gang_search import search
-from vscheduler.core.placement.gang_search.order import Order
-from vscheduler.core.placement.gang_search.problem import Found, Problem
+from vscheduler.core.placement.gang_search.solver import strategy
+from vscheduler.core.placement.gang_search.solver.order import Order
+from vscheduler.core.placement.gang_search.solver.problem import Found, Problem
 
 TIMES = round(1000 * clusters.EXAMPLES_SHARE)
 STEPS = 1000
@@ -32,7 +32,7 @@ def solved() -> Iterator[tuple[World, Placed]]:
             world = gang_problems.draw_that_fits(chance, **size)
         else:
             world = gang_problems.draw(chance, **size, rich=True)
-        answer = search.solve(gang_columns.given(world), None).answer
+        answer = strategy.solve(gang_columns.given(world), None).answer
         if isinstance(answer, Found):
             yield world, list(answer.places)
 
@@ -101,6 +101,6 @@ def test_pods_that_others_await_come_first(number: int) -> None:
     world = gang_problems.draw_that_fits(
         chance, pods=chance.randint(2, 12), nodes=chance.randint(2, 8)
     )
-    outcome = search.solve(gang_columns.given(world), STEPS)
+    outcome = strategy.solve(gang_columns.given(world), STEPS)
     assert isinstance(outcome.answer, Found)
     assert gang_problems.is_valid(world, outcome.answer.places)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from tests.properties import clusters, gang_columns, gang_problems
 from tests.properties.gang_problems import World
-from vscheduler.core.placement.gang_search import bounds, search
-from vscheduler.core.placement.gang_search.problem import (
+from vscheduler.core.placement.gang_search.solver import bounds, strategy
+from vscheduler.core.placement.gang_search.solver.problem import (
     Apart,
     Found,
     Impossible,
@@ -21,10 +21,10 @@ from vscheduler.core.placement.gang_search.problem import (
     Requirement,
     Spread,
 )
-from vscheduler.core.placement.gang_search.queue_room import QueueRoom
-from vscheduler.core.placement.gang_search.search import Outcome
-from vscheduler.core.placement.gang_search.state import State
-from vscheduler.core.placement.gang_search.waste import Waste
+from vscheduler.core.placement.gang_search.solver.queue_room import QueueRoom
+from vscheduler.core.placement.gang_search.solver.state import State
+from vscheduler.core.placement.gang_search.solver.strategy import Outcome
+from vscheduler.core.placement.gang_search.solver.waste import Waste
 
 TIMES = round(300 * clusters.EXAMPLES_SHARE)
 
@@ -191,7 +191,7 @@ CROWDS = {
 @pytest.mark.parametrize(("given", "fits"), CROWDS.values(), ids=CROWDS)
 def test_pods_that_keep_apart_need_a_domain_each(given: Problem, fits: bool) -> None:
     """That there are too few is known before anything is tried, and names the pods."""
-    outcome = search.solve(given, None)
+    outcome = strategy.solve(given, None)
     assert isinstance(outcome.answer, Found if fits else Impossible)
     if not fits:
         assert outcome.steps == 0
@@ -202,9 +202,9 @@ def test_nodes_outside_all_domains_take_any_pods() -> None:
     given = apart([2, 2], 3)
     rule = replace(given.apart[0], codes=np.array([0, 1, -1]))
     given = replace(given, apart=(rule,), free=np.array([[4, 110], [4, 110], [3, 110]]))
-    assert isinstance(search.solve(given, None).answer, Found)
+    assert isinstance(strategy.solve(given, None).answer, Found)
     smaller = replace(given, free=np.array([[4, 110], [4, 110], [1, 110]]))
-    assert search.solve(smaller, None) == Outcome(answer=Impossible(), steps=0)
+    assert strategy.solve(smaller, None) == Outcome(answer=Impossible(), steps=0)
 
 
 @pytest.mark.parametrize(("count", "fits"), [(5, True), (6, False)])
@@ -231,7 +231,7 @@ def test_the_fullest_zone_bounds_a_spread(count: int, fits: bool) -> None:
         requirements=(Requirement(kinds=(0,), least=count),),
         spread=(rule,),
     )
-    outcome = search.solve(given, None)
+    outcome = strategy.solve(given, None)
     assert isinstance(outcome.answer, Found if fits else Impossible)
     assert fits or outcome.steps == 0
 

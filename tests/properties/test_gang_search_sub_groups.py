@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.core.placement.gang_search import search
-from vscheduler.core.placement.gang_search.problem import (
+from vscheduler.core.placement.gang_search.solver import strategy
+from vscheduler.core.placement.gang_search.solver.problem import (
     Apart,
     Found,
     Kind,
@@ -17,7 +17,7 @@ from vscheduler.core.placement.gang_search.problem import (
     Requirement,
     SubGroups,
 )
-from vscheduler.core.placement.gang_search.queue_room import QueueRoom
+from vscheduler.core.placement.gang_search.solver.queue_room import QueueRoom
 
 TIMES = 300
 
@@ -66,7 +66,7 @@ def test_enough_sub_groups_are_whole_and_none_is_broken() -> None:
     """Whatever fits is found, and no pod is placed of a sub-group that isn't whole."""
     for number in range(TIMES):
         given, fits = drawn(random.Random(f"sub-groups/{number}"))
-        answer = search.solve(given, None).answer
+        answer = strategy.solve(given, None).answer
         assert isinstance(answer, Found) == fits, given
         if isinstance(answer, Found):
             placed = {kind for kind, _ in answer.places}

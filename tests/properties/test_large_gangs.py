@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from vscheduler.core.placement.gang_search import prices, search
-from vscheduler.core.placement.gang_search.assignment import Assignment
-from vscheduler.core.placement.gang_search.prices import Prices
-from vscheduler.core.placement.gang_search.problem import (
+from vscheduler.core.placement.gang_search.solver import lagrangian, strategy
+from vscheduler.core.placement.gang_search.solver.assignment import Assignment
+from vscheduler.core.placement.gang_search.solver.lagrangian import Prices
+from vscheduler.core.placement.gang_search.solver.problem import (
     CutShort,
     Found,
     Impossible,
@@ -100,7 +100,7 @@ def test_a_solver_accepts_answers_about_large_gangs(times: int) -> None:
     answers = Counter[str]()
     for number in range(times):
         of = drawn(number)
-        outcome = search.solve(of, STEPS)
+        outcome = strategy.solve(of, STEPS)
         answers[type(outcome.answer).__name__] += 1
         if isinstance(outcome.answer, Found):
             assert is_valid(of, outcome.answer), number
@@ -117,22 +117,22 @@ def test_more_large_pods_than_nodes_of_two_kinds() -> None:
     known = Prices(too_many)
     assert known.are_too_high()
     assert known.is_complete
-    assert search.solve(too_many, STEPS).answer == Impossible()
+    assert strategy.solve(too_many, STEPS).answer == Impossible()
     enough = given([(6, 1), (7, 1)], [40, 40], free)
     assert not Prices(enough).are_too_high()
     exactly = given([(6, 1)], [80], free)
     assert not Prices(exactly).are_too_high()
-    assert isinstance(search.solve(enough, STEPS).answer, Found)
+    assert isinstance(strategy.solve(enough, STEPS).answer, Found)
 
 
 def test_prices_prove_nothing_if_sets_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """With single pods only, a node seems to take one pod, where it takes two."""
-    monkeypatch.setattr(prices, "PATTERNS_MAX", 2)
+    monkeypatch.setattr(lagrangian, "PATTERNS_MAX", 2)
     of = given([(5, 1), (4, 1)], [40, 40], [[9, 100, 110] for _ in range(40)])
     known = Prices(of)
     assert known.are_too_high()
     assert not known.is_complete
-    assert isinstance(search.solve(of, STEPS).answer, Found)
+    assert isinstance(strategy.solve(of, STEPS).answer, Found)
 
 
 def test_prices_prove_nothing_of_a_problem_that_does_not_show_all() -> None:
@@ -140,7 +140,7 @@ def test_prices_prove_nothing_of_a_problem_that_does_not_show_all() -> None:
     free = [[10, 100, 110] for _ in range(80)]
     of = msgspec.structs.replace(given([(6, 1), (7, 1)], [41, 40], free), exact=False)
     assert Prices(of).are_too_high()
-    assert isinstance(search.solve(of, STEPS).answer, CutShort)
+    assert isinstance(strategy.solve(of, STEPS).answer, CutShort)
 
 
 def test_sets_are_for_nodes_that_all_their_pods_may_use_and_of_pods_that_there_are() -> None:
@@ -190,4 +190,4 @@ def test_of_nodes_alike_the_one_with_the_best_score_is_taken() -> None:
         Kind(count=1, request=kind.request, usable=kind.usable, scores=scores) for kind in of.kinds
     )
     of = Problem(kinds=kinds, free=of.free, requirements=of.requirements)
-    assert search.solve(of, STEPS).answer == Found(((1, 2), (0, 1)))
+    assert strategy.solve(of, STEPS).answer == Found(((1, 2), (0, 1)))

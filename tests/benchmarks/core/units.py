@@ -21,9 +21,9 @@ from tests.benchmarks.core.inflation import Inflation
 from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.core.placement.gang_search import search
 from vscheduler.core.placement.gang_search.attempt import Attempt
-from vscheduler.core.placement.gang_search.search import Proof
+from vscheduler.core.placement.gang_search.solver import strategy
+from vscheduler.core.placement.gang_search.solver.strategy import Proof
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.session.work_budget import WorkBudget
 
@@ -33,7 +33,7 @@ COUNTED: Mapping[str, tuple[Any, str]] = {
     "plans and rows": (Placement, "_refresh"),
     "ahead": (Placement, "_look_ahead"),
     "assemblies": (Attempt, "assembled"),
-    "searches": (search, "solve"),
+    "searches": (strategy, "solve"),
     "proofs": (Proof, "find"),
 }
 """The function in which operations are counted, by the operation."""

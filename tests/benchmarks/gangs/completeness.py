@@ -18,9 +18,10 @@ from tests.properties import gang_columns, gang_problems, gang_solver
 from tests.properties.gang_problems import World
 from vscheduler.core.actions import allocate
 from vscheduler.core.actions.allocate import Allocate
-from vscheduler.core.placement.gang_search import attempt, search
-from vscheduler.core.placement.gang_search.problem import Answer, CutShort, Found, Impossible
-from vscheduler.core.placement.gang_search.search import Proof
+from vscheduler.core.placement.gang_search import attempt
+from vscheduler.core.placement.gang_search.solver import strategy
+from vscheduler.core.placement.gang_search.solver.problem import Answer, CutShort, Found, Impossible
+from vscheduler.core.placement.gang_search.solver.strategy import Proof
 
 GANGS = 10_000
 STEPS = int(str(Allocate.arguments[allocate.SEARCH_STEPS].default))
@@ -59,14 +60,14 @@ def search_those_that_fit(first: int, gangs: int) -> Counter[str]:
     counts = Counter[str]()
     for world in map(hidden, range(first, first + gangs)):
         given, cycles = gang_columns.given(world), 1
-        outcome = search.solve(given, STEPS)
+        outcome = strategy.solve(given, STEPS)
         while isinstance(outcome.answer, CutShort) and cycles < attempt.CYCLES_MAX:
-            outcome = search.solve(given, STEPS, outcome.failed)
+            outcome = strategy.solve(given, STEPS, outcome.failed)
             cycles += 1
         counts[f"in {cycles} cycles"] += 1
         answers = [outcome.answer]
         if cycles > 1:
-            answers.append(search.solve(given, None).answer)
+            answers.append(strategy.solve(given, None).answer)
         counts["wrong"] += not all(_is_placed(world, answer) for answer in answers)
     return counts
 
@@ -118,12 +119,12 @@ def _refused(first: int, gangs: int, drawn: Callable[[int], World], fits: Fits) 
             continue
         counts["gangs"] += 1
         given = gang_columns.given(world)
-        outcome = search.solve(given, STEPS)
+        outcome = strategy.solve(given, STEPS)
         counts["wrong"] += isinstance(outcome.answer, Found)
         if not isinstance(outcome.answer, Impossible):
             continue
         counts["proved in the first cycle"] += 1
-        found = Proof(given, search.steps_for_proof(STEPS, outcome.steps)).find()
+        found = Proof(given, strategy.steps_for_proof(STEPS, outcome.steps)).find()
         if found.counts:
             counts["certificates"] += 1
             counts["irreducible certificates"] += found.irreducible

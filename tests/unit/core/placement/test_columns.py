@@ -1,6 +1,6 @@
 import pytest
 
-from vscheduler.core.placement.gang_search import columns
+from vscheduler.core.placement.gang_search.solver import columns
 
 
 @pytest.mark.parametrize(

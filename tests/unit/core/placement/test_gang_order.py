@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vscheduler.core.placement.gang_search.order import Order
-from vscheduler.core.placement.gang_search.problem import (
+from vscheduler.core.placement.gang_search.solver.order import Order
+from vscheduler.core.placement.gang_search.solver.problem import (
     Flags,
     Kind,
     Near,

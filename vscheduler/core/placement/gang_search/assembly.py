@@ -19,8 +19,9 @@ from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import FREE_NOW, SearchRoom
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import device_columns
+from vscheduler.core.placement.gang_search.claim_constraints import Choice, VolumeRules
 from vscheduler.core.placement.gang_search.limits import Limits
-from vscheduler.core.placement.gang_search.problem import (
+from vscheduler.core.placement.gang_search.solver.problem import (
     Apart,
     Flags,
     Ints,
@@ -31,7 +32,6 @@ from vscheduler.core.placement.gang_search.problem import (
     Spread,
     SubGroups,
 )
-from vscheduler.core.placement.gang_search.volume_rules import Choice, VolumeRules
 from vscheduler.core.placement.pod_affinity import filters
 from vscheduler.core.session.job_state import JobState, Key
 from vscheduler.core.session.session import Session

@@ -13,10 +13,16 @@ from vscheduler.core.model.queues import Queue
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import GangSearch, SearchPlace, SearchRoom
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import assembly, depth_first, search
+from vscheduler.core.placement.gang_search import assembly
 from vscheduler.core.placement.gang_search.assembly import Assembled
-from vscheduler.core.placement.gang_search.problem import Found, Impossible, Problem, Requirement
-from vscheduler.core.placement.gang_search.search import Proof
+from vscheduler.core.placement.gang_search.solver import depth_first, strategy
+from vscheduler.core.placement.gang_search.solver.problem import (
+    Found,
+    Impossible,
+    Problem,
+    Requirement,
+)
+from vscheduler.core.placement.gang_search.solver.strategy import Proof
 from vscheduler.core.session import ordering, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
@@ -152,7 +158,7 @@ def rearranged(session: Session, state: JobState, tasks: Sequence[Task]) -> list
     given = msgspec.structs.replace(given, requirements=(every,), sub_groups=())
     if not assembled.rows.size or not depth_first.remembers(given):
         return []
-    outcome = search.solve(given, session.gang_searches.steps_left // REARRANGED_PART)
+    outcome = strategy.solve(given, session.gang_searches.steps_left // REARRANGED_PART)
     attempt.spend(given, outcome.steps + REARRANGED_STEPS)
     if not isinstance(outcome.answer, Found):
         return []
@@ -308,7 +314,7 @@ class Attempt:
         given, searches = assembled.given, self._session.gang_searches
         weight = 1 + given.cells // CELLS_A_STEP
         allowed = searches.steps_left // weight
-        whole = min(searches.steps_max // weight, search.enough_steps(given))
+        whole = min(searches.steps_max // weight, strategy.enough_steps(given))
         if allowed < max(1, whole) or not searches.is_due(job):
             return known
         cost, budget = _step_cost(given), self._session.work_budget
@@ -338,7 +344,7 @@ class Attempt:
             problem = msgspec.structs.replace(problem, queue_room=None)
             known = msgspec.structs.replace(known, over_limit=True)
         failed = known.failed if known.steps else None
-        outcome = search.solve(problem, allowed, failed)
+        outcome = strategy.solve(problem, allowed, failed)
         if over_limit and not isinstance(outcome.answer, Impossible):
             self.spend(problem, outcome.steps, weight)
             return msgspec.structs.replace(known, finished=True)
@@ -352,7 +358,7 @@ class Attempt:
         """Whether the queue may not have enough of the pods, whatever the nodes are."""
         if problem.queue_room is None:
             return False
-        choice = search.solve(problem.without_nodes(), allowed)
+        choice = strategy.solve(problem.without_nodes(), allowed)
         self.spend(problem, choice.steps)
         return isinstance(choice.answer, Impossible)
 
@@ -360,7 +366,7 @@ class Attempt:
         self,
         problem: Problem,
         known: GangSearch,
-        outcome: search.Outcome,
+        outcome: strategy.Outcome,
         allowed: int,
         weight: int,
     ) -> GangSearch:
@@ -368,7 +374,7 @@ class Attempt:
         blocking, steps = Impossible(), outcome.steps
         proved = isinstance(outcome.answer, Impossible)
         if proved:
-            proof = Proof(problem, search.steps_for_proof(allowed, steps))
+            proof = Proof(problem, strategy.steps_for_proof(allowed, steps))
             blocking = proof.find()
             steps += proof.steps
         self.spend(problem, steps, weight)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from vscheduler.core.model.jobs import Task, TaskId
-from vscheduler.core.placement.gang_search import columns
-from vscheduler.core.placement.gang_search.columns import Columns
-from vscheduler.core.placement.gang_search.problem import Ints, Near, Pool
+from vscheduler.core.placement.gang_search.solver import columns
+from vscheduler.core.placement.gang_search.solver.columns import Columns
+from vscheduler.core.placement.gang_search.solver.problem import Ints, Near, Pool
 from vscheduler.core.session.interfaces import DeviceDemands
 
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from vscheduler.core.model.decisions import QueueLimit, Shortage
 from vscheduler.core.model.jobs import Task
-from vscheduler.core.placement.gang_search import problem
-from vscheduler.core.placement.gang_search.problem import Ints, Kind, Pool, Problem
-from vscheduler.core.placement.gang_search.queue_room import QueueRoom
+from vscheduler.core.placement.gang_search.solver import problem
+from vscheduler.core.placement.gang_search.solver.problem import Ints, Kind, Pool, Problem
+from vscheduler.core.placement.gang_search.solver.queue_room import QueueRoom
 from vscheduler.core.session.session import Session
 
 ROUNDING = 1e-6

@@ -12,9 +12,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.model.jobs import PodClass, Task, TaskId
-from vscheduler.core.placement.gang_search import columns, volume_matching
-from vscheduler.core.placement.gang_search.columns import Columns
-from vscheduler.core.placement.gang_search.problem import (
+from vscheduler.core.placement.gang_search.solver import columns, volume_matching
+from vscheduler.core.placement.gang_search.solver.columns import Columns
+from vscheduler.core.placement.gang_search.solver.problem import (
     Apart,
     Attached,
     Flags,
@@ -23,7 +23,7 @@ from vscheduler.core.placement.gang_search.problem import (
     Problem,
     Volumes,
 )
-from vscheduler.core.placement.gang_search.volume_matching import VolumeMatching
+from vscheduler.core.placement.gang_search.solver.volume_matching import VolumeMatching
 from vscheduler.core.session.interfaces import Exclusion, VolumeDemands
 
 PLENTY = 2**40

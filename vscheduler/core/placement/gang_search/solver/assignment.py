@@ -7,9 +7,9 @@ without a node rise, so that they aren't given up again.
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search import prices
-from vscheduler.core.placement.gang_search.prices import Prices
-from vscheduler.core.placement.gang_search.problem import Ints
+from vscheduler.core.placement.gang_search.solver import lagrangian
+from vscheduler.core.placement.gang_search.solver.lagrangian import Prices
+from vscheduler.core.placement.gang_search.solver.problem import Ints
 
 TENURE = 12
 """For so many moves, a node keeps the set that it has taken."""
@@ -40,7 +40,7 @@ class Assignment:
         """What it costs to begin, in steps of a search."""
         worth = self._patterns @ self._prices
         largest = np.maximum(known.free.max(axis=0, initial=0), 1)
-        sizes = np.round((known.free[known.rows] / largest).sum(axis=1), prices.DIGITS)
+        sizes = np.round((known.free[known.rows] / largest).sum(axis=1), lagrangian.DIGITS)
         for place in np.argsort(-sizes, kind="stable").tolist():
             some = known.taken[known.begins[place] : ends[place]]
             some = some[(self._patterns[some] <= self._left).all(axis=1)]

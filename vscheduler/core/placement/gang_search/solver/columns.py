@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.placement.gang_search import problem
-from vscheduler.core.placement.gang_search.problem import Ints, Pool, Problem
+from vscheduler.core.placement.gang_search.solver import problem
+from vscheduler.core.placement.gang_search.solver.problem import Ints, Pool, Problem
 
 SETS_MAX = 4
 """Of how many different demands all sets are columns; of more, the single ones and all of them."""

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vscheduler.core.placement.gang_search import depth_first
-from vscheduler.core.placement.gang_search.assignment import Assignment
-from vscheduler.core.placement.gang_search.depth_first import Search
-from vscheduler.core.placement.gang_search.prices import Prices
-from vscheduler.core.placement.gang_search.problem import (
+from vscheduler.core.placement.gang_search.solver import depth_first
+from vscheduler.core.placement.gang_search.solver.assignment import Assignment
+from vscheduler.core.placement.gang_search.solver.depth_first import Search
+from vscheduler.core.placement.gang_search.solver.lagrangian import Prices
+from vscheduler.core.placement.gang_search.solver.problem import (
     Answer,
     CutShort,
     Found,
     Impossible,
     Problem,
 )
-from vscheduler.core.placement.gang_search.state import State
+from vscheduler.core.placement.gang_search.solver.state import State
 
 PROOF_PART = 2
 """A proof may take this fraction of the steps besides, to find out which pods stand in the way."""

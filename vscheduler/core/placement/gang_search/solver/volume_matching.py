@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from vscheduler.core.placement.gang_search.problem import Attached, Flags, Ints, Volumes
+from vscheduler.core.placement.gang_search.solver.problem import Attached, Flags, Ints, Volumes
 
 NONE = -1
 """In place of a volume: the claim needs none of them where its pods are."""

@@ -7,9 +7,12 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.placement.gang_search import problem, volume_matching
-from vscheduler.core.placement.gang_search.problem import Flags, Ints, Near, Problem, Spread
-from vscheduler.core.placement.gang_search.volume_matching import AttachedVolumes, VolumeMatching
+from vscheduler.core.placement.gang_search.solver import problem, volume_matching
+from vscheduler.core.placement.gang_search.solver.problem import Flags, Ints, Near, Problem, Spread
+from vscheduler.core.placement.gang_search.solver.volume_matching import (
+    AttachedVolumes,
+    VolumeMatching,
+)
 
 DIGEST_BYTES = 12
 DIGITS = 9

@@ -9,7 +9,7 @@ placement exists (weak duality): a proof that the nodes are too small, also for 
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.placement.gang_search.problem import Flags, Ints, Problem
+from vscheduler.core.placement.gang_search.solver.problem import Flags, Ints, Problem
 
 PATTERNS_MAX = 4000
 """So many sets of pods are looked at, the small ones first."""

@@ -6,7 +6,7 @@ left. Which choice asks for the least is simple for one resource, and for severa
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search.problem import Ints, Problem
+from vscheduler.core.placement.gang_search.solver.problem import Ints, Problem
 
 
 class QueueRoom:

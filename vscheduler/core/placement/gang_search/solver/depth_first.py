@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search import bounds
-from vscheduler.core.placement.gang_search.bounds import Crowds
-from vscheduler.core.placement.gang_search.order import Order
-from vscheduler.core.placement.gang_search.problem import (
+from vscheduler.core.placement.gang_search.solver import bounds
+from vscheduler.core.placement.gang_search.solver.bounds import Crowds
+from vscheduler.core.placement.gang_search.solver.order import Order
+from vscheduler.core.placement.gang_search.solver.problem import (
     Answer,
     CutShort,
     Found,
@@ -22,9 +22,9 @@ from vscheduler.core.placement.gang_search.problem import (
     Problem,
     SubGroups,
 )
-from vscheduler.core.placement.gang_search.queue_room import QueueRoom
-from vscheduler.core.placement.gang_search.state import State
-from vscheduler.core.placement.gang_search.waste import Amounts, Waste
+from vscheduler.core.placement.gang_search.solver.queue_room import QueueRoom
+from vscheduler.core.placement.gang_search.solver.state import State
+from vscheduler.core.placement.gang_search.solver.waste import Amounts, Waste
 
 CELLS_EACH_STEP = 256
 """Up to so many kinds times nodes, the bounds over several kinds are looked at in each step."""

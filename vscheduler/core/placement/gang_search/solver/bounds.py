@@ -5,7 +5,7 @@ Whoever asks for more than that can't be placed; the converse doesn't hold.
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search.problem import Flags, Ints, Problem
+from vscheduler.core.placement.gang_search.solver.problem import Flags, Ints, Problem
 
 
 def too_much(left: Ints, requests: Ints, places: Ints, free: Ints) -> bool:

@@ -8,9 +8,9 @@ another kind are left that they don't fill a node any more.
 import msgspec
 import numpy as np
 
-from vscheduler.core.placement.gang_search import problem, state
-from vscheduler.core.placement.gang_search.problem import Ints
-from vscheduler.core.placement.gang_search.state import State
+from vscheduler.core.placement.gang_search.solver import problem, state
+from vscheduler.core.placement.gang_search.solver.problem import Ints
+from vscheduler.core.placement.gang_search.solver.state import State
 
 Amounts = state.Amounts
 CELLS_EXACT = 10_000

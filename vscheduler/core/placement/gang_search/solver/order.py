@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vscheduler.core.placement.gang_search.problem import Flags, Ints, Problem
+from vscheduler.core.placement.gang_search.solver.problem import Flags, Ints, Problem
 
 
 class Order:
