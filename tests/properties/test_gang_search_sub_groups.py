@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from vscheduler.core.placement.gang_search.solver import strategy
+from vscheduler.core.placement.gang_search.solver.bounds import QueueRoom
 from vscheduler.core.placement.gang_search.solver.problem import (
     Apart,
     Found,
@@ -17,7 +18,6 @@ from vscheduler.core.placement.gang_search.solver.problem import (
     Requirement,
     SubGroups,
 )
-from vscheduler.core.placement.gang_search.solver.queue_room import QueueRoom
 
 TIMES = 300
 

@@ -13,8 +13,7 @@ import pytest
 from scipy import optimize, sparse
 
 from vscheduler.core.placement.gang_search.solver import lagrangian, strategy
-from vscheduler.core.placement.gang_search.solver.assignment import Assignment
-from vscheduler.core.placement.gang_search.solver.lagrangian import Prices
+from vscheduler.core.placement.gang_search.solver.lagrangian import Assignment, Prices
 from vscheduler.core.placement.gang_search.solver.problem import (
     CutShort,
     Found,

@@ -12,7 +12,7 @@ from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.model.decisions import QueueLimit
 from vscheduler.core.model.jobs import JobId, Task
 from vscheduler.core.model.queues import Queue
-from vscheduler.core.placement.gang_search.limits import Limits
+from vscheduler.core.placement.gang_search.assembly import Limits
 from vscheduler.core.placement.gang_search.solver.problem import Kind, Problem, Requirement
 from vscheduler.core.session.session import Session
 from vscheduler.testing import pictures

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vscheduler.core.placement.gang_search.solver.order import Order
+from vscheduler.core.placement.gang_search.solver.depth_first import Order
 from vscheduler.core.placement.gang_search.solver.problem import (
     Flags,
     Kind,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -12,21 +12,24 @@ from numpy.typing import NDArray
 from vscheduler.core.api.contracts import NodeView
 from vscheduler.core.api.views import DomainCounts, TopologyCount
 from vscheduler.core.model import pod_affinity, refusals, resources
+from vscheduler.core.model.decisions import QueueLimit, Shortage
 from vscheduler.core.model.gang_proof import PodsOfKind
 from vscheduler.core.model.jobs import READY, Task, TaskId
 from vscheduler.core.model.refusals import RefusalCode
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import FREE_NOW, SearchRoom
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import device_columns
+from vscheduler.core.placement.gang_search import claim_constraints
 from vscheduler.core.placement.gang_search.claim_constraints import Choice, VolumeRules
-from vscheduler.core.placement.gang_search.limits import Limits
+from vscheduler.core.placement.gang_search.solver.bounds import QueueRoom
 from vscheduler.core.placement.gang_search.solver.problem import (
+    PLENTY,
     Apart,
     Flags,
     Ints,
     Kind,
     Near,
+    Pool,
     Problem,
     Requirement,
     Spread,
@@ -35,6 +38,87 @@ from vscheduler.core.placement.gang_search.solver.problem import (
 from vscheduler.core.placement.pod_affinity import filters
 from vscheduler.core.session.job_state import JobState, Key
 from vscheduler.core.session.session import Session
+
+ROUNDING = 1e-6
+"""Limits are sums of fractions, and amounts are whole."""
+
+
+class Limits:
+    """What plugins say of the queue of a gang; `pods` is one of each kind."""
+
+    def __init__(self, session: Session, pods: Iterable[Task]) -> None:
+        self._session = session
+        self._known: list[QueueLimit] = []
+        """Limits that hold wherever pods are; those that are about the last of the pods."""
+        self._by_nodes: dict[bytes, list[QueueLimit]] = {}
+        rooms = []
+        for pod in pods:
+            queue = session.queues[session.job_states[pod.job].job.queue]
+            answers = session.dispatch.every("queue_limits", queue, pod)
+            known = [
+                each
+                for each in itertools.chain.from_iterable(answer or () for answer in answers)
+                if each.resource in session.space.columns
+            ]
+            self._known = [each for each in known if each.nodes is None]
+            rooms.append(self._room(self._known))
+            self._by_nodes.clear()
+            for each in known:
+                if each.nodes is not None:
+                    self._by_nodes.setdefault(each.nodes.tobytes(), []).append(each)
+        # Limits are wider for pods that have nominations. What a queue refuses to others, it also
+        # refuses when they are placed.
+        self._widest: Ints = np.max(rooms, axis=0)
+
+    def room_for(self, kinds: Sequence[Kind]) -> Ints | None:
+        """Return what pods may ask for in all, (R,), or None if all of these may be placed."""
+        asked = sum((kind.request * kind.count for kind in kinds), self._session.space.zeros())
+        within = (asked <= self._widest) | (asked == 0)
+        return None if within.all() else self._widest
+
+    def pools(self, rows: Ints) -> tuple[Pool, ...]:
+        """Return the limits on some of these nodes."""
+        return tuple(
+            Pool(rows=limits[0].nodes[rows], room=self._room(limits))
+            for limits in self._by_nodes.values()
+            if limits[0].nodes is not None and limits[0].nodes[rows].any()
+        )
+
+    def shortages(self, problem: Problem) -> tuple[Shortage, ...]:
+        """Return the limits that the smallest pods which the gang needs exceed.
+
+        There may be none, if one limit suits some pods, and another limit others.
+        """
+        counts = np.array([kind.count for kind in problem.kinds], dtype=np.int64)
+        least = QueueRoom(problem).least(np.zeros_like(counts), counts)
+        columns = self._session.space.columns
+        exceeded = [each for each in self._known if 0 < least[columns[each.resource]] > each.room]
+        # Of several queues, the topmost: queues below can't have more in any case.
+        found = {
+            each.resource: Shortage(
+                resource=each.resource,
+                requested=int(least[columns[each.resource]]),
+                allocated=each.allocated,
+                limit=each.limit,
+                owner=each.owner,
+                kept=each.kept,
+                keepers=each.keepers,
+                whole=each.whole,
+            )
+            for each in exceeded
+            if each.owner == exceeded[-1].owner
+        }
+        return tuple(found[name] for name in sorted(found))
+
+    def _room(self, limits: Iterable[QueueLimit]) -> Ints:
+        room = np.full(self._session.space.size, np.inf)
+        for limit in limits:
+            column = self._session.space.columns[limit.resource]
+            room[column] = min(room[column], limit.room)
+        bounded = np.clip(room, -PLENTY, PLENTY)
+        whole: Ints = np.floor(bounded + ROUNDING).astype(np.int64)
+        return whole
+
 
 PodPresence = pod_affinity.PodPresence
 
@@ -95,7 +179,7 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
         that others have to come before.
         """
         found = [(task, int(self.rows[row])) for task, _, row in self._named(places)]
-        return sorted(found, key=device_columns.follows)
+        return sorted(found, key=claim_constraints.follows)
 
     def volumes_of(self, places: Sequence[tuple[int, int]]) -> dict[str, str | None]:
         """Return which volumes claims have to get for all of these pods to fit, by claim."""
@@ -120,7 +204,9 @@ def assemble(
     """
     later = room not in FREE_NOW
     borne = (
-        device_columns.bearers(session.devices.demands, tasks) if session.devices.allocates else {}
+        claim_constraints.bearers(session.devices.demands, tasks)
+        if session.devices.allocates
+        else {}
     )
     of_volumes = VolumeRules(session.volumes.demands, tasks, later=later)
     kinds = [list(kind) for kind in _kinds(session, state, tasks, borne, of_volumes).values()]
@@ -184,8 +270,8 @@ def _with_devices(
     """Return the problem with the devices that pods ask for; one pod of each kind is given."""
     if not session.devices.allocates or not rows.size:
         return problem
-    near = tuple(device_columns.together(session.devices.demands, samples, rows))
-    found = device_columns.columns_of(
+    near = tuple(claim_constraints.together(session.devices.demands, samples, rows))
+    found = claim_constraints.columns_of(
         session.devices.demands, samples, borne, later=later, evicting=problem.idle is not None
     )
     if near:

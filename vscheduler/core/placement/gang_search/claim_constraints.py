@@ -1,7 +1,9 @@
-"""Volume rules: how the volumes of the pods of a gang matter for each other.
+"""Claim constraints: how the volumes and devices that pods claim matter for the pods of a gang.
 
 Existing volumes are for one claim each, nodes attach a limited number of volumes, and some volumes
-keep pods apart. Numbers of volumes are columns as well, by which a lack is seen at once.
+keep pods apart. Numbers of volumes and devices are columns like resources, by which a lack is seen
+at once. Of a device with alternatives any one counts, and the smallest number; constraints between
+devices aren't part of the problem: what is found is checked by the filters.
 """
 
 from collections import Counter
@@ -12,19 +14,21 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.model.jobs import PodClass, Task, TaskId
-from vscheduler.core.placement.gang_search.solver import columns, volume_matching
-from vscheduler.core.placement.gang_search.solver.columns import Columns
+from vscheduler.core.placement.gang_search.solver import volume_matching
 from vscheduler.core.placement.gang_search.solver.problem import (
     Apart,
     Attached,
+    Columns,
     Flags,
     Ints,
+    Near,
     Pool,
     Problem,
     Volumes,
+    demand_sets,
 )
 from vscheduler.core.placement.gang_search.solver.volume_matching import VolumeMatching
-from vscheduler.core.session.interfaces import Exclusion, VolumeDemands
+from vscheduler.core.session.interfaces import DeviceDemands, Exclusion, VolumeDemands
 
 PLENTY = 2**40
 """More volumes than any pods ask for: where new ones can be made."""
@@ -196,7 +200,7 @@ class VolumeRules:
 
 def _counted(rule: Volumes) -> Columns:
     """Return the numbers of volumes as columns, for sets of demands."""
-    every = list(columns.sets(len(rule.fits)))
+    every = list(demand_sets(len(rule.fits)))
     starts, volumes = volume_matching.by_row(rule)
     rows = np.repeat(np.arange(starts.size - 1), np.diff(starts))
     requests = np.array(
@@ -216,3 +220,85 @@ def _counted(rule: Volumes) -> Columns:
         room = np.array([int((each & there).sum()) for each in fitting], dtype=np.int64)
         pools = (Pool(rows=needy, room=room),)
     return Columns(requests=requests, free=free, idle=free, shared=pools)
+
+
+def bearers(state: DeviceDemands, tasks: Sequence[Task]) -> Mapping[TaskId, frozenset[str]]:
+    """Return the pods that stand for shared claims, with these claims: the first of each."""
+    found: dict[TaskId, frozenset[str]] = {}
+    known: set[str] = set()
+    for task in tasks:
+        new = state.shared_claims(task.pod_class) - known
+        if new:
+            found[task.uid] = new
+            known |= new
+    return found
+
+
+def follows(place: tuple[Task, int]) -> bool:
+    """Whether claims that the task shares with other pods count for one of those, which has to be
+    placed first.
+    """
+    limits = place[0].pod_class.constraints
+    return not place[0].pod_class.devices and any(not use.owner for use in limits.resource_claims)
+
+
+def columns_of(
+    state: DeviceDemands,
+    samples: Sequence[Task],
+    borne: Mapping[TaskId, frozenset[str]],
+    *,
+    later: bool,
+    evicting: bool,
+) -> Columns | None:
+    """Return the columns for these pods, one of each kind; None if numbers don't decide.
+
+    `borne` are the shared claims that some of the pods stand for.
+
+    With `evicting`, devices count that any pods have.
+    """
+    wanted = [state.counted(task.pod_class, borne.get(task.uid, frozenset())) for task in samples]
+    kinds = list(dict.fromkeys(demand for each in wanted for demand, _ in each))
+    if not kinds:
+        return None
+    sets = list(demand_sets(len(kinds)))
+    requests = np.array(
+        [
+            [sum(n for demand, n in each if kinds.index(demand) in chosen) for chosen in sets]
+            for each in wanted
+        ],
+        dtype=np.int64,
+    )
+    free, idle, shared = [], [], []
+    for chosen in sets:
+        demands = [kinds[at] for at in chosen]
+        idle.append(state.counts(demands, later=later, in_use=False))
+        free.append(state.counts(demands, later=later, in_use=True) if evicting else idle[-1])
+    for mask in state.sharing_nodes():
+        rooms = [
+            state.total([kinds[at] for at in chosen], mask, later=later, in_use=evicting)
+            for chosen in sets
+        ]
+        shared.append(Pool(rows=mask, room=np.array(rooms, dtype=np.int64)))
+    return Columns(
+        requests=requests,
+        free=np.stack(free, axis=1),
+        idle=np.stack(idle, axis=1),
+        shared=tuple(shared),
+    )
+
+
+def together(state: DeviceDemands, samples: Sequence[Task], rows: Ints) -> Iterator[Near]:
+    """Yield the rules of claims that several kinds of pods share, or several pods of a kind.
+
+    The devices of a claim that isn't allocated are on one node, and so are its pods.
+    """
+    claims = [state.shared_claims(task.pod_class) for task in samples]
+    for kind, mine in enumerate(claims):
+        for claim in sorted(mine):
+            yield Near(
+                kind=kind,
+                codes=(np.arange(rows.size),),
+                present=(np.zeros(rows.size + 1, dtype=np.int64),),
+                counted=np.array([claim in each for each in claims]),
+                first_anywhere=True,
+            )

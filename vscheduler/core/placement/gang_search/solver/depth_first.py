@@ -1,30 +1,169 @@
-"""The search: the scarcest pods first, where the least is left that is of no use, and back again.
+"""Depth-first search with chronological backtracking and forward checking.
 
-Kinds of pods that find the fewest places beyond what they need come first. What has failed once
-isn't tried again on nodes that are alike, and bounds tell early that a branch leads nowhere.
+After each pod, the places that are left for every other kind are worked out anew, and a branch in
+which a kind has too few is left at once (forward checking: Haralick & Elliott, "Increasing tree
+search efficiency for constraint satisfaction problems", 1980). Kinds with the fewest places beyond
+what they need come first (their fail-first principle), on nodes where the least is left that no
+other pod can use. States that failed are remembered, up to an exchange of equal nodes.
 """
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.placement.gang_search.solver import bounds
-from vscheduler.core.placement.gang_search.solver.bounds import Crowds
-from vscheduler.core.placement.gang_search.solver.order import Order
+from vscheduler.core.placement.gang_search.solver.bounds import Crowds, QueueRoom
 from vscheduler.core.placement.gang_search.solver.problem import (
+    PLENTY,
     Answer,
     CutShort,
+    Flags,
     Found,
     Impossible,
     Ints,
     Problem,
     SubGroups,
 )
-from vscheduler.core.placement.gang_search.solver.queue_room import QueueRoom
-from vscheduler.core.placement.gang_search.solver.state import State
-from vscheduler.core.placement.gang_search.solver.waste import Amounts, Waste
+from vscheduler.core.placement.gang_search.solver.state import DIGITS, Amounts, State
+
+
+class Order:
+    """Which kinds matter for each other, by rules about the order of pods."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._given = problem
+        self._is_free = not (problem.near or problem.spread)
+        """Whether any order will do."""
+        self._known: dict[tuple[bool, ...], Flags] = {}
+
+    def first_of(self, kinds: Ints, anywhere: Sequence[bool]) -> Ints:
+        """Return some of these kinds: any solution has an order that begins with one of them.
+
+        It is the first kind alone, if no other one has to come before it. `kinds` are those with
+        pods left, and `anywhere` says of each rule of required affinity whether its pods may still
+        go anywhere, since no pod that they ask for is there yet.
+        """
+        if self._is_free:
+            return kinds[:1]
+        awaited = self._awaited(tuple(anywhere))
+        for kind in kinds[awaited[kinds[0], kinds]].tolist():
+            before: Ints = kinds[awaited[kind, kinds]]
+            # Those that have to come before it may have to come after it as well.
+            if awaited[before, kind].all():
+                return before
+        raise AssertionError("some kind awaits none but those that await it")
+
+    def _awaited(self, anywhere: tuple[bool, ...]) -> Flags:
+        """Return which kinds each kind awaits, itself included, (K, K); transitive.
+
+        Kinds that may help and hinder each other await each other. A kind that others can only help
+        awaits these, and isn't awaited: any solution remains one if its pods come later.
+        """
+        known = self._known.get(anywhere)
+        if known is not None:
+            return known
+        flags: Flags = np.eye(len(self._given.kinds), dtype=np.bool_)
+        for near, first in zip(self._given.near, anywhere, strict=True):
+            flags[near.kind] |= near.counted
+            if first:  # whoever comes first decides where the others may go
+                flags[near.counted, near.kind] = True
+        for spread in self._given.spread:
+            flags[spread.kind] |= spread.counted
+            flags[spread.counted, spread.kind] = True
+        for kind in range(len(flags)):  # Warshall's transitive closure
+            flags |= flags[:, kind, np.newaxis] & flags[kind]
+        self._known[anywhere] = flags
+        return flags
+
+
+CELLS_EXACT = 10_000
+"""With more kinds times nodes, numbers of pods that are left are rounded up to powers of two."""
+
+
+class Known(msgspec.Struct):
+    """What is known of one kind."""
+
+    others: Ints
+    """How many pods of each kind were left for the rest, as far as a node can take them, (K,)."""
+    waste: Amounts
+    """(N,), as parts of the largest node; NaN where it isn't known."""
+    changes: int
+    """How many changes of nodes are taken into account."""
+
+
+class Waste:
+    """The waste of a pod of each kind on each node, in the present state of a search."""
+
+    def __init__(self, now: State) -> None:
+        self._state = now
+        asked = np.flatnonzero(now.requests.any(axis=0))
+        self._asked = asked
+        self._requests = now.requests[:, asked]
+        self._asks = self._requests > 0
+        self._divisor = np.maximum(self._requests, 1)
+        self.scale: Amounts = 1.0 / np.maximum(now.free.max(axis=0, initial=0), 1)
+        """(R,), what an amount is of the largest node."""
+        self.sizes: Amounts = (now.requests * self.scale).sum(axis=1)
+        """(K,), what a pod asks for, as parts of the largest node."""
+        whole = [
+            self._fits(now.free[rows][:, asked], np.array([kind])).max(initial=0)
+            for kind, rows in enumerate(now.places > 0)
+        ]
+        self._most: Ints = np.array(whole, dtype=np.int64)
+        """(K,), how many pods of a kind the largest node takes."""
+        self._is_large = now.places.size > CELLS_EXACT
+        self._known: dict[int, Known] = {}
+
+    def of(self, kind: int, rows: Ints) -> Amounts:
+        """Return the waste on these nodes (n,), after one more pod of this kind has come."""
+        now = self._state
+        left = now.left.copy()
+        left[kind] -= 1
+        # On many nodes, more work is saved than exact numbers are worth.
+        others = np.minimum(_rounded_up(left) if self._is_large else left, self._most)
+        known = self._known.get(kind)
+        if known is None or not np.array_equal(known.others, others):
+            waste = np.full(now.free.shape[0], np.nan)
+            known = self._known[kind] = Known(others, waste, len(now.changes))
+        else:
+            for changed in now.changes[known.changes :]:
+                known.waste[changed] = np.nan
+            known.changes = len(now.changes)
+        missing = rows[np.isnan(known.waste[rows])]
+        if missing.size:
+            known.waste[missing] = self._waste(kind, missing, others)
+        return known.waste[rows]
+
+    def _waste(self, kind: int, rows: Ints, others: Ints) -> Amounts:
+        rest = self._state.free[rows[:, np.newaxis], self._asked] - self._requests[kind]
+        kinds = others.nonzero()[0]
+        fits = self._fits(rest, kinds)
+        fits[self._state.places[kinds, rows[:, np.newaxis]] == 0] = 0
+        used = np.minimum(fits, others[kinds]) @ self._requests[kinds]
+        # Of what no pod asks for, all is left.
+        wasted = np.maximum(rest - used, 0) * self.scale[self._asked]
+        waste: Amounts = wasted.sum(axis=1).round(DIGITS)
+        return waste
+
+    def _fits(self, free: Ints, kinds: Ints) -> Ints:
+        """Return how many pods of these kinds fit into these amounts (n, k), by amounts alone."""
+        fits = np.full((free.shape[0], kinds.size), PLENTY)
+        for column in range(self._asked.size):
+            asking = self._asks[kinds, column].nonzero()[0]
+            each = free[:, column, np.newaxis] // self._divisor[kinds[asking], column]
+            fits[:, asking] = np.minimum(fits[:, asking], each)
+        return fits
+
+
+def _rounded_up(numbers: Ints) -> Ints:
+    """Return the next power of two of each number; 0 of 0."""
+    powers = np.ceil(np.log2(np.maximum(numbers, 1))).astype(np.int64)
+    rounded: Ints = np.left_shift(1, powers) * (numbers > 0)
+    return rounded
+
 
 CELLS_EACH_STEP = 256
 """Up to so many kinds times nodes, the bounds over several kinds are looked at in each step."""

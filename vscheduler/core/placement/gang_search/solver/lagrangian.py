@@ -1,9 +1,16 @@
-"""Prices: chooses for each node which pods it takes together, by a price for each kind of pod.
+"""Lagrangian relaxation of assigning sets of pods to nodes, and a tabu search from its prices.
 
-The Lagrangian relaxation of the assignment of patterns to nodes: each node takes the pods that are
-worth most, and the price of kinds of which too few are taken rises. The result is nearly a solution
-of a large gang. And if at some prices all nodes together can't take what the gang is worth, no
-placement exists (weak duality): a proof that the nodes are too small, also for several kinds.
+Which set of pods each node takes is the pattern formulation of cutting stock (Gilmore & Gomory,
+1961); patterns are enumerated rather than generated. That every kind has all its pods is relaxed:
+each node takes the pods that are worth most, and prices of kinds of which too few are taken rise
+(a subgradient method: Held & Karp, 1971). If at some prices all nodes together can't take what the
+gang is worth, no placement exists (weak duality: Geoffrion, "Lagrangean relaxation for integer
+programming", 1974): a proof that the nodes are too small, also for several kinds together.
+
+Otherwise the prices are nearly a solution. Each node takes what is worth most to it, the largest
+nodes first; then nodes take sets with a pod that has no node yet, give up others, and keep them for
+some moves (tabu search: Glover, 1989). The prices of pods without a node rise meanwhile, so that
+they aren't given up again.
 """
 
 import numpy as np
@@ -128,3 +135,81 @@ class Prices:
         for column in np.flatnonzero(asked.any(axis=0)).tolist():
             fits &= asked[:, column] <= self.free[:, column, np.newaxis]
         return fits
+
+
+TENURE = 12
+"""For so many moves, a node keeps the set that it has taken."""
+RISE = 33
+"""By which part the price of a kind rises with each move that leaves some of its pods."""
+NODES_A_STEP = 12
+"""So many nodes that take what is worth most cost a step of a search."""
+NOTHING = -(2**62)
+"""Less than any set of pods is worth."""
+
+
+class Assignment:
+    """Nodes with sets of pods, and the pods that are left."""
+
+    def __init__(self, known: Prices) -> None:
+        self._known, self._prices = known, known.prices.copy()
+        self._left = known.counts.copy()
+        nothing = np.zeros((1, self._left.size), dtype=np.int64)
+        self._patterns: Ints = np.concatenate([known.patterns, nothing])
+        self._chosen = np.full(len(known.rows), len(known.patterns))
+        """The set of each node; the last one is empty."""
+        ends = np.append(known.begins[1:], len(known.taken))
+        self._owners = np.repeat(np.arange(len(known.rows)), ends - known.begins)
+        """The node of each entry of `taken`."""
+        self._with: dict[int, Ints] = {}
+        """Entries of `taken` that have a pod of a kind."""
+        self.steps = len(known.rows) // NODES_A_STEP
+        """What it costs to begin, in steps of a search."""
+        worth = self._patterns @ self._prices
+        largest = np.maximum(known.free.max(axis=0, initial=0), 1)
+        sizes = np.round((known.free[known.rows] / largest).sum(axis=1), DIGITS)
+        for place in np.argsort(-sizes, kind="stable").tolist():
+            some = known.taken[known.begins[place] : ends[place]]
+            some = some[(self._patterns[some] <= self._left).all(axis=1)]
+            if some.size:
+                self._take(place, int(some[worth[some].argmax()]))
+
+    def improve(self, moves_max: int) -> int:
+        """Move pods until none is left, or so often; return the number of moves."""
+        barred = np.full(self._chosen.size, -1)
+        for move in range(moves_max):
+            kinds = np.flatnonzero(self._left)
+            if not kinds.size:
+                return move
+            kind = int(kinds[move % kinds.size])
+            entries = self._entries(kind)
+            places, sets = self._owners[entries], self._known.taken[entries]
+            more = self._patterns[sets] - self._patterns[self._chosen[places]]
+            open_now = (more[:, kind] > 0) & (barred[places] < move)
+            open_now &= (more <= self._left).all(axis=1)
+            if open_now.any():
+                worth = np.where(open_now, more @ self._prices, NOTHING)
+                best = int(worth.argmax())
+                self._take(int(places[best]), int(sets[best]))
+                barred[places[best]] = move + TENURE
+            self._prices += np.where(self._left > 0, self._prices // RISE, 0)
+        return moves_max
+
+    def places(self) -> list[tuple[int, int]]:
+        """Return kinds and rows of all pods that have a node."""
+        return [
+            (kind, row)
+            for row, chosen in zip(self._known.rows.tolist(), self._chosen.tolist(), strict=True)
+            for kind in np.repeat(np.arange(self._left.size), self._patterns[chosen]).tolist()
+        ]
+
+    def _entries(self, kind: int) -> Ints:
+        found = self._with.get(kind)
+        if found is None:
+            has = self._known.patterns[:, kind] > 0
+            found = self._with[kind] = np.flatnonzero(has[self._known.taken])
+        return found
+
+    def _take(self, place: int, pattern: int) -> None:
+        """Let a node take a set instead of the one that it has."""
+        self._left += self._patterns[self._chosen[place]] - self._patterns[pattern]
+        self._chosen[place] = pattern

@@ -1,13 +1,18 @@
-"""The search for a gang: which attempts are made, and which pods stand in each other's way."""
+"""Strategy: which methods are tried on a problem, one after another, and why pods don't fit.
+
+`solve` is pure: a problem and a number of steps give nodes for all pods, a proof that there are
+none, or neither within the steps. Small gangs are searched depth-first; large ones get nodes by
+Lagrangian prices. `Proof` names pods that don't fit together: an irreducible infeasible subsystem,
+found by leaving out one kind after another (deletion filter: Chinneck & Dravnieks, 1991).
+"""
 
 from collections.abc import Sequence
 
 import msgspec
 
 from vscheduler.core.placement.gang_search.solver import depth_first
-from vscheduler.core.placement.gang_search.solver.assignment import Assignment
 from vscheduler.core.placement.gang_search.solver.depth_first import Search
-from vscheduler.core.placement.gang_search.solver.lagrangian import Prices
+from vscheduler.core.placement.gang_search.solver.lagrangian import Assignment, Prices
 from vscheduler.core.placement.gang_search.solver.problem import (
     Answer,
     CutShort,

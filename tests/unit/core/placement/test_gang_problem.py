@@ -1,6 +1,6 @@
 import pytest
 
-from vscheduler.core.placement.gang_search.solver import columns
+from vscheduler.core.placement.gang_search.solver import problem
 
 
 @pytest.mark.parametrize(
@@ -13,5 +13,5 @@ from vscheduler.core.placement.gang_search.solver import columns
 )
 def test_sets_of_demands_that_are_columns(size: int, sets: list[tuple[int, ...]]) -> None:
     """All of few; of many, the single ones and all together."""
-    assert list(columns.sets(size)) == sets
-    assert len(list(columns.sets(4))) == 15
+    assert list(problem.demand_sets(size)) == sets
+    assert len(list(problem.demand_sets(4))) == 15
