@@ -8,7 +8,7 @@ import msgspec
 
 from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot
+from vscheduler.core.model.snapshot import FRESH, NO_MEMOS, Carried, Snapshot
 from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
@@ -91,13 +91,13 @@ def decide(taken: Snapshot, tree: Mapping[str, Any], budget: int | None = None) 
 
 def digest(result: CycleResult) -> str:
     """All of a result as text: equal for equal results, task classes by what they hold."""
-    carried = dataclasses.replace(forgetful(result.carried), seen=None, unschedulable=None)
+    carried = dataclasses.replace(forgetful(result.carried), seen=None)
     return repr(msgspec.structs.replace(result, carried=carried))
 
 
 def forgetful(carried: Carried) -> Carried:
-    """The same without what is kept of jobs and nodes to save work, which changes no decision."""
-    return dataclasses.replace(carried, parked=None, settled=None, lasting=None, evictable=None)
+    """The same without memos, which change no decision."""
+    return dataclasses.replace(carried, memos=NO_MEMOS)
 
 
 def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> Session:

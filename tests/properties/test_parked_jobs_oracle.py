@@ -11,10 +11,11 @@ from tests.properties.waiting_world import WaitingWorld
 from tests.properties.worlds import configurations
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
+from vscheduler.core.memo import memos
+from vscheduler.core.memo.unschedulable_jobs import ParkedGroup
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.session import parked_jobs, settled_jobs
-from vscheduler.core.session.parked_groups import ParkedGroup
+from vscheduler.core.session import parked_jobs
 from vscheduler.core.session.session import Session
 
 CYCLES = 16
@@ -48,9 +49,9 @@ class Compared:
             result = cycle.run_cycle(taken, configured)
         slow = cycle.run_cycle(awake(taken), configured)
         assert shown(result) == shown(slow)
-        others, settled = settled_jobs.known(taken, configured)
-        self.settled += len(settled.by_id)
-        _, parking = parked_jobs.divide(others, taken, configured, apart=True)
+        known = memos.of(taken, configured)
+        self.settled += len(known.unchanged.by_id)
+        parking = parked_jobs.of(known.unschedulable, taken, configured, apart=True)
         self.parked += len(parking.found.jobs)
         return result
 

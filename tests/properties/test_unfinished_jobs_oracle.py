@@ -45,7 +45,7 @@ def history(picture: str, compatibility: str) -> list[str]:
 
 @clusters.bounded(25)
 @given(lives.contested(), strategies.sampled_from(("", "volcano")))
-def test_settled_jobs_have_nothing_to_ask_for(picture: str, compatibility: str) -> None:
+def test_unchanged_jobs_have_nothing_to_ask_for(picture: str, compatibility: str) -> None:
     """Nothing is another in any cycle."""
     passed_over = history(picture, compatibility)
     with looked_at():

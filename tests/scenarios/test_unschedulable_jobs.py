@@ -1,6 +1,5 @@
 """What hopeless jobs were told is said again without being found anew, as long as it holds."""
 
-import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests import attacks
+from tests import attacks, running
 from tests.scenarios import test_work_budget as tenants
 from tests.scenarios.test_work_budget import Cluster
 from tests.unit.mirror import manifests
 from vscheduler.core import cycle
 from vscheduler.core.fair_share.usable_nodes import ANY_POD
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.core.model.snapshot import FRESH, NO_MEMOS
 from vscheduler.core.plugins.predicates import Predicates
 
 GROUPS = 6
@@ -40,7 +39,7 @@ class Teller:
         """A cycle, which decides and says the same as one to which nothing was told before."""
         taken = self.cluster.mirror.snapshot(tenants.NOW, self.carried)
         result = cycle.run_cycle(taken, self.policy)
-        anew = replace(taken, carried=dataclasses.replace(self.carried, unschedulable=None))
+        anew = replace(taken, carried=running.forgetful(self.carried))
         assert cycle.run_cycle(anew, self.policy).groups == result.groups
         self.carried = result.carried
         return result
@@ -205,9 +204,9 @@ def test_whatever_happens_the_same_is_said_as_if_found_anew(seed: int) -> None:
     scheduler = Teller()
     reused = 0
     for _ in range(12):
-        before = scheduler.carried.unschedulable
+        before = scheduler.carried.memos
         result = scheduler.decide()
-        reused += before is not None and not result.work.get("explanations")
+        reused += before is not NO_MEMOS and not result.work.get("explanations")
         if chance.random() < 0.6:
             scheduler.cluster.show(chance.choice(CHANGES)(chance))
     assert reused

@@ -23,7 +23,7 @@ from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.model.decisions import CycleResult, Evict, GroupStatus, QueueFigures
 from vscheduler.core.model.jobs import WAITING, GroupState, JobId, Phase, TaskId
-from vscheduler.core.model.snapshot import FRESH, Snapshot
+from vscheduler.core.model.snapshot import FRESH, NO_MEMOS, Snapshot
 from vscheduler.explain import edits
 from vscheduler.explain.changes import Change, Nothing
 from vscheduler.explain.edits import Event, Key, Objects
@@ -128,8 +128,8 @@ class Trials:
         """Whether the Mirror shows the cluster after these events."""
         self._evicted: frozenset[TaskId] = frozenset()
         """The pods that cycles without a change evict."""
-        self._settled: object = None
-        """The jobs that the last cycle leaves as they are."""
+        self._memos = NO_MEMOS
+        """What the last cycle learnt."""
         self._fresh = FRESH
         """What is carried into the first cycle of a trial: findings about jobs that stay as they
         are, which have no influence on decisions."""
@@ -181,7 +181,7 @@ class Trials:
             if isinstance(change, Nothing):
                 self._moved = dict(touched)
                 self._evicted = frozenset(evict.task.uid for evict in found.evicts)
-                self._fresh = dataclasses.replace(FRESH, settled=self._settled)
+                self._fresh = dataclasses.replace(FRESH, memos=self._memos)
                 self.are_alike = self._cost >= LARGE and (
                     before - self.left <= ALIKE_MAX * self._cost
                 )
@@ -273,7 +273,7 @@ class Trials:
     def _cycle(self, snapshot: Snapshot, policy: Policy) -> CycleResult:
         result = cycle.run_cycle(snapshot, policy, max(1, self._usable - self._cost))
         self.left -= self._cost + result.spent
-        self._settled = result.carried.settled
+        self._memos = result.carried.memos
         return result
 
     def _put_back(self, touched: Iterable[Key]) -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from vscheduler.core.api.contracts import Action, Argument
 from vscheduler.core.fair_share import inqueue_resources
+from vscheduler.core.memo.never_fitting import Obstacle
 from vscheduler.core.model import durations
 from vscheduler.core.model.decisions import AdmissionFailure, Reason, ReasonCode
 from vscheduler.core.model.jobs import HOLDING, YOUNG, Phase
@@ -22,7 +23,6 @@ from vscheduler.core.placement import feasibility
 from vscheduler.core.placement.feasibility import Feasibility
 from vscheduler.core.preemption.relief import Relief
 from vscheduler.core.session import ordering, reasons
-from vscheduler.core.session.carried import Obstacle
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Line
 from vscheduler.core.session.session import Session
@@ -134,7 +134,7 @@ class Enqueue(Action[Session]):
                 session.work_budget.leave_unfinished()
                 session.reasons.skip(state.job.id)
                 continue
-            again = state.job.id in session.known_unschedulable.entries
+            again = state.job.id in session.memos.never_fitting.entries
             session.spend("hopeless", REPEAT_COST if again else REPORT_COST)
             reason = self._reason_for(session, state, obstacles[state.job.id])
             session.reasons.note(state.job.id, reason)

@@ -12,6 +12,7 @@ from vscheduler.core.actions.reclaim import Reclaim
 from vscheduler.core.actions.shuffle import Shuffle
 from vscheduler.core.compat import node_by_node
 from vscheduler.core.compat.node_by_node import NodeByNodeSearch
+from vscheduler.core.memo.never_fitting import Obstacle
 from vscheduler.core.model.decisions import AdmissionFailure, Reason
 from vscheduler.core.model.jobs import JobId, Task, TaskStatus
 from vscheduler.core.model.queues import Queue
@@ -20,7 +21,6 @@ from vscheduler.core.preemption import preemptors
 from vscheduler.core.preemption.preemptors import Preemptor
 from vscheduler.core.preemption.victims import Candidate, VictimGroup
 from vscheduler.core.session import ordering
-from vscheduler.core.session.carried import Obstacle
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Line
 from vscheduler.core.session.session import Session

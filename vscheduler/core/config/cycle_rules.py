@@ -40,7 +40,7 @@ class CycleRules:
     """Whether what no queue can use within its share is lent to queues beyond theirs."""
     leaves_jobs_out: ClassVar[bool] = True
     """Whether cycles leave out jobs without room (session.parked_jobs), and jobs that run
-    (session.settled_jobs)."""
+    (session.unchanged_jobs)."""
 
     def total(self, session: Session) -> Vector:
         """Return the resources to be shared, (R,): the parts of nodes usable by pods of queues."""

@@ -25,7 +25,10 @@ def minimum(state: WorkingJob) -> ResourceMap:
 
 def unallocated(state: WorkingJob) -> ResourceMap:
     """Return the part of `minimum` not yet allocated to the group (Volcano: GetInqueueResource)."""
-    job = state.job
+    return _unallocated(state.job)
+
+
+def _unallocated(job: Job) -> ResourceMap:
     return _less(_less(job.min_resources or {}, job.allocated), _gated(job))
 
 
@@ -44,11 +47,16 @@ def _required(job: Job) -> ResourceMap:
 
 def outstanding(state: WorkingJob) -> ResourceMap:
     """Return the part of `required` not yet allocated to the group."""
-    return state.job.memo("outstanding", lambda: _outstanding(state))
+    return outstanding_of(state.job)
 
 
-def _outstanding(state: WorkingJob) -> ResourceMap:
-    lacked, left = _lacked(state.job), unallocated(state)
+def outstanding_of(job: Job) -> ResourceMap:
+    """Return the same of a job: nothing that a cycle decides changes it."""
+    return job.memo("outstanding", lambda: _outstanding(job))
+
+
+def _outstanding(job: Job) -> ResourceMap:
+    lacked, left = _lacked(job), _unallocated(job)
     if lacked is None:
         return left
     return {name: min(amount, lacked.get(name, 0)) for name, amount in left.items()}

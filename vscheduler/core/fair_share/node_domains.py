@@ -132,7 +132,7 @@ class ParkedDemands(msgspec.Struct, frozen=True, eq=False):
 
 class KnownDomains(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What the last cycle knew of domains. It holds while nodes, queues and the configuration are
-    the same (session.lasting); nothing here is about pods with volumes or claims, whose nodes
+    the same (core.memo.memos); nothing here is about pods with volumes or claims, whose nodes
     change with these.
     """
 

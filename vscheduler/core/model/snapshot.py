@@ -225,6 +225,15 @@ class BindRefusal(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class Memos(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a cycle learnt and the next may reuse, as core.memo.memos says. Without influence on
+    decisions.
+    """
+
+
+NO_MEMOS = Memos()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
     """State that outlives a cycle: part of the result, and of the next cycle's input.
@@ -265,21 +274,8 @@ class Carried:
     restart, the time is restored from the bind times of their pods."""
     seen: LastNodes | None = field(default=None, compare=False, repr=False)
     """The nodes of the last cycle, for finding lost nodes. None in the first cycle."""
-    unschedulable: object = field(default=None, compare=False, repr=False)
-    """A session.carried.KnownUnschedulable: cached findings about jobs that can't start even on
-    empty nodes. Valid while nodes and queues are unchanged, and without influence on decisions."""
-    parked: object = field(default=None, compare=False, repr=False)
-    """A session.parked_groups.ParkedJobs: jobs without room that cycles leave out until something
-    changes that could help. Without influence on decisions."""
-    settled: object = field(default=None, compare=False, repr=False)
-    """A session.settled_jobs.SettledJobs: jobs that run and request nothing, which cycles leave out
-    until they change. Without influence on decisions."""
-    lasting: object = field(default=None, compare=False, repr=False)
-    """A session.lasting.Lasting: what follows from nodes, queues and the configuration alone.
-    Without influence on decisions."""
-    evictable: object = field(default=None, compare=False, repr=False)
-    """A session.evictable_pods.EvictablePods: the pods that could be evicted, in columns. Without
-    influence on decisions."""
+    memos: Memos = field(default=NO_MEMOS, compare=False, repr=False)
+    """What cycles learnt. It may be dropped at any time."""
     node_losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     """By name, nodes that recently left or shrank, with their former capacity."""
     past_usage: Mapping[str, Usage] = field(default_factory=dict)

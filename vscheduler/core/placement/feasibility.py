@@ -12,13 +12,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.fair_share import inqueue_resources
+from vscheduler.core.memo.never_fitting import Need, Obstacle, Pods
 from vscheduler.core.model import computed, resources
 from vscheduler.core.model.decisions import Reason, ReasonCode, Shortage
 from vscheduler.core.model.jobs import VALID, Job, PodClass, TaskStatus
 from vscheduler.core.model.queues import ROOT
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.session import reasons
-from vscheduler.core.session.carried import Need, Obstacle, Pods
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 
@@ -46,7 +46,7 @@ class Feasibility:
     def obstacle(self, state: JobState) -> Obstacle | None:
         """Return the proof that the gang can't start, whatever is evicted; None without a proof."""
         job, whole = state.job, self._whole
-        entry = self._session.known_unschedulable.entries.get(job.id)
+        entry = self._session.memos.never_fitting.entries.get(job.id)
         if entry is not None and state.untouched:
             return entry.obstacle
         needs = job.memo(self._needs, lambda: _needs(job, whole=whole))
@@ -86,7 +86,7 @@ class Feasibility:
 
     def _unplaceable(self, state: JobState, obstacle: Obstacle, pod_class: PodClass) -> Reason:
         """Return why no node takes a pod of this class; from an earlier cycle if unchanged."""
-        job, known = state.job, self._session.known_unschedulable
+        job, known = state.job, self._session.memos.never_fitting
         if job.id in known.entries and state.untouched:
             return known.entries[job.id].reason
         pending = state.tasks(TaskStatus.PENDING)

@@ -9,11 +9,11 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.memo.unschedulable_jobs import ParkedGroup, Seen
 from vscheduler.core.model.decisions import MissingResource, Reason, ReasonCode
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.session import reasons
-from vscheduler.core.session.parked_groups import ParkedGroup, Seen
 from vscheduler.core.session.reasons import JobTurn
 from vscheduler.core.session.session import Session
 

@@ -4,6 +4,7 @@ import functools
 from collections import deque
 from collections.abc import Container, Hashable, Iterable
 
+from vscheduler.core.memo.unschedulable_jobs import ParkedGroup
 from vscheduler.core.model.jobs import Phase, Task, TaskId, TaskStatus
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import nominated_pods
@@ -11,7 +12,6 @@ from vscheduler.core.session import job_likeness, ordering, reasons
 from vscheduler.core.session.dispatch import Dispatch
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Line, SortKey
-from vscheduler.core.session.parked_groups import ParkedGroup
 from vscheduler.core.session.session import Session
 
 

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.memo import evictable_pods
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.preemption.victims import Scope
-from vscheduler.core.session import evictable_pods
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 
@@ -104,7 +104,10 @@ class VictimColumns:
         self.changed += rows
         self.losers += self._queues[sorted(owners)].tolist()
         for owner in sorted(owners):
-            spare = evictable_pods.may_lose_one(self.state(owner))
+            state = self.state(owner)
+            spare = evictable_pods.may_lose_one(
+                state.counts, state.ready_tasks, state.job.min_member
+            )
             if spare != self._spare[owner]:
                 self._spare[owner] = spare
                 places = np.flatnonzero(self.pods.owners == owner)

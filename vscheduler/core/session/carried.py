@@ -1,28 +1,15 @@
-"""What a cycle carries to the next cycles: admissions of PodGroups, outcomes of evictions, and jobs
-that can't start even on empty nodes.
+"""What a cycle carries to the next: admissions of PodGroups, outcomes of evictions, searches.
 
 Each part starts from `snapshot.Carried`; `job_status.close` makes the next Carried.
 """
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import msgspec
-
-from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import GroupStatus, Reason, Shortage
-from vscheduler.core.model.devices import Devices
-from vscheduler.core.model.jobs import Job, JobId, Phase, PodClass
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import Carried, GangSearch, SearchPlace, Snapshot
-from vscheduler.core.model.storage import Storage
+from vscheduler.core.model.jobs import JobId, Phase
+from vscheduler.core.model.snapshot import Carried, GangSearch, SearchPlace
 from vscheduler.core.session.job_state import JobState
-
-Pods: TypeAlias = tuple[tuple[PodClass, int], ...]
-"""Waiting pods, as counts by class."""
 
 
 class Admissions:
@@ -164,121 +151,3 @@ class GangSearches:
 
 def _namespace(job: JobId) -> str:
     return job.partition("/")[0]
-
-
-class Need(NamedTuple):
-    """The number of pods, out of `pods`, still missing for a gang or for one role of a gang."""
-
-    number: int
-    pods: Pods
-    role: str = ""
-
-
-class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
-    """The proof of why a gang can't start."""
-
-    need: Need
-    unplaceable: PodClass | None = None
-    """A class of pods that no node can take."""
-    capacity: int = 0
-    """How many of the needed pods all nodes could hold."""
-    shortages: tuple[Shortage, ...] = ()
-    """Resources that the pods together request more of than all nodes have."""
-    capped: tuple[Shortage, ...] = ()
-    """Resources that the pods together request more of than a capability allows, so that more nodes
-    wouldn't help."""
-
-
-class Entry(msgspec.Struct, kw_only=True, eq=False):
-    """The finding for one job."""
-
-    job: Job
-    """The job when the finding was made."""
-    obstacle: Obstacle
-    """The class of pods that no node can take."""
-    reason: Reason
-    """Why no node can take the pods."""
-    status: GroupStatus | None = None
-    """The status of the PodGroup at the end of the cycle."""
-
-
-class KnownUnschedulable(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """All findings, valid while nodes and settings are unchanged objects and queues are equal."""
-
-    allocatable: Vector
-    """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
-    queues: Mapping[str, Queue]
-    policy: Policy
-    storage: Storage
-    """Jobs with volumes depend on its objects, but not on who uses them."""
-    devices: Devices
-    """Jobs with resource claims depend on its objects."""
-    entries: dict[JobId, Entry]
-
-    def holds(self, snapshot: Snapshot, policy: Policy) -> bool:
-        """Whether the findings are still valid for this snapshot and policy."""
-        return (
-            self.allocatable is snapshot.nodes.allocatable
-            and self.policy is policy
-            and self.queues == snapshot.queues
-            and policy.nodes_last
-        )
-
-    def add(self, job: Job, obstacle: Obstacle, reason: Reason) -> None:
-        """Record the finding for one job."""
-        self.entries[job.id] = Entry(job=job, obstacle=obstacle, reason=reason)
-
-    def status(
-        self,
-        state: JobState,
-        reason: Reason | None,
-        make: Callable[[], GroupStatus],
-    ) -> GroupStatus:
-        """Return the status of a job with a finding, if no task of the job has moved.
-
-        The last cycle's status is reused if reason and phase are unchanged; otherwise `make` is
-        called.
-        """
-        entry = self.entries[state.job.id]
-        if entry.reason is not reason or state.phase is not Phase.PENDING:
-            return make()
-        if entry.status is None:
-            entry.status = make()
-        return entry.status
-
-
-def still_known(
-    snapshot: Snapshot,
-    policy: Policy,
-    job_states: Mapping[JobId, JobState],
-) -> KnownUnschedulable:
-    """Return the earlier findings that are still valid, for this cycle to extend."""
-    carried = snapshot.carried.unschedulable
-    entries: dict[JobId, Entry] = {}
-    if isinstance(carried, KnownUnschedulable) and carried.holds(snapshot, policy):
-        same_storage = carried.storage.has_same_objects(snapshot.storage)
-        same_devices = carried.devices.has_same_objects(snapshot.devices)
-        entries = {
-            job: entry
-            for job, entry in carried.entries.items()
-            if job in job_states
-            and job_states[job].job is entry.job
-            and (same_storage or not _uses_volumes(entry.job))
-            and (same_devices or not _uses_devices(entry.job))
-        }
-    return KnownUnschedulable(
-        allocatable=snapshot.nodes.allocatable,
-        queues=snapshot.queues,
-        policy=policy,
-        storage=snapshot.storage,
-        devices=snapshot.devices,
-        entries=entries,
-    )
-
-
-def _uses_volumes(job: Job) -> bool:
-    return any(pod_class.constraints.volumes for pod_class in job.classes)
-
-
-def _uses_devices(job: Job) -> bool:
-    return any(pod_class.constraints.resource_claims for pod_class in job.classes)

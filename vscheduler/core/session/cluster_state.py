@@ -7,13 +7,12 @@ from types import MappingProxyType
 import numpy as np
 
 from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.memo.evictable_pods import EvictablePods
 from vscheduler.core.model import computed, pod_affinity, resources
 from vscheduler.core.model.constraints import HostPort
 from vscheduler.core.model.jobs import PodClass, Task, TaskId, TaskStatus
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import Budget, ReplacementReservation, Snapshot
-from vscheduler.core.session import evictable_pods
-from vscheduler.core.session.evictable_pods import EvictablePods
 from vscheduler.core.session.interfaces import Devices, PodAffinityCounts, Volumes
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
@@ -45,7 +44,7 @@ class ClusterState:
         volumes: Volumes,
         devices: Devices,
         *,
-        evictable_before: EvictablePods = evictable_pods.NOBODY,
+        evictable_before: EvictablePods,
     ) -> None:
         """Copy the nodes of the snapshot; all other arguments are changed in place, except for the
         pods that an earlier cycle knew to be evictable.
@@ -113,9 +112,7 @@ class ClusterState:
     def evictable(self) -> EvictablePods:
         """This scheduler's evictable pods as the cycle began, without refused evictions."""
         taken = self._taken
-        return self._evictable_before.after(
-            taken.jobs, self.layout, taken.queues.keys(), taken.carried.eviction_refused_pods
-        )
+        return self._evictable_before.of_jobs(taken.jobs, taken.carried.eviction_refused_pods)
 
     @property
     def known_evictable(self) -> EvictablePods:

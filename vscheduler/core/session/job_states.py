@@ -8,9 +8,9 @@ from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Va
 from typing import TypeVar
 
 from vscheduler.core.config.cycle_rules import CycleRules
+from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
 from vscheduler.core.model.jobs import YOUNG, Job, JobId, Phase
 from vscheduler.core.session.job_state import JobState
-from vscheduler.core.session.settled_jobs import SettledJobs
 
 Default = TypeVar("Default")
 
@@ -26,7 +26,7 @@ class JobStates(dict[JobId, JobState]):
         self,
         awake: Mapping[JobId, Job],
         parked: Mapping[JobId, Job],
-        settled: SettledJobs,
+        settled: UnchangedJobs,
         rules: CycleRules,
     ) -> None:
         """No job is in two of these. Parked jobs, and settled ones whose phase isn't stored yet,

@@ -1,9 +1,14 @@
 """The end of a cycle: the CycleResult with a status for each job."""
 
 import functools
+import operator
 from collections.abc import Collection, Mapping, Sequence
 
 from vscheduler.core.config.cycle_rules import CycleRules
+from vscheduler.core.memo import unchanged_jobs
+from vscheduler.core.memo.memos import Memos, NodeDomains
+from vscheduler.core.memo.never_fitting import NeverFittingJobs
+from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
 from vscheduler.core.model import devices as models
 from vscheduler.core.model import storage
 from vscheduler.core.model.decisions import (
@@ -15,20 +20,17 @@ from vscheduler.core.model.decisions import (
     RefusedBind,
 )
 from vscheduler.core.model.jobs import FINISHED, Job, JobId, Phase, Task, TaskId, TaskStatus
-from vscheduler.core.model.snapshot import Carried, LastNodes
+from vscheduler.core.model.snapshot import NO_MEMOS, Carried, LastNodes
 from vscheduler.core.session import (
     device_binding,
     excluded_nodes,
-    lasting,
     queue_figures,
     reasons,
-    settled_jobs,
     volume_binding,
 )
 from vscheduler.core.session.held_pods import Held
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
-from vscheduler.core.session.settled_jobs import SettledJobs
 from vscheduler.core.session.waiting_status import WaitingStatus
 
 NODES_HELP = frozenset(
@@ -46,6 +48,8 @@ REPORTED_TO_PODS = NODES_HELP | {ReasonCode.QUEUE_BARRED}
 
 SOON_SECONDS = 0.001
 """When to go on with claims that are half read. The cycle isn't unfinished: all jobs had turns."""
+
+by_id = operator.attrgetter("id")
 
 UNCONFIRMED = (TaskStatus.ALLOCATED, TaskStatus.BINDING)
 
@@ -66,7 +70,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         }
         started = {bind.task.job for bind in decided.binds}
         tried = session.snapshot.carried.attempted | (had_turns - started)
-    used, known = session.dispatch.last("usages"), session.known_unschedulable
+    used = session.dispatch.last("usages")
     held = session.still_held()
     volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
     groups, settled = _groups(session, volumes, devices)
@@ -96,11 +100,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
             shuffled_at=history.shuffled_at,
             partial_since=history.partial_since,
             stale_since=history.stale_since,
-            unschedulable=None if faults or not known.entries else known,
-            parked=None if faults else session.parking.carried(session, groups),
-            settled=None if faults or not settled else settled,
-            lasting=None if faults else lasting.kept(session),
-            evictable=session.cluster.known_evictable,
+            memos=NO_MEMOS if faults else _memos(session, groups, settled),
             seen=LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
@@ -114,6 +114,24 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         costs=_costs(session),
         faults=faults,
     )
+
+
+def _memos(session: Session, groups: Sequence[GroupStatus], unchanged: UnchangedJobs) -> Memos:
+    """Return what the next cycle may reuse."""
+    policy, known = session.policy, session.memos
+    may_keep = policy.nodes_last and policy.rules.leaves_jobs_out
+    found = Memos(
+        basis=known.basis,
+        domains=NodeDomains(session.pools.known) if may_keep else NodeDomains(),
+        never_fitting=known.never_fitting if policy.nodes_last else NeverFittingJobs(),
+        unschedulable=session.parking.memo(session, groups),
+        unchanged=unchanged,
+        evictable=session.cluster.known_evictable,
+    )
+    awake = list(session.awake.values())
+    if session.jobs_without_queue:
+        awake = sorted((*awake, *session.jobs_without_queue), key=by_id)
+    return found.with_awake(awake)
 
 
 def _conclude_volumes(session: Session, waiting: Sequence[Held]) -> volume_binding.Conclusion:
@@ -204,7 +222,7 @@ def _groups(
     session: Session,
     volumes: volume_binding.Conclusion,
     devices: device_binding.Conclusion,
-) -> tuple[tuple[GroupStatus, ...], SettledJobs]:
+) -> tuple[tuple[GroupStatus, ...], UnchangedJobs]:
     """Return all statuses, by job, and the jobs that the next cycles may leave out as settled."""
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
     settles: list[tuple[Job, GroupStatus]] = []
@@ -219,7 +237,7 @@ def _groups(
             statuses.append(told)
             state = made(job)
             phase = each.phase if state is None else state.phase
-            if told is each.recall("status") and settled_jobs.may_settle(
+            if told is each.recall("status") and unchanged_jobs.may_settle(
                 each, phase, bars=session.bars
             ):
                 settles.append((each, told))
@@ -228,10 +246,10 @@ def _groups(
     for job in looked_at:
         told = _status(session, session.job_states[job], volumes, devices)
         statuses += [] if told is None else [told]
-    found = settled_jobs.without(settled.statuses, looked_at)
+    found = unchanged_jobs.without(settled.statuses, looked_at)
     if session.parking:
-        found = settled_jobs.in_order(session.parking.now().statuses, found)
-    groups = tuple(settled_jobs.in_order(found, statuses))
+        found = unchanged_jobs.in_order(session.parking.now().statuses, found)
+    groups = tuple(unchanged_jobs.in_order(found, statuses))
     if not session.policy.rules.leaves_jobs_out:
         return groups, settled
     return groups, settled.with_more(settles)
@@ -255,7 +273,7 @@ def _is_quiet(session: Session, state: JobState) -> bool:
     reasons_ = session.reasons
     return (
         state.untouched
-        and (state.phase is state.job.phase or settled_jobs.is_inqueue(state.job, state.phase))
+        and (state.phase is state.job.phase or unchanged_jobs.is_inqueue(state.job, state.phase))
         and state.job.id not in reasons_.by_job
         and state.job.id not in reasons_.not_attempted
     )
@@ -275,11 +293,11 @@ def _status(
         return None
     # Most jobs wait for nothing and haven't changed: their status is kept with the job.
     ask = functools.partial(_group, session, state, volumes, devices)
-    known = session.known_unschedulable
+    known = session.memos.never_fitting
     if _is_quiet(session, state):
         return state.job.memo("status", ask)
     if job in known.entries:
-        return known.status(state, by_job.get(job), ask)
+        return known.status(job, state.phase, by_job.get(job), ask)
     if job in volumes.waits or job in devices.waits:
         return ask()
     last = state.job.memo("waiting status", WaitingStatus)

@@ -5,9 +5,9 @@ next cycles keep its reason and status, and neither sort the job nor ask plugins
 awake again once more is free on a node on which its pods would then fit, and whenever anything else
 changes that its wait depends on (kube-scheduler: unschedulablePods and queueing hints).
 
-All that a wait depends on is named here: nodes, queues and settings in `ParkedJobs`, the job itself
-by identity in `divide`, and in `_may_last` what mustn't be there at all. What is free, and what the
-queue has, is compared by `placement.parked_jobs` once plugins are open.
+All that a wait depends on is named: nodes, queues, settings and the job itself by core.memo, and in
+`_may_last` what mustn't be there at all. What is free, and what the queue has, is compared by
+`placement.parked_jobs` once plugins are open.
 """
 
 import itertools
@@ -17,44 +17,34 @@ from typing import Protocol
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.fair_share.node_pools import NodePools
+from vscheduler.core.memo import unschedulable_jobs
+from vscheduler.core.memo.unschedulable_jobs import (
+    ParkedGroup,
+    ParkedGroups,
+    Seen,
+    UnschedulableJobs,
+)
 from vscheduler.core.model.decisions import GroupStatus, Reason
-from vscheduler.core.model.jobs import Job, JobId, Phase
+from vscheduler.core.model.jobs import JobId, Phase
 from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.session import job_division, parked_groups
 from vscheduler.core.session.decided import JobReasons
-from vscheduler.core.session.job_division import JobDivision
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
-from vscheduler.core.session.parked_groups import ParkedGroup, ParkedGroups, ParkedJobs, Seen
 
 
-def divide(
-    every: Sequence[Job], snapshot: Snapshot, policy: Policy, *, apart: bool
-) -> tuple[Sequence[Job], "Parking"]:
-    """Return the jobs that are awake in this cycle, and those that stay parked.
+def of(memo: UnschedulableJobs, snapshot: Snapshot, policy: Policy, *, apart: bool) -> "Parking":
+    """Return the jobs that stay parked in this cycle, of those that are known from the last one.
 
-    `every` are the jobs of the snapshot without settled ones. `apart` says that no pod has a term
-    about other pods: pods compete for resources only. A job that has changed is another object. A
-    job whose admission expires is awake.
+    `apart` says that no pod has a term about other pods: pods compete for resources only. A job
+    whose admission expires is awake.
     """
     if not (policy.parks_jobs and _may_last(snapshot, apart=apart)):
-        return every, Parking(is_on=False)
-    known = snapshot.carried.parked
-    if not isinstance(known, ParkedJobs) or not known.holds(snapshot, policy):
-        return every, Parking()
-    groups = known.found
-    division, gone = job_division.divide(every, groups.jobs, known.division)
-    dues = itertools.chain.from_iterable(group.due.items() for group in groups.groups)
-    late = (
-        {job for job, due in dues if snapshot.now >= due} if snapshot.now >= groups.due else set()
-    )
-    if gone or late:
-        left = groups.jobs.keys() - late.union(gone)
-        groups = groups.only(left)
-        others = [job for job in every if job.id not in left]
-        division = JobDivision(every, others)
-    return division.others, Parking(groups, known.seen, division=division)
+        return Parking(is_on=False)
+    if snapshot.now >= memo.found.due:
+        dues = itertools.chain.from_iterable(group.due.items() for group in memo.found.groups)
+        memo = memo.without({job for job, due in dues if snapshot.now >= due})
+    return Parking(memo.found, memo.seen)
 
 
 def _may_last(snapshot: Snapshot, *, apart: bool) -> bool:
@@ -80,10 +70,9 @@ class Parking:
 
     def __init__(
         self,
-        found: ParkedGroups = parked_groups.NO_GROUPS,
+        found: ParkedGroups = unschedulable_jobs.NO_GROUPS,
         before: Seen | None = None,
         *,
-        division: JobDivision | None = None,
         is_on: bool = True,
     ) -> None:
         """`before` is what the reasons of these groups depend on."""
@@ -91,7 +80,6 @@ class Parking:
         """The groups that were parked as the cycle began."""
         self.before = before
         self.is_on = is_on
-        self._division = division
         self._rows = dict(found.rows)
         self.groups: Mapping[ParkedGroup, int] = self._rows
         """The groups that are still parked, with their rows in `found.members.requests`."""
@@ -184,25 +172,15 @@ class Parking:
         }
         return {name: groups for name, groups in left.items() if groups}
 
-    def carried(self, session: Concluded, statuses: Iterable[GroupStatus]) -> ParkedJobs | None:
+    def memo(self, session: Concluded, statuses: Iterable[GroupStatus]) -> UnschedulableJobs:
         """Return the jobs that the next cycles may leave out, by the reasons and statuses of this
-        cycle; None without any.
+        cycle.
         """
-        taken = session.snapshot
         if self.seen is None or session.pools.merged:
-            return None
-        found = self._concluded(session.job_states, session.reasons.by_job, statuses, taken.space)
-        if not found.groups:
-            return None
-        return ParkedJobs(
-            policy=session.policy,
-            space=taken.space,
-            allocatable=taken.nodes.allocatable,
-            queues=taken.queues,
-            seen=self.seen,
-            found=found,
-            division=self._division if found.members is self.found.members else None,
-        )
+            return UnschedulableJobs()
+        space = session.snapshot.space
+        found = self._concluded(session.job_states, session.reasons.by_job, statuses, space)
+        return UnschedulableJobs(seen=self.seen, found=found)
 
     def _concluded(
         self,
@@ -235,7 +213,7 @@ class Parking:
         return self.found if found.is_equal(self.found) else found
 
     def _may_park(self, state: JobState) -> bool:
-        """Whether all that the job waits for is known to `ParkedJobs`.
+        """Whether all that the job waits for is known to `UnschedulableJobs`.
 
         No pod of the job has started, or waits for anything but resources of nodes; and the job was
         promised no more than its pods request.
@@ -285,5 +263,5 @@ def merged(groups: Iterable[ParkedGroup], stale: Collection[ParkedGroup]) -> Par
         alike = found.setdefault(group.likeness, [])
         if not alike or alike[0].reason == group.reason:
             alike.append(group)
-    joined = {parked_groups.joined(alike): alike[0] for alike in found.values()}
+    joined = {unschedulable_jobs.joined(alike): alike[0] for alike in found.values()}
     return ParkedGroups(joined, {group for group, first in joined.items() if first in stale})

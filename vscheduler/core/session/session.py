@@ -7,36 +7,24 @@ import numpy as np
 
 from vscheduler.core.api.views import NominatedPods
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.fair_share import fair_shares, node_domains, node_loss_grace, node_pools
+from vscheduler.core.fair_share import fair_shares, node_loss_grace, node_pools
 from vscheduler.core.fair_share.demands import QueueDemands
 from vscheduler.core.fair_share.fair_shares import QueueLimits
 from vscheduler.core.fair_share.node_domains import KnownDomains
 from vscheduler.core.fair_share.node_loss_grace import NodeLosses
 from vscheduler.core.fair_share.node_pools import NodePools, NodePoolsBuilder
+from vscheduler.core.memo import memos
+from vscheduler.core.memo.unschedulable_jobs import ParkedGroup
 from vscheduler.core.model import computed, storage
 from vscheduler.core.model import devices as models
 from vscheduler.core.model.decisions import Bind, Evict
-from vscheduler.core.model.jobs import Job, JobId, PodClass, Task, TaskId
+from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId
 from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import ReplacementReservation, Snapshot
-from vscheduler.core.session import (
-    carried,
-    dispatch,
-    evictable_pods,
-    hook_calls,
-    job_state,
-    lasting,
-    parked_jobs,
-    settled_jobs,
-)
-from vscheduler.core.session.carried import (
-    Admissions,
-    EvictionHistory,
-    GangSearches,
-    KnownUnschedulable,
-)
+from vscheduler.core.session import dispatch, hook_calls, job_state, parked_jobs
+from vscheduler.core.session.carried import Admissions, EvictionHistory, GangSearches
 from vscheduler.core.session.cluster_state import ClusterState
 from vscheduler.core.session.decided import Decided, JobReasons
 from vscheduler.core.session.device_binding import DeviceBinding
@@ -46,9 +34,7 @@ from vscheduler.core.session.hook_calls import Opened
 from vscheduler.core.session.interfaces import Devices, Placement, PodAffinityCounts, Volumes
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
-from vscheduler.core.session.parked_groups import ParkedGroup
 from vscheduler.core.session.prerequisites import Prerequisites
-from vscheduler.core.session.settled_jobs import SettledJobs
 from vscheduler.core.session.statement import Statement
 from vscheduler.core.session.volume_binding import VolumeBinding
 from vscheduler.core.session.work_budget import WorkBudget
@@ -87,25 +73,25 @@ class Session:
         self.space = snapshot.space
         self.layout = snapshot.nodes.layout
         self.queues: Mapping[str, Queue] = snapshot.queues
-        self._lasting = lasting.known(snapshot, policy) if leaves_out else None
-        self.settled: SettledJobs
-        """Jobs that run, and that cycles leave out (session.settled_jobs)."""
-        awake: Sequence[Job] = snapshot.jobs
-        if leaves_out and policy.rules.leaves_jobs_out:
-            awake, self.settled = settled_jobs.known(snapshot, policy)
-        else:
-            self.settled = SettledJobs(policy)
-        awake, self.parking = parked_jobs.divide(
-            awake, snapshot, policy, apart=leaves_out and affinity_counts.nobody
-        )
+        self.memos = memos.of(snapshot, policy) if leaves_out else memos.nothing(snapshot, policy)
+        """What the last cycle learnt, as far as it is still right."""
+        self.settled = self.memos.unchanged
+        """Jobs that run, and that cycles leave out."""
+        apart = leaves_out and affinity_counts.nobody
+        self.parking = parked_jobs.of(self.memos.unschedulable, snapshot, policy, apart=apart)
+        awake = self.memos.jobs_awake(self.parking.found)
         self.jobs_without_queue = [job for job in awake if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
         self.awake = {job.id: job for job in awake if job.queue in self.queues}
         """All other jobs, by ID, but for settled and parked ones (session.parked_jobs)."""
         self.job_states = JobStates(self.awake, self.parking.found.jobs, self.settled, policy.rules)
-        before = evictable_pods.known(snapshot) if leaves_out else evictable_pods.NOBODY
         self.cluster = ClusterState(
-            snapshot, self.job_states, affinity_counts, volumes, devices, evictable_before=before
+            snapshot,
+            self.job_states,
+            affinity_counts,
+            volumes,
+            devices,
+            evictable_before=self.memos.evictable,
         )
         self.request = self.cluster.request
         self.counted = self.cluster.counted
@@ -214,15 +200,10 @@ class Session:
         limited = [queue for queue in self.queues.values() if queue.namespaces is not None]
         return bool(limited or [each for each in self.awake.values() if each.hard_topology])
 
-    @computed.once
-    def known_unschedulable(self) -> KnownUnschedulable:
-        """Earlier findings about jobs that can't start on empty nodes, if still valid."""
-        return carried.still_known(self.snapshot, self.policy, self.job_states)
-
     @property
     def known_domains(self) -> KnownDomains:
         """The nodes that pods of a queue could use, as known from the last cycle."""
-        return node_domains.NOTHING_KNOWN if self._lasting is None else self._lasting.domains
+        return self.memos.domains.known
 
     @computed.once
     def queue_limits(self) -> QueueLimits:

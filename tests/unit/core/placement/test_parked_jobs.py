@@ -12,11 +12,12 @@ from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.fair_share import node_domains
+from vscheduler.core.memo import unschedulable_jobs
+from vscheduler.core.memo.unschedulable_jobs import ParkedGroups
 from vscheduler.core.model.decisions import CycleResult, GroupStatus, ReasonCode
 from vscheduler.core.model.jobs import JobId, Task, TaskId
-from vscheduler.core.model.snapshot import FRESH
-from vscheduler.core.session import parked_groups, parked_jobs
-from vscheduler.core.session.parked_groups import ParkedGroups
+from vscheduler.core.model.snapshot import FRESH, NO_MEMOS
+from vscheduler.core.session import parked_jobs
 from vscheduler.core.session.parked_jobs import Parking
 from vscheduler.testing import pictures
 
@@ -387,7 +388,7 @@ def test_nothing_is_kept_after_a_plugin_failed(hook: str) -> None:
     failing = type("Failing", (Steady,), {"name": "failing", hook: fail})
     result = cycle.run_cycle(taken, with_plugin(failing))
     assert [fault.hook for fault in result.faults] == [hook]
-    assert result.carried.parked is None
+    assert result.carried.memos is NO_MEMOS
 
 
 def test_groups_are_in_order_of_their_first_jobs() -> None:
@@ -400,4 +401,4 @@ def test_groups_are_in_order_of_their_first_jobs() -> None:
     ]
     left = found.only({JobId("default/a2"), JobId("default/b1")})
     assert [list(group.members) for group in left.groups] == [["default/a2"], ["default/b1"]]
-    assert found.only(set()).groups == parked_groups.NO_GROUPS.groups
+    assert found.only(set()).groups == unschedulable_jobs.NO_GROUPS.groups

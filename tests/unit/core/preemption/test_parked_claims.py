@@ -14,10 +14,10 @@ from tests import running
 from tests.unit.core.placement import parked_cluster
 from tests.unit.core.placement.parked_cluster import Around
 from vscheduler.core import cycle
+from vscheduler.core.memo.memos import Memos
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import JobId
 from vscheduler.core.preemption.planner import Planner
-from vscheduler.core.session.parked_groups import ParkedJobs
 from vscheduler.testing import pictures
 
 PLUGINS = "priority gang conformance | drf predicates proportion nodeorder binpack pdb"
@@ -80,11 +80,12 @@ def test_one_of_the_jobs_that_are_alike_asks(monkeypatch: pytest.MonkeyPatch) ->
 def parked_before_reclaim(picture: str) -> Around:
     """Return a cluster whose jobs were parked while nobody could be evicted."""
     around = parked_cluster.waiting(picture, {**TREE, "actions": "enqueue, allocate, backfill"})
-    carried = around.carried.parked
-    assert isinstance(carried, ParkedJobs)
+    memos = around.carried.memos
+    assert isinstance(memos, Memos)
     around.policy = running.policy_of(dict(TREE))
-    carried = msgspec.structs.replace(carried, policy=around.policy)
-    around.carried = dataclasses.replace(around.carried, parked=carried)
+    basis = msgspec.structs.replace(memos.basis, policy=around.policy)
+    memos = msgspec.structs.replace(memos, basis=basis)
+    around.carried = dataclasses.replace(around.carried, memos=memos)
     return around
 
 

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from tests.unit.core import sessions
 from vscheduler.core.config import cycle_rules
+from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
 from vscheduler.core.model.jobs import GroupState, JobId, Phase
 from vscheduler.core.session.job_states import JobStates
-from vscheduler.core.session.settled_jobs import SettledJobs
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def states() -> JobStates:
     awake, parked = (
         {each.id: each for each in map(sessions.job, names)} for names in (("a", "c"), ("b",))
     )
-    return JobStates(awake, parked, SettledJobs(), cycle_rules.DEFAULT)
+    return JobStates(awake, parked, UnchangedJobs(), cycle_rules.DEFAULT)
 
 
 def test_nothing_is_made_unasked(states: JobStates) -> None:
@@ -45,26 +45,26 @@ def test_parked_jobs_are_admitted(states: JobStates) -> None:
     assert phases["a"] is states[min(states)].job.phase
 
 
-def test_settled_jobs_whose_phase_is_not_stored_are_admitted_and_request_nothing() -> None:
+def test_unchanged_jobs_whose_phase_is_not_stored_are_admitted_and_request_nothing() -> None:
     """Others have the phase that is stored."""
     phases = Phase.PENDING, Phase.INQUEUE, Phase.RUNNING
     every = {
         name: replace(sessions.job(name), state=GroupState(phase=phase))
         for name, phase in zip("abc", phases, strict=True)
     }
-    settled = SettledJobs(None, {each.id: each for each in every.values()})
+    settled = UnchangedJobs({each.id: each for each in every.values()})
     states = JobStates({}, {}, settled, cycle_rules.DEFAULT)
     found = [states[each.id].phase for each in every.values()]
     assert found == [Phase.INQUEUE, Phase.INQUEUE, Phase.RUNNING]
     assert states.unsettled() == set()
 
 
-def test_settled_jobs_were_promised_nothing_more() -> None:
+def test_unchanged_jobs_were_promised_nothing_more() -> None:
     """Others with minResources may have been, whether or not they are parked."""
     promised = {name: replace(sessions.job(name), min_resources={"cpu": 1}) for name in "dcba"}
     awake, parked = ({promised[name].id: promised[name] for name in each} for each in ("d", "b"))
     other = sessions.job("e")
-    settled = SettledJobs(None, {promised["c"].id: promised["c"]})
+    settled = UnchangedJobs({promised["c"].id: promised["c"]})
     states = JobStates(awake | {other.id: other}, parked, settled, cycle_rules.DEFAULT)
     assert [state.job.name for state in states.promised()] == ["b", "d"]
 

@@ -7,17 +7,16 @@ another object, so only the pods of jobs that are gone or new are taken out and 
 import bisect
 import copy
 import itertools
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.memo import changes
+from vscheduler.core.memo.changes import Changes, Part
 from vscheduler.core.model.jobs import EVICTABLE, HOLDING, Job, PodClass, Task, TaskId, TaskStatus
 from vscheduler.core.model.nodes import NodeLayout
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.session import job_division
-from vscheduler.core.session.job_state import JobState
 
 Rows = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -51,6 +50,7 @@ class EvictablePods:
     never changed.
     """
 
+    rests_on: ClassVar[frozenset[Part]] = frozenset({Part.NODES, Part.QUEUES})
     owner_jobs: Sequence[Job]
     """The jobs (J), by ID."""
     queue_names: Sequence[str]
@@ -84,7 +84,7 @@ class EvictablePods:
 
     def __init__(self, layout: NodeLayout, queues: Collection[str]) -> None:
         """No pods. `queues` are the names of those that exist: jobs of others aren't looked at."""
-        self._layout, self._queues = layout, queues
+        self._layout, self._queues = layout, frozenset(queues)
         self._every: Sequence[Job] = ()
         self._refused: frozenset[TaskId] = frozenset()
         self.owner_jobs, self.queue_names, self.classes, self.read = (), (), (), 0
@@ -94,20 +94,21 @@ class EvictablePods:
         self._all = _Columns(np.zeros((4, 0), dtype=np.int64), np.zeros((3, 0), dtype=np.float64))
         self._show()
 
-    def after(
+    def after(self, _: Changes) -> "EvictablePods":
+        """Return the same: it follows the jobs once somebody asks (`of_jobs`)."""
+        return self
+
+    def of_jobs(
         self,
         every: Sequence[Job],
-        layout: NodeLayout,
-        queues: Collection[str],
         refused: frozenset[TaskId],
     ) -> "EvictablePods":
         """Return the evictable pods of these jobs, which are all of a snapshot, by ID.
 
-        refused are pods whose eviction was refused.
+        refused are pods whose eviction was refused. Most cycles don't ask, so jobs are compared
+        with those of the last cycle that did.
         """
-        found = copy.copy(self)
-        if self._layout is not layout or self._queues != queues:
-            found = EvictablePods(layout, queues)
+        found: EvictablePods = copy.copy(self)
         found.read = 0
         if every is found._every and refused == found._refused:
             return found
@@ -118,14 +119,14 @@ class EvictablePods:
 
     def _follow(self, every: Sequence[Job]) -> None:
         """Take out the pods of jobs that are gone, and put in those of new ones."""
-        gone, come = job_division.all_changes(self._every, every)
+        gone, come = changes.of_jobs(self._every, every)
         self._every = every
         come = [
             job
             for job in come
             if any(map(job.counts.__getitem__, EVICTABLE)) and job.queue in self._queues
         ]
-        found = (job_division.place_of(job, self.owner_jobs) for job in gone)
+        found = (changes.place_of(job, self.owner_jobs) for job in gone)
         places = [place for place in found if place is not None]
         if come or places:
             self._change(places, come)
@@ -135,7 +136,7 @@ class EvictablePods:
         stays = np.ones(len(self.owner_jobs), dtype=np.bool_)
         stays[gone] = False
         staying = list(itertools.compress(self.owner_jobs, stays.tolist()))
-        at = [bisect.bisect_left(staying, job.id, key=job_division.of_job) for job in come]
+        at = [bisect.bisect_left(staying, job.id, key=changes.of_job) for job in come]
         order = _merged(np.flatnonzero(stays), at, len(stays))
         # The new places of the jobs that were known, and then of those that have come.
         numbers = np.full(len(stays) + len(come), NOT_KNOWN)
@@ -256,26 +257,14 @@ class EvictablePods:
         return sorted(tasks, key=lambda task: task.uid)
 
 
-NOBODY = EvictablePods(NodeLayout(()), ())
-"""What is known before anybody has asked."""
-
-
-def known(snapshot: Snapshot) -> EvictablePods:
-    """Return the pods of the last cycle that asked for them."""
-    carried = snapshot.carried.evictable
-    return carried if isinstance(carried, EvictablePods) else NOBODY
-
-
 def start(task: Task) -> float:
     """Return when the pod got a node, or the creation time if unknown."""
     return task.created if task.scheduled_at is None else task.scheduled_at
 
 
-def may_lose_one(job: Job | JobState) -> bool:
-    """Whether a single pod may be evicted, regardless of roles and sub-groups."""
-    minimum = job.min_member if isinstance(job, Job) else job.job.min_member
-    counts = job.counts
-    if job.ready_tasks - counts[TaskStatus.ALLOCATED] > minimum:
+def may_lose_one(counts: Mapping[TaskStatus, int], ready: int, minimum: int) -> bool:
+    """Whether a job could lose a single pod, regardless of roles and sub-groups."""
+    if ready - counts[TaskStatus.ALLOCATED] > minimum:
         return True
     return sum(map(counts.__getitem__, HOLDING)) == 1
 
@@ -288,7 +277,7 @@ class _OfJob:
     def __init__(self, job: Job) -> None:
         self.tasks = tuple(task for task in job.tasks if task.status in EVICTABLE)
         self.classes = tuple(dict.fromkeys(task.pod_class for task in self.tasks))
-        self.spare = may_lose_one(job)
+        self.spare = may_lose_one(job.counts, job.ready_tasks, job.min_member)
 
 
 def _merged(kept: Rows, at: Sequence[int] | Rows, first: int) -> Rows:

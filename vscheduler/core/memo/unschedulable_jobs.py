@@ -1,4 +1,4 @@
-"""ParkedJobs: jobs without room, with what they wait for, as one cycle hands them to the next.
+"""UnschedulableJobs: jobs without room, with what they wait for, from one cycle to the next.
 
 Jobs made from one template wait for the same, and are kept as one group.
 """
@@ -8,22 +8,18 @@ import math
 import operator
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
 
-from vscheduler.core.config.policy import Policy
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.fair_share.demands import CountedPod, CountedPods, Pair
+from vscheduler.core.memo.changes import Changes, Part
 from vscheduler.core.model import computed, resources
 from vscheduler.core.model.decisions import GroupStatus, Reason, ReasonCode
 from vscheduler.core.model.jobs import Job, JobId
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.session.job_division import JobDivision
-from vscheduler.core.session.job_state import JobState
+from vscheduler.core.model.resources import ResourceMap, Vector
 
 Statuses: TypeAlias = Mapping[JobId, GroupStatus]
 
@@ -135,7 +131,7 @@ class ParkedMembers:
             pods[pair] = known._replace(pending=known.pending + number)
             queues.setdefault(first.queue, first.id)
             for job in group.due:
-                more = inqueue_resources.outstanding(JobState(group.members[job]))
+                more = inqueue_resources.outstanding_of(group.members[job])
                 promised[first.queue] = resources.add(promised.get(first.queue, {}), more)
         return CountedPods(pods=pods, queues=queues, promised=promised)
 
@@ -216,24 +212,23 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """By queue, the answers of plugins to `queue_outlook`."""
 
 
-class ParkedJobs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class UnschedulableJobs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """All parked jobs, and what they wait for. Without influence on decisions."""
 
-    policy: Policy
-    space: ResourceSpace
-    allocatable: Vector
-    """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
-    queues: Mapping[str, Queue]
-    seen: Seen
-    found: ParkedGroups
-    division: JobDivision | None = None
-    """The jobs without settled ones, as last divided by these groups."""
+    rests_on: ClassVar[frozenset[Part]] = frozenset({Part.POLICY, Part.NODES, Part.QUEUES})
+    """They wait for the same nodes, by the same rules."""
+    seen: Seen | None = None
+    """None if no job is parked."""
+    found: ParkedGroups = NO_GROUPS
 
-    def holds(self, snapshot: Snapshot, policy: Policy) -> bool:
-        """Whether the jobs still wait for the same nodes, by the same rules."""
-        return (
-            self.policy is policy
-            and self.space is snapshot.space
-            and self.allocatable is snapshot.nodes.allocatable
-            and self.queues == snapshot.queues
-        )
+    def after(self, changes: Changes) -> "UnschedulableJobs":
+        """Return the jobs that are still there, and the same."""
+        gone = {job.id for job in changes.gone if self.found.jobs.get(job.id) is job}
+        return self.without(gone)
+
+    def without(self, jobs: Collection[JobId]) -> "UnschedulableJobs":
+        """Return all but these jobs."""
+        if not jobs:
+            return self
+        left = self.found.jobs.keys() - jobs
+        return UnschedulableJobs(seen=self.seen, found=self.found.only(left))

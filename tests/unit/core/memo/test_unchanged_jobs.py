@@ -12,11 +12,12 @@ from tests import running
 from tests.unit.core import sessions
 from tests.unit.core.placement import parked_cluster
 from vscheduler.core.fair_share.demands import QueueDemands
+from vscheduler.core.memo import changes, unchanged_jobs
+from vscheduler.core.memo.changes import Changes
+from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
 from vscheduler.core.model.decisions import GroupStatus
 from vscheduler.core.model.jobs import YOUNG, GroupState, Job, JobId, Phase, PodClass, TaskStatus
-from vscheduler.core.model.snapshot import BindRefusal, Snapshot
-from vscheduler.core.session import settled_jobs
-from vscheduler.core.session.settled_jobs import SettledJobs
+from vscheduler.core.model.snapshot import BindRefusal
 from vscheduler.testing import pictures
 
 CLASSES = [PodClass(request={"cpu": each, "pods": 1}) for each in range(1, 6)]
@@ -65,18 +66,11 @@ def status(job: Job) -> GroupStatus:
     )
 
 
-def taken_of(every: Mapping[JobId, Job]) -> Snapshot:
-    """Return a snapshot with these jobs."""
-    around = running.snapshot_of(pictures.documents("queue q queue r queue s"))
-    return msgspec.structs.replace(around, jobs=tuple(every[each] for each in sorted(every)))
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_sums_are_those_of_all_jobs(seed: int) -> None:
     """Few or many jobs at a time come, change and go, first ones among them."""
     chance = random.Random(seed)
-    policy = running.policy_of(TREE)
-    settled, every = SettledJobs(policy), dict[JobId, Job]()
+    settled, every, was = UnchangedJobs(), dict[JobId, Job](), tuple[Job, ...]()
     for _ in range(ROUNDS):
         for _ in range(chance.choice((0, 1, 1, 2, 20))):
             if every and chance.random() < 0.4:
@@ -84,7 +78,10 @@ def test_sums_are_those_of_all_jobs(seed: int) -> None:
             else:
                 job = some_job(chance)
                 every[job.id] = job
-        others, settled = settled.present(taken_of(every), policy)
+        listed = tuple(every[each] for each in sorted(every))
+        found = Changes(frozenset(), *changes.of_jobs(was, listed))
+        settled, was = settled.after(found), listed
+        others = changes.without(listed, settled.by_id)
         assert settled.by_id.keys() == every.keys() - {job.id for job in others}
         more = [job for job in others if chance.random() < 0.8]
         settled = settled.with_more([(job, status(job)) for job in more])
@@ -93,42 +90,30 @@ def test_sums_are_those_of_all_jobs(seed: int) -> None:
         assert all(settled.by_id[job.id] is job for job in inside)
         awake = [each for name, each in sorted(every.items()) if name not in settled.by_id]
         whole = QueueDemands(sessions.SPACE, [every[each] for each in sorted(every)])
-        found = QueueDemands(sessions.SPACE, awake, settled=settled.counted)
-        assert found.unparked == whole.unparked
-        assert (found.queues, found.held) == (whole.queues, whole.held)
-        assert found.elastic == whole.elastic
-
-
-def test_another_policy_or_a_queue_that_is_gone_forgets_all() -> None:
-    """Statuses depend on the first, and a job without a queue isn't scheduled."""
-    policy = running.policy_of(TREE)
-    job = some_job(random.Random(5))
-    settled = SettledJobs(policy).with_more([(job, status(job))])
-    taken = taken_of({job.id: job})
-    others, settled = settled.present(taken, policy)
-    assert (list(others), list(settled.by_id)) == ([], [job.id])
-    assert settled.present(taken, policy)[1] is settled
-    others, left = settled.present(taken, running.policy_of(TREE))
-    assert (list(others), bool(left)) == ([job], False)
-    without = {name: each for name, each in taken.queues.items() if name != job.queue}
-    others, left = settled.present(msgspec.structs.replace(taken, queues=without), policy)
-    assert (list(others), bool(left)) == ([job], False)
+        asked = QueueDemands(sessions.SPACE, awake, settled=settled.counted)
+        assert asked.unparked == whole.unparked
+        assert (asked.queues, asked.held) == (whole.queues, whole.held)
+        assert asked.elastic == whole.elastic
 
 
 def test_jobs_that_may_ask_for_more_stay_awake() -> None:
     """They wait, must stay close to each other, or hold less than they were promised."""
     job = msgspec.structs.replace(some_job(random.Random(5)), counts={TaskStatus.RUNNING: 1})
     running, inqueue = Phase.RUNNING, Phase.INQUEUE
-    assert settled_jobs.may_settle(job, running)
+    assert unchanged_jobs.may_settle(job, running)
     promised = msgspec.structs.replace(job, min_resources={"cpu": 10**6})
-    assert not settled_jobs.may_settle(promised, running)
-    assert settled_jobs.may_settle(msgspec.structs.replace(job, min_resources={"cpu": 0}), running)
-    assert not settled_jobs.may_settle(msgspec.structs.replace(job, hard_topology="spec"), running)
+    assert not unchanged_jobs.may_settle(promised, running)
+    assert unchanged_jobs.may_settle(
+        msgspec.structs.replace(job, min_resources={"cpu": 0}), running
+    )
+    assert not unchanged_jobs.may_settle(
+        msgspec.structs.replace(job, hard_topology="spec"), running
+    )
     without = msgspec.structs.replace(job, counts={}, min_member=0)
     waiting = msgspec.structs.replace(job, counts={TaskStatus.PENDING: 1})
     for each in (without, waiting):
         young = msgspec.structs.replace(each, state=GroupState(phase=inqueue))
-        assert not settled_jobs.may_settle(young, inqueue)
+        assert not unchanged_jobs.may_settle(young, inqueue)
 
 
 @pytest.mark.parametrize("stored", YOUNG)
@@ -137,27 +122,9 @@ def test_a_job_that_has_started_may_settle_before_its_phase_is_stored(stored: Ph
     counts = {TaskStatus.RUNNING: 1}
     state = GroupState(phase=stored)
     job = msgspec.structs.replace(some_job(random.Random(5)), counts=counts, state=state)
-    assert settled_jobs.may_settle(job, Phase.INQUEUE)
-    assert not settled_jobs.may_settle(job, Phase.PENDING)
-    assert not settled_jobs.may_settle(job, Phase.INQUEUE, bars=True)
-
-
-def test_jobs_whose_phase_is_not_stored_are_forgotten_where_a_queue_bars_jobs() -> None:
-    """It would end their admission, unlike that of jobs that are known to run."""
-    policy = running.policy_of(TREE)
-    young = msgspec.structs.replace(
-        some_job(random.Random(5)), state=GroupState(phase=Phase.INQUEUE)
-    )
-    settled = SettledJobs(policy).with_more([(young, status(young))])
-    taken = taken_of({young.id: young})
-    _, settled = settled.present(taken, policy)
-    assert settled.inqueue == {young.uid}
-    barred = dataclasses.replace(taken.queues["q"], namespaces=("other",))
-    taken = msgspec.structs.replace(taken, queues={**taken.queues, "q": barred})
-    others, left = settled.present(taken, policy)
-    assert (list(others), left.inqueue) == ([young], frozenset())
-    _, left = settled.present(taken_of({}), policy)
-    assert left.inqueue == frozenset()
+    assert unchanged_jobs.may_settle(job, Phase.INQUEUE)
+    assert not unchanged_jobs.may_settle(job, Phase.PENDING)
+    assert not unchanged_jobs.may_settle(job, Phase.INQUEUE, bars=True)
 
 
 def test_a_settled_job_that_loses_pods_is_told_of() -> None:

@@ -13,18 +13,15 @@ pods are bound. Until then it counts as Inqueue.
 import bisect
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
-from vscheduler.core.config.policy import Policy
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.fair_share.demands import CountedPod, CountedPods, Pair
+from vscheduler.core.memo.changes import Changes, Part
 from vscheduler.core.model import computed, resources
 from vscheduler.core.model.decisions import GroupStatus
 from vscheduler.core.model.jobs import YOUNG, Job, JobId, Phase
 from vscheduler.core.model.resources import ResourceMap
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.session import job_division
-from vscheduler.core.session.job_division import JobDivision
 
 Status: TypeAlias = GroupStatus
 
@@ -56,38 +53,25 @@ def is_inqueue(job: Job, phase: Phase) -> bool:
     return has_all and job.phase in YOUNG and phase is Phase.INQUEUE
 
 
-def known(snapshot: Snapshot, policy: Policy) -> tuple[Sequence[Job], "SettledJobs"]:
-    """Return the other jobs of the snapshot, and those that the last cycle knows to be settled."""
-    carried = snapshot.carried.settled
-    if not isinstance(carried, SettledJobs):
-        return snapshot.jobs, _nobody(snapshot, policy)
-    return carried.present(snapshot, policy)
+class UnchangedJobs:
+    """All unchanged jobs, with their statuses and what they hold; a value that is never changed."""
 
-
-def _nobody(snapshot: Snapshot, policy: Policy) -> "SettledJobs":
-    division = JobDivision(snapshot.jobs, snapshot.jobs)
-    return SettledJobs(policy, division=division)
-
-
-class SettledJobs:
-    """All settled jobs, with their statuses and what they hold; a value that is never changed."""
+    rests_on: ClassVar[frozenset[Part]] = frozenset({Part.POLICY, Part.QUEUES})
+    """Statuses depend on the policy, and a queue that bars jobs would end an admission whose phase
+    isn't stored yet."""
 
     def __init__(
         self,
-        policy: Policy | None = None,
         every: Mapping[JobId, Job] | None = None,
         statuses: Sequence[Status] = (),
         sums: "_Sums | None" = None,
-        division: JobDivision | None = None,
         inqueue: frozenset[str] = frozenset(),
     ) -> None:
-        """`statuses` are in order of jobs; `division` is that of the snapshot they come from."""
-        self.policy = policy
+        """`statuses` are in order of jobs."""
         self.by_id: Mapping[JobId, Job] = {} if every is None else every
         """The jobs, in no particular order."""
         self.statuses = statuses
         self._sums = _Sums() if sums is None else sums
-        self._division = division
         self.inqueue = inqueue
         """The UIDs of the jobs that count as Inqueue."""
 
@@ -100,40 +84,21 @@ class SettledJobs:
         """What the jobs hold."""
         return self._sums.counted()
 
-    def present(self, snapshot: Snapshot, policy: Policy) -> tuple[Sequence[Job], "SettledJobs"]:
-        """Return the other jobs of the snapshot, and the settled jobs that it still has."""
-        if self.policy is not policy or not self._sums.queues.keys() <= snapshot.queues.keys():
-            return snapshot.jobs, _nobody(snapshot, policy)
-        if self.inqueue and any(queue.namespaces is not None for queue in snapshot.queues.values()):
-            return snapshot.jobs, _nobody(snapshot, policy)
-        division, gone = job_division.divide(snapshot.jobs, self.by_id, self._division)
-        if division is self._division:
-            return division.others, self
-        found = self._changed([self.by_id[job] for job in gone], (), division)
-        return division.others, found
+    def after(self, changes: Changes) -> "UnchangedJobs":
+        """Return the jobs that are still there, and the same."""
+        gone = [job for job in changes.gone if self.by_id.get(job.id) is job]
+        return self._changed(gone, ())
 
-    def with_more(self, more: Collection[tuple[Job, Status]]) -> "SettledJobs":
+    def with_more(self, more: Collection[tuple[Job, Status]]) -> "UnchangedJobs":
         """Return the same jobs, and these."""
-        if not more:
-            return self
-        division = self._division
-        if division is not None:
-            names = {job.id for job, _ in more}
-            others = [job for job in division.others if job.id not in names]
-            division = JobDivision(division.every, others)
-        return self._changed((), more, division)
+        return self._changed((), more)
 
     def _changed(
-        self,
-        gone: Collection[Job],
-        more: Collection[tuple[Job, Status]],
-        division: JobDivision | None,
-    ) -> "SettledJobs":
+        self, gone: Collection[Job], more: Collection[tuple[Job, Status]]
+    ) -> "UnchangedJobs":
         """Return the jobs without those that are gone, and with more."""
         if not (gone or more):
-            return SettledJobs(
-                self.policy, self.by_id, self.statuses, self._sums, division, self.inqueue
-            )
+            return self
         every = dict(self.by_id)
         for job in gone:
             del every[job.id]
@@ -151,7 +116,7 @@ class SettledJobs:
                 sums.find_first(ordered)
         inqueue = self.inqueue.difference(job.uid for job in gone)
         inqueue = inqueue.union(job.uid for job, _ in more if job.phase in YOUNG)
-        return SettledJobs(self.policy, every, statuses, sums, division, inqueue)
+        return UnchangedJobs(every, statuses, sums, inqueue)
 
 
 class _Sums:

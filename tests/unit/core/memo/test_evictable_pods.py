@@ -5,10 +5,9 @@ import random
 import pytest
 
 from tests.unit.core import sessions
+from vscheduler.core.memo.evictable_pods import EvictablePods
 from vscheduler.core.model.jobs import EVICTABLE, PREEMPTABLE, Job, TaskId, TaskStatus
 from vscheduler.core.model.nodes import NodeLayout, NodeSpec
-from vscheduler.core.session import evictable_pods
-from vscheduler.core.session.evictable_pods import EvictablePods
 
 NAMES = [f"j{number:02}" for number in range(30)]
 NODES = [f"n{number}" for number in range(6)]
@@ -28,10 +27,12 @@ class World:
         self.layout = layout(NODES)
         self.queues = dict.fromkeys(QUEUES)
         self.refused: frozenset[TaskId] = frozenset()
+        self.began = self.is_same = False
+        """Whether nodes and queues are; otherwise nothing is known (core.memo.memos)."""
 
     def change(self) -> None:
         """Let jobs come, change and go, and at times nodes, queues, and refused evictions."""
-        chance = self.chance
+        chance, nodes, queues = self.chance, self.layout, self.queues
         names = chance.sample(NAMES, chance.choice((0, 0, 1, 2, 5, 30)))
         for name in names:
             if self.jobs.pop(name, None) is None or chance.random() < 0.6:
@@ -42,6 +43,8 @@ class World:
             self.layout = layout(chance.sample(NODES, 4))
         if chance.random() < 0.1:
             self.queues = dict.fromkeys(chance.sample(QUEUES, 2))
+        self.is_same = self.began and nodes is self.layout and queues is self.queues
+        self.began = True
         if chance.random() < 0.3:
             tasks = [task.uid for job in self.every for task in job.tasks]
             self.refused = frozenset(chance.sample(tasks, min(len(tasks), chance.choice((0, 4)))))
@@ -72,11 +75,12 @@ class World:
 
     def follow(self, before: EvictablePods) -> EvictablePods:
         """Return the pods as they are now."""
-        return before.after(self.every, self.layout, self.queues.keys(), self.refused)
+        known = before if self.is_same else EvictablePods(self.layout, self.queues)
+        return known.of_jobs(self.every, self.refused)
 
     def anew(self) -> EvictablePods:
         """Return the same, with nothing known."""
-        return self.follow(evictable_pods.NOBODY)
+        return EvictablePods(self.layout, self.queues).of_jobs(self.every, self.refused)
 
 
 def layout(names: list[str]) -> NodeLayout:
@@ -103,7 +107,7 @@ def shown(pods: EvictablePods) -> list[object]:
 @pytest.mark.parametrize("seed", range(6))
 def test_pods_follow_all_changes(seed: int) -> None:
     """Jobs, nodes, queues and refused evictions change; nothing that was known shows."""
-    world, known, seen = World(seed), evictable_pods.NOBODY, 0
+    world, known, seen = World(seed), EvictablePods(layout([]), ()), 0
     for _ in range(ROUNDS):
         world.change()
         before, shown_before = known, shown(known)
@@ -117,7 +121,7 @@ def test_pods_follow_all_changes(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_pods_are_those_of_the_jobs(seed: int) -> None:
     """Told from the jobs one by one: who may be evicted, where, and in which order."""
-    world, known = World(seed), evictable_pods.NOBODY
+    world, known = World(seed), EvictablePods(layout([]), ())
     for _ in range(ROUNDS):
         world.change()
         known = world.follow(known)
@@ -150,22 +154,22 @@ def test_pods_are_those_of_the_jobs(seed: int) -> None:
 def test_pods_are_counted_as_read_once() -> None:
     """What reading costs doesn't depend on what was kept: the next one who reads pays nothing."""
     running = sessions.task("a", 0, TaskStatus.RUNNING, node="n0")
-    there = layout(["n0"])
+    nobody = EvictablePods(layout(["n0"]), ("q",))
     first = sessions.job("a", running)
-    found = evictable_pods.NOBODY.after((first,), there, ("q",), frozenset())
+    found = nobody.of_jobs((first,), frozenset())
     assert found.read == 1
-    for before in (found, evictable_pods.NOBODY):
-        assert before.after((first,), there, ("q",), frozenset()).read == 0
+    for before in (found, nobody):
+        assert before.of_jobs((first,), frozenset()).read == 0
     changed = sessions.job("a", running, sessions.task("a", 1))
-    assert found.after((changed,), there, ("q",), frozenset()).read == 2
-    assert evictable_pods.NOBODY.after((changed,), there, ("q",), frozenset()).read == 0
+    assert found.of_jobs((changed,), frozenset()).read == 2
+    assert nobody.of_jobs((changed,), frozenset()).read == 0
 
 
 def test_the_same_jobs_are_not_looked_at() -> None:
-    """With the same nodes, queues and refused evictions, the columns are the same arrays."""
+    """With the same refused evictions, the columns are the same arrays."""
     job = sessions.job("a", sessions.task("a", 0, TaskStatus.RUNNING, node="n0"))
-    every, there = (job,), layout(["n0"])
-    found = evictable_pods.NOBODY.after(every, there, ("q",), frozenset())
-    again = found.after(every, there, ("q",), frozenset())
+    every = (job,)
+    found = EvictablePods(layout(["n0"]), ("q",)).of_jobs(every, frozenset())
+    again = found.of_jobs(every, frozenset())
     assert again.read == 0
     assert again.rows is found.rows

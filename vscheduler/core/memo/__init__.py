@@ -1,0 +1,1 @@
+"""All that outlives a cycle without deciding anything; `memos` says what each part rests on."""
