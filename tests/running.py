@@ -8,7 +8,7 @@ import msgspec
 
 from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, NO_MEMOS, Carried, Snapshot
+from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot, without_memos
 from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
@@ -97,7 +97,7 @@ def digest(result: CycleResult) -> str:
 
 def forgetful(carried: Carried) -> Carried:
     """The same without memos, which change no decision."""
-    return dataclasses.replace(carried, memos=NO_MEMOS)
+    return without_memos(carried)
 
 
 def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> Session:

@@ -12,6 +12,7 @@ import yaml
 from tests.conformance import expectations
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy as policies
+from vscheduler.core.config.policy import Parsed
 from vscheduler.simulator import run as simulator
 from vscheduler.simulator.run import Options
 
@@ -80,14 +81,21 @@ def differences() -> Mapping[str, str]:
     return {path: str(reason) for path, reason in listed.items()}
 
 
-def run(scenario: Scenario, *, as_volcano: bool = True) -> list[str]:
-    """What doesn't hold after one cycle: one sentence per key of `expect`."""
+OPTIONS = Options(scheduler_names=("volcano",), claim_unowned=True, now=NOW.timestamp())
+
+
+def policy_of(scenario: Scenario, *, as_volcano: bool) -> Parsed:
+    """Its configuration."""
     compatibility = {"compatibility": "volcano"} if as_volcano else {}
     tree = {**compatibility, **scenario.scheduler}
-    parsed = policies.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
+    return policies.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
+
+
+def run(scenario: Scenario, *, as_volcano: bool = True) -> list[str]:
+    """What doesn't hold after one cycle: one sentence per key of `expect`."""
+    parsed = policy_of(scenario, as_volcano=as_volcano)
     if parsed.policy is None:
         return [str(problem) for problem in parsed.problems]
-    options = Options(scheduler_names=("volcano",), claim_unowned=True, now=NOW.timestamp())
-    outcome = simulator.simulate(scenario.objects, parsed.policy, options)
+    outcome = simulator.simulate(scenario.objects, parsed.policy, OPTIONS)
     problems = [str(problem) for problem in outcome.problems]
     return problems + expectations.failures(scenario.expect, outcome.last)

@@ -170,7 +170,9 @@ def _cycles(after: Cluster, most: int) -> Iterator[CycleResult]:
     before: object = None
     moving = simulated.moving
     end = given.now + most * run.CYCLE_SECONDS
-    for result, states in run.cycles(given.mirror, simulated, after.policy, most, given.now):
+    for result, states in run.cycles(
+        given.mirror, simulated, after.policy, Options(cycles=most), given.now
+    ):
         yield result
         moved, moving = moving, simulated.moving
         moves = moved or moving or result.binds or result.evicts or result.claims

@@ -48,6 +48,11 @@ CYCLES_MAX = 10_000
     help="Search for nodes for whole gangs until they are found or proved not to exist.",
 )
 @click.option(
+    "--no-memos",
+    is_flag=True,
+    help="Work everything out anew in each cycle; the outcome is the same.",
+)
+@click.option(
     "--now",
     metavar="TIME",
     callback=lambda _context, _option, text: _instant(text),
@@ -72,6 +77,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     cycles: int,
     evicted_return: bool,
     unlimited_search: bool,
+    no_memos: bool,
     now: float | None,
     why: str,
     strict: bool,
@@ -110,6 +116,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         now=now,
         evicted_return=evicted_return,
         unlimited_search=unlimited_search,
+        memos=not no_memos,
         most=bounds.of(most),
         reads=loaded.policy.reads,
     )

@@ -34,7 +34,7 @@ from vscheduler.core.model.decisions import (
 from vscheduler.core.model.jobs import ROLE, GroupState, JobId
 from vscheduler.core.model.pod_texts import PodReads
 from vscheduler.core.model.queues import DEFAULT
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.core.model.snapshot import FRESH, without_memos
 from vscheduler.mirror import (
     membership_wording,
     phrases,
@@ -86,6 +86,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether pods may name PriorityClasses that aren't in the input, and count with priority 0."""
     unlimited_search: bool = False
     """Whether searches for whole gangs go on until they find nodes or a proof."""
+    memos: bool = True
+    """Whether cycles may reuse what earlier ones learnt. The outcome is the same."""
 
 
 Pair: TypeAlias = tuple[str, str]
@@ -240,7 +242,7 @@ def simulate(
     results: list[CycleResult] = []
     looks: list[Look] = []
     states: Mapping[JobId, GroupState] = {}
-    for result, written in cycles(mirror, simulated, policy, options.cycles, given.now):
+    for result, written in cycles(mirror, simulated, policy, options, given.now):
         results.append(result)
         states = written
         if options.evicted_return:
@@ -304,13 +306,13 @@ def _rejections(mirror: Mirror, given: Iterable[Named]) -> Iterable[Problem]:
 
 
 def cycles(
-    mirror: Mirror, simulated: World, policy: Policy, most: int, now: float
+    mirror: Mirror, simulated: World, policy: Policy, options: Options, now: float
 ) -> Iterator[tuple[CycleResult, Mapping[JobId, GroupState]]]:
-    """Iterate over at most so many cycles, each with the status of each PodGroup after it: decide,
+    """Iterate over the cycles, each with the status of each PodGroup after it: decide,
     carry out, decide again, a second later each time.
     """
     carried = FRESH
-    for number in range(most):
+    for number in range(options.cycles):
         moment = now + number * CYCLE_SECONDS
         taken = mirror.snapshot(moment, carried)
         result = cycle.run_cycle(taken, policy)
@@ -323,7 +325,7 @@ def cycles(
         }
         for event in simulated.obey(result, states, moment):
             mirror.apply(event)
-        carried = result.carried
+        carried = result.carried if options.memos else without_memos(result.carried)
         yield result, states
 
 

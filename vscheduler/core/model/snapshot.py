@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -308,6 +308,11 @@ class Carried:
         """The resources of pods that don't exist yet. Nothing else may name them by now."""
         expected = (reservation.task.pod_class for reservation in self.replacement_reservations)
         return {name for pod_class in expected for name in pod_class.counted}
+
+
+def without_memos(carried: Carried) -> Carried:
+    """Return what decides alone."""
+    return replace(carried, memos=NO_MEMOS)
 
 
 FRESH = Carried()
