@@ -1,6 +1,5 @@
 """What PodGroups are told: their phase, whether they have their minimum, why pods wait."""
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from tests import running
 from vscheduler.core.model.decisions import GroupStatus, ReasonCode
 from vscheduler.core.model.jobs import Condition, GroupState, Phase
-from vscheduler.core.model.snapshot import FRESH, BindRefusal
+from vscheduler.core.model.snapshot import BindRefusal, Carried, Reported
 from vscheduler.mirror import condition_reasons, statuses, wording
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
@@ -270,7 +269,7 @@ def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
     first, second = (bind.task for bind in plain.binds)
     denied = BindRefusal(node="n1", message="denied")
     refusal = {first.job: {second.uid: denied}}
-    carried = dataclasses.replace(FRESH, refused_binds=refusal)
+    carried = Carried(reported=Reported(refused_binds=refusal))
     result = running.run(documents, tree, carried=carried)
     assert [bind.task.key for bind in result.binds] == [first.key, second.key]
     (status,) = result.groups
@@ -283,7 +282,7 @@ def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
     assert (pod.name, words.reason) == ("a-1", "SchedulerError")
     assert words.message == "the API server refused to bind the pod to n1: denied"
     refused_both = {first.job: {first.uid: denied, second.uid: denied}}
-    carried = dataclasses.replace(FRESH, refused_binds=refused_both)
+    carried = Carried(reported=Reported(refused_binds=refused_both))
     (status,) = running.run(documents, tree, carried=carried).groups
     assert status.reason is not None
     assert "bind pod default/a-0 to n1, and 1 more: denied" in wording.sentence(status.reason)

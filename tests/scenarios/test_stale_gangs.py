@@ -7,7 +7,7 @@ import pytest
 
 from tests import running
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, Carried
+from vscheduler.core.model.snapshot import FRESH, Carried, Reported
 from vscheduler.core.plugins import gang
 from vscheduler.mirror import wording
 from vscheduler.testing import pictures
@@ -207,7 +207,7 @@ def test_it_stays_while_the_server_refuses_one_of_its_pods() -> None:
     first = cycle(world())
     (job,) = running.snapshot_of(world()).jobs
     refused = frozenset(task.uid for task in job.tasks if task.name == "g-1")
-    carried = dataclasses.replace(first.carried, eviction_refused_pods=refused)
+    carried = dataclasses.replace(first.carried, reported=Reported(eviction_refused_pods=refused))
     assert evicted(cycle(world(), 600.0, carried)) == []
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
-from vscheduler.core.model.snapshot import Carried
+from vscheduler.core.model.snapshot import Carried, Reported
 from vscheduler.testing import pictures
 
 OPEN = "tdm:tdm.revocable-zone.night=10:00-21:00 | predicates"
@@ -147,6 +147,6 @@ def test_refused_evictions_arent_asked_for_again_at_once() -> None:
     documents = pictures.documents(f"node n1 cpu=4 {LENT} queue q job q/batch min=0 n1 n1")
     tree = {"actions": "shuffle", "tiers": running.tiers(CLOSED)}
     first = running.run(documents, tree).evicts[0].task
-    carried = Carried(eviction_refused_pods=frozenset({first.uid}))
+    carried = Carried(reported=Reported(eviction_refused_pods=frozenset({first.uid})))
     again = running.run(documents, tree, carried=carried)
     assert [evict.task.name for evict in again.evicts] == ["batch-1"]

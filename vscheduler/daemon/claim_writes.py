@@ -1,12 +1,13 @@
 """Claim writes: what cycles decide about claims of volumes and of devices, on its way out."""
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vscheduler.backoff import Growth
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.snapshot import Carried
+from vscheduler.core.model.snapshot import Reported
 from vscheduler.daemon.device_allocations import DeviceAllocations
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.daemon.outlets import Outlets
@@ -43,10 +44,10 @@ class ClaimWrites:
             changed=changed,
         )
 
-    def noted(self, carried: Carried) -> Carried:
+    def noted(self, reported: Reported) -> Reported:
         """Add what the API server has refused."""
         refused, devices = self._volumes.refused, self._devices.refused
-        return replace(carried, refused_claims=refused, refused_allocations=devices)
+        return replace(reported, refused_claims=refused, refused_allocations=devices)
 
     def carry_out(self, result: CycleResult, is_there: Callable[[TaskId], bool]) -> None:
         """Send what a cycle has decided, except for jobs with a pod deleted during the cycle."""

@@ -19,7 +19,7 @@ from vscheduler.core.config.policy import Policy
 from vscheduler.core.model.decisions import Bind, CycleResult
 from vscheduler.core.model.jobs import JobId, TaskId
 from vscheduler.core.model.nodes import NodeLayout
-from vscheduler.core.model.snapshot import FRESH, Snapshot
+from vscheduler.core.model.snapshot import FRESH, Reported, Snapshot
 from vscheduler.daemon import cycle_thread
 from vscheduler.daemon.claim_writes import ClaimWrites
 from vscheduler.daemon.cycle_thread import CycleThread, FailedError
@@ -263,13 +263,13 @@ class SchedulingLoop:
         Raises cycle_thread.FailedError, and errors around the cycle.
         """
         started, began = time.monotonic(), time.thread_time()
-        carried = replace(
-            self._carried,
+        reported = Reported(
             refused_binds=self._refused_binds.current(self._is_there),
             eviction_refused_pods=self._refused_victims.pausing,
             eviction_refused_jobs=self._refused_jobs.pausing | self._refused_binds.lasting_jobs,
         )
-        taken = self._mirror.snapshot(time.time(), self._claims.noted(carried))
+        carried = replace(self._carried, reported=self._claims.noted(reported))
+        taken = self._mirror.snapshot(time.time(), carried)
         self._cycle_log.log_refusals(taken.refused)
         opened, worked = time.monotonic(), time.thread_time() - began
         with cycle_thread.noting_loop_lag(self._metrics.observe_lag):

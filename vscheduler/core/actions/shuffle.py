@@ -77,7 +77,7 @@ def running(session: Session) -> Iterator[Task]:
     """Yield the running pods on nodes of the snapshot, by job and UID, except pods that the API
     server has refused to evict.
     """
-    refused = session.snapshot.carried.eviction_refused_pods
+    refused = session.snapshot.carried.reported.eviction_refused_pods
     for state in session.job_states.values():
         if state.counts[TaskStatus.RUNNING]:
             for task in state.tasks(TaskStatus.RUNNING):

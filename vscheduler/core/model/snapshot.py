@@ -234,6 +234,31 @@ class Memos(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 NO_MEMOS = Memos()
 
 
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server refused, as those who send report it."""
+
+    eviction_refused_pods: frozenset[TaskId] = frozenset()
+    """Pods whose eviction the API server recently refused. No further eviction is tried for now."""
+    eviction_refused_jobs: frozenset[JobId] = frozenset()
+    """Jobs whose eviction plans the API server refused several times, and jobs with a pod whose
+    binds it refuses again and again. No evictions are decided for these jobs for now."""
+    refused_binds: Mapping[JobId, Mapping[TaskId, BindRefusal]] = msgspec.field(
+        default_factory=dict
+    )
+    """By job, pods whose last bind the API server refused. Such a pod has no node. It keeps its
+    place there until the next attempt, or, after several refusals in a row, counts as gated until
+    then."""
+    refused_claims: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """By claim (`namespace/name`), what the API server said when it refused the last request for a
+    volume."""
+    refused_allocations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """By resource claim (`namespace/name`), what the API server said when it refused the last write
+    of an allocation."""
+
+
+NOTHING_REPORTED = Reported()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
     """State that outlives a cycle: part of the result, and of the next cycle's input.
@@ -283,25 +308,11 @@ class Carried:
     Queue."""
     gang_searches: Mapping[SearchPlace, GangSearch] = field(default_factory=dict)
     """Searches for whole gangs that found no nodes. After a restart they begin anew."""
-    eviction_refused_pods: frozenset[TaskId] = frozenset()
-    """Pods whose eviction the API server recently refused. No further eviction is tried for now."""
-    eviction_refused_jobs: frozenset[JobId] = frozenset()
-    """Jobs whose eviction plans the API server refused several times, and jobs with a pod whose
-    binds it refuses again and again. No evictions are decided for these jobs for now. Both sets are
-    filled in by the sender of evictions, not by a cycle."""
-    refused_binds: Mapping[JobId, Mapping[TaskId, BindRefusal]] = field(default_factory=dict)
-    """By job, pods whose last bind the API server refused. Such a pod has no node. It keeps its
-    place there until the next attempt, or, after several refusals in a row, counts as gated until
-    then. Filled in by the sender of binds."""
     claim_attempts: Mapping[str, ClaimAttempt] = field(default_factory=dict)
     """By claim (`namespace/name`), attempts to have it bound. After a restart, attempts under way
     are read from the claims and volumes, and pauses after failures are over."""
-    refused_claims: Mapping[str, str] = field(default_factory=dict)
-    """By claim (`namespace/name`), what the API server said when it refused the last request for a
-    volume. Filled in by the sender."""
-    refused_allocations: Mapping[str, str] = field(default_factory=dict)
-    """By resource claim (`namespace/name`), what the API server said when it refused the last write
-    of an allocation. Filled in by the sender."""
+    reported: Reported = NOTHING_REPORTED
+    """What the API server refused since. Filled in by those who send, not by a cycle."""
 
     @property
     def awaited_resources(self) -> Collection[str]:

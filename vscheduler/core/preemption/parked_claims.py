@@ -51,7 +51,7 @@ class ParkedClaims:
         session, carried = self._session, self._session.snapshot.carried
         if carried.reclaim_failed or not session.policy.alike_by_age:
             return False
-        if not carried.eviction_refused_jobs.isdisjoint(group.members):
+        if not carried.reported.eviction_refused_jobs.isdisjoint(group.members):
             return False
         tasks = group.first.tasks
         return len(tasks) == 1 or len(set(map(job_likeness.traits, tasks))) == 1

@@ -93,7 +93,8 @@ def evict(
     Nothing is evicted if the API server has just refused to evict any of the pods, or if a
     PodDisruptionBudget doesn't allow the evictions.
     """
-    if not session.snapshot.carried.eviction_refused_pods.isdisjoint(task.uid for task in tasks):
+    refused = session.snapshot.carried.reported.eviction_refused_pods
+    if not refused.isdisjoint(task.uid for task in tasks):
         return
     if not session.cluster.budgets.spare(tasks):
         return

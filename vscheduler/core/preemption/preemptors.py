@@ -130,7 +130,7 @@ def _is_starving(session: Session, action: str, state: JobState) -> bool:
     return not (
         not state.counts[TaskStatus.PENDING]
         or state.phase is Phase.PENDING
-        or job in carried.eviction_refused_jobs
+        or job in carried.reported.eviction_refused_jobs
         or (carried.reclaim_failed and (action, job) in carried.reclaim_failed)
         or reasons.invalid(session, state) is not None
         or not session.dispatch.first_tier("job_starving", state)

@@ -306,7 +306,7 @@ class Relief:
         return found
 
     def _is_refused(self, state: JobState) -> bool:
-        return state.job.id in self._session.snapshot.carried.eviction_refused_jobs
+        return state.job.id in self._session.snapshot.carried.reported.eviction_refused_jobs
 
     def _preemptable(self, state: JobState) -> Amounts:
         """Return what `preempt` may take of other jobs of the queue, (R,)."""

@@ -369,7 +369,7 @@ class VictimCandidates:
             and task.status in EVICTABLE
             and state.status(task) is task.status
             and task.node in self._session.layout.rows
-            and task.uid not in self._session.snapshot.carried.eviction_refused_pods
+            and task.uid not in self._session.snapshot.carried.reported.eviction_refused_pods
             and start(task) <= self._oldest
             and self.scope(state, task)
         )

@@ -112,7 +112,9 @@ class ClusterState:
     def evictable(self) -> EvictablePods:
         """This scheduler's evictable pods as the cycle began, without refused evictions."""
         taken = self._taken
-        return self._evictable_before.of_jobs(taken.jobs, taken.carried.eviction_refused_pods)
+        return self._evictable_before.of_jobs(
+            taken.jobs, taken.carried.reported.eviction_refused_pods
+        )
 
     @property
     def known_evictable(self) -> EvictablePods:

@@ -46,7 +46,7 @@ class DeviceBinding:
     def __init__(self, snapshot: Snapshot, state: Devices) -> None:
         self._taken, self._state = snapshot, state
         self._claims, self._allocated = snapshot.devices.claims, snapshot.devices.allocated
-        self._refused = snapshot.carried.refused_allocations
+        self._refused = snapshot.carried.reported.refused_allocations
 
     def unallocated(self, task: Task, row: int) -> tuple[ClaimAllocation, ...]:
         """Return what the task's claims lack before the task may start on this node."""

@@ -226,7 +226,7 @@ def _groups(
     """Return all statuses, by job, and the jobs that the next cycles may leave out as settled."""
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
     settles: list[tuple[Job, GroupStatus]] = []
-    refused = session.snapshot.carried.refused_binds
+    refused = session.snapshot.carried.reported.refused_binds
     made = session.job_states.known
     for job, each in session.awake.items():
         kept = None
@@ -257,7 +257,7 @@ def _groups(
 
 def _looked_at(session: Session) -> Collection[JobId]:
     """Return the settled jobs about which something was found or decided in this cycle."""
-    settled, refused = session.settled, session.snapshot.carried.refused_binds
+    settled, refused = session.settled, session.snapshot.carried.reported.refused_binds
     if not settled:
         return ()
     found = {
@@ -287,7 +287,7 @@ def _status(
 ) -> GroupStatus | None:
     """Return the status of a job; None if it had no turn, so that the stored one stays."""
     job, by_job = state.job.id, session.reasons.by_job
-    if not state.untouched or job in session.snapshot.carried.refused_binds:
+    if not state.untouched or job in session.snapshot.carried.reported.refused_binds:
         return _group(session, state, volumes, devices)
     if job in session.reasons.not_attempted:
         return None
@@ -367,7 +367,7 @@ def _refused_binds(session: Session, state: JobState) -> tuple[RefusedBind, ...]
     """Return the pods that count as bound, are bound now or are held back, and were refused the
     last time.
     """
-    known = session.snapshot.carried.refused_binds.get(state.job.id)
+    known = session.snapshot.carried.reported.refused_binds.get(state.job.id)
     if not known:
         return ()
     found = []
@@ -380,7 +380,7 @@ def _refused_binds(session: Session, state: JobState) -> tuple[RefusedBind, ...]
 
 def _refused_before(session: Session, state: JobState) -> RefusedBind | None:
     """Return the first pod that waits again after its last bind was refused; None without any."""
-    known = session.snapshot.carried.refused_binds.get(state.job.id, {})
+    known = session.snapshot.carried.reported.refused_binds.get(state.job.id, {})
     for task in state.job.tasks if known else ():
         said = known.get(task.uid)
         if said is not None and state.status(task) is TaskStatus.PENDING:

@@ -48,7 +48,7 @@ class VolumeBinding:
     def __init__(self, snapshot: Snapshot, volumes: Volumes) -> None:
         self.attempts = ClaimAttempts(snapshot, volumes.bind_timeout_seconds)
         self._storage, self._volumes = snapshot.storage, volumes
-        self._refused = snapshot.carried.refused_claims
+        self._refused = snapshot.carried.reported.refused_claims
 
     def unbound(self, task: Task, row: int) -> tuple[ClaimBinding, ...]:
         """Return the claims to bind before the task may start on this node."""

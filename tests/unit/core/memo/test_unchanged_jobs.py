@@ -17,7 +17,7 @@ from vscheduler.core.memo.changes import Changes
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
 from vscheduler.core.model.decisions import GroupStatus
 from vscheduler.core.model.jobs import YOUNG, GroupState, Job, JobId, Phase, PodClass, TaskStatus
-from vscheduler.core.model.snapshot import BindRefusal
+from vscheduler.core.model.snapshot import BindRefusal, Reported
 from vscheduler.testing import pictures
 
 CLASSES = [PodClass(request={"cpu": each, "pods": 1}) for each in range(1, 6)]
@@ -160,5 +160,5 @@ def test_a_job_whose_bind_was_refused_is_told_of() -> None:
     around.cycle()
     (job,) = around.opened().settled.by_id
     refused = {job: {bind.task.uid: BindRefusal(node="n1", message="no")}}
-    around.carried = dataclasses.replace(around.carried, refused_binds=refused)
+    around.carried = dataclasses.replace(around.carried, reported=Reported(refused_binds=refused))
     assert around.cycle().groups[0].refused_binds

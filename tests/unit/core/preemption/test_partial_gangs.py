@@ -6,7 +6,7 @@ from tests import running
 from tests.running import Tree
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.snapshot import FRESH, Carried
+from vscheduler.core.model.snapshot import FRESH, Carried, Reported
 from vscheduler.testing import pictures
 
 NOW = pictures.NOW.timestamp()
@@ -220,7 +220,7 @@ def test_it_is_left_alone_while_the_server_refuses_one_of_its_pods() -> None:
         if task.name == "half-1"
     ]
     carried = dataclasses.replace(
-        first.carried, eviction_refused_pods=frozenset(map(TaskId, tasks))
+        first.carried, reported=Reported(eviction_refused_pods=frozenset(map(TaskId, tasks)))
     )
     assert evicted(cycle(now=60.0, carried=carried)) == []
 

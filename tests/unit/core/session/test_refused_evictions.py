@@ -2,7 +2,7 @@ import pytest
 
 from tests import running
 from vscheduler.core.model.jobs import JobId, TaskId
-from vscheduler.core.model.snapshot import FRESH, Carried
+from vscheduler.core.model.snapshot import FRESH, Carried, Reported
 from vscheduler.testing import pictures
 
 WAYS = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}
@@ -43,7 +43,7 @@ def test_a_pod_that_the_server_keeps_is_left_out(picture: str) -> None:
     """Others go in its place; of a gang that would go whole, none does."""
     first = victims(picture, FRESH)
     assert len(first) == 2
-    spared = Carried(eviction_refused_pods=frozenset({uid(picture, first[0])}))
+    spared = Carried(reported=Reported(eviction_refused_pods=frozenset({uid(picture, first[0])})))
     second = victims(picture, spared)
     assert len(second) == 2
     assert first[0] not in second
@@ -53,5 +53,5 @@ def test_a_pod_that_the_server_keeps_is_left_out(picture: str) -> None:
 
 def test_a_job_whose_plans_are_refused_time_and_again_asks_nobody() -> None:
     """For now: who sends evictions says when that is over."""
-    denied = Carried(eviction_refused_jobs=frozenset({JobId("default/needy")}))
+    denied = Carried(reported=Reported(eviction_refused_jobs=frozenset({JobId("default/needy")})))
     assert victims(BORROWED, denied) == []
