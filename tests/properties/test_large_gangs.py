@@ -134,6 +134,28 @@ def test_prices_prove_nothing_if_sets_are_left_out(monkeypatch: pytest.MonkeyPat
     assert isinstance(strategy.solve(of, STEPS).answer, Found)
 
 
+def test_a_few_nodes_with_many_sets_do_not_keep_the_others_from_prices() -> None:
+    """Most nodes take few pods, of twenty kinds: such gangs are placed by prices, or not at all."""
+    found = 0
+    for number in range(4):
+        chance = random.Random(f"few/{number}")
+        sizes = [(chance.randint(4, 16), chance.randint(2, 16)) for _ in range(20)]
+        pods = [chance.choice(sizes) for _ in range(150)]
+        free = [[0, 0, 110] for _ in range(300)]
+        for cpu, memory in pods:
+            node = chance.choice(free)
+            node[0], node[1] = node[0] + cpu, node[1] + memory
+        kinds = sorted(set(pods))
+        of = given(kinds, [pods.count(kind) for kind in kinds], [*free, [90, 90, 110]])
+        known = Prices(of)
+        assert not known.is_complete
+        assert known.suits_most
+        found += isinstance(strategy.solve(of, STEPS).answer, Found)
+    assert found > 1
+    many = given([(size, 9 - size) for size in range(1, 9)], [20] * 8, [[200, 200, 110]] * 6)
+    assert not Prices(many).suits_most
+
+
 def test_prices_prove_nothing_of_a_problem_that_does_not_show_all() -> None:
     """Its nodes may take more than the problem says."""
     free = [[10, 100, 110] for _ in range(80)]

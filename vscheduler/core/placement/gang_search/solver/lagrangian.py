@@ -59,6 +59,8 @@ class Prices:
         """(K,); all pods together are worth about WHOLE."""
         self.is_complete = True
         """Whether all sets of pods are looked at that any node takes."""
+        self.suits_most = True
+        """Whether at least half of the nodes take none but sets that are looked at."""
         self.patterns, fits = self._enumerated()
         """(M, K), how many pods of each kind a set has."""
         rows, self.taken = np.nonzero(fits)
@@ -117,6 +119,8 @@ class Prices:
             before, added = np.nonzero(kinds >= last[:, np.newaxis])
             if total + len(before) > most:
                 self.is_complete = False
+                # Nodes that take the largest of these sets may take larger ones as well.
+                self.suits_most = bool(taken[-1].any(axis=1).mean() <= 1 / 2)
                 break
             level = level[before]
             level[np.arange(len(level)), added] += 1

@@ -81,13 +81,13 @@ def _solve_large(problem: Problem, steps_max: int | None) -> Outcome:
     """Assign pods to nodes by prices where these apply, and place the others pod by pod."""
     state, steps = State(problem), 0
     if _is_priced(problem):
-        refused = Search(problem, 0, after=state).run()  # the simple bounds are known at once
-        if not isinstance(refused, CutShort):
-            return Outcome(answer=refused, steps=0)
+        bound = Search(problem, 0, after=state).run()  # the simple bounds are known at once
+        if not isinstance(bound, CutShort):
+            return Outcome(answer=bound, steps=0)
         known = Prices(problem)
-        if known.is_complete:
-            impossible = known.are_too_high() and problem.exact
-            if impossible:
+        if known.suits_most:
+            refused = known.are_too_high() and known.is_complete and problem.exact
+            if refused:
                 return Outcome(answer=Impossible(), steps=known.steps)
             steps = _assign(known, state, steps_max)
     placed = state.placed.copy()
