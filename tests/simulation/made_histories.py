@@ -78,9 +78,9 @@ class History:
         bound = {**found, "spec": {**found["spec"], "nodeName": node}}
         self.put("pods", bound, origin, verb="bind", subresource="binding")
 
-    def runs(self, name: str) -> None:
-        """The kubelet starts a pod."""
-        self.put("pods", {**self._objects["pods", name], "status": {"phase": "Running"}})
+    def runs(self, name: str, phase: str = "Running") -> None:
+        """The kubelet starts a pod, or ends it."""
+        self.put("pods", {**self._objects["pods", name], "status": {"phase": phase}})
 
     def evict(self, name: str, origin: str = "a", code: int = 201) -> None:
         """Evict a pod, which then terminates."""

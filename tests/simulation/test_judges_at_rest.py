@@ -52,6 +52,21 @@ def test_a_group_that_is_scheduled_has_its_minimum() -> None:
     assert history.wrong() == []
 
 
+def test_a_pod_that_succeeded_counts_after_it_is_deleted() -> None:
+    """As long as there are others; one that failed doesn't count."""
+    for phase, right in (("Succeeded", True), ("Failed", False)):
+        history = started(2, 2)
+        for name in ("p0", "p1"):
+            history.bind(name, "n1")
+            history.runs(name, phase)
+        history.put("queues", queue(completed=1))
+        said = {"type": "Scheduled", "status": "True"}
+        ended: dict[str, Any] = {phase.lower(): 1, "conditions": [said]}
+        history.drop("pods", "p0")
+        history.put("podgroups", group(2, phase="Completed", **ended))
+        assert ("statuses are true" not in history.wrong()) == right
+
+
 RIGHT: dict[str, Any] = {
     "process": "a",
     "allocatable": {"n1": {"cpu": 1000, "memory": 0, "pods": 110}},

@@ -25,6 +25,8 @@ class Cluster:
         """The part of `used` whose pods are being deleted."""
         self.members: defaultdict[Key, dict[Key, Object]] = defaultdict(dict)
         """Pods by PodGroup."""
+        self.gone: Counter[Key] = Counter()
+        """By PodGroup, how many pods were deleted that had succeeded, while others were left."""
         self.group_held: defaultdict[Key, Amounts] = defaultdict(Counter)
         """Requests by PodGroup, of pods that have a node and stay."""
         self._groups: defaultdict[str, dict[Key, None]] = defaultdict(dict)
@@ -98,6 +100,7 @@ class Cluster:
             self._pod(key, after, 1)
             if after is None and before is not None:
                 self.requests.pop(before["metadata"]["uid"], None)
+                self._note_end(before)
         elif resource == "podgroups":
             self._versions[key] += 1
             if before is not None:
@@ -108,6 +111,16 @@ class Cluster:
             known.pop(key, None)
         else:
             known[key] = after
+
+    def _note_end(self, pod: Object) -> None:
+        """A PodGroup without pods is free for a new gang."""
+        group = objects.group_of(pod)
+        if group is None:
+            return
+        if not self.members[group]:
+            self.gone.pop(group, None)
+        elif objects.phase(pod) == "Succeeded":
+            self.gone[group] += 1
 
     def _pod(self, key: Key, pod: Object | None, sign: int) -> None:
         if pod is None:

@@ -21,28 +21,29 @@ def groups_are_true(cluster: Cluster, at: float, settings: Settings) -> Iterator
         key = objects.key_of(group)
         queue = cluster.get("queues", ("", objects.queue_of(group, settings.default_queue)))
         look = functools.partial(
-            _group_problems, group, cluster.members[key], settings, is_queued=queue is not None
+            _group_problems, group, cluster, settings, is_queued=queue is not None
         )
         for problem in cluster.once(key, "true", look, queue is not None):
             yield Finding(at=at, rule=RULE, message=f"PodGroup {objects.label(key)} {problem}")
 
 
 def groups_have_their_minimum(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
-    """A PodGroup that is Scheduled has its minimum: pods with nodes, or done.
+    """A PodGroup that is Scheduled has its minimum: pods with nodes, or done, deleted since or not.
 
     Whatever keeps the others from their nodes. Pods that leave may be the last of a gang, of which
     nobody has to say anything any more.
     """
     for group in cluster.all("podgroups"):
         key = objects.key_of(group)
-        look = functools.partial(_lacking, group, cluster.members[key], settings)
+        look = functools.partial(_lacking, group, cluster, settings)
         for problem in cluster.once(key, "minimum", look):
             yield Finding(at=at, rule=RULE, message=f"PodGroup {objects.label(key)} {problem}")
 
 
-def _lacking(group: Object, pods: Mapping[Key, Object], settings: Settings) -> list[str]:
+def _lacking(group: Object, cluster: Cluster, settings: Settings) -> list[str]:
     """What a PodGroup that is Scheduled lacks of its minimum."""
-    members = list(pods.values())
+    key = objects.key_of(group)
+    members = list(cluster.members[key].values())
     names = {objects.scheduler_of(pod) for pod in members}
     if len(names) != 1 or not names <= set(settings.schedulers):
         return []
@@ -53,15 +54,16 @@ def _lacking(group: Object, pods: Mapping[Key, Object], settings: Settings) -> l
         condition["type"] == "Scheduled" and condition["status"] == "True"
         for condition in conditions
     )
-    has, minimum = sum(map(objects.counts, members)), objects.minimum(group)
+    has, minimum = cluster.gone[key] + sum(map(objects.counts, members)), objects.minimum(group)
     return [f"has {has} of {minimum} pods, and is Scheduled"] if said and has < minimum else []
 
 
 def _group_problems(
-    group: Object, pods: Mapping[Key, Object], settings: Settings, *, is_queued: bool
+    group: Object, cluster: Cluster, settings: Settings, *, is_queued: bool
 ) -> list[str]:
     """What a PodGroup's status says wrongly, if its pods are such that the daemon can use them."""
-    members = list(pods.values())
+    key = objects.key_of(group)
+    members = list(cluster.members[key].values())
     names = {objects.scheduler_of(pod) for pod in members}
     if not names and objects.annotations(group).get(objects.SCHEDULER) in settings.schedulers:
         names = set(settings.schedulers[:1])
@@ -69,7 +71,8 @@ def _group_problems(
         return []
     if not all(map(is_plain, members)):
         return []
-    return [*_wrong_counts(group, members), *_wrong_phase(group, members, is_queued=is_queued)]
+    wrong = list(_wrong_counts(group, members))
+    return [*wrong, *_wrong_phase(group, members, cluster.gone[key])] if is_queued else wrong
 
 
 def _wrong_counts(group: Object, members: Sequence[Object]) -> Iterator[str]:
@@ -85,11 +88,9 @@ def _wrong_counts(group: Object, members: Sequence[Object]) -> Iterator[str]:
             yield f"has {count[name]} {name} pods, and its status says {says}"
 
 
-def _wrong_phase(group: Object, members: Sequence[Object], *, is_queued: bool) -> Iterator[str]:
-    if not members or not is_queued:
+def _wrong_phase(group: Object, members: Sequence[Object], gone: int) -> Iterator[str]:
+    if not members:
         return
-    here = sum(objects.phase(pod) == "Succeeded" for pod in members)
-    gone = max(0, ((group.get("status") or {}).get("succeeded") or 0) - here)
     minimum = objects.minimum(group)
     right = sorted({*phases(members, minimum), *phases(members, max(0, minimum - gone))})
     if objects.phase(group) not in right:
