@@ -205,6 +205,34 @@ def test_room_is_kept_for_those_who_give_way() -> None:
     assert results[-1].carried.replacement_reservations == ()
 
 
+MEETING = {
+    "a pod that must be near them": ("near=app=a@pool -", {}),
+    "a gang that must be near them": ("min=2 near=app=a@pool -*2", {}),
+    "a gang whose first pod may go anywhere": (
+        "min=2 label=app=a near=app=a@pool -*2",
+        {"c-0": "n2", "c-1": "n2"},
+    ),
+    "a pod that must be apart from them": ("cpu=1.5 apart=app=a@pool -", {}),
+    "a pod that spreads with them": ("cpu=1.5 label=app=a spread=app=a@pool:1 -", {"c-0": "n2"}),
+}
+
+
+@pytest.mark.parametrize(("job", "expected"), MEETING.values(), ids=MEETING)
+def test_kept_room_is_nobodys_company(job: str, expected: dict[str, str]) -> None:
+    """Whom it is kept for may never come, but couldn't where a pod is that keeps apart from it."""
+    picture = IN_THE_WAY.replace("a/a", "a/a label=app=a")
+    picture = picture.replace("n2 cpu=4", "n2 cpu=8 label=pool=a")
+    documents = pictures.documents(picture)
+    first = running.run(documents, BUILT_IN)
+    assert [room.node for room in first.carried.replacement_reservations] == ["n2"] * 4
+    left = [document for document in documents if document["metadata"]["name"] not in EVICTED]
+    left += pictures.documents(f"node n3 cpu=1 label=pool=c queue c job c/c {job}")
+    result = running.run_at(left, BUILT_IN, pictures.NOW.timestamp() + 1, first.carried)
+    started = {bind.task.name: bind.node for bind in result.binds}
+    assert started == expected | {f"b-{index}": "n1" for index in range(4)}
+    assert not result.pipelined
+
+
 def test_room_that_is_kept_is_theirs_though_the_share_has_shrunk_since() -> None:
     """A third queue has come by then; else the room would be lost as soon as they ask for it."""
     life = Life(pictures.documents(IN_THE_WAY))

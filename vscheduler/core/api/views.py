@@ -111,9 +111,6 @@ class TopologyDomains(Protocol):
     def expected(self) -> NDArray[np.int64]:
         """Pods that stay or will start, by domain."""
 
-    def expected_in(self, code: int) -> int:
-        """Return the number of pods that stay or will start in the domain."""
-
 
 class DomainCounts(Protocol):
     """Counts of pods that match a term or carry a term, or a weighted sum of several counts."""

@@ -34,6 +34,16 @@ class PodPresence(IntEnum):
     """The pod is being deleted, or was chosen for eviction."""
     COMING = 2
     """The pod waits for resources being freed on the node."""
+    RESERVED = 3
+    """Resources are reserved for a replacement that doesn't exist yet, and may never. It only
+    counts for anti-affinity, which would keep the replacement out."""
+
+
+LASTING = (PodPresence.STAYING, PodPresence.COMING)
+"""Pods that will be there later."""
+
+EXISTING = (PodPresence.STAYING, PodPresence.LEAVING, PodPresence.COMING)
+"""Pods there are, unlike replacements that resources are reserved for."""
 
 
 class AffinityEffect(StrEnum):

@@ -195,7 +195,7 @@ class ClusterState:
     def _reserve(self, reservation: ReplacementReservation, step: int) -> None:
         row, task = self.layout.rows[reservation.node], reservation.task
         self.future_used[row] += step * self.request(task)
-        self._affinity_counts.move(task, row, PodPresence.COMING, step)
+        self._affinity_counts.move(task, row, PodPresence.RESERVED, step)
         if task.volumes:
             self._volumes.move(task, row, PodPresence.COMING, step)
         self._touched.append(row)

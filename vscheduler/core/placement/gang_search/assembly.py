@@ -467,10 +467,8 @@ class _Rules:
             return
         required = each.affinity.required_affinity
         # A pod that leaves helps nobody who is to stay, and one that comes nobody who starts now.
-        helping = (
-            [PodPresence.STAYING, PodPresence.COMING] if self._later else [PodPresence.STAYING]
-        )
-        counting = helping if self._later else list(PodPresence)
+        helping = [*pod_affinity.LASTING] if self._later else [PodPresence.STAYING]
+        counting = helping if self._later else [*pod_affinity.EXISTING]
         domains = [near.pods.by_label(near.topology_key) for near in required]
         nobody = not any(found.counts[counting].any() for found in domains)
         yield Near(

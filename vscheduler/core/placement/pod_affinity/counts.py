@@ -74,10 +74,6 @@ class TopologyDomains:
         total: Counts = self.counts[PodPresence.STAYING] + self.counts[PodPresence.COMING]
         return total
 
-    def expected_in(self, code: int) -> int:
-        """Return the number of staying and coming pods, for one value."""
-        return int(self.counts[PodPresence.STAYING, code] + self.counts[PodPresence.COMING, code])
-
 
 def _present(codes: NDArray[np.int64], eligible: Mask | None) -> NDArray[np.int64]:
     """Return the codes of all values that eligible nodes have, sorted."""

@@ -2,8 +2,8 @@
 
 Kubernetes: kube-scheduler plugins InterPodAffinity and PodTopologySpread. kube-scheduler counts all
 pods alike; here pods that stay, leave or will come are told apart. Anti-affinity holds against all
-three. Affinity is satisfied now only by pods present, and later only by pods that stay or will
-come.
+three, and against replacements that resources are reserved for. Affinity is satisfied now only by
+pods present, and later only by pods that stay or will come.
 """
 
 import functools
@@ -67,11 +67,11 @@ def affinity_filters(affinity: PodAffinityState) -> list[DomainFilter]:
     filters = []
     for domains in places:
         labelled = _labelled(domains)
-        staying, leaving, coming = domains.counts
+        staying, leaving, coming, _ = domains.counts
         now, later = staying + leaving > 0, staying + coming > 0
-        if affinity.matches_itself and not total.any():
+        if affinity.matches_itself and not total[[*pod_affinity.EXISTING]].any():
             now = labelled
-        if affinity.matches_itself and not total[[PodPresence.STAYING, PodPresence.COMING]].any():
+        if affinity.matches_itself and not total[[*pod_affinity.LASTING]].any():
             later = labelled
         filters.append(DomainFilter(domains.codes, now, later, Changes.ANYWHERE))
     return filters
@@ -85,7 +85,8 @@ def anti_affinity_filters(near: Sequence[TopologyCount]) -> list[DomainFilter]:
     filters = []
     for each in near:
         domains = each.pods.by_label(each.topology_key)
-        now, later = domains.counts.sum(axis=0) == 0, domains.expected == 0
+        pods = domains.counts.sum(axis=0)
+        now, later = pods == 0, pods == domains.counts[PodPresence.LEAVING]
         changes = Changes.ON_ITS_NODE if domains.apart else Changes.ANYWHERE
         filters.append(DomainFilter(domains.codes, now, later, changes))
     return filters
