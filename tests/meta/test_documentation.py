@@ -307,12 +307,37 @@ def test_the_map_draws_every_folder() -> None:
     assert drawn == folders - {"vscheduler"}
 
 
+def prose_of(text: str) -> str:
+    """The page without its code blocks."""
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
 def anchors(text: str) -> set[str]:
     """What headings can be linked to, as GitHub has it."""
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = prose_of(text)
     titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     kept = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
     return {title.replace(" ", "-") for title in kept}
+
+
+LINE = 160
+"""Characters of a line that a person reads at once."""
+
+WIDE = {"configuration.md", "kube-scheduler.md", "security.md"}
+"""Pages with tables that are wider; none is added."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(ROOT / "docs" / name for name in sorted(PAGES.keys() - WIDE)),
+    ],
+)
+def test_lines_can_be_read_at_once(path: Path) -> None:
+    """Nobody reads a paragraph in a cell: what a row can't say stands below its table."""
+    long = [line for line in prose_of(path.read_text()).splitlines() if len(line) > LINE]
+    assert long == []
 
 
 @pytest.mark.parametrize(
