@@ -31,7 +31,7 @@ def opened(*claims: Document, uses: dict[str, list[str]]) -> Session:
     pod = lab.get("Pod", "old-0")
     old["status"]["reservedFor"][0]["uid"] = pod["metadata"]["uid"]
     lab.put(old)
-    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
     lab.put(pod)
     return cycle.open_session(lab.mirror().snapshot(lab.now, lab.carried), lab.policy)
 
