@@ -298,7 +298,7 @@ def test_a_place_that_was_lost_is_not_had_back_while_the_write_is_on_its_way() -
 @pytest.mark.parametrize("text", ["0", "10", "-5m", "ten minutes"])
 def test_a_time_out_is_a_duration(text: str) -> None:
     """Anything else is an error of the configuration."""
-    with pytest.raises(AssertionError, match=r"enqueue\.timeout"):
+    with pytest.raises(ValueError, match=r"enqueue\.timeout"):
         cycles("node n1 cpu=1 queue q", **timeout(text))
 
 

@@ -79,7 +79,7 @@ def test_a_refused_group_is_told_which_quota_and_how_much() -> None:
     assert status.reason.code is ReasonCode.QUOTA_FULL
     assert status.reason.subject == "small"
     assert status.reason.shortages == (
-        Shortage(resource="cpu", requested=4000, allocated=1000, limit=4000),
+        Shortage(resource="cpu", requested=4000, allocated=1000, limit=4000, minimum=4000),
     )
 
 

@@ -169,8 +169,10 @@ SENTENCES: dict[str, tuple[dict[str, Basis], str, str]] = {
 def test_a_sentence_says_how_a_share_came_about(
     bases: dict[str, Basis], reason: str, message: str
 ) -> None:
-    """One for each thing that can bind a queue."""
-    assert said(figures(ASKS, **bases)) == (reason, message)
+    """One for each thing that can bind a queue; what binds by request deserves all of it."""
+    deserved = {name: each.deserved for name, each in bases.items()}
+    asked = deserved if reason == "Request" else ASKS
+    assert said(figures(asked, **bases)) == (reason, message)
 
 
 EXCLUSIONS: dict[str, tuple[list[Counted], str]] = {
