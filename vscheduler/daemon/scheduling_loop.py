@@ -30,7 +30,7 @@ from vscheduler.daemon.pacing import Pace, Pacing
 from vscheduler.daemon.refused_binds import RefusedBinds
 from vscheduler.daemon.small_cycles import SmallCycles
 from vscheduler.mirror.decode.events import DecodeError, Kind
-from vscheduler.mirror.index.entries import Change
+from vscheduler.mirror.index.entries import Change, Reference
 from vscheduler.mirror.state import Mirror
 
 log = structlog.get_logger(__name__)
@@ -74,6 +74,7 @@ class SchedulingLoop:
         self._cycles = 0
         self._cycle_log = CycleLog()
         self._rejected: set[DecodeError] = set()
+        self._invalid_groups: set[tuple[Reference, DecodeError]] = set()
         self._ungrouped = 0
         self._failed_binds: Backoff[TaskId] = Backoff(pace.growth(free=1))
         self._refused_binds = RefusedBinds()
@@ -131,6 +132,7 @@ class SchedulingLoop:
                 self._release()
             with self._failures.contained("schedule", "objects that are left out"):
                 self._log_objects_left_out()
+                self._warn_of_invalid_groups()
             with self._failures.contained("schedule", "what was never confirmed"):
                 if expired := self._mirror.expire(time.time()):
                     log.warning("call.unconfirmed", pods=len(expired))
@@ -157,6 +159,17 @@ class SchedulingLoop:
             self._ungrouped = ungrouped
             log.info("pods.ungrouped", pods=ungrouped)
         self._metrics.observe_rejected(rejected=len(rejected), ungrouped=ungrouped)
+
+    def _warn_of_invalid_groups(self) -> None:
+        """Record an event on each PodGroup that can't be used, once per version."""
+        found = set()
+        for (kind, key), rejection in self._mirror.rejections.items():
+            reference = self._mirror.reference(kind, key)
+            if kind is Kind.POD_GROUP and reference is not None:
+                found.add((reference, rejection))
+                if (reference, rejection) not in self._invalid_groups:
+                    self._reporter.invalid(reference.uid, rejection)
+        self._invalid_groups = found
 
     def take(self, outcome: binder.Outcome) -> None:
         """Process the result of a bind.

@@ -16,6 +16,7 @@ from vscheduler.core.model.decisions import Bind, Evict, GroupStatus
 from vscheduler.core.model.jobs import Condition, GroupState, InvalidPod, Job, JobId, Phase, Task
 from vscheduler.mirror import condition_reasons as reasons
 from vscheduler.mirror import volume_wording, wording
+from vscheduler.mirror.decode.events import DecodeError
 
 UNSCHEDULABLE = "Unschedulable"
 WAITS_FOR_VOLUMES = "WaitsForVolumes"
@@ -37,6 +38,9 @@ READY_REASON = "tasks in gang are ready to be scheduled"
 
 GROUP_REFUSED = "PodGroupRefused"
 """The reason of events about pods that can't have an automatic PodGroup."""
+
+GROUP_INVALID = "PodGroupInvalid"
+"""The reason of events about PodGroups that are left out: invalid ones, and those too large."""
 
 FAILED = "SchedulerFailed"
 """The reason of events about objects on which the scheduler itself failed."""
@@ -246,6 +250,13 @@ def lost_notice(uid: str, evicts: Sequence[Evict]) -> EventNotice:
     """Return the event of the PodGroup with this UID, whose pods were evicted."""
     job = evicts[0].task.job
     return _group_notice(job, uid, ("Normal", EVICT, wording.lost(evicts)))
+
+
+def invalid_notice(uid: str, rejection: DecodeError) -> EventNotice:
+    """Return the event of the PodGroup with this UID, which can't be used."""
+    place = f"{rejection.field}: " if rejection.field else ""
+    text = f"{place}{rejection.message}; none of its pods starts until it is corrected"
+    return _group_notice(JobId(rejection.key), uid, ("Warning", GROUP_INVALID, text))
 
 
 def evicted_patch(evict: Evict, gang: Job, *, now: float) -> Body:

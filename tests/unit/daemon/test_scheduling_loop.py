@@ -22,6 +22,7 @@ from vscheduler.daemon.scheduling_loop import SchedulingLoop
 from vscheduler.mirror import state
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 TWO_GANGS = """
     node  n1 cpu=4
@@ -262,6 +263,35 @@ async def test_what_is_left_out_is_told_once(serve: Serve) -> None:
     assert [each["pods"] for each in said if each["event"] == "pods.ungrouped"] == [1]
     assert "vscheduler_rejected_objects 1.0" in exposition
     assert "vscheduler_ungrouped_pods 1.0" in exposition
+
+
+async def test_a_podgroup_that_is_invalid_is_told_so_once_per_version(serve: Serve) -> None:
+    """By a warning that names the field; it is told again if a change doesn't correct it."""
+    documents = pictures.documents(TWO_GANGS)
+    group = next(document for document in documents if document["kind"] == "PodGroup")
+
+    def bad(version: str) -> Document:
+        metadata = {"name": "bad", "namespace": "default", "uid": "b", "resourceVersion": version}
+        return {**group, "metadata": metadata, "spec": {"minResources": {"cpu": "much"}}}
+
+    def told() -> list[dict[str, Any]]:
+        return [body for _, _, body in made.calls if body.get("reason") == "PodGroupInvalid"]
+
+    async with worlds.world(serve, TWO_GANGS) as made:
+        made.show(bad("7"))
+        await patience.until(lambda: len(told()) == 1)
+        await worlds.rest(made)
+        (event,) = told()
+        made.show(bad("8"))
+        await patience.until(lambda: len(told()) == 2)
+        await worlds.rest(made)
+        assert len(told()) == 2
+    assert (event["type"], event["regarding"]["name"], event["regarding"]["uid"]) == (
+        "Warning",
+        "bad",
+        "b",
+    )
+    assert event["note"].startswith("spec.minResources")
 
 
 async def test_a_queue_in_the_wrong_place_is_told_of_once(serve: Serve) -> None:

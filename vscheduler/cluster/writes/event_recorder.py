@@ -146,6 +146,7 @@ def _action(notice: EventNotice) -> str:
     by_reason = {
         statuses.EVICT: "Evicting",
         statuses.GROUP_REFUSED: "Grouping",
+        statuses.GROUP_INVALID: "Grouping",
         group_names.UNREADABLE: "Grouping",
         statuses.RELOADED: "Configuring",
         statuses.RELOAD_FAILED: "Configuring",

@@ -23,6 +23,7 @@ from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority
 from vscheduler.core.model.decisions import Bind, CycleResult, Evict, GroupStatus, Pipeline
 from vscheduler.core.model.jobs import GroupState, InvalidPod, Job, JobId, Task, TaskId
 from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.decode.events import DecodeError
 from vscheduler.mirror.statuses import Body, ReasonAndMessage
 from vscheduler.mirror.translate import group_names
 
@@ -154,6 +155,10 @@ class StatusWriter:
             known = self._groups.stored_group(job)
             if known is not None:
                 self._recorder.notify(statuses.lost_notice(known.uid, theirs))
+
+    def invalid(self, uid: str, rejection: DecodeError) -> None:
+        """Record on the PodGroup with this UID that it can't be used."""
+        self._recorder.notify(statuses.invalid_notice(uid, rejection))
 
     def nominate(self, nominations: Iterable[Pipeline]) -> None:
         """Write the nominated node onto waiting pods, for users and autoscalers."""
