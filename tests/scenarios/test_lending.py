@@ -184,3 +184,11 @@ def test_nothing_is_lent_in_a_cycle_that_evicts() -> None:
         SHARES,
     )
     assert {each.what for each in found} == {"evict", "pipeline"}
+
+
+@pytest.mark.parametrize(("budget", "started"), [(None, 8), (5_000, 5)])
+def test_that_lending_was_cut_by_the_budget_is_told(budget: int | None, started: int) -> None:
+    """The cycle is finished all the same, and who got nothing might have."""
+    found = running.run(pictures.documents(MANY_QUEUES), TREE, budget=budget)
+    assert (len(found.binds), found.cut_lending) == (started, started < 8)
+    assert found.finished

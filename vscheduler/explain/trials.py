@@ -233,7 +233,8 @@ class Trials:
         result = self._cycle(taken, policy)
         waits = sum(each.task.job == self.job for each in result.pipelined)
         found = self._lacks(taken, result) <= waits
-        return Start(cycle=int(found), known=found or result.finished)
+        known = result.finished and not result.cut_lending
+        return Start(cycle=int(found), known=found or known)
 
     def _proof(
         self,
@@ -268,7 +269,8 @@ class Trials:
                 touched[edits.key(event)] = event
                 self._mirror.apply(event)
             carried = result.carried
-        return Start(cycle=0, evicts=tuple(evicts), first=first, queue=queue)
+        known = not result.cut_lending
+        return Start(cycle=0, evicts=tuple(evicts), known=known, first=first, queue=queue)
 
     def _cycle(self, snapshot: Snapshot, policy: Policy) -> CycleResult:
         result = cycle.run_cycle(snapshot, policy, max(1, self._usable - self._cost))

@@ -216,6 +216,7 @@ def _lend(session: Session, states: Sequence[JobState]) -> None:
                 in_vain.add(likeness)
         if line:
             waiting.join(_lending_key(session, line.first), queue)
+    session.work_budget.cut_lending = bool(waiting)
 
 
 def _lending_key(session: Session, turn: JobTurn) -> SortKey:

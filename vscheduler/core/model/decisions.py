@@ -443,6 +443,8 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes left out of the total, the largest group first."""
     finished: bool = True
     """False when the cycle's budget ran out before every job had its turn."""
+    cut_lending: bool = False
+    """Whether lending ended at its part of the budget: the next cycle may lend more."""
     wake_at: float | None = None
     """The earliest time at which a decision could change without an event."""
     costs: Mapping[str, int] = msgspec.field(default_factory=dict)

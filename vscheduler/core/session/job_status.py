@@ -108,6 +108,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
             claim_attempts=volumes.attempts,
         ),
         finished=not session.work_budget.exhausted,
+        cut_lending=session.work_budget.cut_lending,
         wake_at=decided.wake_at,
         spent=session.work_budget.spent,
         work=dict(session.work),

@@ -46,6 +46,8 @@ class WorkBudget:
         """Whether the budget was used up at any time, so that the cycle isn't finished."""
         self.over = False
         """Whether the current limit is used up."""
+        self.cut_lending = False
+        """Whether lending ended at its part of the budget, and others might have got something."""
         self.payer = ""
         """The namespace that pays for current operations; empty if none does."""
         self._budget = self._limit = budget
