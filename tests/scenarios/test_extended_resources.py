@@ -303,6 +303,35 @@ def test_a_queue_counts_devices_once_under_each_name(limited: str) -> None:
     assert list(bound(lab.cycle())) == ["train-1"]
 
 
+@pytest.mark.parametrize(("guarantee", "started"), [("0", 3), ("1", 1)])
+def test_a_node_with_a_device_plugin_is_open_when_all_devices_are_taken(
+    guarantee: str, started: int
+) -> None:
+    """How many devices there are doesn't limit the queue. What is kept for another queue does:
+    whether a pod will have one of the devices isn't known before it has a node.
+    """
+    picture = "node n1 cpu=8 \n node n2 cpu=8 \n queue p \n queue q"
+    tree = {
+        "actions": "enqueue, allocate, backfill",
+        "tiers": running.tiers("priority gang | predicates capacity"),
+    }
+    lab = Lab(
+        f"{picture} \n job q/train min=1 cpu=1 - - -",
+        gpu_class(),
+        SLICES[0],
+        asks={GPU: 1},
+        tree=tree,
+    )
+    lab.offer("n2", {GPU: 1})
+    other = lab.get("Queue", "p")
+    other["spec"]["guarantee"] = {"resource": {"deviceclass.resource.k8s.io/gpu": guarantee}}
+    lab.put(other)
+    found: dict[str, str] = {}
+    for _ in range(4):
+        found |= bound(lab.cycle())
+    assert len(found) == started
+
+
 def test_without_allocation_only_device_plugins_count() -> None:
     """The configuration leaves claims out."""
     tiers = running.tiers("priority gang | predicates")

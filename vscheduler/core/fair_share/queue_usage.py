@@ -367,6 +367,8 @@ class QueueUsageTree:
             self._fill(usage, specs[name], real[name])
             usage.reserved = kept[name].tolist()
             usage.ceiling = ceiling[name].tolist()
+        for usage in below:
+            self._limit_devices(usage)
         for usage in reversed(below):
             above = usage.line[1]
             above.owned = [sum(pair) for pair in zip(above.owned, usage.held, strict=True)]
@@ -459,6 +461,16 @@ class QueueUsageTree:
         usage.named = spec.named | {
             column for column, amount in enumerate(usage.deserved) if amount
         }
+
+    def _limit_devices(self, usage: QueueUsage) -> None:
+        """Let only capabilities and guarantees limit devices, not how many there are: a pod may be
+        able to use a node whose device plugin has the resource that stands for them.
+        """
+        for name, column in self._session.space.columns.items():
+            if name.startswith(resources.DEVICE_CLASS):
+                kept = usage.line[1].reserved[column] - usage.guarantee[column]
+                if not kept:
+                    usage.limit[column] = usage.ceiling[column]
 
     def _count(self) -> None:
         """Count resources held by jobs, and resources promised to admitted groups."""
