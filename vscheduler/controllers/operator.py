@@ -68,8 +68,8 @@ async def run(
     signals. When Kopf has ended, all tasks are cancelled that were created meanwhile.
     """
     pace = pace or Pace()
-    kinds = await _wait_for_kinds(api, stop, pace)
-    if stop.is_set():
+    kinds = await _kinds_unless(api, stop, pace)
+    if kinds is None:
         return
     looking = asyncio.create_task(_wait_for_commands(api, kinds, stop, pace), name="look for kinds")
     existing = asyncio.all_tasks()
@@ -100,7 +100,7 @@ async def _end(tasks: Collection["asyncio.Task[Any]"]) -> None:
     """Cancel these tasks but the current one, and wait for them.
 
     When a watch fails, Kopf lets the others run until it has closed their sessions. They would wait
-    for other credentials then, for ever.
+    for other credentials then, until Kopf cancels them after 5 s, or fail while they connect.
     """
     left = {*tasks} - {asyncio.current_task()}
     for task in left:
@@ -109,12 +109,24 @@ async def _end(tasks: Collection["asyncio.Task[Any]"]) -> None:
         await asyncio.wait(left, timeout=END_SECONDS)
 
 
-async def _wait_for_kinds(api: Api, stop: asyncio.Event, pace: Pace) -> Kinds:
-    """Wait until the required kinds may be listed, or for `stop`; return all that may be."""
+async def _kinds_unless(api: Api, stop: asyncio.Event, pace: Pace) -> Kinds | None:
+    """As `_wait_for_kinds`; None when `stop` is set, after which no call may be answered."""
+    waiting = asyncio.create_task(_wait_for_kinds(api, pace), name="wait for kinds")
+    stopped = asyncio.create_task(stop.wait(), name="wait for the stop")
+    try:
+        await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return None if stop.is_set() else waiting.result()
+    finally:
+        waiting.cancel()
+        stopped.cancel()
+
+
+async def _wait_for_kinds(api: Api, pace: Pace) -> Kinds:
+    """Wait until the required kinds may be listed; return all that may be."""
     missed: Kinds = frozenset()
     while True:
         kinds = frozenset([kind for kind in Kind if await _listed(api, kind)])
-        if kinds >= NEEDED or stop.is_set():
+        if kinds >= NEEDED:
             return kinds
         if NEEDED - kinds != missed:
             missed = NEEDED - kinds

@@ -38,6 +38,8 @@ class Cluster:
         self.forbidden: set[str] = set()
         """Kinds that may not be listed."""
         self.looks = 0
+        self.silent = False
+        """Whether no look at a list is answered."""
         self.items: dict[str, list[dict[str, Any]]] = {}
         self.methods: list[str] = []
         self.tokens: list[str] = []
@@ -51,6 +53,8 @@ class Cluster:
     async def get(self, path: str) -> Object:
         """A look at a list, as the daemon's connection sees it."""
         self.looks += 1
+        while self.silent:  # noqa: ASYNC110 - set in another thread
+            await asyncio.sleep(0.01)
         group, _, plural = path.partition("?")[0].rpartition("/")
         if plural in self.forbidden:
             raise RefusedError(Trouble.FORBIDDEN, path)
@@ -261,6 +265,18 @@ async def test_a_stop_ends_the_wait_for_kinds(cluster: Cluster) -> None:
         await task
 
 
+async def test_a_stop_ends_a_look_that_is_never_answered(cluster: Cluster) -> None:
+    """Whoever makes the calls may have ended before."""
+    cluster.silent = True
+    async with operating(cluster) as (run, task):
+        await patience.until(lambda: cluster.looks)
+        run.stop()
+        try:
+            await patience.until(task.done)
+        finally:
+            cluster.silent = False
+
+
 async def test_commands_that_come_later_end_the_operator(cluster: Cluster) -> None:
     """Another one has handlers for them."""
     with testing.capture_logs() as logs:
@@ -287,14 +303,17 @@ async def test_the_end_of_a_kind_is_kopfs_end(cluster: Cluster) -> None:
         assert run.ends == 1
 
 
-async def test_an_error_in_a_watch_is_kopfs_end(cluster: Cluster) -> None:
-    """One that it doesn't know."""
+async def test_an_error_in_a_watch_is_kopfs_end(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that it doesn't know. No other watch waits for credentials then."""
     async with operating(cluster) as (run, task):
         await patience.until(lambda: cluster.watched("queues"))
         await cluster.tell("queues", "ERROR", {"kind": "Status", "code": 500})
         with pytest.raises(Exception, match="Error in the watch-stream"):
             await task
         assert run.ends == 1
+    assert "will re-authenticate" not in caplog.text
 
 
 def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
