@@ -381,3 +381,20 @@ def test_jobs_with_few_devices_come_before_those_with_many() -> None:
         q={"capability": {"cpu": "6"}},
     )
     assert started(run(found)) == {"a-1", "b-1"}
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 2, 3)])
+def test_what_a_gang_needs_includes_the_claim_that_its_pods_share(sizes: tuple[int, ...]) -> None:
+    """Whichever of them start; it counts for the first, and all of them need it once."""
+    names = [f"a-{number}" for number in range(3)]
+    found = lab(
+        "queue q\njob q/a min=2 cpu=1 - - -",
+        {name: [name, "shared"] for name in names},
+        *(device_labs.claim(name, size) for name, size in zip(names, sizes, strict=True)),
+        device_labs.claim("shared", 2),
+        q={"capability": {GPU: "3"}},
+    )
+    (reason,) = [group.reason for group in run(found)[-1].groups]
+    assert reason is not None
+    assert [each.requested for each in reason.shortages] == [sum(sizes[:2]) + 2]
+    assert not reason.refusals

@@ -109,7 +109,7 @@ class _Finder:
         ]
         if not asked:
             return None
-        needed = _needed(state, task)
+        needed = _needed(session, state, task)
         beyond = self._beyond_share(queue, state, needed)
         open_ = [name for name in others if session.queues[name].reclaimable]
         above = [
@@ -171,7 +171,8 @@ class _Finder:
         task: Task,
     ) -> ReclaimOutlook:
         """Return the outlook with the pods of queues above their shares, by what protects them."""
-        session, needed = self._session, _needed(state, task)
+        session = self._session
+        needed = _needed(session, state, task)
         own = _waiting_tasks(state.job)[: _lacking(state)]
         others = queue_lack.of_others(session, session.queues[state.job.queue], own)
         lack = needed[made.resource] + int(others[session.space.columns[made.resource]])
@@ -296,10 +297,10 @@ def _waiting_tasks(job: Job) -> list[Task]:
     return [task for task in job.tasks if task.status in WAITING and not task.best_effort]
 
 
-def _needed(state: JobState, task: Task) -> dict[str, int]:
+def _needed(session: Session, state: JobState, task: Task) -> dict[str, int]:
     """Return the least that the pods that the job lacks request of each resource of this one."""
     lacking = _lacking(state)
-    return {name: reasons.smallest(state.job, name, lacking) for name in _asked(task)}
+    return {name: reasons.smallest(session, state.job, name, lacking) for name in _asked(task)}
 
 
 def _asked(task: Task) -> Iterable[str]:

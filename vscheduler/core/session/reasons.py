@@ -5,12 +5,12 @@ job in a turn, and remembers what was reported for the job on the way.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.model import nodes, refusals, unassigned_pods
+from vscheduler.core.model import nodes, refusals, resources, unassigned_pods
 from vscheduler.core.model.claim_decisions import VolumeWait
 from vscheduler.core.model.constraints import Constraints
 from vscheduler.core.model.decisions import Reason, ReasonCode, RefusalCounts, RefusedBind, Shortage
@@ -329,11 +329,11 @@ def note_share(session: Session, queue: Queue, turn: JobTurn, task: Task | None 
         never_preempts=bool(short) and task.never_preempts and session.runs("preempt"),
     )
     if short:
-        reason = _of_sub_group(turn.state, _of_gang(turn.state, reason), task)
+        reason = _of_sub_group(turn.state, _of_gang(session, turn.state, reason), task)
     session.reasons.note(turn.state.job.id, reason)
 
 
-def _of_gang(state: JobState, reason: Reason) -> Reason:
+def _of_gang(session: Session, state: JobState, reason: Reason) -> Reason:
     """Return a reason about one pod as a reason about all pods that the gang lacks.
 
     The pods counted are the smallest that the gang could start with. A reason that these pods don't
@@ -344,7 +344,7 @@ def _of_gang(state: JobState, reason: Reason) -> Reason:
         return reason
     placed = _placed_now(state) if reason.placed > state.job.ready_tasks else []
     wanted = {
-        shortage.resource: smallest(state.job, shortage.resource, lacking)
+        shortage.resource: smallest(session, state.job, shortage.resource, lacking)
         for shortage in reason.shortages
     }
     return _of_pods(reason, placed, wanted, lacking)
@@ -399,8 +399,10 @@ def _of_pods(
     return replace(reason, shortages=tuple(whole), lacking=lacking)
 
 
-def smallest(job: Job, resource: str, count: int) -> int:
+def smallest(session: Session, job: Job, resource: str, count: int) -> int:
     """Return the least that so many waiting pods of a job request of a resource."""
+    if shared := _shared(session, job, resource):
+        return _smallest_of_sharing(job, resource, count, shared)
     total = 0
     sizes = [(each.counted.get(resource, 0), waiting) for each, (_, waiting) in job.classes.items()]
     for size, waiting in sorted(sizes):
@@ -410,6 +412,36 @@ def smallest(job: Job, resource: str, count: int) -> int:
     return total
 
 
+def _shared(session: Session, job: Job, resource: str) -> dict[str, int]:
+    """Return what each claim without devices that isn't for a single pod counts of a resource."""
+    if not resource.startswith(resources.DEVICE_CLASS):
+        return {}
+    claims = session.snapshot.devices.claims
+    uses = (use for each in job.classes for use in each.constraints.resource_claims)
+    keys = {use.claim for use in uses if not use.owner} & claims.keys()
+    counted = {key: claims[key].counted for key in sorted(keys) if claims[key].allocation is None}
+    return {key: amounts[resource] for key, amounts in counted.items() if amounts.get(resource)}
+
+
+def _smallest_of_sharing(job: Job, resource: str, count: int, amounts: Mapping[str, int]) -> int:
+    """Return the least that so many waiting pods request, where shared claims count these amounts.
+
+    A claim counts for the first of its pods, without which none of the others may start.
+    """
+    sizes: list[tuple[int, int, list[str]]] = []
+    charged: set[str] = set()
+    waiting = [task for task in job.tasks if task.status is TaskStatus.PENDING]
+    for task in sorted(waiting, key=lambda task: (-task.priority, task.created, task.uid)):
+        shared = {use.claim for use in task.pod_class.constraints.resource_claims} & amounts.keys()
+        own = task.pod_class.counted.get(resource, 0)
+        own -= sum(amounts[key] for key in shared - charged)
+        charged |= shared
+        sizes.append((own + sum(amounts[key] for key in shared), own, sorted(shared)))
+    chosen = sorted(sizes)[:count]
+    needed = {key for _, _, shared in chosen for key in shared}
+    return sum(own for _, own, _ in chosen) + sum(amounts[key] for key in needed)
+
+
 def note_limit(
     session: Session,
     state: JobState,
@@ -417,7 +449,13 @@ def note_limit(
     shortages: tuple[Shortage, ...],
 ) -> None:
     """Record that the queue may not have the minimum of the job, whichever pods are chosen."""
-    reason = of(state, ReasonCode.QUEUE_OVER_SHARE, shortages=shortages, proof=proof)
+    lacking = max(1, state.minimum - state.job.ready_tasks)
+    whole = tuple(
+        replace(each, requested=max(each.requested, least))
+        for each in shortages
+        for least in (smallest(session, state.job, each.resource, lacking),)
+    )
+    reason = of(state, ReasonCode.QUEUE_OVER_SHARE, shortages=whole, proof=proof)
     session.reasons.replace(state.job.id, reason)
 
 
