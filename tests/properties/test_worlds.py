@@ -183,6 +183,13 @@ SENTENCES = {
         job   q/late min=2 cpu=3 -*2
         """,
     "a quota": "node n1 cpu=9 queue q capability=cpu:4 job q/a min=1 n1*2 job q/late min=3 -*3",
+    "what there is": """
+        node  n1 cpu=4 label=zone=a
+        node  n2 cpu=9 label=zone=b
+        queue q
+        job   q/gated min=1 select=zone=b !
+        job   q/late min=2 select=zone=a n1@1 n1@2 -@2
+        """,
     "never": "node n1 cpu=4 queue q job q/late min=2 cpu=3 -*2",
     "admission": """
         node  n1 cpu=4

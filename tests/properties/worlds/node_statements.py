@@ -299,11 +299,15 @@ def _may_use_no(case: Case, found: re.Match[str]) -> Iterator[str]:
     pods = [pod for pod in case.kinds() if sentence_case.is_request(found["request"], pod)]
     if not pods:
         yield f"no pod asks for {found['request']}"
-    for pod in pods[:1]:
-        for name in usable(case, pod):
-            room = censuses.amounts(case.census.nodes[name]["status"]["allocatable"])
-            if any(room[name] for name in names):
-                yield f"it may use {name}"
+    nodes = {
+        name: censuses.amounts(each["status"]["allocatable"])
+        for name, each in case.census.nodes.items()
+    }
+    useful = [
+        [at for at in usable(case, pod) if any(nodes[at][name] for name in names)] for pod in pods
+    ]
+    if pods and all(useful):
+        yield f"it may use {useful[0][0]}"
 
 
 def _larger(case: Case, found: re.Match[str]) -> Iterator[str]:

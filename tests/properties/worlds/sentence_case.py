@@ -190,9 +190,14 @@ class Case:
 
     def total(self, *, usable: bool = False) -> Amounts:
         """What all nodes have; usable: those that a pod may use, of whichever job, if it asks for
-        anything, without what pods hold whose queue is gone.
+        anything and isn't gated, without what pods hold whose queue is gone.
         """
-        asking = [pod for pod in self.census.pods.values() if len(censuses.request(pod)) > 1]
+        asking = [
+            pod
+            for pod in self.census.pods.values()
+            if len(censuses.request(pod)) > 1
+            and (censuses.has_node(pod) or not pod["spec"].get("schedulingGates"))
+        ]
         total: Amounts = Counter()
         for name, node in self.census.nodes.items():
             if usable and not any(
