@@ -69,7 +69,8 @@ class QueueUsage:
         self.real: ResourceRow = []
         """The most that the queue can ever have (Volcano: realCapability)."""
         self.limit: ResourceRow = []
-        """The most that the queue may be given. Pod slots are limited by capability only."""
+        """The most that the queue may be given. The cluster's size limits neither pod slots nor
+        devices of claims."""
         self.ceiling: ResourceRow = []
         """The same limit in a cluster of unlimited size."""
         self.space: ResourceRow = []
@@ -364,11 +365,9 @@ class QueueUsageTree:
             start=np.zeros(space.size),
         )
         for name, usage in self.usages.items():
-            self._fill(usage, specs[name], real[name])
             usage.reserved = kept[name].tolist()
             usage.ceiling = ceiling[name].tolist()
-        for usage in below:
-            self._limit_devices(usage)
+            self._fill(usage, specs[name], real[name])
         for usage in reversed(below):
             above = usage.line[1]
             above.owned = [sum(pair) for pair in zip(above.owned, usage.held, strict=True)]
@@ -458,19 +457,13 @@ class QueueUsageTree:
         usage.entitled = any(usage.deserved[:pods] + usage.deserved[pods + 1 :])
         usage.real, usage.space, usage.limit = real.tolist(), real.tolist(), real.tolist()
         usage.limit[pods] = float(spec.capability[pods])
+        for name, column in self._session.space.columns.items():
+            # With all devices in use, a pod may still go to a node that has a device plugin.
+            if name.startswith(resources.DEVICE_CLASS):
+                usage.limit[column] = usage.ceiling[column]
         usage.named = spec.named | {
             column for column, amount in enumerate(usage.deserved) if amount
         }
-
-    def _limit_devices(self, usage: QueueUsage) -> None:
-        """Let only capabilities and guarantees limit devices, not how many there are: a pod may be
-        able to use a node whose device plugin has the resource that stands for them.
-        """
-        for name, column in self._session.space.columns.items():
-            if name.startswith(resources.DEVICE_CLASS):
-                kept = usage.line[1].reserved[column] - usage.guarantee[column]
-                if not kept:
-                    usage.limit[column] = usage.ceiling[column]
 
     def _count(self) -> None:
         """Count resources held by jobs, and resources promised to admitted groups."""
