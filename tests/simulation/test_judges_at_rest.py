@@ -67,6 +67,23 @@ def test_a_pod_that_succeeded_counts_after_it_is_deleted() -> None:
         assert ("statuses are true" not in history.wrong()) == right
 
 
+def test_a_gang_that_has_ended_is_completed_below_its_minimum() -> None:
+    """Somebody has raised it since; a pod that waits is in the way."""
+    for pods, phase, right in (
+        (2, "Completed", True),
+        (2, "Running", False),
+        (3, "Completed", False),
+    ):
+        history = started(4, pods)
+        for name in ("p0", "p1"):
+            history.bind(name, "n1")
+            history.runs(name, "Succeeded")
+        counts: dict[str, Any] = {phase.lower(): 1}
+        history.put("queues", queue(**counts))
+        history.put("podgroups", group(4, phase=phase, succeeded=2))
+        assert ("statuses are true" not in history.wrong()) == right
+
+
 RIGHT: dict[str, Any] = {
     "process": "a",
     "allocatable": {"n1": {"cpu": 1000, "memory": 0, "pods": 110}},

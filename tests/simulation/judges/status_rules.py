@@ -98,14 +98,16 @@ def _wrong_phase(group: Object, members: Sequence[Object], gone: int) -> Iterato
 
 
 def phases(members: Sequence[Object], minimum: int) -> Sequence[str]:
-    """The phases that a PodGroup with these pods may have."""
+    """The phases that a PodGroup with these pods may have. If all have ended, nothing waits, even
+    if the minimum has been raised since.
+    """
+    if all(map(objects.ended, members)):
+        return ["Completed"]
     runs = any(objects.phase(pod) == "Running" and not objects.leaving(pod) for pod in members)
     unknown = ["Unknown"] if runs and sum(map(objects.counts, members)) < minimum else []
     scheduled = sum(bool(objects.node_of(pod)) or objects.ended(pod) for pod in members)
     if scheduled < max(1, minimum):
         return unknown or ["Pending", "Inqueue"]
-    if all(map(objects.ended, members)):
-        return ["Completed"]
     return ["Running", *unknown]
 
 
