@@ -48,9 +48,7 @@ def start(
 
     yield begin
     for daemon in started:
-        if daemon.process.poll() is None:
-            daemon.process.kill()
-            daemon.process.wait()
+        daemon.kill()
     if request.node.get_closest_marker("contains_failures") is None:
         logs = [daemon.text() for daemon in started]
         assert [line for text in logs for line in text.splitlines() if "work.failed" in line] == []

@@ -75,6 +75,17 @@ class Daemon:
         pid = self.process.pid
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
+    def kill(self) -> None:
+        """End it at once, and wait for its controllers, which end with it."""
+        if self.process.poll() is not None:
+            return
+        children = self.children()
+        self.process.kill()
+        self.process.wait()
+        patience.wait_until(
+            lambda: not any(Path(f"/proc/{each}/exe").exists() for each in children)
+        )
+
     def stop(self) -> int:
         """Ask it to end; its exit status."""
         self.process.send_signal(signal.SIGTERM)

@@ -81,8 +81,7 @@ def test_the_image_schedules(
         daemons.until(lambda: daemons.phase(cluster, "fits") == "Running", daemon)
         assert daemon.stop() == 0
     finally:
-        daemon.process.kill()
-        daemon.process.wait()
+        daemon.kill()
     assert "wrote:" not in daemon.text()
 
 

@@ -291,8 +291,7 @@ def test_probes_and_metrics_are_answered(installed: Installed, tmp_path: Path, n
         assert answered(port, "/metrics")
         assert daemon.stop() == 0
     finally:
-        daemon.process.kill()
-        daemon.process.wait()
+        daemon.kill()
 
 
 def answered(port: int, path: str) -> bool:

@@ -121,8 +121,7 @@ class Halves:
             yield daemon
             assert daemon.stop() == 0
         finally:
-            daemon.process.kill()
-            daemon.process.wait()
+            daemon.kill()
 
     def _ask_for_volumes(self, scheduler: Daemon) -> None:
         """A gang asks for a volume that exists and for one that nobody makes, and is deleted."""

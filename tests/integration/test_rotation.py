@@ -229,6 +229,4 @@ def test_binding_goes_on_while_credentials_are_renewed(
         assert len(daemon.said("credentials.renewed")) >= 2
         assert daemon.stop() == 0
     finally:
-        if daemon.process.poll() is None:
-            daemon.process.kill()
-            daemon.process.wait()
+        daemon.kill()

@@ -39,9 +39,7 @@ def daemon(cluster: ControlPlane, way_through: Proxy, tmp_path: Path) -> Iterato
     )
     made = Daemon(path, tmp_path / "daemon.log")
     yield made
-    if made.process.poll() is None:
-        made.process.kill()
-        made.process.wait()
+    made.kill()
 
 
 @pytest.mark.parametrize(
@@ -58,6 +56,7 @@ def test_silence_is_noticed_before_anybody_waits_for_long(
     cluster.create_nodes(count=2)
     daemons.a_gang(cluster, "before", 2)
     daemons.until(lambda: len(daemons.nodes_of(cluster)) == 2, daemon)
+    daemons.until(lambda: daemon.said("kopf.started"), daemon)  # the controllers have listed theirs
     time.sleep(5.0 * number)  # watches are of another age each time
     lists = len(daemon.said("watch.listed"))
     way_through.hush()
@@ -110,9 +109,7 @@ def test_a_successor_notices_at_once_that_its_watches_are_silent(
         assert successor.stop() == 0
     finally:
         for each in (leader, successor):
-            if each.process.poll() is None:
-                each.process.kill()
-                each.process.wait()
+            each.kill()
 
 
 def is_kept(cluster: ControlPlane, queue: str) -> bool:

@@ -122,8 +122,7 @@ def killed(
                     daemons.until(lambda: is_whole(cluster, size), second)
                     second.stop()
             finally:
-                first.process.kill()
-                first.process.wait()
+                first.kill()
         groups, pods = cluster.api.list(daemons.GROUPS), cluster.api.list(daemons.PODS)
         assert end_states.split_gangs(groups, pods) == {}
         assert provisioners.misplaced(cluster.api) == []

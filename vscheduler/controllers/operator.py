@@ -6,6 +6,7 @@ when it is told to. The process ends with it, and is started again by its parent
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
+from http import HTTPStatus
 from typing import Any
 
 import kopf
@@ -62,8 +63,9 @@ async def run(
     spawned: Callable[[], None],
     pace: Pace | None = None,
 ) -> None:
-    """Run Kopf until `stop` is set, which Commands that come later set, too; raises Kopf's error.
+    """Run Kopf until `stop` is set, which Commands that come later set, too, or a kind is gone.
 
+    Raises Kopf's error of any other end.
     `entry` is Kopf's connection. `spawned` is called when Kopf has installed its handlers of
     signals. When Kopf has ended, all tasks are cancelled that were created meanwhile.
     """
@@ -92,6 +94,11 @@ async def run(
     spawned()
     try:
         await kopf.run_tasks(tasks, ignored=existing)
+    except Exception as error:
+        # Kopf exports none of its classes for answers of the API server.
+        if getattr(error, "status", None) != HTTPStatus.NOT_FOUND:
+            raise
+        log.warning("kinds.gone", message=str(error), retry=True)
     finally:
         looking.cancel()
 

@@ -69,13 +69,19 @@ class ControllersProcess:
         self._questions = 0
 
     async def run(self) -> None:
-        """Run a child until it ends, which raises EndedError unless `end` was called.
+        """Run children, one after the other, until `end` is called.
 
-        When cancelled, end the child first. The child is in a session of its own: Ctrl-C reaches
-        only the parent, which ends it in order.
+        A child that ends with status 0 wants to start again, as when a kind comes or goes; any
+        other status raises EndedError. When cancelled, end the child first. The child is in a
+        session of its own: Ctrl-C reaches only the parent, which ends it in order.
         """
-        if self._ending:
-            return
+        while not self._ending:
+            status = await self._run_one()
+            if status and not self._ending:
+                raise EndedError(f"the process of the controllers has ended with status {status}")
+
+    async def _run_one(self) -> int:
+        """Run a child until it ends; return its status."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -85,11 +91,9 @@ class ControllersProcess:
         self._line = await asyncio.open_connection(sock=ours, limit=ANSWER_BYTES_MAX)
         log.info("controllers.started", pid=process.pid)
         try:
-            status = await process.wait()
+            return await process.wait()
         finally:
             await self._clean_up(process)
-        if not self._ending:
-            raise EndedError(f"the process of the controllers has ended with status {status}")
 
     def end(self) -> None:
         """Tell the child to end, and let `run` return when it has ended."""

@@ -96,6 +96,17 @@ async def test_a_child_that_ends_by_itself_is_a_failure(tmp_path: Path) -> None:
         assert await child.ask() is None
 
 
+async def test_a_child_that_ends_in_order_is_started_again(tmp_path: Path) -> None:
+    """It wants to, when a kind has come or gone."""
+    note = tmp_path / "note"
+    again = f"open({str(note)!r}, 'a').write('x'); raise SystemExit(0)"
+    async with running(again, note) as (child, task):
+        await patience.until(lambda: len(note.read_text()) > 2)
+        assert not task.done()
+        child.end()
+        await task
+
+
 async def test_a_child_is_ended_in_order(tmp_path: Path) -> None:
     """By SIGTERM, and waited for; no other one is started then."""
     note = tmp_path / "note"
