@@ -13,14 +13,13 @@ import aiohttp
 import kopf
 import msgspec
 
-from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues import queue_index, queue_objects
 from vscheduler.controllers.queues.queue_index import Indices
 from vscheduler.controllers.queues.queue_objects import Kind
 from vscheduler.mirror import paths
 
 COLLECTIONS: Mapping[Kind, paths.Collection] = {
-    Kind.QUEUE: paths.QUEUES,
-    Kind.POD_GROUP: paths.POD_GROUPS,
+    **queue_index.KINDS,
     Kind.COMMAND: paths.COMMANDS,
 }
 
@@ -35,8 +34,8 @@ class Entry(Protocol):
     def host(self) -> str:
         """The API server's address."""
 
-    def session_elsewhere(self) -> aiohttp.ClientSession:
-        """Return a session for the running event loop."""
+    def session(self) -> aiohttp.ClientSession:
+        """Return a session of its own."""
 
 
 class Outlets(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +107,6 @@ def _login(entry: Entry) -> Callable[..., Any]:
         nonlocal last
         await asyncio.sleep(last + LOGIN_SECONDS - time.monotonic())
         last = time.monotonic()
-        return kopf.AiohttpSession(server=entry.host, aiohttp_session=entry.session_elsewhere())
+        return kopf.AiohttpSession(server=entry.host, aiohttp_session=entry.session())
 
     return log_in

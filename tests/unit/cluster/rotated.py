@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -118,22 +117,7 @@ async def lease(link: Connection) -> None:
     await api.replace(stored, stored.record)
 
 
-async def elsewhere(link: Connection) -> None:
-    """As another thread would."""
-
-    async def ask() -> None:
-        async with link.session_elsewhere() as session, session.get(link.host) as response:
-            assert response.status == 200
-
-    failures: list[BaseException] = []
-
-    def live() -> None:
-        try:
-            asyncio.run(ask())
-        except BaseException as error:  # noqa: BLE001 - told below
-            failures.append(error)
-
-    thread = threading.Thread(target=live)
-    thread.start()
-    await asyncio.to_thread(thread.join, 10)
-    assert not failures
+async def session(link: Connection) -> None:
+    """As a library would that sends requests of its own."""
+    async with link.session() as session, session.get(link.host) as response:
+        assert response.status == 200

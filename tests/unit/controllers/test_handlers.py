@@ -13,7 +13,7 @@ PAUSE_SECONDS = 0.3
 async def test_logins_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kopf logs in again after each 401."""
     monkeypatch.setattr(handlers, "LOGIN_SECONDS", PAUSE_SECONDS)
-    entry = SimpleNamespace(host="https://server", session_elsewhere=lambda: None)
+    entry = SimpleNamespace(host="https://server", session=lambda: None)
     log_in_with = handlers._login(entry)
     log_in = cast("Callable[[], Awaitable[object]]", log_in_with)
     began = time.monotonic()

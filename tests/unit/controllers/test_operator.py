@@ -46,7 +46,7 @@ class Cluster:
         self._watches: dict[str, list[web.StreamResponse]] = {}
         self.ended = False
 
-    def session_elsewhere(self) -> aiohttp.ClientSession:
+    def session(self) -> aiohttp.ClientSession:
         """A session for Kopf's loop."""
         return aiohttp.ClientSession(headers={"Authorization": "Bearer ours"})
 

@@ -161,7 +161,6 @@ class Connection:
     def __init__(self, known: Credentials) -> None:
         configuration = known.configuration
         self._credentials = known
-        self._loop = asyncio.get_running_loop()
         self._on_throttled: Callable[[], None] | None = None
         self._host: str = configuration.host.rstrip("/")
         self._proxy: str | None = configuration.proxy or sessions.proxy_of(self._host)
@@ -310,19 +309,13 @@ class Connection:
         """Stop using all connections opened so far, because one of them timed out."""
         self._sessions.doubt()
 
-    def session_elsewhere(
-        self, *middlewares: aiohttp.ClientMiddlewareType
-    ) -> aiohttp.ClientSession:
-        """Return a session with this connection's credentials for another thread's event loop.
-
-        The middlewares wrap every request.
-        The calling thread creates, uses and closes the session. After a 401, the session asks this
-        connection's event loop for newer credentials, so this loop must keep running.
+    def session(self) -> aiohttp.ClientSession:
+        """Return a session with this connection's credentials, for a library that sends requests
+        of its own. The caller closes it.
         """
         return sessions.made(
-            Authorizing(self._credentials, self._loop, self._server_name),
+            Authorizing(self._credentials, self._server_name),
             sessions.refuse_nonsense,
-            *middlewares,
             most=CONNECTIONS_MAX,
             proxy=self._proxy,
         )

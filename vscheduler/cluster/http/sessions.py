@@ -77,20 +77,14 @@ def timeout(silence_seconds: float | None) -> aiohttp.ClientTimeout:
 
 
 class Authorizing:
-    """A middleware that adds the current credentials to each request, in any thread's event loop.
+    """A middleware that adds the current credentials to each request.
 
     A request answered with 401 was not executed. The request is sent again if newer credentials
     exist by then.
     """
 
-    def __init__(
-        self,
-        known: Credentials,
-        loop: asyncio.AbstractEventLoop,
-        server_name: str | None,
-    ) -> None:
+    def __init__(self, known: Credentials, server_name: str | None) -> None:
         self._known = known
-        self._loop = loop
         self._server_name = server_name
 
     async def __call__(
@@ -100,7 +94,7 @@ class Authorizing:
         request.server_hostname = self._server_name
         held = self._sign(request)
         response = await send(request)
-        if response.status == UNAUTHORIZED and await self._renew(held):
+        if response.status == UNAUTHORIZED and await self._known.renew(held):
             response.close()
             self._sign(request)
             response = await send(request)
@@ -113,12 +107,6 @@ class Authorizing:
             # aiohttp keys idle connections by TLS context, so a new context gets new connections.
             request._ssl = held.context  # noqa: SLF001 - a session's context cannot be changed
         return held
-
-    async def _renew(self, refused: Held) -> bool:
-        if asyncio.get_running_loop() is self._loop:
-            return await self._known.renew(refused)
-        asked = asyncio.run_coroutine_threadsafe(self._known.renew(refused), self._loop)
-        return await asyncio.wrap_future(asked)
 
 
 async def refuse_nonsense(

@@ -76,7 +76,7 @@ Way = Callable[[Path, Server], tuple[Path, Callable[[str], object]]]
 
 @pytest.mark.parametrize(
     "ask",
-    [rotated.get, rotated.post, rotated.put, rotated.stream, rotated.lease, rotated.elsewhere],
+    [rotated.get, rotated.post, rotated.put, rotated.stream, rotated.lease, rotated.session],
 )
 @pytest.mark.parametrize("way", [by_file, inline, by_plugin])
 async def test_what_is_refused_is_sent_again_with_new_credentials(
@@ -323,7 +323,7 @@ async def test_kopf_hears_of_no_retry_after_that_is_no_number(
     plain = test_utils.TestServer(application)
     await plain.start_server()
     path = rotated.kubeconfig(tmp_path / "config", f"http://127.0.0.1:{plain.port}", {"token": "t"})
-    async with rotated.linked(path) as link, link.session_elsewhere() as session:
+    async with rotated.linked(path) as link, link.session() as session:
         async with session.get(f"{link.host}/7") as response:
             assert response.status == 429
         for told in ("soon", "1e999", "99999999", "61", "-1"):

@@ -72,7 +72,7 @@ async def test_a_new_certificate_gets_new_connections(
                 rotated.get,
                 rotated.post,
                 rotated.stream,
-                rotated.elsewhere,
+                rotated.session,
                 rotated.lease,
             ):
                 await ask(link)
