@@ -153,7 +153,7 @@ def where_to_go(settings: Settings, statuses: Sequence[LeaseStatus]) -> str:
     In a cluster, the identity of an instance begins with the name of its pod.
     """
     stands_by = "This instance stands by, and only the leader knows queues, jobs and decisions."
-    pod = next((api.host_of(statuse.holder) for statuse in statuses if statuse.holder), "")
+    pod = next((api.host_of(status.holder) for status in statuses if status.holder), "")
     if not pod:
         return f"{stands_by} Nobody leads now, as far as it knows."
     if settings.own_pod is None or settings.web is None:
@@ -230,7 +230,7 @@ class Page:
         )
 
     def _instance(self) -> Instance:
-        lines = [plain_text.shown(health.lease_line(statuse)) for statuse in self._statuses()]
+        lines = [plain_text.shown(health.lease_line(status)) for status in self._statuses()]
         leads = self._history.leads
         if not self._runtime.given.schedules:
             return Instance(

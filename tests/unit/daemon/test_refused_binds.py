@@ -69,7 +69,7 @@ def test_neither_messages_nor_memory_grow_without_bound(monkeypatch: pytest.Monk
 
 def true_conditions(statuses: list[dict[str, Any]]) -> set[str]:
     """Those that the newest status with conditions has."""
-    *_, newest = ([], *(statuse["conditions"] for statuse in statuses if "conditions" in statuse))
+    *_, newest = ([], *(status["conditions"] for status in statuses if "conditions" in status))
     return {each["type"] for each in newest if each["status"] == "True"}
 
 

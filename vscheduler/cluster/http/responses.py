@@ -22,8 +22,6 @@ WRITTEN_MAX_BYTES = 2**24
 """16 MiB: the answer to a write, a single object. etcd stores no object above 1.5 MiB."""
 LINE_MAX_BYTES = 2**25
 """32 MiB: a single event of a watch."""
-HEADERS_MAX_BYTES = 2**16
-"""64 KiB: status line and all headers."""
 HEADERS_MAX = 128
 HEADER_MAX_BYTES = 8190
 """A single header."""

@@ -83,9 +83,10 @@ class Memos(snapshots.Memos, frozen=True, kw_only=True, eq=False):
 
 def of(snapshot: Snapshot, policy: Policy) -> Memos:
     """Return what the last cycle learnt, as far as it is still right."""
-    before, now = snapshot.carried.memos, Basis.of(snapshot, policy)
+    before = snapshot.carried.memos
     if not isinstance(before, Memos):
-        return _nothing(now)
+        return nothing(snapshot, policy)
+    now = Basis.of(snapshot, policy)
     found = changes.between(before.basis, now)
     nobody = partial(EvictablePods, now.layout, now.queues)
     is_known = before.awake is not None and not found.parts & (
@@ -104,10 +105,7 @@ def of(snapshot: Snapshot, policy: Policy) -> Memos:
 
 def nothing(snapshot: Snapshot, policy: Policy) -> Memos:
     """Return the memos of a cycle that knows nothing of earlier ones."""
-    return _nothing(Basis.of(snapshot, policy))
-
-
-def _nothing(basis: Basis) -> Memos:
+    basis = Basis.of(snapshot, policy)
     return Memos(
         basis=basis,
         domains=NodeDomains(),

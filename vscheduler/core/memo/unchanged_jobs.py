@@ -1,10 +1,10 @@
-"""Settled jobs: jobs that run and request nothing, which cycles leave out until they change.
+"""Unchanged jobs: jobs that run and request nothing, which cycles leave out until they change.
 
 Most jobs of a large cluster have started, wait for nothing, and get the same status in every cycle.
-A job is settled after a cycle in which nothing was decided about it, and as long as it is the same
-object: whatever happens to its pods or its PodGroup makes another one. Cycles look at it once, by
-identity. What queues hold by settled jobs is added up; plugins that ask for the job see it as usual
-(session.job_states).
+A job is one of them after a cycle in which nothing was decided about it, and as long as it is the
+same object: whatever happens to its pods or its PodGroup makes another one. Cycles look at it once,
+by identity. What queues hold by these jobs is added up; plugins that ask for the job see it as
+usual (session.job_states).
 
 A job that has started may settle before its phase is stored, which can take seconds while many
 pods are bound. Until then it counts as Inqueue.
@@ -219,7 +219,7 @@ def without(statuses: Sequence[Status], gone: Collection[JobId]) -> Sequence[Sta
         return statuses
     if _are_many(len(gone), statuses):
         gone = frozenset(gone)
-        return [statuse for statuse in statuses if statuse.job not in gone]
+        return [status for status in statuses if status.job not in gone]
     left = list(statuses)
     for job in gone:
         place = bisect.bisect_left(left, job, key=by_job)

@@ -51,7 +51,6 @@ class ClaimBounds:
         columns.refresh()
         self._pods = session.space.columns[resources.PODS]
         self._free = session.cluster.allocatable - session.cluster.future_used
-        self._most_free: list[int] = self._free.max(axis=0, initial=-resources.SUM_MAX).tolist()
         self._places = np.arange(len(columns.queues))
         self._candidates = columns.candidates(pool.scope, self._places)
         self._rooms: dict[bytes, Vector] = {}

@@ -21,7 +21,7 @@ def of_pod(pod: Pod) -> tuple[ResourceClaimUse, ...]:
 def _of_entries(pod: Pod) -> Iterator[ResourceClaimUse]:
     namespace = pod.metadata.namespace
     made = {
-        statuse.name: statuse.resource_claim_name for statuse in pod.status.resource_claim_statuses
+        status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses
     }
     owner = pod.metadata.uid or events.key_of(namespace, pod.metadata.name)
     for at, entry in enumerate(pod.spec.resource_claims):

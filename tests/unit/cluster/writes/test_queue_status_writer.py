@@ -220,7 +220,7 @@ async def test_nodes_that_are_left_out_change_the_sentence(serve: Serve) -> None
         await made.settle()
         made.report(BY_REQUEST)
         await made.settle()
-        first, second, third = (statuse["conditions"][0] for statuse in made.statuses())
+        first, second, third = (status["conditions"][0] for status in made.statuses())
         assert first["lastTransitionTime"] == "2020-02-02T02:02:02Z"
         assert second["lastTransitionTime"] == "2020-02-02T02:02:02Z"
         assert second["message"].endswith("; n1 not usable: cordoned")
@@ -308,7 +308,7 @@ async def test_figures_are_told_again_after_others_without_an_answer(serve: Serv
         await made.settle()
         made.report(other)
         await made.settle()
-        assert [statuse["allocated"]["cpu"] for statuse in made.statuses()] == ["1", "3", "1"]
+        assert [status["allocated"]["cpu"] for status in made.statuses()] == ["1", "3", "1"]
 
 
 async def test_volcanos_crd_gets_what_it_has_a_place_for(serve: Serve) -> None:

@@ -86,7 +86,7 @@ def test_sums_are_those_of_all_jobs(seed: int) -> None:
         more = [job for job in others if chance.random() < 0.8]
         settled = settled.with_more([(job, status(job)) for job in more])
         inside = [each for name, each in sorted(every.items()) if name in settled.by_id]
-        assert [statuse.job for statuse in settled.statuses] == [job.id for job in inside]
+        assert [status.job for status in settled.statuses] == [job.id for job in inside]
         assert all(settled.by_id[job.id] is job for job in inside)
         awake = [each for name, each in sorted(every.items()) if name not in settled.by_id]
         whole = QueueDemands(sessions.SPACE, [every[each] for each in sorted(every)])

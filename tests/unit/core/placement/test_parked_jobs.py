@@ -371,10 +371,10 @@ def test_a_rest_that_was_left_out_is_told_later() -> None:
     around = waiting()
     groups = around.opened().parking.found.groups
     found = Parking(ParkedGroups(groups, {groups[0]}))
-    assert {statuse.job for statuse in found.now().statuses} == WAITING - groups[0].members.keys()
+    assert {status.job for status in found.now().statuses} == WAITING - groups[0].members.keys()
     assert found.now() is found.found
     found.explain(groups[0], groups[0].reason)
-    assert {statuse.job for statuse in found.now().statuses} == WAITING
+    assert {status.job for status in found.now().statuses} == WAITING
 
 
 @pytest.mark.parametrize("hook", ["allocatable", "queue_outlook"])

@@ -99,7 +99,7 @@ async def test_what_is_gained_is_held(begin: Begin) -> None:
     assert all(token.may_act() and token.holder == "one" for token in tokens.values())
     assert one.elected.held(["b", "c"]) == {"b": tokens["b"]}
     assert [
-        (statuse.lease, statuse.leads, statuse.holder) for statuse in one.elected.lease_statuses()
+        (status.lease, status.leads, status.holder) for status in one.elected.lease_statuses()
     ] == [
         ("a", True, "one"),
         ("b", True, "one"),

@@ -57,7 +57,7 @@ def solve(
     if failed is None:
         first = Search(problem, steps_max, straight=True)
         answer, steps = first.run(), first.steps
-        # Whoever is refused before the first step is refused in any order.
+        # If the bounds already rule the gang out, no order of placement can help.
         if isinstance(answer, Found):
             return _with_fewer_evictions(first, answer)
         if not steps or not isinstance(answer, CutShort):
