@@ -59,6 +59,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Client:
     """Asks a server as a single identity; thread-safe. The server may be the daemon's page, too."""
 
+    busy_attempts = BUSY_ATTEMPTS
+    """How often a request is sent that is answered with 429."""
+
     def __init__(
         self,
         url: str,
@@ -114,11 +117,12 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send a request; raise ApiError for an error response. Status 429 is retried."""
-        for _ in range(BUSY_ATTEMPTS):
-            answer = self.ask(method, path, body, query=query, headers=headers)
+        answer = self.ask(method, path, body, query=query, headers=headers)
+        for _ in range(self.busy_attempts - 1):
             if answer.status != 429:
                 break
             time.sleep(BUSY_SECONDS)
+            answer = self.ask(method, path, body, query=query, headers=headers)
         if answer.status >= 400:
             raise ApiError(status=answer.status, method=method, path=path, message=answer.message)
         return answer

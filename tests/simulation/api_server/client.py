@@ -28,6 +28,8 @@ class Client(sandbox.Client):
     Errors are raised at once, 429 among them: an actor decides itself when it tries again.
     """
 
+    busy_attempts = 1
+
     def __init__(self, server: Server, user: str, *, process: str = "") -> None:
         """`process` is Change.origin of all writes."""
         self._server = server
@@ -47,21 +49,6 @@ class Client(sandbox.Client):
         answer = self._send(method, path, body, query=query, headers=headers)
         assert isinstance(answer, wire.Answer), "a watch: use `watch`"
         return sandbox.Answer(status=answer.status, text=answer.body.decode())
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        query: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> sandbox.Answer:
-        """Send a request; raise ApiError for an error response."""
-        answer = self.ask(method, path, body, query=query, headers=headers)
-        if answer.status >= 400:
-            raise ApiError(status=answer.status, method=method, path=path, message=answer.message)
-        return answer
 
     def watch(
         self,

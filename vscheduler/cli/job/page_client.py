@@ -17,15 +17,13 @@ from urllib.parse import quote, urlsplit
 from vscheduler.cli import http_client, screen
 from vscheduler.cli.http_client import (
     HttpClient,
-    NoAnswerError,
-    UntrustedError,
     UnusableConfigError,
 )
 from vscheduler.cli.job import selection
 from vscheduler.cli.job.explained import Explained
 from vscheduler.cli.job.job_figures import Entry, Job, Pod
 from vscheduler.cli.queue import kubeconfigs, queue_figures
-from vscheduler.cli.queue.cluster_client import ClusterError, Unreachable
+from vscheduler.cli.queue.cluster_client import ClusterError, Unreachable, translated_errors
 from vscheduler.cli.queue.kubeconfigs import KubeconfigError
 from vscheduler.mirror import paths, phrases, workloads
 from vscheduler.mirror.workloads import Workload
@@ -157,24 +155,22 @@ class PageClient:
     ) -> Document:
         """Return a document. Raises ClusterError."""
         where = self._client.url
+        with translated_errors(where):
+            try:
+                answer = self._client.ask(
+                    "GET",
+                    f"{paths.PAGE}/{path}",
+                    query=asked,
+                    seconds=seconds,
+                    most_bytes=ANSWER_BYTES_MAX,
+                )
+            except UnusableConfigError as error:  # no kubeconfig's fault
+                raise ClusterError(str(error)) from error
         try:
-            answer = self._client.ask(
-                "GET",
-                f"{paths.PAGE}/{path}",
-                query=asked,
-                seconds=seconds,
-                most_bytes=ANSWER_BYTES_MAX,
-            )
             found = json.loads(answer.body)
             if answer.status == 200 and isinstance(found, dict):
                 return dict(screen.plain(found))
             raise ClusterError(str(found["error"]["message"]))
-        except UnusableConfigError as error:
-            raise ClusterError(str(error)) from error
-        except UntrustedError as error:
-            raise ClusterError(f"{where} can't be trusted: {error}") from error
-        except NoAnswerError as error:
-            raise Unreachable(f"{where} doesn't answer: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise ClusterError(f"{where} doesn't answer like the scheduler's page") from error
 

@@ -170,7 +170,7 @@ class Cluster:
     def namespace(self) -> str:
         """The namespace of the kubeconfig's context. Raises ClusterError."""
         self._connected()
-        with _translated_errors("the API server"):
+        with translated_errors("the API server"):
             return str(self._config.namespace or "default")
 
     def within(self, namespace: str) -> "Cluster":
@@ -234,7 +234,7 @@ class Cluster:
         }
         client = self._connected()
         with (
-            _translated_errors(self._server),
+            translated_errors(self._server),
             client.stream(self._path(kind), query, silence_seconds=SILENCE_SECONDS) as stream,
         ):
             if stream.status >= 300:
@@ -295,7 +295,7 @@ class Cluster:
                 seconds=ANSWER_SECONDS,
             )
 
-        with _translated_errors(self._server):
+        with translated_errors(self._server):
             answer = ask()
             if answer.status == HTTPStatus.UNAUTHORIZED and not fresh:
                 self.close()
@@ -306,7 +306,7 @@ class Cluster:
 
     def _connected(self) -> HttpClient:
         if self._client is None:
-            with _translated_errors("the API server"):
+            with translated_errors("the API server"):
                 self._config = self._connect()
             self._client = HttpClient(self._config)
         return self._client
@@ -341,8 +341,8 @@ class Cluster:
 
 
 @contextmanager
-def _translated_errors(server: str) -> Iterator[None]:
-    """Translate errors of the client into ClusterError."""
+def translated_errors(server: str) -> Iterator[None]:
+    """Translate errors of the client into ClusterError; `server` is who was asked."""
     try:
         yield
     except KubeconfigError as error:
