@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import forking
 from tests.integration.forking import Forked
+from vscheduler.controllers.podgroups import owners
+from vscheduler.daemon import watched_kinds
 
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
@@ -190,6 +193,14 @@ def nodes_of(cluster: ControlPlane) -> dict[str, str]:
 def until(done: Callable[[], object], daemon: Daemon) -> None:
     """Wait until something is so, and the daemon still runs."""
     patience.wait_until(done, check=daemon.check, told=daemon.last_words)
+
+
+def first_lists(daemon: Daemon) -> int:
+    """Wait until both processes have listed what they watch, and return the number of lists."""
+    theirs = [watched_kinds.PATHS[kind] for kind in watched_kinds.NEEDED_BY_CONTROLLERS]
+    known = Counter([*watched_kinds.PATHS.values(), *theirs, *owners.WATCHED.values()])
+    until(lambda: Counter(each["path"] for each in daemon.said("watch.listed")) >= known, daemon)
+    return known.total()
 
 
 def until_at_rest(seen: Callable[[], object], daemon: Daemon, seconds: float) -> None:

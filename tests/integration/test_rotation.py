@@ -210,7 +210,7 @@ def test_binding_goes_on_while_credentials_are_renewed(
     try:
         with work.coming():
             daemons.until(lambda: work.bound > 5, daemon)
-            lists = len(daemon.said("watch.listed"))
+            lists = daemons.first_lists(daemon)
             with held.ending():
                 time.sleep(2)
                 held.renew()

@@ -56,9 +56,9 @@ def test_silence_is_noticed_before_anybody_waits_for_long(
     cluster.create_nodes(count=2)
     daemons.a_gang(cluster, "before", 2)
     daemons.until(lambda: len(daemons.nodes_of(cluster)) == 2, daemon)
-    daemons.until(lambda: daemon.said("kopf.started"), daemon)  # the controllers have listed theirs
+    lists = daemons.first_lists(daemon)
+    daemons.until(lambda: daemon.said("kopf.started"), daemon)
     time.sleep(5.0 * number)  # watches are of another age each time
-    lists = len(daemon.said("watch.listed"))
     way_through.hush()
     began = time.monotonic()
     daemons.a_queue(cluster, "later")
