@@ -4,6 +4,8 @@ import time
 from collections import Counter
 from functools import partial
 
+import pytest
+
 from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, kubelets
 from tests.integration.daemons import Start
@@ -27,6 +29,7 @@ def jobs_of(cluster: ControlPlane, scheduler: str, count: int) -> None:
         daemons.a_gang(cluster, name, 1, annotations=kubelets.UNTOUCHED, scheduler=scheduler)
 
 
+@pytest.mark.at_length
 def test_a_refused_pod_is_not_bound_there_again_at_once(
     cluster: ControlPlane, start: Start
 ) -> None:
@@ -53,6 +56,7 @@ def said(cluster: ControlPlane, group: str) -> str:
     return daemons.conditions(cluster, group).get("Unschedulable", {}).get("message", "")
 
 
+@pytest.mark.at_length
 def test_two_schedulers_on_the_same_nodes_overcommit_none(
     cluster: ControlPlane, start: Start
 ) -> None:

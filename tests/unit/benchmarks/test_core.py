@@ -15,17 +15,21 @@ SCALE = 0.004
 
 
 def measured(*names: str) -> Mapping[str, list[Timing]]:
-    """The cases of these names, or all of them."""
+    """The cases of these names."""
     found: dict[str, list[Timing]] = {}
     for case in cases.cases(SCALE):
-        if not names or case.name in names:
+        if case.name in names:
             found.setdefault(case.name, []).append(timing.measure(case))
     return found
 
 
 def test_every_case_does_what_it_is_called() -> None:
-    """What fits is bound, what has no room waits, and who takes room takes no more than needed."""
-    timings = measured()
+    """What fits is bound, what has no room waits, and who takes room takes no more than needed.
+
+    The smallest of each name.
+    """
+    smallest = {case.name: case for case in reversed(list(cases.cases(SCALE)))}
+    timings = {name: [timing.measure(case)] for name, case in smallest.items()}
     for name in ("equal pods", "different pods", "20 queues"):
         assert [each.bound for each in timings[name]] == [each.pods for each in timings[name]]
     for name in ("reclaim", "preempt"):

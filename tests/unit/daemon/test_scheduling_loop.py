@@ -19,7 +19,6 @@ from vscheduler.core.session.session import Session
 from vscheduler.daemon import scheduling_loop
 from vscheduler.daemon.pacing import Pace
 from vscheduler.daemon.scheduling_loop import SchedulingLoop
-from vscheduler.mirror import state
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
@@ -218,8 +217,7 @@ async def test_a_bind_that_the_watch_never_shows_is_sent_again(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once the assumption has expired, by the clock on which it began."""
-    shorter = functools.partial(Options, assume_seconds=0.1)
-    monkeypatch.setattr(state, "Options", shorter)
+    monkeypatch.setattr(worlds, "Options", functools.partial(Options, assume_seconds=0.1))
     async with worlds.world(serve, "node n1 cpu=4\nqueue default\njob default/a -") as made:
         await patience.until(lambda: made.bound()["a-0"] == 2)
 
