@@ -1,4 +1,4 @@
-"""Exponential backoff: failed keys pause, longer after each failure in a row."""
+"""Exponential backoff: what fails, or ends too soon, pauses, longer each time in a row."""
 
 import heapq
 from collections import Counter
@@ -27,6 +27,22 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
         if doublings < 0:
             return 0.0
         return min(self.longest_seconds, self.first_seconds * 2.0 ** min(doublings, 32))
+
+
+class Restarts:
+    """Pauses before work that has ended is started again."""
+
+    def __init__(self, growth: Growth, steady_seconds: float) -> None:
+        """Work that ran for longer than `steady_seconds` starts over with the shortest pause."""
+        self._growth = growth
+        self._steady_seconds = steady_seconds
+        self.in_a_row = 0
+        """How often the work ended before it had run for so long."""
+
+    def pause(self, ran_seconds: float) -> float:
+        """Count another end, after so many seconds; return the pause in seconds."""
+        self.in_a_row = 1 if ran_seconds > self._steady_seconds else self.in_a_row + 1
+        return self._growth.after(self.in_a_row)
 
 
 class Backoff(Generic[Key]):

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from vscheduler import tracebacks
-from vscheduler.backoff import Growth
+from vscheduler.backoff import Growth, Restarts
 from vscheduler.mirror import statuses
 from vscheduler.mirror.statuses import EventNotice, ObjectReference
 
@@ -113,23 +113,21 @@ class Failures:
     ) -> None:
         """Run `work` until it returns; after a failure run it again, after a growing pause.
 
-        Work that lasted longer than the longest pause starts over with the shortest pause. After
+        Work that lasted longer than a minute starts over with the shortest pause. After
         `attempts_max` failures in a row (0: never) the last error is raised.
         """
         growth = Growth(first_seconds=RETRY_SECONDS, longest_seconds=longest_seconds)
-        attempts = 0
+        restarts = Restarts(growth, RETRY_MAX_SECONDS)
         while True:
             began = self._clock()
             try:
                 return await work()
             except Exception as error:
                 self.failed(area, area, error)
-                if self._clock() - began > RETRY_MAX_SECONDS:
-                    attempts = 0
-                attempts += 1
-                if attempts == attempts_max:
+                pause = restarts.pause(self._clock() - began)
+                if restarts.in_a_row == attempts_max:
                     raise
-            await asyncio.sleep(growth.after(attempts))
+            await asyncio.sleep(pause)
 
     def _may_log(self, now: float) -> bool:
         """Whether another line may be logged in the present minute."""

@@ -1,4 +1,4 @@
-from vscheduler.backoff import Backoff, Growth
+from vscheduler.backoff import Backoff, Growth, Restarts
 
 GROWTH = Growth(first_seconds=1.0, longest_seconds=5.0, free=1)
 
@@ -52,3 +52,9 @@ def test_a_failure_may_have_a_growth_of_its_own() -> None:
     assert (kept.until("a"), kept.until("b"), kept.next_end) == (19.0, 13.0, 13.0)
     kept.failed("b", 10.0)
     assert kept.until("b") == 11.0
+
+
+def test_work_that_ran_for_long_is_started_again_soon() -> None:
+    """What ended too soon pauses, longer each time."""
+    restarts = Restarts(GROWTH, 60.0)
+    assert [restarts.pause(seconds) for seconds in (0, 0, 60, 61, 0)] == [0.0, 1.0, 2.0, 0.0, 1.0]

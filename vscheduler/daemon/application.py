@@ -101,8 +101,7 @@ class Application:
     ) -> None:
         """`kill_timer` is called regularly as long as the interpreter is alive."""
         link = opened.link
-        self._settings, self._signs = settings, Signs()
-        self._link = link
+        self._settings, self._link, self._signs = settings, link, Signs()
         self._stopping, self._withholding = asyncio.Event(), asyncio.Event()
         self._metrics = Metrics(lambda: lines.dropped)
         self._failures = Failures(self._metrics.observe_failure, self._notify)
@@ -152,7 +151,8 @@ class Application:
         )
         self._session = LeaderSession(shared, loaded.policy, Owners())
         self._controllers = ControllerManager(shared, self._session.feed_owners)
-        self._child = ControllersProcess(settings.child_flags) if settings.supervises else None
+        flags = settings.child_flags
+        self._child = ControllersProcess(flags, self._failures) if settings.supervises else None
         self._digest = configuration_digest.digest(loaded.policy, settings)
         self._leadership = self._elect(identity)
         for status in self._leadership.lease_statuses():

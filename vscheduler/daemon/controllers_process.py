@@ -15,6 +15,8 @@ from contextlib import suppress
 import msgspec
 import structlog
 
+from vscheduler.backoff import Growth, Restarts
+from vscheduler.containment import Failures
 from vscheduler.daemon.health import Report
 
 log = structlog.get_logger(__name__)
@@ -39,6 +41,12 @@ ANSWER_BYTES_MAX = 16 << 20
 END_SECONDS = 22.0
 """How long the child may take to end after SIGTERM: less than the parent itself may take."""
 
+RESTARTS = Growth(first_seconds=1.0, longest_seconds=60.0, free=1)
+"""The first restart needs no pause: a kind has come or gone."""
+
+STEADY_SECONDS = 60.0
+"""A child that ran for longer is started again without a pause."""
+
 SILENT = Report(waits=("the controllers don't answer: they start, or start again",))
 
 
@@ -59,12 +67,13 @@ class EndedError(Exception):
 class ControllersProcess:
     """The child, as seen by the parent."""
 
-    def __init__(self, flags: Sequence[str]) -> None:
+    def __init__(self, flags: Sequence[str], failures: Failures) -> None:
         """`flags` are those that the parent was given on its command line."""
+        self._failures = failures
         self._command = (sys.executable, "-m", "vscheduler", "run", *flags, *OWN_FLAGS)
         self._process: asyncio.subprocess.Process | None = None
         self._line: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._ending = False
+        self._ending = asyncio.Event()
         self._asking = asyncio.Lock()
         self._questions = 0
 
@@ -72,16 +81,21 @@ class ControllersProcess:
         """Run children, one after the other, until `end` is called.
 
         A child that ends with status 0 wants to start again, as when a kind comes or goes; any
-        other status raises EndedError. When cancelled, end the child first. The child is in a
-        session of its own: Ctrl-C reaches only the parent, which ends it in order.
+        other status is a failure. After either the next child waits, longer each time. When
+        cancelled, end the child first. The child is in a session of its own: Ctrl-C reaches only
+        the parent, which ends it in order.
         """
-        while not self._ending:
-            status = await self._run_one()
-            if status and not self._ending:
-                raise EndedError(f"the process of the controllers has ended with status {status}")
+        restarts, clock = Restarts(RESTARTS, STEADY_SECONDS), asyncio.get_running_loop().time
+        while not self._ending.is_set():
+            began = clock()
+            with self._failures.contained("controllers", "controllers"):
+                await self._run_one()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(restarts.pause(clock() - began)):
+                    await self._ending.wait()
 
-    async def _run_one(self) -> int:
-        """Run a child until it ends; return its status."""
+    async def _run_one(self) -> None:
+        """Run a child until it ends. Raises EndedError if it fails before it is told to end."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -91,13 +105,15 @@ class ControllersProcess:
         self._line = await asyncio.open_connection(sock=ours, limit=ANSWER_BYTES_MAX)
         log.info("controllers.started", pid=process.pid)
         try:
-            return await process.wait()
+            status = await process.wait()
         finally:
             await self._clean_up(process)
+        if status and not self._ending.is_set():
+            raise EndedError(f"the process of the controllers has ended with status {status}")
 
     def end(self) -> None:
         """Tell the child to end, and let `run` return when it has ended."""
-        self._ending = True
+        self._ending.set()
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.terminate()

@@ -1,16 +1,18 @@
 """The child process of the controllers: a small program in its place."""
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from tests import patience
+from vscheduler.containment import Failures
 from vscheduler.daemon import controllers_process
 from vscheduler.daemon.controllers_process import ControllersProcess, EndedError
 from vscheduler.daemon.health import Report
@@ -39,8 +41,9 @@ time.sleep(60)
 """
 PARENT = """
 import asyncio, sys
+from vscheduler.containment import Failures
 from vscheduler.daemon.controllers_process import ControllersProcess
-child = ControllersProcess(())
+child = ControllersProcess((), Failures())
 child._command = (sys.executable, *sys.argv[1:])
 asyncio.run(child.run())
 """
@@ -48,10 +51,10 @@ asyncio.run(child.run())
 
 @asynccontextmanager
 async def running(
-    program: str, note: Path
+    program: str, note: Path, observe: Callable[[str], None] = lambda _: None
 ) -> AsyncIterator[tuple[ControllersProcess, "asyncio.Task[None]"]]:
     """A child that runs this program, and has told so in the file."""
-    child = ControllersProcess(())
+    child = ControllersProcess((), Failures(observe))
     child._command = (sys.executable, "-c", program, str(note))
     task = asyncio.create_task(child.run())
     await patience.until(note.exists)
@@ -87,24 +90,54 @@ async def test_a_child_that_does_not_answer_keeps_nobody_waiting(
         assert told.number == 2
 
 
-async def test_a_child_that_ends_by_itself_is_a_failure(tmp_path: Path) -> None:
-    """The caller starts another one; meanwhile nobody answers."""
-    note = tmp_path / "note"
-    async with running(f"open({str(note)!r}, 'w'); raise SystemExit(3)", note) as (child, task):
-        with pytest.raises(EndedError, match="status 3"):
-            await task
+@pytest.mark.contains_failures
+async def test_a_child_that_fails_is_counted(tmp_path: Path) -> None:
+    """It is started again all the same; meanwhile nobody answers."""
+    note, areas = tmp_path / "note", list[str]()
+    failing = f"open({str(note)!r}, 'a').write('x'); raise SystemExit(3)"
+    async with running(failing, note, areas.append) as (child, task):
+        await patience.until(lambda: len(areas) > 1)
         assert await child.ask() is None
+        child.end()
+        await task
+    assert set(areas) == {"controllers"}
 
 
 async def test_a_child_that_ends_in_order_is_started_again(tmp_path: Path) -> None:
-    """It wants to, when a kind has come or gone."""
+    """It wants to, when a kind has come or gone; that is no failure."""
     note = tmp_path / "note"
     again = f"open({str(note)!r}, 'a').write('x'); raise SystemExit(0)"
     async with running(again, note) as (child, task):
-        await patience.until(lambda: len(note.read_text()) > 2)
+        await patience.until(lambda: len(note.read_text()) > 1)
         assert not task.done()
         child.end()
         await task
+
+
+@pytest.mark.contains_failures
+@pytest.mark.usefixtures("virtual_time")
+async def test_children_that_end_soon_are_started_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever their status; one that has run for a while is followed by the next one at once."""
+    child, clock = ControllersProcess((), Failures()), asyncio.get_running_loop().time
+    lasts, starts = [0.0, 0.0, 0.0, 0.0, 100.0, 0.0], list[float]()
+
+    async def run_one() -> None:
+        starts.append(clock())
+        await asyncio.sleep(lasts[len(starts) - 1])
+        if len(starts) == len(lasts):
+            child.end()
+        elif len(starts) % 2:
+            raise EndedError
+
+    monkeypatch.setattr(child, "_run_one", run_one)
+    await child.run()
+    pauses = [
+        later - start - seconds
+        for (start, later), seconds in zip(itertools.pairwise(starts), lasts, strict=False)
+    ]
+    assert [round(pause, 3) for pause in pauses] == [0, 1, 2, 4, 0]
 
 
 async def test_a_child_is_ended_in_order(tmp_path: Path) -> None:
