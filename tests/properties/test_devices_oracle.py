@@ -14,9 +14,9 @@ from tests.oracle import manifests
 from tests.properties import clusters
 from tests.properties.devices_by_hand import Judge
 from vscheduler.core import cycle
+from vscheduler.core.claims.devices import needs as device_needs
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import Task, TaskStatus
-from vscheduler.core.placement.devices import needs as device_needs
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.session.session import Session
 from vscheduler.mirror import device_requests

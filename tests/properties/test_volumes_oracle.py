@@ -14,9 +14,9 @@ from tests.oracle.worlds import World
 from tests.properties import clusters
 from tests.properties.volumes_by_hand import Judge
 from vscheduler.core import cycle
+from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.placement.placement import Placement
-from vscheduler.core.placement.volumes.state import Volumes
 from vscheduler.core.session.session import Session
 from vscheduler.testing import pictures
 

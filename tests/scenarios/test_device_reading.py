@@ -9,9 +9,9 @@ from typing import Any
 from tests import device_labs, running
 from tests.device_labs import Lab
 from vscheduler.core import cycle
+from vscheduler.core.claims.devices import assumed
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.core.placement.devices import assumed
 from vscheduler.mirror import wording
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options

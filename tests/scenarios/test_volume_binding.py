@@ -4,9 +4,9 @@ import pytest
 
 from tests import volume_labs
 from tests.volume_labs import Document, Lab, binds, waits
+from vscheduler.core.claims.volumes.binding import Binding
 from vscheduler.core.model.claim_decisions import ReleaseClaim, ReleaseVolume
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
-from vscheduler.core.placement.volumes.binding import Binding
 
 TWO_NODES = """
     node  n1 cpu=2

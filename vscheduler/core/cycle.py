@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from vscheduler.core.claims.devices.state import Devices
+from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.model.decisions import Bind, CycleResult, Fault, Pipeline
 from vscheduler.core.model.jobs import TaskStatus
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.placement.devices.state import Devices
 from vscheduler.core.placement.nominated_pods import NominatedPods
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
-from vscheduler.core.placement.volumes.state import Volumes
 from vscheduler.core.preemption import (
     nominations,
     partial_gangs,

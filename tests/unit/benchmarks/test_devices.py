@@ -8,9 +8,9 @@ from tests.integration import devices as driver
 from tests.unit.benchmarks.growth import FLAT, LINEAR, exponent, work_of
 from vscheduler.core import cycle
 from vscheduler.core.actions.enqueue import Enqueue
+from vscheduler.core.claims.devices import kinds
 from vscheduler.core.model.jobs import TaskStatus
 from vscheduler.core.model.snapshot import FRESH, Carried
-from vscheduler.core.placement.devices import kinds
 from vscheduler.mirror.decode.events import Kind
 
 SMALL, LARGE = 50, 400

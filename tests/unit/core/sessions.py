@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from vscheduler.core.api.contracts import NodeView, Plugin
+from vscheduler.core.claims.devices.state import Devices
+from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.fair_share import fair_shares, node_domains, node_pools
 from vscheduler.core.fair_share.demands import QueueDemands
 from vscheduler.core.fair_share.fair_shares import QueueLimits
@@ -19,10 +21,8 @@ from vscheduler.core.model.jobs import Job, JobId, PodClass, Task, TaskId, TaskS
 from vscheduler.core.model.nodes import Mask, NodeLayout, NodeSpec, NodeTable
 from vscheduler.core.model.resources import ResourceSpace, Vector
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.placement.devices.state import Devices
 from vscheduler.core.placement.nominated_pods import NominatedPods
 from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
-from vscheduler.core.placement.volumes.state import Volumes
 from vscheduler.core.session import job_state
 from vscheduler.core.session.work_budget import WorkBudget
 

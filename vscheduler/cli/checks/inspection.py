@@ -25,11 +25,11 @@ from vscheduler.cli.checks.schemas import Schema
 from vscheduler.cli.checks.workloads import Surroundings
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core import cycle
+from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.config import validation
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.model import resources
 from vscheduler.core.model.snapshot import FRESH, Snapshot
-from vscheduler.core.placement.devices.state import Devices
 from vscheduler.core.session.work_budget import WorkBudget
 from vscheduler.daemon import configuration
 from vscheduler.daemon.configuration import ConfigurationError, Examined

@@ -91,7 +91,7 @@ class PodAffinityCounts(views.PodAffinityCounts, Protocol):
 
 
 class Volumes(node_views.Volumes, Protocol):
-    """Volumes as the cycle has decided so far (core.placement.volumes.state).
+    """Volumes as the cycle has decided so far (core.claims.volumes.state).
 
     Only tasks with volumes are moved, assumed and forgotten.
     """
@@ -133,7 +133,7 @@ class Volumes(node_views.Volumes, Protocol):
 
 
 class Devices(node_views.Devices, Protocol):
-    """Devices as the cycle has decided so far (core.placement.devices.state).
+    """Devices as the cycle has decided so far (core.claims.devices.state).
 
     Only tasks with resource claims are asked about, assumed and forgotten.
     """
@@ -215,7 +215,7 @@ class Exclusion(Enum):
 
 
 class VolumeDemands(Protocol):
-    """What volumes pods ask for, and nodes have (core.placement.volumes.demands)."""
+    """What volumes pods ask for, and nodes have (core.claims.volumes.demands)."""
 
     def likeness(self, pod_class: PodClass) -> Hashable:
         """Return what pods have in common that differ only in claims of their own, for which the
@@ -253,7 +253,7 @@ class VolumeDemands(Protocol):
 
 
 class DeviceDemands(Protocol):
-    """What numbers of devices pods ask for, and nodes have (core.placement.devices.demands)."""
+    """What numbers of devices pods ask for, and nodes have (core.claims.devices.demands)."""
 
     def likeness(self, pod_class: PodClass) -> Hashable:
         """Return what pods have in common that differ only in claims of their own, which ask for

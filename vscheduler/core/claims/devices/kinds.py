@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 import msgspec
 from msgspec.structs import replace
 
+from vscheduler.core.claims.devices.claims import Needs
 from vscheduler.core.model.jobs import PodClass
-from vscheduler.core.placement.devices.claims import Needs
 
 KIND_COST = 10
 """About how many microseconds it takes in each cycle to tell what kind the pods of a class are."""

@@ -7,22 +7,22 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import devices
-from vscheduler.core.model.device_decisions import ClaimAllocation
-from vscheduler.core.model.devices import Consumer, DeviceRequest, Devices, ResourceClaim
-from vscheduler.core.model.extended_resources import RequestMapping
-from vscheduler.core.model.jobs import WAITING, Job, Task, TaskId, TaskStatus
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.placement.devices import allocator, tables
-from vscheduler.core.placement.devices.allocator import (
+from vscheduler.core.claims.devices import allocator, tables
+from vscheduler.core.claims.devices.allocator import (
     Choice,
     Demand,
     OutOfStepsError,
     Search,
     Shape,
 )
-from vscheduler.core.placement.devices.claims import Needs
-from vscheduler.core.placement.devices.tables import DeviceTable, Flags, Ints
+from vscheduler.core.claims.devices.claims import Needs
+from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
+from vscheduler.core.model import devices
+from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.devices import Consumer, DeviceRequest, Devices, ResourceClaim
+from vscheduler.core.model.extended_resources import RequestMapping
+from vscheduler.core.model.jobs import WAITING, Job, Task, TaskId, TaskStatus
+from vscheduler.core.model.nodes import Mask, NodeLayout
 
 _NO_MAPPINGS: tuple[RequestMapping, ...] = ()
 

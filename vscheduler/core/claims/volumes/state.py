@@ -9,6 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.claims.volumes import claims, demands
+from vscheduler.core.claims.volumes.attach_limits import AttachLimits
+from vscheduler.core.claims.volumes.binding import Binding
+from vscheduler.core.claims.volumes.claims import Needs
+from vscheduler.core.claims.volumes.demands import VolumeDemands
+from vscheduler.core.claims.volumes.users import VolumeUsers
 from vscheduler.core.model.claim_decisions import ClaimBinding
 from vscheduler.core.model.constraints import DiskUse, PodVolume
 from vscheduler.core.model.jobs import PodClass, Task
@@ -16,12 +22,6 @@ from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.pod_affinity import PodPresence
 from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.placement.volumes import claims, demands
-from vscheduler.core.placement.volumes.attach_limits import AttachLimits
-from vscheduler.core.placement.volumes.binding import Binding
-from vscheduler.core.placement.volumes.claims import Needs
-from vscheduler.core.placement.volumes.demands import VolumeDemands
-from vscheduler.core.placement.volumes.users import VolumeUsers
 
 LIMIT = Refusal(RefusalCode.VOLUME_LIMIT)
 DISK_IN_USE = Refusal(RefusalCode.DISK_IN_USE)

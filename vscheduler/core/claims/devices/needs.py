@@ -7,14 +7,14 @@ from functools import cached_property
 import numpy as np
 
 from vscheduler.core.api.contracts import FilterResult
+from vscheduler.core.claims.devices import claims
+from vscheduler.core.claims.devices.claims import Needs, Reader, Shapes
+from vscheduler.core.claims.devices.kinds import KnownTraits, PodKinds
+from vscheduler.core.claims.devices.reading import Reading
+from vscheduler.core.claims.devices.tables import DeviceTable, Ints
 from vscheduler.core.model.devices import Devices
 from vscheduler.core.model.jobs import PodClass
 from vscheduler.core.model.nodes import Mask, NodeLayout, NodeTable
-from vscheduler.core.placement.devices import claims
-from vscheduler.core.placement.devices.claims import Needs, Reader, Shapes
-from vscheduler.core.placement.devices.kinds import KnownTraits, PodKinds
-from vscheduler.core.placement.devices.reading import Reading
-from vscheduler.core.placement.devices.tables import DeviceTable, Ints
 from vscheduler.core.session.work_budget import WorkBudget
 
 NEEDS_COST = 20

@@ -15,6 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.claims.devices import reading
+from vscheduler.core.claims.devices.reading import Steps
 from vscheduler.core.model import nodes
 from vscheduler.core.model.devices import (
     Access,
@@ -30,8 +32,6 @@ from vscheduler.core.model.devices import (
     TaintEffect,
 )
 from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.placement.devices import reading
-from vscheduler.core.placement.devices.reading import Steps
 
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]

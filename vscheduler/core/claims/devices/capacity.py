@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from vscheduler.core.claims.devices.allocator import Demand, Shape
+from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.placement.devices.allocator import Demand, Shape
-from vscheduler.core.placement.devices.tables import DeviceTable, Flags, Ints
 
 COUNT_COST = 20
 """About how many microseconds it takes to count the devices that match a request, and

@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from vscheduler.core.claims.devices import tables
+from vscheduler.core.claims.devices.allocator import Demand
+from vscheduler.core.claims.devices.assumed import AssumedClaims
+from vscheduler.core.claims.devices.claims import Needs
+from vscheduler.core.claims.devices.kinds import PodKinds
+from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.core.model.devices import ResourceClaim
 from vscheduler.core.model.jobs import PodClass
 from vscheduler.core.model.nodes import Mask
-from vscheduler.core.placement.devices import tables
-from vscheduler.core.placement.devices.allocator import Demand
-from vscheduler.core.placement.devices.assumed import AssumedClaims
-from vscheduler.core.placement.devices.claims import Needs
-from vscheduler.core.placement.devices.kinds import PodKinds
-from vscheduler.core.placement.devices.tables import DeviceTable, Flags, Ints
 
 PLENTY = 2**40
 """More than any pods ask for: where a device plugin has what a demand stands for."""

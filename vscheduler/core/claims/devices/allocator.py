@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from vscheduler.core.claims.devices.tables import DeviceTable, Flags
 from vscheduler.core.model import devices
 from vscheduler.core.model.constraints import Operator, Requirement, Term
 from vscheduler.core.model.devices import (
@@ -24,7 +25,6 @@ from vscheduler.core.model.devices import (
     ResourceClaim,
 )
 from vscheduler.core.model.nodes import Mask
-from vscheduler.core.placement.devices.tables import DeviceTable, Flags
 
 STEPS_MAX = 5_000
 """How many devices are tried for the claims of a node."""

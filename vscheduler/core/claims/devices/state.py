@@ -12,6 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.claims.devices import capacity, claims, known_tables
+from vscheduler.core.claims.devices.allocator import Demand, Shape
+from vscheduler.core.claims.devices.assumed import AssumedClaims
+from vscheduler.core.claims.devices.capacity import DeviceCapacity
+from vscheduler.core.claims.devices.claims import Needs
+from vscheduler.core.claims.devices.demands import DeviceDemands
+from vscheduler.core.claims.devices.extended import ExtendedResources
+from vscheduler.core.claims.devices.needs import PodNeeds
+from vscheduler.core.claims.devices.supply import DeviceSupply
+from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.core.model import computed, devices, resources
 from vscheduler.core.model.device_decisions import ClaimAllocation
 from vscheduler.core.model.jobs import PodClass, Task
@@ -19,16 +29,6 @@ from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.model.resources import ResourceSpace, Vector
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.placement.devices import capacity, claims, known_tables
-from vscheduler.core.placement.devices.allocator import Demand, Shape
-from vscheduler.core.placement.devices.assumed import AssumedClaims
-from vscheduler.core.placement.devices.capacity import DeviceCapacity
-from vscheduler.core.placement.devices.claims import Needs
-from vscheduler.core.placement.devices.demands import DeviceDemands
-from vscheduler.core.placement.devices.extended import ExtendedResources
-from vscheduler.core.placement.devices.needs import PodNeeds
-from vscheduler.core.placement.devices.supply import DeviceSupply
-from vscheduler.core.placement.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.core.session.work_budget import WorkBudget
 
 Code = RefusalCode

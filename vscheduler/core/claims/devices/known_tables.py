@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from vscheduler.core.claims.devices import tables
+from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Part
 from vscheduler.core.model.devices import DeviceId, Devices, PoolId
 from vscheduler.core.model.nodes import NodeLayout
-from vscheduler.core.placement.devices import tables
-from vscheduler.core.placement.devices.tables import DeviceTable, Flags, Part
 
 
 def of(devices: Devices, layout: NodeLayout) -> DeviceTable:

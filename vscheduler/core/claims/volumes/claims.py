@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 
 from vscheduler.core.api.contracts import FilterResult
+from vscheduler.core.claims.volumes import tables
 from vscheduler.core.model.constraints import ClaimUse, DiskUse, PodVolume
 from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.model.storage import Claim, Storage
-from vscheduler.core.placement.volumes import tables
 
 Code = RefusalCode
 

@@ -5,15 +5,15 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from vscheduler.core.claims.volumes.attach_limits import AttachLimits
+from vscheduler.core.claims.volumes.binding import Binding
+from vscheduler.core.claims.volumes.claims import Needs
+from vscheduler.core.claims.volumes.tables import Ints
+from vscheduler.core.claims.volumes.users import VolumeUsers
 from vscheduler.core.model.constraints import DiskUse, PodVolume
 from vscheduler.core.model.jobs import PodClass
 from vscheduler.core.model.nodes import Mask
 from vscheduler.core.model.storage import Storage
-from vscheduler.core.placement.volumes.attach_limits import AttachLimits
-from vscheduler.core.placement.volumes.binding import Binding
-from vscheduler.core.placement.volumes.claims import Needs
-from vscheduler.core.placement.volumes.tables import Ints
-from vscheduler.core.placement.volumes.users import VolumeUsers
 from vscheduler.core.session.interfaces import Exclusion, VolumeSupply
 
 SHARED_DISKS = frozenset({"gce-pd", "iscsi", "rbd"})

@@ -9,16 +9,16 @@ import msgspec
 import numpy as np
 
 from vscheduler.core.api.contracts import FilterResult
+from vscheduler.core.claims.devices import extended
+from vscheduler.core.claims.devices.allocator import Demand, Rule, Shape
+from vscheduler.core.claims.devices.reading import Reading, Steps, Unfinished
+from vscheduler.core.claims.devices.tables import DeviceTable, Matches
+from vscheduler.core.claims.volumes import tables as volume_tables
 from vscheduler.core.model import devices
 from vscheduler.core.model.constraints import ResourceClaimUse
 from vscheduler.core.model.devices import DeviceRequest, Devices, ResourceClaim, Wanted
 from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.placement.devices import extended
-from vscheduler.core.placement.devices.allocator import Demand, Rule, Shape
-from vscheduler.core.placement.devices.reading import Reading, Steps, Unfinished
-from vscheduler.core.placement.devices.tables import DeviceTable, Matches
-from vscheduler.core.placement.volumes import tables as volume_tables
 
 Code = RefusalCode
 

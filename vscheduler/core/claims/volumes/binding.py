@@ -11,15 +11,15 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
+from vscheduler.core.claims.volumes import tables
+from vscheduler.core.claims.volumes.claims import Needs
+from vscheduler.core.claims.volumes.tables import Ints, VolumeTable
 from vscheduler.core.model import computed, nodes
 from vscheduler.core.model.claim_decisions import ClaimBinding
 from vscheduler.core.model.constraints import ClaimUse, Selector, Term
 from vscheduler.core.model.jobs import Job, Task, TaskId
 from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.storage import Claim, Storage, Volume
-from vscheduler.core.placement.volumes import tables
-from vscheduler.core.placement.volumes.claims import Needs
-from vscheduler.core.placement.volumes.tables import Ints, VolumeTable
 from vscheduler.core.session.interfaces import VolumeSupply
 
 Choices: TypeAlias = Mapping[str, str | None]

@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.claims.volumes.users import UsersByVolume
 from vscheduler.core.model import storage
 from vscheduler.core.model.constraints import DiskUse, PodVolume
 from vscheduler.core.model.nodes import NodeLayout
 from vscheduler.core.model.storage import Attachment, CsiNode, Storage
-from vscheduler.core.placement.volumes.users import UsersByVolume
 
 Handle: TypeAlias = tuple[str, str]
 """A driver, and the volume's name for the driver."""

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from vscheduler.core.claims.devices import reading
+from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.core.model import resources
 from vscheduler.core.model.devices import DeviceId, Devices
 from vscheduler.core.model.nodes import NodeLayout
 from vscheduler.core.model.resources import ResourceSpace, Vector
-from vscheduler.core.placement.devices import reading
-from vscheduler.core.placement.devices.tables import DeviceTable, Flags, Ints
 
 
 class DeviceSupply:

@@ -4,8 +4,8 @@ import functools
 
 import pytest
 
-from vscheduler.core.placement.devices import reading
-from vscheduler.core.placement.devices.reading import Reading, Steps, Unfinished
+from vscheduler.core.claims.devices import reading
+from vscheduler.core.claims.devices.reading import Reading, Steps, Unfinished
 from vscheduler.core.session.work_budget import TooLargeError, WorkBudget
 
 BUDGET = 1000
