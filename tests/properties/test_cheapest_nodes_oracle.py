@@ -9,11 +9,11 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, lives
 from tests.running import Tree
+from vscheduler.core.eviction import victim_columns, victims
+from vscheduler.core.eviction.search import VictimSearch
+from vscheduler.core.eviction.victims import Cost, NodeCandidate
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import victim_columns, victims
-from vscheduler.core.preemption.search import VictimSearch
-from vscheduler.core.preemption.victims import Cost, NodeCandidate
 from vscheduler.testing import pictures
 
 ACTIONS = "enqueue, allocate, backfill, preempt, reclaim"

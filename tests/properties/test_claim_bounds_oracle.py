@@ -5,12 +5,12 @@ import pytest
 from tests import running
 from tests.properties import test_cheapest_nodes_oracle
 from tests.running import Tree
+from vscheduler.core.eviction import victim_columns
+from vscheduler.core.eviction.claim_bounds import ClaimBounds
+from vscheduler.core.eviction.planner import Planner
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.victims import Scope
 from vscheduler.core.model.queues import Queue
-from vscheduler.core.preemption import victim_columns
-from vscheduler.core.preemption.claim_bounds import ClaimBounds
-from vscheduler.core.preemption.planner import Planner
-from vscheduler.core.preemption.preemptors import Preemptor
-from vscheduler.core.preemption.victims import Scope
 from vscheduler.testing import pictures
 
 TREES = test_cheapest_nodes_oracle.TREES

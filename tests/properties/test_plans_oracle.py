@@ -13,6 +13,7 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, crowds, journals
 from tests.running import Tree
+from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.snapshot import FRESH
@@ -22,7 +23,6 @@ from vscheduler.core.placement.placement import Placement
 from vscheduler.core.placement.plans import Plan
 from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
 from vscheduler.core.plugins.predicates import CachedRules, Predicates
-from vscheduler.core.preemption.preemptors import Preemptor
 
 Document = crowds.Document
 CYCLES = 4

@@ -11,14 +11,7 @@ from msgspec.structs import replace
 from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import Bind, CycleResult, Fault, Pipeline
-from vscheduler.core.model.jobs import TaskStatus
-from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.placement.nominated_pods import NominatedPods
-from vscheduler.core.placement.placement import Placement
-from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
-from vscheduler.core.preemption import (
+from vscheduler.core.eviction import (
     nominations,
     partial_gangs,
     reclaim_outlook,
@@ -26,6 +19,13 @@ from vscheduler.core.preemption import (
     reprieves,
     stale_gangs,
 )
+from vscheduler.core.model.decisions import Bind, CycleResult, Fault, Pipeline
+from vscheduler.core.model.jobs import TaskStatus
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.placement.nominated_pods import NominatedPods
+from vscheduler.core.placement.placement import Placement
+from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
 from vscheduler.core.session import claim_attempts, job_state, job_status
 from vscheduler.core.session.dispatch import PluginFailedError
 from vscheduler.core.session.session import Session

@@ -5,6 +5,7 @@ Phrases about nodes are kube-scheduler's, known to kubectl users.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from vscheduler.core.eviction import partial_gangs
 from vscheduler.core.model.decisions import (
     LEAVES_MAX,
     Bind,
@@ -18,7 +19,6 @@ from vscheduler.core.model.decisions import (
 )
 from vscheduler.core.model.jobs import InvalidPod, Job
 from vscheduler.core.model.queues import ProblemCode, QueueProblem
-from vscheduler.core.preemption import partial_gangs
 from vscheduler.mirror import (
     device_wording,
     gang_wording,

@@ -10,13 +10,13 @@ from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
 from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.eviction import held_nodes, nominations
 from vscheduler.core.model.jobs import PLACED, READY, JobId, Phase, Task, TaskStatus
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import best_effort, parked_jobs, unschedulable_classes
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.placement.unschedulable_classes import Group, UnschedulableClasses
-from vscheduler.core.preemption import held_nodes, nominations
 from vscheduler.core.session import job_likeness, job_state, ordering, reasons
 from vscheduler.core.session.job_state import JobState, Key, SubGroups
 from vscheduler.core.session.ordering import Line, SortKey

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.eviction.relief import Relief
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.memo.never_fitting import Obstacle
 from vscheduler.core.model import durations
@@ -21,7 +22,6 @@ from vscheduler.core.model.jobs import HOLDING, YOUNG, Phase
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import feasibility
 from vscheduler.core.placement.feasibility import Feasibility
-from vscheduler.core.preemption.relief import Relief
 from vscheduler.core.session import ordering, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Line

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.eviction import planner as eviction
+from vscheduler.core.eviction import preemptors
+from vscheduler.core.eviction.planner import Planner
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.victims import Scope, WholeGangs
 from vscheduler.core.model.jobs import EVICTABLE, Job
 from vscheduler.core.model.queues import Queue
-from vscheduler.core.preemption import planner as eviction
-from vscheduler.core.preemption import preemptors
-from vscheduler.core.preemption.planner import Planner
-from vscheduler.core.preemption.preemptors import Preemptor
-from vscheduler.core.preemption.victims import Scope, WholeGangs
 from vscheduler.core.session.ordering import Line
 from vscheduler.core.session.session import Session
 

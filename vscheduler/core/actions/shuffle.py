@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from vscheduler.core.api.contracts import Action
+from vscheduler.core.eviction import standing_plans, victims
+from vscheduler.core.eviction.victims import VictimGroup
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import JobId, Task, TaskStatus
-from vscheduler.core.preemption import standing_plans, victims
-from vscheduler.core.preemption.victims import VictimGroup
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 

@@ -12,14 +12,14 @@ from vscheduler.core.actions.reclaim import Reclaim
 from vscheduler.core.actions.shuffle import Shuffle
 from vscheduler.core.compat import node_by_node
 from vscheduler.core.compat.node_by_node import NodeByNodeSearch
+from vscheduler.core.eviction import preemptors
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.victims import Candidate, VictimGroup
 from vscheduler.core.memo.never_fitting import Obstacle
 from vscheduler.core.model.decisions import AdmissionFailure, Reason
 from vscheduler.core.model.jobs import JobId, Task, TaskStatus
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement.feasibility import Feasibility
-from vscheduler.core.preemption import preemptors
-from vscheduler.core.preemption.preemptors import Preemptor
-from vscheduler.core.preemption.victims import Candidate, VictimGroup
 from vscheduler.core.session import ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Line

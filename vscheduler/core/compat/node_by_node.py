@@ -1,6 +1,6 @@
 """Preemption as in Volcano: for one task at a time, on the first suitable node.
 
-Used with `compatibility: volcano` only; core.preemption.planner plans for the whole gang instead.
+Used with `compatibility: volcano` only; core.eviction.planner plans for the whole gang instead.
 """
 
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from vscheduler.core.eviction import standing_plans
+from vscheduler.core.eviction.victims import Candidate
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import READY, Task, TaskStatus
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.best_effort import BestEffortPlacement
-from vscheduler.core.preemption import standing_plans
-from vscheduler.core.preemption.victims import Candidate
 from vscheduler.core.session import dispatch, ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import SortKey

@@ -1,6 +1,6 @@
 from tests import running
+from vscheduler.core.eviction import victims
 from vscheduler.core.model.jobs import JobId
-from vscheduler.core.preemption import victims
 from vscheduler.testing import pictures
 
 

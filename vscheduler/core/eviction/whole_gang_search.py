@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from vscheduler.core.eviction import search, smallest_victims
+from vscheduler.core.eviction.cheapest_nodes import CheapestNodes
+from vscheduler.core.eviction.search import VictimSearch
+from vscheduler.core.eviction.victim_columns import Flags
+from vscheduler.core.eviction.victims import VictimGroup
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.nodes import Mask
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import SearchRoom
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.preemption import search, smallest_victims
-from vscheduler.core.preemption.cheapest_nodes import CheapestNodes
-from vscheduler.core.preemption.search import VictimSearch
-from vscheduler.core.preemption.victim_columns import Flags
-from vscheduler.core.preemption.victims import VictimGroup
 
 Places = list[tuple[Task, int]] | None
 

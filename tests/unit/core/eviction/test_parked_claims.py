@@ -14,10 +14,10 @@ from tests import running
 from tests.unit.core.placement import parked_cluster
 from tests.unit.core.placement.parked_cluster import Around
 from vscheduler.core import cycle
+from vscheduler.core.eviction.planner import Planner
 from vscheduler.core.memo.memos import Memos
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import JobId
-from vscheduler.core.preemption.planner import Planner
 from vscheduler.testing import pictures
 
 PLUGINS = "priority gang conformance | drf predicates proportion nodeorder binpack pdb"

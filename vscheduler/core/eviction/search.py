@@ -11,15 +11,15 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
+from vscheduler.core.eviction import queue_lack, rearrangement, standing_plans, victims
+from vscheduler.core.eviction.cheapest_nodes import CheapestNodes, KeptBounds
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.victims import NodeCandidate, VictimCandidates, VictimGroup
 from vscheduler.core.model import resources
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import PLACED, READY, PodClass, Task, TaskId, TaskStatus
 from vscheduler.core.model.resources import Share, Vector
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import queue_lack, rearrangement, standing_plans, victims
-from vscheduler.core.preemption.cheapest_nodes import CheapestNodes, KeptBounds
-from vscheduler.core.preemption.preemptors import Preemptor
-from vscheduler.core.preemption.victims import NodeCandidate, VictimCandidates, VictimGroup
 from vscheduler.core.session import job_state
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement

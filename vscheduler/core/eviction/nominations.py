@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from vscheduler.core.eviction import standing_plans
 from vscheduler.core.model.jobs import JobId, Task, TaskId, TaskStatus
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.preemption import standing_plans
 from vscheduler.core.session import claim_attempts, ordering, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session

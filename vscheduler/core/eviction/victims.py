@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vscheduler.core.api.contracts import Configured
+from vscheduler.core.eviction.relocations import Relocation
 from vscheduler.core.memo import evictable_pods
 from vscheduler.core.model.decisions import ShareAfter
 from vscheduler.core.model.jobs import EVICTABLE, HOLDING, JobId, Task, TaskStatus
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.model.resources import Vector
-from vscheduler.core.preemption.relocations import Relocation
 from vscheduler.core.session import ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Descending

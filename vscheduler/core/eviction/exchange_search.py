@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from vscheduler.core.eviction import relocations, search
+from vscheduler.core.eviction.cheapest_nodes import KeptBounds
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.relocations import Displacement
+from vscheduler.core.eviction.search import VictimSearch
+from vscheduler.core.eviction.victims import VictimCandidates
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import relocations, search
-from vscheduler.core.preemption.cheapest_nodes import KeptBounds
-from vscheduler.core.preemption.preemptors import Preemptor
-from vscheduler.core.preemption.relocations import Displacement
-from vscheduler.core.preemption.search import VictimSearch
-from vscheduler.core.preemption.victims import VictimCandidates
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 

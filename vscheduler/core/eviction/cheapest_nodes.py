@@ -17,14 +17,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.eviction import node_bounds, similar_victims, victims
+from vscheduler.core.eviction.entitled_groups import EntitledGroups
+from vscheduler.core.eviction.node_bounds import NodeBounds, Wanted
+from vscheduler.core.eviction.similar_victims import SimilarVictims, Step
+from vscheduler.core.eviction.victim_columns import Flags, VictimColumns
+from vscheduler.core.eviction.victims import Cost, NodeCandidate, VictimCandidates, VictimGroup
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import node_bounds, similar_victims, victims
-from vscheduler.core.preemption.entitled_groups import EntitledGroups
-from vscheduler.core.preemption.node_bounds import NodeBounds, Wanted
-from vscheduler.core.preemption.similar_victims import SimilarVictims, Step
-from vscheduler.core.preemption.victim_columns import Flags, VictimColumns
-from vscheduler.core.preemption.victims import Cost, NodeCandidate, VictimCandidates, VictimGroup
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 

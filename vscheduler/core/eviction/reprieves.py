@@ -7,11 +7,11 @@ whole gang evicted for one job may leave enough resources for a second job, too.
 import itertools
 from collections import defaultdict
 
+from vscheduler.core.eviction import standing_plans, victims
+from vscheduler.core.eviction.victims import VictimGroup
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import standing_plans, victims
-from vscheduler.core.preemption.victims import VictimGroup
 from vscheduler.core.session import ordering
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement

@@ -16,14 +16,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.eviction.victim_columns import VictimColumns
+from vscheduler.core.eviction.victims import Limits, WholeGangs
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.fair_share.reachable_nodes import ReachableNodes
 from vscheduler.core.model import computed, jobs, nodes, queues
 from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess
 from vscheduler.core.model.jobs import Job, PodClass, Task, TaskStatus
 from vscheduler.core.model.nodes import Mask
-from vscheduler.core.preemption.victim_columns import VictimColumns
-from vscheduler.core.preemption.victims import Limits, WholeGangs
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 

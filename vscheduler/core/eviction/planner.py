@@ -13,29 +13,29 @@ from enum import Enum
 from msgspec.structs import replace
 
 from vscheduler.core.api.contracts import Argument, Configured
-from vscheduler.core.model import durations
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.placement import nominated_pods, unschedulable_classes
-from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.preemption import nominations
-from vscheduler.core.preemption.cheapest_nodes import KeptBounds
-from vscheduler.core.preemption.claim_bounds import ClaimBounds
-from vscheduler.core.preemption.entitled_groups import EntitledGroups
-from vscheduler.core.preemption.exchange_search import Exchange
-from vscheduler.core.preemption.least_loss_search import LeastLossSearch
-from vscheduler.core.preemption.preemptors import Preemptor
-from vscheduler.core.preemption.relocations import Relocation
-from vscheduler.core.preemption.search import VictimSearch
-from vscheduler.core.preemption.victim_columns import VictimColumns
-from vscheduler.core.preemption.victims import (
+from vscheduler.core.eviction import nominations
+from vscheduler.core.eviction.cheapest_nodes import KeptBounds
+from vscheduler.core.eviction.claim_bounds import ClaimBounds
+from vscheduler.core.eviction.entitled_groups import EntitledGroups
+from vscheduler.core.eviction.exchange_search import Exchange
+from vscheduler.core.eviction.least_loss_search import LeastLossSearch
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.relocations import Relocation
+from vscheduler.core.eviction.search import VictimSearch
+from vscheduler.core.eviction.victim_columns import VictimColumns
+from vscheduler.core.eviction.victims import (
     EvictionRules,
     Limits,
     Scope,
     VictimCandidates,
     WholeGangs,
 )
-from vscheduler.core.preemption.whole_gang_search import Found, WholeGangSearch
+from vscheduler.core.eviction.whole_gang_search import Found, WholeGangSearch
+from vscheduler.core.model import durations
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.queues import Queue
+from vscheduler.core.placement import nominated_pods, unschedulable_classes
+from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 

@@ -13,6 +13,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.config.policy import Policy
+from vscheduler.core.eviction import queue_lack, search, victims
+from vscheduler.core.eviction.victims import Limits, WholeGangs
 from vscheduler.core.memo import evictable_pods
 from vscheduler.core.model import reclaim_outlooks, resources
 from vscheduler.core.model.decisions import (
@@ -25,8 +27,6 @@ from vscheduler.core.model.decisions import (
 from vscheduler.core.model.jobs import EVICTABLE, WAITING, Job, JobId, Task
 from vscheduler.core.model.reclaim_outlooks import Protection, ReclaimOutlook
 from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
-from vscheduler.core.preemption import queue_lack, search, victims
-from vscheduler.core.preemption.victims import Limits, WholeGangs
 from vscheduler.core.session import reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.eviction.victims import Scope
 from vscheduler.core.memo import evictable_pods
 from vscheduler.core.model.jobs import Task
-from vscheduler.core.preemption.victims import Scope
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 

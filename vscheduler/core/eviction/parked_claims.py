@@ -7,11 +7,11 @@ for themselves.
 
 from collections.abc import Collection, Mapping
 
+from vscheduler.core.eviction import preemptors
+from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.memo.unschedulable_jobs import ParkedGroup
 from vscheduler.core.model.jobs import JobId
 from vscheduler.core.model.queues import Queue
-from vscheduler.core.preemption import preemptors
-from vscheduler.core.preemption.preemptors import Preemptor
 from vscheduler.core.session import job_likeness, ordering
 from vscheduler.core.session.ordering import SortKey
 from vscheduler.core.session.session import Session

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 
-from vscheduler.core.preemption import smallest_victims
+from vscheduler.core.eviction import smallest_victims
 
 
 def amounts(*values: tuple[int, ...]) -> list[np.ndarray]:

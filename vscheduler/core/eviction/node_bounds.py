@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.preemption.victim_columns import Flags, VictimColumns
+from vscheduler.core.eviction.victim_columns import Flags, VictimColumns
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from vscheduler.core.eviction import search, smallest_victims, whole_gang_search
+from vscheduler.core.eviction.whole_gang_search import WholeGangSearch
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.resources import Share, Vector
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.preemption import search, smallest_victims, whole_gang_search
-from vscheduler.core.preemption.whole_gang_search import WholeGangSearch
 
 TASKS_MAX = 8
 """Larger gangs aren't searched for."""

@@ -1,9 +1,9 @@
 import pytest
 
 from tests import running
+from vscheduler.core.eviction.victims import EvictionRules, Scope, VictimCandidates
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import JobId
-from vscheduler.core.preemption.victims import EvictionRules, Scope, VictimCandidates
 from vscheduler.testing import pictures
 
 PICTURE = """

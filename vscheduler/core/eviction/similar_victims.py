@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.eviction import victims
+from vscheduler.core.eviction.entitled_groups import Entitled
+from vscheduler.core.eviction.victim_columns import Likeness, VictimColumns
+from vscheduler.core.eviction.victims import Rank, VictimCandidates, VictimGroup
 from vscheduler.core.model.jobs import Task
-from vscheduler.core.preemption import victims
-from vscheduler.core.preemption.entitled_groups import Entitled
-from vscheduler.core.preemption.victim_columns import Likeness, VictimColumns
-from vscheduler.core.preemption.victims import Rank, VictimCandidates, VictimGroup
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 

@@ -10,15 +10,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.eviction.entitled_groups import EntitledGroups
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.victim_columns import VictimColumns
+from vscheduler.core.eviction.victims import VictimCandidates
 from vscheduler.core.model import resources
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.preemption.entitled_groups import EntitledGroups
-from vscheduler.core.preemption.preemptors import Preemptor
-from vscheduler.core.preemption.victim_columns import VictimColumns
-from vscheduler.core.preemption.victims import VictimCandidates
 from vscheduler.core.session.session import Session
 
 CHECK_COST = 10

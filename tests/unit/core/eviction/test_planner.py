@@ -6,12 +6,12 @@ import pytest
 
 from tests import running
 from vscheduler.core.actions.reclaim import Reclaim
+from vscheduler.core.eviction import planner
+from vscheduler.core.eviction.planner import Planner
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.search import VictimSearch
+from vscheduler.core.eviction.victims import Scope
 from vscheduler.core.model.jobs import JobId
-from vscheduler.core.preemption import planner
-from vscheduler.core.preemption.planner import Planner
-from vscheduler.core.preemption.preemptors import Preemptor
-from vscheduler.core.preemption.search import VictimSearch
-from vscheduler.core.preemption.victims import Scope
 from vscheduler.testing import pictures
 
 TREE: dict[str, Any] = {

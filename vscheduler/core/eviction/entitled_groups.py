@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
+from vscheduler.core.eviction.victim_columns import Flags, Likeness, VictimColumns
+from vscheduler.core.eviction.victims import Scope
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.queues import Queue
-from vscheduler.core.preemption.victim_columns import Flags, Likeness, VictimColumns
-from vscheduler.core.preemption.victims import Scope
 from vscheduler.core.session.session import Session
 
 ASK_COST = 10

@@ -8,9 +8,9 @@ bound are the subject of `partial_gangs`.
 import datetime as dt
 from collections.abc import Sequence
 
+from vscheduler.core.eviction import partial_gangs
 from vscheduler.core.model.decisions import LostPods
 from vscheduler.core.model.jobs import STARTED, WAITING, Job, Task, TaskStatus
-from vscheduler.core.preemption import partial_gangs
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 
