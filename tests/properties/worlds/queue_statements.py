@@ -234,7 +234,8 @@ def _unusable(case: Case, found: re.Match[str]) -> Iterator[str]:
             holds = censuses.has_node(pod) and not censuses.finished(pod)
             if not (holds or censuses.waits(pod)) or len(censuses.request(pod)) == 1:
                 continue
-            if case.census.queue_of(pod) not in case.census.queues:
+            queue = case.census.queues.get(case.census.queue_of(pod) or "")
+            if queue is None or not (holds or queue["status"]["state"] == "Open"):
                 continue
             if placement_rules.could_use(case.census.nodes[node], pod):
                 yield f"{censuses.pod_key(pod)} may use {node}"
