@@ -1,4 +1,4 @@
-"""What is kept of the demand of parked pods, against sessions that know nothing of earlier cycles.
+"""The demand that is kept of unschedulable pods, against sessions without memos.
 
 Shares, node pools and reasons follow from it, and a stale part of it would look right: so it is
 compared itself, and not only what comes of it.
@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from tests import running
-from tests.properties import test_parked_jobs_oracle
+from tests.properties import test_unschedulable_jobs_oracle
 from tests.properties.waiting_world import WaitingWorld
 from tests.properties.worlds import configurations
-from tests.unit.core.placement.parked_cluster import TREE, Around, waiting
+from tests.unit.core.placement.unschedulable_cluster import TREE, Around, waiting
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.fair_share.demands import Pair
-from vscheduler.core.fair_share.node_domains import ParkedDemands
+from vscheduler.core.fair_share.node_domains import UnschedulableDemands
 from vscheduler.core.fair_share.node_pools import NodePools
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import Snapshot
@@ -28,14 +28,14 @@ CYCLES = 12
 Domains = dict[Pair, int | None]
 
 
-def kept_demands(opened: Session) -> ParkedDemands:
-    """What a session found of parked pods."""
-    return opened.pools.known.parked
+def kept_demands(opened: Session) -> UnschedulableDemands:
+    """What a session found of unschedulable pods."""
+    return opened.pools.known.unschedulable
 
 
 def pairs(opened: Session) -> set[Pair]:
     """All queues and pod classes with pods in demand."""
-    return opened.demands.unparked.keys() | opened.demands.parked.pods.keys()
+    return opened.demands.active.keys() | opened.demands.unschedulable.pods.keys()
 
 
 def domains(opened: Session) -> Domains:
@@ -49,7 +49,7 @@ def requested(pools: NodePools) -> dict[tuple[str, int], tuple[int, dict[str, in
 
 
 def compare(found: Session, anew: Session) -> None:
-    """Nothing differs but who is parked."""
+    """Nothing differs but who is unschedulable."""
     assert domains(found) == domains(anew)
     assert requested(found.pools) == requested(anew.pools)
     for name in ("masks", "reach", "kinds", "supply", "total", "left_out"):
@@ -61,28 +61,31 @@ def compare(found: Session, anew: Session) -> None:
 
 
 def test_kept_demands_are_those_of_all_jobs() -> None:
-    """Whatever changes around parked jobs; most cycles know their demand already."""
+    """Whatever changes around unschedulable jobs; most cycles know their demand already."""
     known = 0
 
     def run(taken: Snapshot, configured: Policy) -> CycleResult:
         nonlocal known
         found = cycle.open_session(taken, configured)
-        compare(found, cycle.open_session(test_parked_jobs_oracle.awake(taken), configured))
-        before = found.known_domains.parked
+        compare(found, cycle.open_session(test_unschedulable_jobs_oracle.active(taken), configured))
+        before = found.known_domains.unschedulable
         known += bool(before.counted.pods) and kept_demands(found) is before
         return cycle.run_cycle(taken, configured)
 
-    tree = {"tiers": running.tiers(configurations.FLAT), **test_parked_jobs_oracle.TREES["preempt"]}
+    tree = {
+        "tiers": running.tiers(configurations.FLAT),
+        **test_unschedulable_jobs_oracle.TREES["preempt"],
+    }
     for seed in range(2):
         WaitingWorld(seed, tree).live(run, CYCLES)
     assert known >= 3
 
 
 def both(around: Around) -> tuple[Session, Session]:
-    """The session of the next cycle as it is, and with all jobs awake."""
+    """The session of the next cycle as it is, and with all jobs active."""
     taken = around.mirror.snapshot(around.now, around.carried)
-    awake = test_parked_jobs_oracle.awake(taken)
-    return around.opened(), cycle.open_session(awake, around.policy)
+    active = test_unschedulable_jobs_oracle.active(taken)
+    return around.opened(), cycle.open_session(active, around.policy)
 
 
 RICH = """
@@ -113,7 +116,7 @@ def test_pods_like_parked_ones(gone: tuple[str, ...]) -> None:
     out.
     """
     around = waiting(RICH, TREE)
-    assert {"default/as", "default/zone", "default/like"} <= around.parked
+    assert {"default/as", "default/zone", "default/like"} <= around.unschedulable
     around.end(*gone)
     compare(*both(around))
     around.change("Queue", "r", status={"state": "Closed"})
@@ -177,7 +180,7 @@ def test_nodes_as_before_a_loss_are_others() -> None:
         around.cycle()
     found, anew = both(around)
     earlier = [each.pools_before(30.0) for each in (found, anew)]
-    assert found.known_domains.parked.counted.pods
+    assert found.known_domains.unschedulable.counted.pods
     assert earlier[0] is not None
     assert earlier[1] is not None
     assert requested(earlier[0]) == requested(earlier[1])
@@ -187,9 +190,9 @@ def test_nodes_as_before_a_loss_are_others() -> None:
 def test_what_is_known_ends_with_the_queue_or_the_jobs() -> None:
     """A closed queue's pods aren't in demand; nor are those of a job that is gone."""
     around = waiting(RICH, TREE)
-    around.cycle()  # the first with all of them parked from the beginning
+    around.cycle()  # the first with all of them unschedulable from the beginning
     before = around.opened()
-    assert kept_demands(before) is before.known_domains.parked
+    assert kept_demands(before) is before.known_domains.unschedulable
     around.change("Queue", "r", status={"state": "Closed"})
     found, anew = both(around)
     compare(found, anew)
@@ -201,4 +204,4 @@ def test_what_is_known_ends_with_the_queue_or_the_jobs() -> None:
     around.change("Pod", "zone-0", status={"phase": "Failed"})
     found, anew = both(around)
     compare(found, anew)
-    assert kept_demands(found) is not found.known_domains.parked
+    assert kept_demands(found) is not found.known_domains.unschedulable

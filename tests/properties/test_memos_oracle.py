@@ -9,7 +9,7 @@ from tests import running
 from tests.conformance import suite
 from tests.properties.worlds import configurations, histories
 from tests.properties.worlds.histories import Plan
-from tests.unit.core.placement.parked_cluster import free
+from tests.unit.core.placement.unschedulable_cluster import free
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.model.decisions import CycleResult

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests import running
-from tests.properties import test_parked_jobs_oracle
+from tests.properties import test_unschedulable_jobs_oracle
 from tests.properties.waiting_world import WaitingWorld
 from tests.properties.worlds import configurations, histories
 from tests.properties.worlds.histories import Plan
@@ -22,7 +22,7 @@ CYCLES = 8
 
 def digest(result: CycleResult) -> str:
     """A result as text, whatever it cost: an attempt may have found out something already."""
-    return running.digest(test_parked_jobs_oracle.shown(result))
+    return running.digest(test_unschedulable_jobs_oracle.shown(result))
 
 
 class Attempts:
@@ -67,7 +67,7 @@ def digests(live: Callable[[Run], object], *, attempts: Attempts | None) -> list
 @pytest.mark.parametrize("seed", range(2))
 def test_worlds_in_which_jobs_wait(seed: int) -> None:
     """The same world comes to the same with attempts and without."""
-    trees = test_parked_jobs_oracle.TREES
+    trees = test_unschedulable_jobs_oracle.TREES
     tree = {"tiers": running.tiers(configurations.FLAT), **trees[sorted(trees)[seed % len(trees)]]}
 
     def live(run: Run) -> None:

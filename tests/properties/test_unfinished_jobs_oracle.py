@@ -16,7 +16,7 @@ from vscheduler.core.session.session import Session
 from vscheduler.testing import pictures
 
 EVERYTHING = "enqueue, reclaim, allocate, backfill, preempt"
-"""Evictions before placement, too, so that settled jobs lose pods while others look on."""
+"""Evictions before placement, too, so that unchanged jobs lose pods while others look on."""
 
 CYCLES = 6
 
@@ -102,8 +102,8 @@ def test_most_of_a_busy_cluster_is_settled() -> None:
         job q/half min=3 phase=Inqueue n1 n1
     """
     opened = running.open_session(pictures.documents(picture), running.TREE)
-    settled = {state.job.name for state in opened.job_states.values() if state.fully_scheduled}
-    assert settled == {"runs"}
+    unchanged = {state.job.name for state in opened.job_states.values() if state.fully_scheduled}
+    assert unchanged == {"runs"}
     assert {state.job.name for state in opened.unfinished_jobs()} == {"grows", "lacks", "half"}
     (runs,) = (state for state in opened.job_states.values() if state.fully_scheduled)
     with opened.statement() as trial:

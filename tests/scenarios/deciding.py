@@ -60,7 +60,7 @@ def evict(pod: str, node: str = "", for_: str = "") -> Decision:
 
 
 def decide(picture: str, actions: str, tiers: str = running.STANDARD) -> list[Decision]:
-    """The decisions of one cycle, sorted, after they were checked from outside and settled.
+    """The decisions of one cycle, sorted, after they were checked from outside and unchanged.
 
     tiers is short for a configuration's: see running.tiers.
     """

@@ -62,7 +62,7 @@ def test_an_eviction_is_compared_by_what_is_said_of_it(expected: Decision, equal
 
 
 @pytest.mark.parametrize(
-    ("leaving", "results", "settled"),
+    ("leaving", "results", "unchanged"),
     [
         ("n1", [NOTHING, NOTHING, NOTHING, NOTHING], True),
         ("n1", [BIND, NOTHING, NOTHING, NOTHING], True),
@@ -77,11 +77,11 @@ def test_an_eviction_is_compared_by_what_is_said_of_it(expected: Decision, equal
     ],
 )
 def test_a_cluster_settles_when_those_who_leave_are_gone(
-    leaving: str, results: list[CycleResult], settled: bool
+    leaving: str, results: list[CycleResult], unchanged: bool
 ) -> None:
     """Evictions come in the first cycle only, and somebody starts for each of them."""
     documents = pictures.documents(f"node n1 cpu=1 queue q job q/j {leaving}")
-    if settled:
+    if unchanged:
         deciding.settle(documents, results)
     else:
         with pytest.raises(AssertionError):

@@ -52,7 +52,7 @@ def drawn(picture: str, past: Mapping[str, Usage]) -> list[dict[str, Any]]:
 
 
 def decide(picture: str, tiers: str, **past: Usage) -> list[Decision]:
-    """The decisions of one cycle, checked from outside and settled."""
+    """The decisions of one cycle, checked from outside and unchanged."""
     documents = drawn(picture, past)
     policy = running.policy_of({"actions": "allocate", "tiers": running.tiers(tiers)})
     options = Options(cycles=1 + deciding.SETTLING_CYCLES)

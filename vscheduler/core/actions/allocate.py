@@ -13,7 +13,7 @@ from vscheduler.core.api.contracts import Action, Argument
 from vscheduler.core.eviction import held_nodes, nominations
 from vscheduler.core.model.jobs import PLACED, READY, JobId, Phase, Task, TaskStatus
 from vscheduler.core.model.queues import Queue
-from vscheduler.core.placement import best_effort, parked_jobs, unschedulable_classes
+from vscheduler.core.placement import best_effort, queueing_hints, unschedulable_classes
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.placement.unschedulable_classes import Group, UnschedulableClasses
@@ -76,7 +76,7 @@ class Allocate(Action[Session]):
         ):
             _start_nominated(session, state)
         session.work_budget.grant(2)
-        parked_jobs.wake(session)
+        queueing_hints.activate(session)
         classes = UnschedulableClasses(session)
         lines, unschedulable = _line_up(session, classes)
         later: Lines = {}
@@ -87,7 +87,7 @@ class Allocate(Action[Session]):
             session.reasons.skip(*(turn.state.job.id for turn in line.rest()))
         session.work_budget.grant(4)
         unschedulable_classes.report(session, unschedulable)
-        parked_jobs.report(session)
+        queueing_hints.check_reasons(session)
 
     def conclude(self, session: Session) -> None:
         """Lend what no queue can use within its share, not even by evictions.

@@ -236,7 +236,7 @@ class Enqueue(Action[Session]):
             session.admissions.expire(uid, now)
         elif not self._is_excessive(session, state):
             session.wake(due)
-            session.parking.expires(state.job.id, due)
+            session.unschedulable.expires(state.job.id, due)
             return
         state.phase = Phase.PENDING
 

@@ -35,7 +35,7 @@ class Preempt(Action[Session]):
     def execute(self, session: Session) -> None:
         """Serve queue after queue: preempt between jobs, then within each starving job."""
         planner = Planner(session, self, "preemptable")
-        session.wake_jobs(list(session.parking.groups))
+        session.activate_jobs(list(session.unschedulable.groups))
         waiting, lines = preemptors.line_up(session, self.name)
         while waiting and not session.work_budget.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)

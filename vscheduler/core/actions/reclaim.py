@@ -37,9 +37,9 @@ class Reclaim(Action[Session]):
         planner = Planner(session, self, "reclaimable")
         served = _served(session)
         waiting, lines = preemptors.line_up(session, self.name, served)
-        # They join with the first turn of their queue: those of overused queues stay parked.
-        parked = ParkedClaims(session, self.name, served)
-        for name in parked.names - lines.keys():
+        # They join with the first turn of their queue: those of overused queues stay unschedulable.
+        unschedulable = ParkedClaims(session, self.name, served)
+        for name in unschedulable.names - lines.keys():
             lines[name] = Line()
             queue = session.queues[name]
             waiting.join(preemptors.queue_place(session, queue, lines[name]), queue)
@@ -48,16 +48,16 @@ class Reclaim(Action[Session]):
             line = lines[queue.name]
             if session.dispatch.any_says("overused", queue):
                 continue
-            parked.join(queue.name, line)
+            unschedulable.join(queue.name, line)
             if not line:
                 continue
             preemptor = line.leave()
             session.work_budget.charge(preemptor.state.job.namespace)
             if not planner.plan(queue, preemptor, of_other_queues(session, queue)):
-                parked.fail(preemptor)
-                _skip_similar(session, planner, line, parked)
+                unschedulable.fail(preemptor)
+                _skip_similar(session, planner, line, unschedulable)
             else:
-                parked.succeed(preemptor, queue, lines)
+                unschedulable.succeed(preemptor, queue, lines)
                 if preemptor.tasks:
                     preemptors.stand(session, line, preemptor)
             waiting.join(preemptors.queue_place(session, queue, line), queue)
@@ -78,12 +78,12 @@ def _skip_similar(
     session: Session,
     planner: Planner,
     line: Line[Preemptor],
-    parked: ParkedClaims,
+    unschedulable: ParkedClaims,
 ) -> None:
     """Skip jobs similar to a job without victims."""
     while line and not session.work_budget.exhausted and planner.is_futile(line.first):
         session.spend("asked", eviction.SKIP_COST)
-        parked.fail(line.leave())
+        unschedulable.fail(line.leave())
 
 
 def of_other_queues(session: Session, queue: Queue) -> Scope:

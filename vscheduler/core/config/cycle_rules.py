@@ -39,7 +39,7 @@ class CycleRules:
     lends: ClassVar[bool] = True
     """Whether what no queue can use within its share is lent to queues beyond theirs."""
     leaves_jobs_out: ClassVar[bool] = True
-    """Whether cycles leave out jobs without room (session.parked_jobs), and jobs that run
+    """Whether cycles leave out jobs without room (session.unschedulable_pool), and jobs that run
     (session.unchanged_jobs)."""
 
     def total(self, session: Session) -> Vector:

@@ -106,8 +106,8 @@ class Policy:
     """Whether gangs with a hard network topology wait; otherwise such gangs start on any nodes."""
     nodes_last: bool = dataclasses.field(init=False, compare=False, repr=False)
     """Whether all answers about nodes, classes and queues stay the same in every cycle."""
-    parks_jobs: bool = dataclasses.field(init=False, compare=False, repr=False)
-    """Whether jobs without room may be left out of cycles (session.parked_jobs): plugins declare
+    skips_unschedulable: bool = dataclasses.field(init=False, compare=False, repr=False)
+    """Whether jobs without room may be left out (session.unschedulable_pool): plugins declare
     what their answers about such jobs depend on."""
     alike_by_age: bool = dataclasses.field(init=False, compare=False, repr=False)
     """Whether jobs made from one template come in the order of their age."""
@@ -136,8 +136,8 @@ class Policy:
         put(self, "nodes_last", all(node.plugin.nodes_last for node in about_nodes))
         lasts = all(each.plugin.waiting_lasts for each in every if each.answers & ABOUT_WAITING)
         admits = self.runs("enqueue") and self.runs("allocate")
-        parks_jobs = self.rules.leaves_jobs_out and self.nodes_last and lasts and admits
-        put(self, "parks_jobs", parks_jobs)
+        skips_unschedulable = self.rules.leaves_jobs_out and self.nodes_last and lasts and admits
+        put(self, "skips_unschedulable", skips_unschedulable)
         orders = [each.plugin.__module__ for each in every if "job_key" in each.answers]
         put(self, "alike_by_age", all(name.startswith(BUILT_IN_PLUGINS) for name in orders))
         trees = (each.plugin.name for each in every if "enableHierarchy" in each.flags)

@@ -1,15 +1,15 @@
-"""Claims of parked jobs: of jobs made from one template, the first one asks for all of them.
+"""Claims of unschedulable jobs: of jobs made from one template, the first one asks for all of them.
 
 If it finds no victims, none of the others would, as long as no plan comes between; so they stay
-parked. Once a plan has changed the cluster, those whose turn would come after it are woken, and ask
-for themselves.
+unschedulable. Once a plan has changed the cluster, those whose turn would come after it become
+active, and ask for themselves.
 """
 
 from collections.abc import Collection, Mapping
 
 from vscheduler.core.eviction import preemptors
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.memo.unschedulable_jobs import ParkedGroup
+from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
 from vscheduler.core.model.jobs import JobId
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.session import job_likeness, ordering
@@ -20,14 +20,14 @@ Line = ordering.Line[Preemptor]
 
 
 class ParkedClaims:
-    """The parked jobs that one action may serve in this cycle."""
+    """The unschedulable jobs that one action may serve in this cycle."""
 
     def __init__(self, session: Session, action: str, served: Collection[str]) -> None:
         """`served` are the names of all queues that the action may help."""
         self._session, self._action = session, action
-        self._waiting = dict(session.parking.of_queues(served))
+        self._waiting = dict(session.unschedulable.of_queues(served))
         """By queue, the groups that haven't joined its line."""
-        self._failed: dict[str, list[ParkedGroup]] = {}
+        self._failed: dict[str, list[UnschedulableGroup]] = {}
         """By queue, the groups that found no victims since the last successful plan."""
 
     @property
@@ -39,14 +39,14 @@ class ParkedClaims:
         """Let the queue's groups join its line, if they haven't yet."""
         groups = self._waiting.pop(queue, ())
         apart = [group for group in groups if not self._is_one(group)]
-        preemptors.join_parked(self._session, self._action, line, apart)
+        preemptors.join_unschedulable(self._session, self._action, line, apart)
         for group in groups:
             if self._is_one(group):
                 first = min(group.members.values(), key=lambda job: (job.created, job.id))
                 state = self._session.job_states[first.id]
                 preemptors.join(self._session, self._action, line, state, group)
 
-    def _is_one(self, group: ParkedGroup) -> bool:
+    def _is_one(self, group: UnschedulableGroup) -> bool:
         """Whether one of the jobs may ask for all: nothing is known of single ones."""
         session, carried = self._session, self._session.snapshot.carried
         if carried.reclaim_failed or not session.policy.alike_by_age:
@@ -71,7 +71,7 @@ class ParkedClaims:
         session, job, group = self._session, preemptor.state.job, preemptor.group
         if group is not None:
             preemptor.group = None
-            session.wake_jobs([group])
+            session.activate_jobs([group])
             session.reasons.forget(job.id)  # it waits for its victims now
             self._rejoin(group, lines[queue.name], without=job.id)
         failed, self._failed = self._failed, {}
@@ -83,13 +83,13 @@ class ParkedClaims:
                 after = line.first.place
             else:  # all of them have had their turns
                 continue
-            session.wake_jobs(groups)
+            session.activate_jobs(groups)
             for each in groups:
                 self._rejoin(each, line, after=after)
 
     def _rejoin(
         self,
-        group: ParkedGroup,
+        group: UnschedulableGroup,
         line: Line,
         *,
         without: JobId | None = None,

@@ -4,7 +4,7 @@ import functools
 from collections import deque
 from collections.abc import Container, Hashable, Iterable
 
-from vscheduler.core.memo.unschedulable_jobs import ParkedGroup
+from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
 from vscheduler.core.model.jobs import Phase, Task, TaskId, TaskStatus
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import nominated_pods
@@ -24,11 +24,11 @@ class Preemptor:
         self,
         dispatch: Dispatch,
         state: JobState,
-        group: ParkedGroup | None = None,
+        group: UnschedulableGroup | None = None,
     ) -> None:
         self.state = state
         self.group = group
-        """The parked jobs for which the job asks, too."""
+        """The unschedulable jobs for which the job asks, too."""
         self.place: SortKey = ()
         """The job's place in the line of its queue."""
         self._dispatch = dispatch
@@ -93,15 +93,15 @@ def line_up(
     return waiting, lines
 
 
-def join_parked(
+def join_unschedulable(
     session: Session,
     action: str,
     line: Line[Preemptor],
-    groups: Iterable[ParkedGroup],
+    groups: Iterable[UnschedulableGroup],
 ) -> None:
-    """Wake parked jobs of one queue, and let those that starve join the queue's line."""
+    """Wake unschedulable jobs of one queue, and let those that starve join the queue's line."""
     groups = list(groups)
-    session.wake_jobs(groups)
+    session.activate_jobs(groups)
     for job in sorted(job for group in groups for job in group.members):
         join(session, action, line, session.job_states[job])
 
@@ -111,7 +111,7 @@ def join(
     action: str,
     line: Line[Preemptor],
     state: JobState,
-    group: ParkedGroup | None = None,
+    group: UnschedulableGroup | None = None,
 ) -> None:
     """Let the job join the line if it starves. `group` are the jobs for which it asks, too."""
     if _is_starving(session, action, state):

@@ -47,7 +47,7 @@ def told(session: Session, result: CycleResult) -> CycleResult:
     """Return the result with an outlook for each queue below its share with a job that lacks
     room.
     """
-    if session.dispatch.evictions_off or not (session.reasons.by_job or session.parking):
+    if session.dispatch.evictions_off or not (session.reasons.by_job or session.unschedulable):
         return result
     waiting = _waiting(session, result.groups)
     if not waiting:
@@ -66,9 +66,9 @@ def told(session: Session, result: CycleResult) -> CycleResult:
 def _waiting(session: Session, groups: Sequence[GroupStatus]) -> Mapping[str, JobId]:
     """Return by queue the first job whose status, of all by job, says that it lacks room.
 
-    Only reasons of this cycle and those of parked jobs can say so.
+    Only reasons of this cycle and those of unschedulable jobs can say so.
     """
-    found = dict(session.parking.now().first_without_room)
+    found = dict(session.unschedulable.now().first_without_room)
     for job, reason in session.reasons.by_job.items():
         if reason.code is not NO_ROOM:
             continue

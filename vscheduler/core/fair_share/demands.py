@@ -80,16 +80,16 @@ class QueueDemands:
         space: ResourceSpace,
         every: Iterable[Job],
         awaited: Iterable[Pair] = (),
-        settled: CountedPods = NOBODY,
-        parked: CountedPods = NOBODY,
+        unchanged: CountedPods = NOBODY,
+        unschedulable: CountedPods = NOBODY,
     ) -> None:
         """`awaited` are future pods for which room is reserved. Such pods count as pending.
 
-        `every` are all other jobs than those counted before, by ID. Parked jobs hold nothing, and
+        `every` are the jobs not counted before, by ID. Unschedulable jobs hold nothing, and
         are of very many kinds; so their sums are kept, and nothing here goes through them.
         """
-        self._space, self._settled = space, settled
-        self.parked = parked
+        self._space, self._unchanged = space, unchanged
+        self.unschedulable = unschedulable
         found: dict[Pair, PodCount] = {}
         queues: dict[str, JobId] = {}
         bounded: list[Job] = []
@@ -105,7 +105,7 @@ class QueueDemands:
                     known = found[pair] = PodCount((job.id, place))
                 known.held += held
                 known.pending += pending
-        for pair, (first, place, _, _, held, pending) in settled.pods.items():
+        for pair, (first, place, _, _, held, pending) in unchanged.pods.items():
             known = found.get(pair)
             if known is None:
                 found[pair] = PodCount((first, place), held, pending)
@@ -116,9 +116,9 @@ class QueueDemands:
         for number, pair in enumerate(awaited):
             queues.setdefault(pair[0], LAST)
             found.setdefault(pair, PodCount((LAST, number))).pending += 1
-        self.unparked: Mapping[Pair, PodCount] = found
-        """The pods of all jobs that aren't parked, and future pods."""
-        for queue, first in itertools.chain(settled.queues.items(), parked.queues.items()):
+        self.active: Mapping[Pair, PodCount] = found
+        """The pods of all jobs that aren't unschedulable, and future pods."""
+        for queue, first in itertools.chain(unchanged.queues.items(), unschedulable.queues.items()):
             queues[queue] = min(queues.get(queue, first), first)
         self.queues = tuple(sorted(queues, key=queues.__getitem__))
         """Those that have a job, in order of jobs."""
@@ -128,24 +128,26 @@ class QueueDemands:
     @property
     def promised(self) -> Iterable[tuple[str, ResourceMap]]:
         """By queue, what was promised to counted groups that don't have it yet."""
-        return itertools.chain(self._settled.promised.items(), self.parked.promised.items())
+        return itertools.chain(
+            self._unchanged.promised.items(), self.unschedulable.promised.items()
+        )
 
     def pending_of(self, pair: Pair) -> int:
         """Return how many pods of this pair are pending."""
-        unparked, parked = self.unparked.get(pair), self.parked.pods.get(pair)
-        return (unparked.pending if unparked else 0) + (parked.pending if parked else 0)
+        active, unschedulable = self.active.get(pair), self.unschedulable.pods.get(pair)
+        return (active.pending if active else 0) + (unschedulable.pending if unschedulable else 0)
 
     @computed.once
     def held(self) -> Mapping[str, list[int]]:
         """Resources held by pods of each queue, one amount per column; read-only."""
-        return self._sums({pair: each.held for pair, each in self.unparked.items()})
+        return self._sums({pair: each.held for pair, each in self.active.items()})
 
     @computed.once
     def pending(self) -> Mapping[str, list[int]]:
         """Resources requested by pending pods of each queue, one amount per column; read-only."""
-        sums = self._sums({pair: each.pending for pair, each in self.unparked.items()})
+        sums = self._sums({pair: each.pending for pair, each in self.active.items()})
         columns = self._space.columns
-        for queue, amounts in self.parked.pending.items():
+        for queue, amounts in self.unschedulable.pending.items():
             row = sums[queue]
             for name, amount in amounts.items():
                 row[columns[name]] += amount
@@ -162,7 +164,7 @@ class QueueDemands:
             row = sums[job.queue]
             for name, has in job.allocated.items():
                 row[self._space.columns[name]] -= has - job.elastic.get(name, 0)
-        for queue, amounts in self._settled.required.items():
+        for queue, amounts in self._unchanged.required.items():
             for name, amount in amounts.items():
                 sums[queue][self._space.columns[name]] -= amount
         return sums

@@ -1,8 +1,8 @@
-"""Node domains: what pods of each queue request on which nodes, without going through parked pods.
+"""Node domains: what pods of each queue request on which nodes.
 
 A *domain* is the set of nodes usable for pods of some class and queue. Domains only change with
-nodes and queues. Parked jobs are mostly the same in the next cycle, so what their pods request in
-each domain is kept together with them (KnownDomains).
+nodes and queues. Unschedulable jobs are mostly the same in the next cycle, so what their pods
+request in each domain is kept together with them (KnownDomains).
 """
 
 from collections import defaultdict
@@ -122,8 +122,8 @@ class DomainDemands:
             self.first[domain] = place
 
 
-class ParkedDemands(msgspec.Struct, frozen=True, eq=False):
-    """Demand of parked pods, for nodes and queues as they are."""
+class UnschedulableDemands(msgspec.Struct, frozen=True, eq=False):
+    """Demand of unschedulable pods, for nodes and queues as they are."""
 
     counted: CountedPods
     """The pods. While these are the same object, so is their demand."""
@@ -136,10 +136,10 @@ class KnownDomains(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     change with these.
     """
 
-    unparked: Mapping[Pair, Domain] = msgspec.field(default_factory=dict)
+    active: Mapping[Pair, Domain] = msgspec.field(default_factory=dict)
     """The domains of pairs."""
-    parked: ParkedDemands = msgspec.field(
-        default_factory=lambda: ParkedDemands(demands.NOBODY, DomainDemands())
+    unschedulable: UnschedulableDemands = msgspec.field(
+        default_factory=lambda: UnschedulableDemands(demands.NOBODY, DomainDemands())
     )
     staying: Mapping[PodClass, ClassCounts] = msgspec.field(default_factory=dict)
     """Pods of which none was pinned; while these are the same object, none is."""
@@ -214,7 +214,7 @@ class DomainFinder:
     def __init__(self, usable: UsableNodes, known: KnownDomains) -> None:
         self._usable = usable
         self._known = known
-        self._maps = [each for each in (known.unparked, known.parked.found.by_pair) if each]
+        self._maps = [each for each in (known.active, known.unschedulable.found.by_pair) if each]
         self._pairs: dict[tuple[bytes, PodClass], Domain] = {}
 
     def of(self, pair: Pair) -> Domain:
@@ -235,24 +235,26 @@ class DomainFinder:
     @computed.once
     def _by_key(self) -> dict[bytes, Domain]:
         """Known domains by their nodes, so that equal domains don't become many objects."""
-        known = dict.fromkeys((*self._known.unparked.values(), *self._known.parked.found.first))
+        known = dict.fromkeys(
+            (*self._known.active.values(), *self._known.unschedulable.found.first)
+        )
         return {domain.key: domain for domain in known}
 
-    def parked(self, counted: CountedPods, closed: frozenset[str]) -> ParkedDemands:
-        """Return the demand of parked pods; those of closed queues request nothing."""
-        if self._known.parked.counted is counted:
-            return self._known.parked
+    def unschedulable(self, counted: CountedPods, closed: frozenset[str]) -> UnschedulableDemands:
+        """Return the demand of unschedulable pods; those of closed queues request nothing."""
+        if self._known.unschedulable.counted is counted:
+            return self._known.unschedulable
         found = DomainDemands()
         for pair, (first, place, queue, _, _, pending) in counted.pods.items():
             if queue not in closed:
                 found.add(pair, self.of(pair), (first, place), pending)
-        return ParkedDemands(counted, found)
+        return UnschedulableDemands(counted, found)
 
 
-def lasting(unparked: DomainDemands) -> Mapping[Pair, Domain]:
+def lasting(active: DomainDemands) -> Mapping[Pair, Domain]:
     """Return the domains that are the same in the next cycle if nodes and queues are."""
     return {
         pair: domain
-        for pair, domain in unparked.by_pair.items()
+        for pair, domain in active.by_pair.items()
         if not (pair[1].constraints.volumes or pair[1].constraints.resource_claims)
     }

@@ -22,7 +22,7 @@ from vscheduler.core.fair_share.node_domains import (
     KnownDomains,
     NodeKinds,
     NumberedDomains,
-    ParkedDemands,
+    UnschedulableDemands,
 )
 from vscheduler.core.fair_share.usable_nodes import PoolNodes, UsableNodes
 from vscheduler.core.model.jobs import HOLDING, Job, PodClass
@@ -179,37 +179,37 @@ class NodePoolsBuilder:
         supply = np.maximum(given - pinned.by_node, 0)
         supply[~layout.ready] = 0
         finder = DomainFinder(usable, known)
-        unparked, parked = self._demands(finder, pinned.number)
-        found = NumberedDomains((unparked, parked.found))
+        active, unschedulable = self._demands(finder, pinned.number)
+        found = NumberedDomains((active, unschedulable.found))
         free = usable.of_class(usable_nodes.ANY_POD), layout.ready & layout.schedulable
         kinds = NodeKinds([*found.masks, *free], layout.size)
         pools = NodePools(pool, found, kinds, supply, pinned.by_queue)
         pools.known = KnownDomains(
-            unparked=node_domains.lasting(unparked),
-            parked=parked,
+            active=node_domains.lasting(active),
+            unschedulable=unschedulable,
             staying=pinned.staying,
         )
         return pools
 
     def _demands(
         self, finder: DomainFinder, pinned: Mapping[Pair, int]
-    ) -> tuple[DomainDemands, ParkedDemands]:
-        """Return what pods that aren't parked request in each domain, and what parked pods request.
+    ) -> tuple[DomainDemands, UnschedulableDemands]:
+        """Return what pods of unschedulable jobs request in each domain, after what others do.
 
         `pinned` are the numbers of pinned pods. Pairs without any other pods aren't in demand.
         """
         asked, found = self._cluster.demands, DomainDemands()
-        parked_pods, closed = asked.parked.pods, self._closed
-        for pair, each in asked.unparked.items():
+        unschedulable_pods, closed = asked.unschedulable.pods, self._closed
+        for pair, each in asked.active.items():
             is_open, place = pair[0] not in closed, each.place
             count = in_all = each.held + each.pending * is_open - pinned.get(pair, 0)
-            if pair in parked_pods:
-                parked = parked_pods[pair]
-                place = min(place, parked[:2])
-                in_all += parked.pending * is_open
+            if pair in unschedulable_pods:
+                unschedulable = unschedulable_pods[pair]
+                place = min(place, unschedulable[:2])
+                in_all += unschedulable.pending * is_open
             if in_all:
                 found.add(pair, finder.of(pair), place, count)
-        return found, finder.parked(asked.parked, self._closed)
+        return found, finder.unschedulable(asked.unschedulable, self._closed)
 
 
 class PinnedPods:
@@ -255,7 +255,7 @@ class PinnedPods:
         for place in np.flatnonzero(~stays).tolist():
             queue, count = placed.queues[place], int(placed.counts[place])
             pair = (queue, pod_class)
-            if pair not in cluster.demands.unparked:  # its queue doesn't exist
+            if pair not in cluster.demands.active:  # its queue doesn't exist
                 continue
             self.number[pair] += count
             self.by_queue[queue] = self.by_queue.get(queue, cluster.space.zeros()) + count * request

@@ -19,7 +19,7 @@ from vscheduler.core.memo.changes import Basis, Changes, Part
 from vscheduler.core.memo.evictable_pods import EvictablePods
 from vscheduler.core.memo.never_fitting import NeverFittingJobs
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
-from vscheduler.core.memo.unschedulable_jobs import ParkedGroups, UnschedulableJobs
+from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroups, UnschedulableJobs
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.core.model.jobs import Job
 from vscheduler.core.model.snapshot import Snapshot
@@ -62,23 +62,23 @@ class Memos(snapshots.Memos, frozen=True, kw_only=True, eq=False):
     unchanged: UnchangedJobs
     """Jobs that run and request nothing, which cycles leave out."""
     evictable: EvictablePods
-    awake: Sequence[Job] | None = None
+    active: Sequence[Job] | None = None
     """All other jobs than unschedulable and unchanged ones, by ID; None if that isn't known."""
 
-    def jobs_awake(self, parked: ParkedGroups) -> Sequence[Job]:
-        """Return the jobs that aren't left out, by ID; `parked` are those without room."""
-        if self.awake is not None and parked is self.unschedulable.found:
-            return self.awake
-        awake = changes.without(self.basis.jobs, self.unchanged.by_id)
-        return changes.without(awake, parked.jobs)
+    def active_jobs(self, unschedulable: UnschedulableGroups) -> Sequence[Job]:
+        """Return the jobs that aren't left out, by ID; `unschedulable` are those without room."""
+        if self.active is not None and unschedulable is self.unschedulable.found:
+            return self.active
+        active = changes.without(self.basis.jobs, self.unchanged.by_id)
+        return changes.without(active, unschedulable.jobs)
 
-    def with_awake(self, jobs: Collection[Job]) -> "Memos":
+    def with_active(self, jobs: Collection[Job]) -> "Memos":
         """Return the same; `jobs` have those that aren't left out, and perhaps others."""
         unchanged, waiting = self.unchanged.by_id, self.unschedulable.found.jobs
         left = [job for job in jobs if not (job.id in unchanged or job.id in waiting)]
         if len(left) + len(unchanged) + len(waiting) != len(self.basis.jobs):
             return self
-        return replace(self, awake=left)
+        return replace(self, active=left)
 
 
 def of(snapshot: Snapshot, policy: Policy) -> Memos:
@@ -89,7 +89,7 @@ def of(snapshot: Snapshot, policy: Policy) -> Memos:
     now = Basis.of(snapshot, policy)
     found = changes.between(before.basis, now)
     nobody = partial(EvictablePods, now.layout, now.queues)
-    is_known = before.awake is not None and not found.parts & (
+    is_known = before.active is not None and not found.parts & (
         before.unchanged.rests_on | before.unschedulable.rests_on
     )
     return Memos(
@@ -99,7 +99,7 @@ def of(snapshot: Snapshot, policy: Policy) -> Memos:
         unschedulable=_followed(before.unschedulable, UnschedulableJobs, found),
         unchanged=_followed(before.unchanged, UnchangedJobs, found),
         evictable=_followed(before.evictable, nobody, found),
-        awake=changes.followed(before.awake or (), found) if is_known else None,
+        active=changes.followed(before.active or (), found) if is_known else None,
     )
 
 

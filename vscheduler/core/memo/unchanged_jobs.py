@@ -6,7 +6,7 @@ same object: whatever happens to its pods or its PodGroup makes another one. Cyc
 by identity. What queues hold by these jobs is added up; plugins that ask for the job see it as
 usual (session.job_states).
 
-A job that has started may settle before its phase is stored, which can take seconds while many
+A job that has started may be left out before its phase is stored, which can take seconds while many
 pods are bound. Until then it counts as Inqueue.
 """
 
@@ -32,7 +32,7 @@ by_job = operator.attrgetter("job")
 """The job of a status, by which statuses are in order."""
 
 
-def may_settle(job: Job, phase: Phase, *, bars: bool = False) -> bool:
+def may_skip(job: Job, phase: Phase, *, bars: bool = False) -> bool:
     """Whether cycles may leave out this job while it has its status and nobody looks at it.
 
     `phase` is that of the job in this cycle; `bars` says that queues bar jobs, which would end the
@@ -120,7 +120,7 @@ class UnchangedJobs:
 
 
 class _Sums:
-    """What queues hold by settled jobs, each amount with the first job that it comes from."""
+    """What queues hold by unchanged jobs, each amount with the first job that it comes from."""
 
     def __init__(self) -> None:
         self.pods: dict[Pair, CountedPod] = {}
@@ -150,7 +150,7 @@ class _Sums:
         return found
 
     def add(self, job: Job) -> None:
-        """Count a job that is settled from now on."""
+        """Count a job that is unchanged from now on."""
         first, number = self.queues.get(job.queue) or (job.id, 0)
         self.queues[job.queue] = (min(first, job.id), number + 1)
         for place, (pod_class, (held, _)) in enumerate(job.classes.items()):
@@ -194,7 +194,7 @@ class _Sums:
             self.required[job.queue] = resources.add(sums, less)
 
     def find_first(self, ordered: Iterable[Job]) -> None:
-        """Find the first jobs of headless pairs and queues, among all settled jobs by ID."""
+        """Find the first jobs of headless pairs and queues, among all unchanged jobs by ID."""
         for job in ordered:
             if job.queue in self.headless:
                 self.headless.discard(job.queue)

@@ -27,8 +27,8 @@ NO_ROOM = ReasonCode.NO_ROOM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ParkedGroup:
-    """Parked jobs made from one template, which all wait for the same reason."""
+class UnschedulableGroup:
+    """Unschedulable jobs made from one template, which all wait for the same reason."""
 
     likeness: Hashable
     """What the jobs have in common (session.job_likeness)."""
@@ -46,7 +46,7 @@ class ParkedGroup:
     def __post_init__(self) -> None:
         object.__setattr__(self, "first", next(iter(self.members.values())))
 
-    def only(self, staying: Collection[JobId]) -> "ParkedGroup | None":
+    def only(self, staying: Collection[JobId]) -> "UnschedulableGroup | None":
         """Return the group with these jobs only; None if none of them is left."""
         if all(map(staying.__contains__, self.members)):
             return self
@@ -60,9 +60,9 @@ class ParkedGroup:
             due={job: due for job, due in self.due.items() if job in left},
         )
 
-    def explained(self, reason: Reason) -> "ParkedGroup":
+    def explained(self, reason: Reason) -> "UnschedulableGroup":
         """Return the group with another reason, and with statuses that give this reason."""
-        return ParkedGroup(
+        return UnschedulableGroup(
             likeness=self.likeness,
             request=self.request,
             reason=reason,
@@ -82,7 +82,7 @@ def _with_reason(status: GroupStatus, reason: Reason) -> GroupStatus:
     return GroupStatus(reason=reason, **others)
 
 
-def joined(groups: Sequence[ParkedGroup]) -> ParkedGroup:
+def joined(groups: Sequence[UnschedulableGroup]) -> UnschedulableGroup:
     """Return one group of all jobs of these groups, which are alike and wait for equal reasons."""
     if len(groups) == 1:
         return groups[0]
@@ -95,10 +95,10 @@ def joined(groups: Sequence[ParkedGroup]) -> ParkedGroup:
     )
 
 
-class ParkedMembers:
+class GroupMembers:
     """The jobs of groups, with what follows from them whatever their reasons are."""
 
-    def __init__(self, groups: Sequence[ParkedGroup]) -> None:
+    def __init__(self, groups: Sequence[UnschedulableGroup]) -> None:
         self._groups = groups
         self.jobs: Mapping[JobId, Job] = dict(
             itertools.chain.from_iterable(group.members.items() for group in groups)
@@ -136,32 +136,32 @@ class ParkedMembers:
         return CountedPods(pods=pods, queues=queues, promised=promised)
 
 
-class ParkedGroups:
+class UnschedulableGroups:
     """Groups in order of their first jobs, with what follows from them; kept while none changes."""
 
     def __init__(
         self,
-        groups: Iterable[ParkedGroup] = (),
-        stale: Collection[ParkedGroup] = frozenset(),
-        like: "ParkedGroups | None" = None,
+        groups: Iterable[UnschedulableGroup] = (),
+        unchecked: Collection[UnschedulableGroup] = frozenset(),
+        like: "UnschedulableGroups | None" = None,
     ) -> None:
         """`like` are the same jobs in groups of the same order, for other reasons."""
         if like is None:
             groups = sorted(groups, key=lambda group: group.first.id)
         self.groups = tuple(groups)
-        self.members: ParkedMembers = ParkedMembers(self.groups) if like is None else like.members
-        self.stale = frozenset(stale)
+        self.members: GroupMembers = GroupMembers(self.groups) if like is None else like.members
+        self.unchecked = frozenset(unchecked)
         """Groups for which the budget was too small to tell whether their reasons are right."""
         self.jobs, self.due = self.members.jobs, self.members.due
 
     @computed.once
-    def rows(self) -> Mapping[ParkedGroup, int]:
+    def rows(self) -> Mapping[UnschedulableGroup, int]:
         """The groups with their rows in `members.requests`."""
         return {group: row for row, group in enumerate(self.groups)}
 
     @computed.once
     def statuses(self) -> Sequence[GroupStatus]:
-        """The statuses of all jobs, by job, without stale ones."""
+        """The statuses of all jobs, by job, without unchecked ones."""
         told = (group.statuses.values() for group in self._told)
         return sorted(itertools.chain.from_iterable(told), key=operator.attrgetter("job"))
 
@@ -176,35 +176,39 @@ class ParkedGroups:
         return found
 
     @property
-    def _told(self) -> Sequence[ParkedGroup]:
-        """The groups without stale ones."""
-        stale = self.stale
-        return [group for group in self.groups if group not in stale] if stale else self.groups
+    def _told(self) -> Sequence[UnschedulableGroup]:
+        """The groups without unchecked ones."""
+        unchecked = self.unchecked
+        return (
+            [group for group in self.groups if group not in unchecked] if unchecked else self.groups
+        )
 
     @computed.once
-    def by_queue(self) -> Mapping[str, Sequence[ParkedGroup]]:
+    def by_queue(self) -> Mapping[str, Sequence[UnschedulableGroup]]:
         """The groups of each queue."""
-        found: dict[str, list[ParkedGroup]] = {}
+        found: dict[str, list[UnschedulableGroup]] = {}
         for group in self.groups:
             found.setdefault(group.first.queue, []).append(group)
         return found
 
-    def is_equal(self, to: "ParkedGroups") -> bool:
-        """Whether these are the same groups, with the same ones stale."""
-        return self.groups == to.groups and self.stale == to.stale
+    def is_equal(self, to: "UnschedulableGroups") -> bool:
+        """Whether these are the same groups, with the same ones unchecked."""
+        return self.groups == to.groups and self.unchecked == to.unchecked
 
-    def only(self, staying: Collection[JobId]) -> "ParkedGroups":
+    def only(self, staying: Collection[JobId]) -> "UnschedulableGroups":
         """Return these jobs only."""
         left = {group: group.only(staying) for group in self.groups}
-        stale = {each for group, each in left.items() if each is not None and group in self.stale}
-        return ParkedGroups(filter(None, left.values()), stale)
+        unchecked = {
+            each for group, each in left.items() if each is not None and group in self.unchecked
+        }
+        return UnschedulableGroups(filter(None, left.values()), unchecked)
 
 
-NO_GROUPS = ParkedGroups()
+NO_GROUPS = UnschedulableGroups()
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What was free, and what plugins looked at, when the reasons of parked jobs were right."""
+    """What was free, and what plugins looked at, when the reasons of these jobs were right."""
 
     free: Vector
     """What each node had free after pending releases, (N, R)."""
@@ -213,13 +217,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class UnschedulableJobs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """All parked jobs, and what they wait for. Without influence on decisions."""
+    """All unschedulable jobs, and what they wait for. Without influence on decisions."""
 
     rests_on: ClassVar[frozenset[Part]] = frozenset({Part.POLICY, Part.NODES, Part.QUEUES})
     """They wait for the same nodes, by the same rules."""
     seen: Seen | None = None
-    """None if no job is parked."""
-    found: ParkedGroups = NO_GROUPS
+    """None if no job is unschedulable."""
+    found: UnschedulableGroups = NO_GROUPS
 
     def after(self, changes: Changes) -> "UnschedulableJobs":
         """Return the jobs that are still there, and the same."""

@@ -68,7 +68,7 @@ class UnschedulableClasses:
         for task, each in sorted(by_pod, key=lambda group: len(group[1]), reverse=True):
             session.work_budget.charge(task.namespace)
             if not self._room.may_take(task):
-                session.parking.note_without_room(each)
+                session.unschedulable.note_without_room(each)
                 found.append((task, each))
                 continue
             is_checked = len(each) >= JOBS_MIN and not is_spent()
@@ -82,7 +82,7 @@ class UnschedulableClasses:
         task = self._members.get(state.job.id)
         if task is None or not state.untouched or self._room.may_take(task):
             return False
-        self._session.parking.note_without_room((state,))
+        self._session.unschedulable.note_without_room((state,))
         return True
 
     def grouped(self, due: Iterable[JobState]) -> list[Group]:
@@ -239,7 +239,7 @@ def report(session: Session, groups: Iterable[Group]) -> None:
             if likeness in alike:
                 session.spend("roomless", REPEAT_COST)
                 session.reasons.note(job.id, alike[likeness])
-                session.parking.park(state, likeness, alike[likeness])
+                session.unschedulable.add(state, likeness, alike[likeness])
                 continue
             session.spend("roomless", REPORT_COST)
             turn = JobTurn(state, (representative(job) or task,))
@@ -249,7 +249,7 @@ def report(session: Session, groups: Iterable[Group]) -> None:
                 record_refusal(session, queue, turn, known)
             if likeness is not None and state.untouched:
                 alike[likeness] = session.reasons.by_job[job.id]
-                session.parking.park(state, likeness, alike[likeness])
+                session.unschedulable.add(state, likeness, alike[likeness])
     session.work_budget.charge()
 
 

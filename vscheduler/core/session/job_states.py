@@ -24,30 +24,35 @@ class JobStates(dict[JobId, JobState]):
 
     def __init__(
         self,
-        awake: Mapping[JobId, Job],
-        parked: Mapping[JobId, Job],
-        settled: UnchangedJobs,
+        active: Mapping[JobId, Job],
+        unschedulable: Mapping[JobId, Job],
+        unchanged: UnchangedJobs,
         rules: CycleRules,
     ) -> None:
-        """No job is in two of these. Parked jobs, and settled ones whose phase isn't stored yet,
-        are Inqueue.
+        """No job is in two of these. Unschedulable jobs are Inqueue, and so are unchanged ones
+        whose phase isn't stored yet.
         """
         super().__init__()
-        self._awake, self._parked, self._settled, self._rules = awake, parked, settled, rules
+        self._active, self._unschedulable, self._unchanged, self._rules = (
+            active,
+            unschedulable,
+            unchanged,
+            rules,
+        )
         self.known: Callable[[JobId], JobState | None]
         """Return the state of a job if it is made by now."""
         self.known = functools.partial(dict.get, self)
 
     def __missing__(self, job: JobId) -> JobState:
         """Make the state of a job."""
-        found = self._awake.get(job)
+        found = self._active.get(job)
         if found is not None:
             state = JobState(found, self._rules)
-        elif (found := self._parked.get(job)) is not None:
+        elif (found := self._unschedulable.get(job)) is not None:
             state = JobState(found, self._rules)
             state.phase = Phase.INQUEUE
         else:
-            state = JobState(self._settled.by_id[job], self._rules)
+            state = JobState(self._unchanged.by_id[job], self._rules)
             state.fully_scheduled = True
             if state.phase in YOUNG:
                 state.phase = Phase.INQUEUE
@@ -55,13 +60,13 @@ class JobStates(dict[JobId, JobState]):
         return state
 
     def promised(self) -> list[JobState]:
-        """Return the states of jobs with minResources, by ID, but for settled ones, which hold all
-        of them.
+        """Return the states of jobs with minResources, by ID. Unchanged ones hold all of
+        them, and are left out.
         """
-        every = (*self._awake.values(), *self._parked.values())
+        every = (*self._active.values(), *self._unschedulable.values())
         return [self[job] for job in sorted(each.id for each in every if each.min_resources)]
 
-    def unsettled(self) -> set[JobId]:
+    def unfinished(self) -> set[JobId]:
         """Return the jobs whose states are made, and that could still request something."""
         return {job for job, state in super().items() if not state.fully_scheduled}
 
@@ -79,17 +84,17 @@ class JobStates(dict[JobId, JobState]):
 
     def __contains__(self, job: object) -> bool:
         """Whether there is such a job."""
-        if super().__contains__(job) or job in self._awake or job in self._parked:
+        if super().__contains__(job) or job in self._active or job in self._unschedulable:
             return True
-        return job in self._settled.by_id
+        return job in self._unchanged.by_id
 
     def __len__(self) -> int:
         """Return the number of jobs."""
-        return len(self._awake) + len(self._parked) + len(self._settled.by_id)
+        return len(self._active) + len(self._unschedulable) + len(self._unchanged.by_id)
 
     def __bool__(self) -> bool:
         """Whether there is any job."""
-        return bool(self._awake or self._parked or self._settled)
+        return bool(self._active or self._unschedulable or self._unchanged)
 
     def __iter__(self) -> Iterator[JobId]:
         """Iterate over the IDs of all jobs."""
@@ -114,6 +119,9 @@ class JobStates(dict[JobId, JobState]):
         """Make all states that are missing, and put the jobs in order."""
         if super().__len__() == len(self):
             return
-        ordered = [self[job] for job in sorted((*self._awake, *self._parked, *self._settled.by_id))]
+        ordered = [
+            self[job]
+            for job in sorted((*self._active, *self._unschedulable, *self._unchanged.by_id))
+        ]
         self.clear()
         self.update({state.job.id: state for state in ordered})

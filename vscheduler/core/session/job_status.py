@@ -73,8 +73,8 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
     used = session.dispatch.last("usages")
     held = session.still_held()
     volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
-    groups, settled = _groups(session, volumes, devices)
-    waiting, parked = session.waiting_jobs(), session.parking.uids()
+    groups, unchanged = _groups(session, volumes, devices)
+    waiting, unschedulable = session.waiting_jobs(), session.unschedulable.uids()
     if session.devices.are_unread:
         session.wake(session.snapshot.now + SOON_SECONDS)
     return CycleResult(
@@ -95,12 +95,14 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
             reclaim_failed=frozenset(history.failed if session.work_budget.exhausted else ()),
             nominations=_nominations(session),
             replacement_reservations=tuple(decided.replacement_reservations),
-            admitted=session.admissions.still_admitted(waiting, parked, session.settled.inqueue),
+            admitted=session.admissions.still_admitted(
+                waiting, unschedulable, session.unchanged.inqueue
+            ),
             admission_expired=session.admissions.still_expired(waiting),
             shuffled_at=history.shuffled_at,
             partial_since=history.partial_since,
             stale_since=history.stale_since,
-            memos=NO_MEMOS if faults else _memos(session, groups, settled),
+            memos=NO_MEMOS if faults else _memos(session, groups, unchanged),
             seen=LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.node_losses.carried(),
             past_usage=used,
@@ -125,14 +127,14 @@ def _memos(session: Session, groups: Sequence[GroupStatus], unchanged: Unchanged
         basis=known.basis,
         domains=NodeDomains(session.pools.known) if may_keep else NodeDomains(),
         never_fitting=known.never_fitting if policy.nodes_last else NeverFittingJobs(),
-        unschedulable=session.parking.memo(session, groups),
+        unschedulable=session.unschedulable.memo(session, groups),
         unchanged=unchanged,
         evictable=session.cluster.known_evictable,
     )
-    awake = list(session.awake.values())
+    active = list(session.active.values())
     if session.jobs_without_queue:
-        awake = sorted((*awake, *session.jobs_without_queue), key=by_id)
-    return found.with_awake(awake)
+        active = sorted((*active, *session.jobs_without_queue), key=by_id)
+    return found.with_active(active)
 
 
 def _conclude_volumes(session: Session, waiting: Sequence[Held]) -> volume_binding.Conclusion:
@@ -224,12 +226,12 @@ def _groups(
     volumes: volume_binding.Conclusion,
     devices: device_binding.Conclusion,
 ) -> tuple[tuple[GroupStatus, ...], UnchangedJobs]:
-    """Return all statuses, by job, and the jobs that the next cycles may leave out as settled."""
+    """Return all statuses, by job, and the jobs that the next cycles may leave out as unchanged."""
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
-    settles: list[tuple[Job, GroupStatus]] = []
+    more_unchanged: list[tuple[Job, GroupStatus]] = []
     refused = session.snapshot.carried.reported.refused_binds
     made = session.job_states.known
-    for job, each in session.awake.items():
+    for job, each in session.active.items():
         kept = None
         if made(job) is None and job not in refused:  # nobody has looked at it
             kept = each.recall("status")
@@ -238,35 +240,35 @@ def _groups(
             statuses.append(told)
             state = made(job)
             phase = each.phase if state is None else state.phase
-            if told is each.recall("status") and unchanged_jobs.may_settle(
+            if told is each.recall("status") and unchanged_jobs.may_skip(
                 each, phase, bars=session.bars
             ):
-                settles.append((each, told))
-    settled = session.settled
+                more_unchanged.append((each, told))
+    unchanged = session.unchanged
     looked_at = _looked_at(session)
     for job in looked_at:
         told = _status(session, session.job_states[job], volumes, devices)
         statuses += [] if told is None else [told]
-    found = unchanged_jobs.without(settled.statuses, looked_at)
-    if session.parking:
-        found = unchanged_jobs.in_order(session.parking.now().statuses, found)
+    found = unchanged_jobs.without(unchanged.statuses, looked_at)
+    if session.unschedulable:
+        found = unchanged_jobs.in_order(session.unschedulable.now().statuses, found)
     groups = tuple(unchanged_jobs.in_order(found, statuses))
     if not session.policy.rules.leaves_jobs_out:
-        return groups, settled
-    return groups, settled.with_more(settles)
+        return groups, unchanged
+    return groups, unchanged.with_more(more_unchanged)
 
 
 def _looked_at(session: Session) -> Collection[JobId]:
-    """Return the settled jobs about which something was found or decided in this cycle."""
-    settled, refused = session.settled, session.snapshot.carried.reported.refused_binds
-    if not settled:
+    """Return the unchanged jobs about which something was found or decided in this cycle."""
+    unchanged, refused = session.unchanged, session.snapshot.carried.reported.refused_binds
+    if not unchanged:
         return ()
     found = {
         job
         for job, state in session.job_states.made()
-        if job in settled.by_id and not _is_quiet(session, state)
+        if job in unchanged.by_id and not _is_quiet(session, state)
     }
-    return sorted(found | (refused.keys() & settled.by_id.keys() if refused else found))
+    return sorted(found | (refused.keys() & unchanged.by_id.keys() if refused else found))
 
 
 def _is_quiet(session: Session, state: JobState) -> bool:

@@ -14,7 +14,7 @@ from vscheduler.core.fair_share.node_domains import KnownDomains
 from vscheduler.core.fair_share.node_loss_grace import NodeLosses
 from vscheduler.core.fair_share.node_pools import NodePools, NodePoolsBuilder
 from vscheduler.core.memo import memos
-from vscheduler.core.memo.unschedulable_jobs import ParkedGroup
+from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
 from vscheduler.core.model import computed, storage
 from vscheduler.core.model import devices as models
 from vscheduler.core.model.decisions import Bind, Evict
@@ -23,7 +23,7 @@ from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import ReplacementReservation, Snapshot
-from vscheduler.core.session import dispatch, hook_calls, job_state, parked_jobs
+from vscheduler.core.session import dispatch, hook_calls, job_state, unschedulable_pool
 from vscheduler.core.session.carried import Admissions, EvictionHistory, GangSearches
 from vscheduler.core.session.cluster_state import ClusterState
 from vscheduler.core.session.decided import Decided, JobReasons
@@ -66,7 +66,7 @@ class Session:
     ) -> None:
         """Copy the snapshot; the caller, core.cycle, calls `open` next.
 
-        Unless `leaves_out`, every job is awake, and all is derived anew, whatever was kept.
+        Unless `leaves_out`, every job is active, and all is derived anew, whatever was kept.
         """
         self.snapshot = snapshot
         self.policy = policy
@@ -75,16 +75,20 @@ class Session:
         self.queues: Mapping[str, Queue] = snapshot.queues
         self.memos = memos.of(snapshot, policy) if leaves_out else memos.nothing(snapshot, policy)
         """What the last cycle learnt, as far as it is still right."""
-        self.settled = self.memos.unchanged
+        self.unchanged = self.memos.unchanged
         """Jobs that run, and that cycles leave out."""
         apart = leaves_out and affinity_counts.nobody
-        self.parking = parked_jobs.of(self.memos.unschedulable, snapshot, policy, apart=apart)
-        awake = self.memos.jobs_awake(self.parking.found)
-        self.jobs_without_queue = [job for job in awake if job.queue not in self.queues]
+        self.unschedulable = unschedulable_pool.of(
+            self.memos.unschedulable, snapshot, policy, apart=apart
+        )
+        active = self.memos.active_jobs(self.unschedulable.found)
+        self.jobs_without_queue = [job for job in active if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
-        self.awake = {job.id: job for job in awake if job.queue in self.queues}
-        """All other jobs, by ID, but for settled and parked ones (session.parked_jobs)."""
-        self.job_states = JobStates(self.awake, self.parking.found.jobs, self.settled, policy.rules)
+        self.active = {job.id: job for job in active if job.queue in self.queues}
+        """The jobs that this cycle goes through, by ID: neither unchanged nor unschedulable."""
+        self.job_states = JobStates(
+            self.active, self.unschedulable.found.jobs, self.unchanged, policy.rules
+        )
         self.cluster = ClusterState(
             snapshot,
             self.job_states,
@@ -112,8 +116,8 @@ class Session:
         self.work_budget.open(len(waiting))
         if snapshot.carried.work_by_namespace:
             self.work_budget.resume_round(waiting, snapshot.carried.attempted)
-        if self.parking.found.due < math.inf:
-            self.wake(self.parking.found.due)
+        if self.unschedulable.found.due < math.inf:
+            self.wake(self.unschedulable.found.due)
         self.node_losses = NodeLosses(snapshot)
         self.affinity_counts = affinity_counts
         self.nominated = nominated
@@ -198,7 +202,7 @@ class Session:
     def bars(self) -> bool:
         """Whether `reasons.barred` could refuse any job."""
         limited = [queue for queue in self.queues.values() if queue.namespaces is not None]
-        return bool(limited or [each for each in self.awake.values() if each.hard_topology])
+        return bool(limited or [each for each in self.active.values() if each.hard_topology])
 
     @property
     def known_domains(self) -> KnownDomains:
@@ -221,27 +225,28 @@ class Session:
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
         return QueueDemands(
             self.space,
-            self.awake.values(),
+            self.active.values(),
             awaited,
-            settled=self.settled.counted,
-            parked=self.parking.found.members.counted,
+            unchanged=self.unchanged.counted,
+            unschedulable=self.unschedulable.found.members.counted,
         )
 
     def waiting_jobs(self) -> Sequence[JobState]:
-        """Return the jobs that could still request something, but for parked ones; most jobs run,
-        and don't.
+        """Return the active jobs that could still request something; most jobs run, and don't.
 
-        The list stays the same until a task moves, which touches a node, or a parked job is woken.
+        The list stays the same until a task moves, which touches a node, or jobs are activated.
         """
         changes = len(self.cluster.touched)
         if self._waiting[0] != changes:
-            states, unsettled = self.job_states, self.job_states.unsettled()
+            states, unfinished = self.job_states, self.job_states.unfinished()
             found = [
                 states[each]
-                for each, job in self.awake.items()
-                if not job.fully_scheduled or each in unsettled
+                for each, job in self.active.items()
+                if not job.fully_scheduled or each in unfinished
             ]
-            moved = unsettled & self.settled.by_id.keys() if self.settled and unsettled else ()
+            moved = (
+                unfinished & self.unchanged.by_id.keys() if self.unchanged and unfinished else ()
+            )
             if moved:
                 found = sorted(
                     (*found, *map(states.__getitem__, moved)), key=lambda state: state.job.id
@@ -250,27 +255,29 @@ class Session:
         return self._waiting[1]
 
     def unfinished_jobs(self) -> Sequence[JobState]:
-        """Return all jobs that could still request something, parked ones too."""
-        parked = [self.job_states[job] for group in self.parking.groups for job in group.members]
-        if not parked:
+        """Return all jobs that could still request something, unschedulable ones too."""
+        unschedulable = [
+            self.job_states[job] for group in self.unschedulable.groups for job in group.members
+        ]
+        if not unschedulable:
             return self.waiting_jobs()
-        return sorted((*self.waiting_jobs(), *parked), key=lambda state: state.job.id)
+        return sorted((*self.waiting_jobs(), *unschedulable), key=lambda state: state.job.id)
 
-    def wake_jobs(self, groups: Iterable[ParkedGroup]) -> None:
-        """Let the rest of the cycle go through these parked jobs like through any others.
+    def activate_jobs(self, groups: Iterable[UnschedulableGroup]) -> None:
+        """Let the rest of the cycle go through these unschedulable jobs like through any others.
 
         What their cycle has done without them so far, it would have done with them as well.
         """
-        woken = self.parking.wake(groups)
-        if not woken:
+        activated = self.unschedulable.activate(groups)
+        if not activated:
             return
-        found = {job: each for group in woken for job, each in group.members.items()}
-        found.update(self.awake)
-        self.awake = {job: found[job] for job in sorted(found)}
+        found = {job: each for group in activated for job, each in group.members.items()}
+        found.update(self.active)
+        self.active = {job: found[job] for job in sorted(found)}
         self._waiting = (-1, ())
-        if self.parking.seen is not None:
-            for group in woken:
-                if group in self.parking.stale:
+        if self.unschedulable.seen is not None:
+            for group in activated:
+                if group in self.unschedulable.unchecked:
                     self.reasons.skip(*group.members)
                     continue
                 for job in group.members:

@@ -1,4 +1,4 @@
-"""Claims of parked jobs: one of all jobs that are alike asks for victims.
+"""Claims of unschedulable jobs: one of all jobs that are alike asks for victims.
 
 Each cycle of the cluster is compared with one that leaves out nobody and remembers nothing.
 """
@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from tests import running
-from tests.unit.core.placement import parked_cluster
-from tests.unit.core.placement.parked_cluster import Around
+from tests.unit.core.placement import unschedulable_cluster
+from tests.unit.core.placement.unschedulable_cluster import Around
 from vscheduler.core import cycle
 from vscheduler.core.eviction.planner import Planner
 from vscheduler.core.memo.memos import Memos
@@ -63,14 +63,14 @@ def claims_of(around: Around, monkeypatch: pytest.MonkeyPatch) -> tuple[CycleRes
 
 def at_rest(tree: Mapping[str, Any] = TREE) -> Around:
     """Return a cluster in which all claims have been in vain."""
-    around = parked_cluster.waiting(PICTURE, tree)
+    around = unschedulable_cluster.waiting(PICTURE, tree)
     around.cycle()
     around.cycle()
     return around
 
 
 def test_one_of_the_jobs_that_are_alike_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a change, and the others stay parked; a new one that is like them is skipped."""
+    """After a change, and the others stay unschedulable; a new one that is like them is skipped."""
     around = at_rest()
     show(around, "queue q job q/c1 min=1 cpu=6 phase=Pending -")
     _, asked = claims_of(around, monkeypatch)
@@ -78,8 +78,10 @@ def test_one_of_the_jobs_that_are_alike_asks(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def parked_before_reclaim(picture: str) -> Around:
-    """Return a cluster whose jobs were parked while nobody could be evicted."""
-    around = parked_cluster.waiting(picture, {**TREE, "actions": "enqueue, allocate, backfill"})
+    """Return a cluster whose jobs were unschedulable while nobody could be evicted."""
+    around = unschedulable_cluster.waiting(
+        picture, {**TREE, "actions": "enqueue, allocate, backfill"}
+    )
     memos = around.carried.memos
     assert isinstance(memos, Memos)
     around.policy = running.policy_of(dict(TREE))
@@ -98,7 +100,7 @@ def test_those_behind_a_plan_ask_for_themselves(monkeypatch: pytest.MonkeyPatch)
         job q/a1 min=1 cpu=4 phase=Inqueue -   job q/a2 min=1 cpu=4 phase=Inqueue -
         job q/a3 min=1 cpu=4 phase=Inqueue -   job q/a4 min=1 cpu=4 phase=Inqueue -
         """)
-    assert len(around.parked) == 4
+    assert len(around.unschedulable) == 4
     result, asked = claims_of(around, monkeypatch)
     assert len(result.evicts) == 3
     assert asked == [f"default/a{number}" for number in range(1, 5)]
@@ -114,7 +116,7 @@ def test_those_that_were_in_vain_ask_again_behind_a_plan(monkeypatch: pytest.Mon
         job q/j1 min=1 cpu=3 select=zone=b phase=Inqueue -   job q/j2 min=1 cpu=4 phase=Inqueue -
         job q/j3 min=1 cpu=3 select=zone=b phase=Inqueue -
         """)
-    assert len(around.parked) == 3
+    assert len(around.unschedulable) == 3
     result, asked = claims_of(around, monkeypatch)
     assert [evict.beneficiary for evict in result.evicts] == ["default/j2"]
     assert asked == ["default/j1", "default/j2", "default/j3"]

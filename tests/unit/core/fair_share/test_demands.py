@@ -29,8 +29,8 @@ EVERY = (
 
 def places(asked: QueueDemands) -> dict[Pair, Place]:
     """Return where pods of each pair come first."""
-    found = {pair: each.place for pair, each in asked.unparked.items()}
-    for pair, each in asked.parked.pods.items():
+    found = {pair: each.place for pair, each in asked.active.items()}
+    for pair, each in asked.unschedulable.pods.items():
         found[pair] = min(found.get(pair, each[:2]), each[:2])
     return found
 
@@ -45,10 +45,10 @@ def test_counted_jobs_stand_where_they_would_have_stood() -> None:
             for pod_class in list(each.classes)[:1]
             if each.id in left_out
         }
-        awake = [each for each in EVERY if each.id not in left_out]
+        active = [each for each in EVERY if each.id not in left_out]
         queues = {each.queue: each.id for each in reversed(EVERY) if each.id in left_out}
         counted = CountedPods(pods=pods, queues=queues)
-        found = QueueDemands(sessions.SPACE, awake, parked=counted)
+        found = QueueDemands(sessions.SPACE, active, unschedulable=counted)
         assert places(found) == places(whole)
         assert found.queues == whole.queues
         assert found.pending == whole.pending

@@ -41,7 +41,7 @@ def test_pods_whose_nodes_change_with_claims_are_not_known() -> None:
 
 
 def numbered() -> tuple[DomainDemands, DomainDemands]:
-    """Pods that run, and pods that are parked; two of the domains are of the same nodes."""
+    """Pods that run, and pods that are unschedulable; two of the domains are of the same nodes."""
     here, there = DomainDemands(), DomainDemands()
     here.add(("q", PLAIN), domain(0, 1), place("ns/b"), 3)
     here.add(("r", PLAIN), domain(2), place("ns/d"), 1)

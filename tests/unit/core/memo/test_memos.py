@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests import running
-from tests.unit.core.placement import parked_cluster
-from tests.unit.core.placement.parked_cluster import Around
+from tests.unit.core.placement import unschedulable_cluster
+from tests.unit.core.placement.unschedulable_cluster import Around
 from vscheduler.core.memo import memos
 from vscheduler.core.memo.memos import Memos
 
@@ -34,7 +34,7 @@ def known(around: Around) -> Memos:
 def filled(found: Memos) -> frozenset[str]:
     """Return the memos that know anything."""
     sizes = {
-        "domains": len(found.domains.known.unparked),
+        "domains": len(found.domains.known.active),
         "never_fitting": len(found.never_fitting.entries),
         "unschedulable": len(found.unschedulable.found.jobs),
         "unchanged": len(found.unchanged.by_id),
@@ -76,7 +76,7 @@ def policy(around: Around) -> None:
 )
 def test_each_memo_rests_on_some_parts(change: Callable[[Around], None], left: set[str]) -> None:
     """A change of any of them empties it."""
-    around = parked_cluster.waiting(PICTURE, TREE)
+    around = unschedulable_cluster.waiting(PICTURE, TREE)
     around.cycle()
     around.cycle()
     assert filled(known(around)) == EVERY
@@ -87,7 +87,7 @@ def test_each_memo_rests_on_some_parts(change: Callable[[Around], None], left: s
 @pytest.mark.parametrize(("job", "memo"), [("waits", "unschedulable"), ("huge", "never_fitting")])
 def test_jobs_that_change_leave_their_memo(job: str, memo: str) -> None:
     """And no other job does."""
-    around = parked_cluster.waiting(PICTURE, TREE)
+    around = unschedulable_cluster.waiting(PICTURE, TREE)
     around.cycle()
     around.end(f"{job}-0")
     assert filled(known(around)) >= EVERY - {memo, "evictable"}

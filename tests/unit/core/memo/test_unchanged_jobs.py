@@ -10,7 +10,7 @@ import pytest
 
 from tests import running
 from tests.unit.core import sessions
-from tests.unit.core.placement import parked_cluster
+from tests.unit.core.placement import unschedulable_cluster
 from vscheduler.core.fair_share.demands import QueueDemands
 from vscheduler.core.memo import changes, unchanged_jobs
 from vscheduler.core.memo.changes import Changes
@@ -70,7 +70,7 @@ def status(job: Job) -> GroupStatus:
 def test_sums_are_those_of_all_jobs(seed: int) -> None:
     """Few or many jobs at a time come, change and go, first ones among them."""
     chance = random.Random(seed)
-    settled, every, was = UnchangedJobs(), dict[JobId, Job](), tuple[Job, ...]()
+    unchanged, every, was = UnchangedJobs(), dict[JobId, Job](), tuple[Job, ...]()
     for _ in range(ROUNDS):
         for _ in range(chance.choice((0, 1, 1, 2, 20))):
             if every and chance.random() < 0.4:
@@ -80,18 +80,18 @@ def test_sums_are_those_of_all_jobs(seed: int) -> None:
                 every[job.id] = job
         listed = tuple(every[each] for each in sorted(every))
         found = Changes(frozenset(), *changes.of_jobs(was, listed))
-        settled, was = settled.after(found), listed
-        others = changes.without(listed, settled.by_id)
-        assert settled.by_id.keys() == every.keys() - {job.id for job in others}
+        unchanged, was = unchanged.after(found), listed
+        others = changes.without(listed, unchanged.by_id)
+        assert unchanged.by_id.keys() == every.keys() - {job.id for job in others}
         more = [job for job in others if chance.random() < 0.8]
-        settled = settled.with_more([(job, status(job)) for job in more])
-        inside = [each for name, each in sorted(every.items()) if name in settled.by_id]
-        assert [status.job for status in settled.statuses] == [job.id for job in inside]
-        assert all(settled.by_id[job.id] is job for job in inside)
-        awake = [each for name, each in sorted(every.items()) if name not in settled.by_id]
+        unchanged = unchanged.with_more([(job, status(job)) for job in more])
+        inside = [each for name, each in sorted(every.items()) if name in unchanged.by_id]
+        assert [status.job for status in unchanged.statuses] == [job.id for job in inside]
+        assert all(unchanged.by_id[job.id] is job for job in inside)
+        active = [each for name, each in sorted(every.items()) if name not in unchanged.by_id]
         whole = QueueDemands(sessions.SPACE, [every[each] for each in sorted(every)])
-        asked = QueueDemands(sessions.SPACE, awake, settled=settled.counted)
-        assert asked.unparked == whole.unparked
+        asked = QueueDemands(sessions.SPACE, active, unchanged=unchanged.counted)
+        assert asked.active == whole.active
         assert (asked.queues, asked.held) == (whole.queues, whole.held)
         assert asked.elastic == whole.elastic
 
@@ -100,43 +100,39 @@ def test_jobs_that_may_ask_for_more_stay_awake() -> None:
     """They wait, must stay close to each other, or hold less than they were promised."""
     job = msgspec.structs.replace(some_job(random.Random(5)), counts={TaskStatus.RUNNING: 1})
     running, inqueue = Phase.RUNNING, Phase.INQUEUE
-    assert unchanged_jobs.may_settle(job, running)
+    assert unchanged_jobs.may_skip(job, running)
     promised = msgspec.structs.replace(job, min_resources={"cpu": 10**6})
-    assert not unchanged_jobs.may_settle(promised, running)
-    assert unchanged_jobs.may_settle(
-        msgspec.structs.replace(job, min_resources={"cpu": 0}), running
-    )
-    assert not unchanged_jobs.may_settle(
-        msgspec.structs.replace(job, hard_topology="spec"), running
-    )
+    assert not unchanged_jobs.may_skip(promised, running)
+    assert unchanged_jobs.may_skip(msgspec.structs.replace(job, min_resources={"cpu": 0}), running)
+    assert not unchanged_jobs.may_skip(msgspec.structs.replace(job, hard_topology="spec"), running)
     without = msgspec.structs.replace(job, counts={}, min_member=0)
     waiting = msgspec.structs.replace(job, counts={TaskStatus.PENDING: 1})
     for each in (without, waiting):
         young = msgspec.structs.replace(each, state=GroupState(phase=inqueue))
-        assert not unchanged_jobs.may_settle(young, inqueue)
+        assert not unchanged_jobs.may_skip(young, inqueue)
 
 
 @pytest.mark.parametrize("stored", YOUNG)
-def test_a_job_that_has_started_may_settle_before_its_phase_is_stored(stored: Phase) -> None:
+def test_a_job_that_has_started_is_unchanged_before_its_phase_is_stored(stored: Phase) -> None:
     """But where nobody has admitted it yet, or a queue could bar it."""
     counts = {TaskStatus.RUNNING: 1}
     state = GroupState(phase=stored)
     job = msgspec.structs.replace(some_job(random.Random(5)), counts=counts, state=state)
-    assert unchanged_jobs.may_settle(job, Phase.INQUEUE)
-    assert not unchanged_jobs.may_settle(job, Phase.PENDING)
-    assert not unchanged_jobs.may_settle(job, Phase.INQUEUE, bars=True)
+    assert unchanged_jobs.may_skip(job, Phase.INQUEUE)
+    assert not unchanged_jobs.may_skip(job, Phase.PENDING)
+    assert not unchanged_jobs.may_skip(job, Phase.INQUEUE, bars=True)
 
 
 def test_a_settled_job_that_loses_pods_is_told_of() -> None:
     """Its state is made by `reclaim`; each cycle is compared with one that leaves nothing out."""
-    around = parked_cluster.waiting(
+    around = unschedulable_cluster.waiting(
         """
         node n1 cpu=4   node n2 cpu=4   queue q   queue r
         job q/there min=1 cpu=1 phase=Running n1*4 n2*4
         """,
         TREE,
     )
-    assert around.opened().settled.by_id.keys() == {"default/there"}
+    assert around.opened().unchanged.by_id.keys() == {"default/there"}
     for document in pictures.documents("queue r job r/late min=1 cpu=2 phase=Inqueue -"):
         around.show(document)
     result = around.cycle()
@@ -144,13 +140,13 @@ def test_a_settled_job_that_loses_pods_is_told_of() -> None:
     around.cycle()
     for evict in result.evicts:
         around.end(evict.task.name)
-    assert "default/there" not in around.opened().settled.by_id
+    assert "default/there" not in around.opened().unchanged.by_id
     around.cycle()
 
 
 def test_a_job_whose_bind_was_refused_is_told_of() -> None:
     """Although nobody looks at it."""
-    around = parked_cluster.waiting(
+    around = unschedulable_cluster.waiting(
         "node n1 cpu=4 queue q job q/there min=1 cpu=1 phase=Running n1 n1 -", TREE
     )
     for document in list(around.documents.values()):
@@ -158,7 +154,7 @@ def test_a_job_whose_bind_was_refused_is_told_of() -> None:
     bind = around.cycle().binds[0]
     assert around.mirror.assume(bind.task.uid, bind.node, around.now)
     around.cycle()
-    (job,) = around.opened().settled.by_id
+    (job,) = around.opened().unchanged.by_id
     refused = {job: {bind.task.uid: BindRefusal(node="n1", message="no")}}
     around.carried = dataclasses.replace(around.carried, reported=Reported(refused_binds=refused))
     assert around.cycle().groups[0].refused_binds

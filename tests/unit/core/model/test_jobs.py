@@ -10,7 +10,7 @@ RUNS, BINDS, WAITS, GATED, DONE, LEAVES = (
 
 
 @pytest.mark.parametrize(
-    ("phase", "least", "statuses", "settled"),
+    ("phase", "least", "statuses", "unchanged"),
     [
         (Phase.RUNNING, 2, [RUNS, RUNS], True),
         (Phase.RUNNING, 1, [RUNS, RUNS], True),
@@ -28,9 +28,9 @@ RUNS, BINDS, WAITS, GATED, DONE, LEAVES = (
     ],
 )
 def test_a_settled_job_has_started_and_lacks_nothing(
-    phase: Phase, least: int, statuses: list[TaskStatus], settled: bool
+    phase: Phase, least: int, statuses: list[TaskStatus], unchanged: bool
 ) -> None:
     """Pods that are being bound make no whole gang of one that was bound in part."""
     tasks = [sessions.task("a", place, each) for place, each in enumerate(statuses)]
     job = sessions.job("a", *tasks, min_member=least, state=GroupState(phase=phase))
-    assert job.fully_scheduled is settled
+    assert job.fully_scheduled is unchanged

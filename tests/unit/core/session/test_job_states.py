@@ -12,16 +12,16 @@ from vscheduler.core.session.job_states import JobStates
 
 @pytest.fixture
 def states() -> JobStates:
-    """Return the states of two jobs that are awake, and of one between them that is parked."""
-    awake, parked = (
+    """Return the states of two active jobs, and of an unschedulable one between them."""
+    active, unschedulable = (
         {each.id: each for each in map(sessions.job, names)} for names in (("a", "c"), ("b",))
     )
-    return JobStates(awake, parked, UnchangedJobs(), cycle_rules.DEFAULT)
+    return JobStates(active, unschedulable, UnchangedJobs(), cycle_rules.DEFAULT)
 
 
 def test_nothing_is_made_unasked(states: JobStates) -> None:
     """Neither by counting, nor by asking for a job's presence."""
-    (first, *_), size = states._awake, len(states)
+    (first, *_), size = states._active, len(states)
     assert (size, first in states, "missing" in states, bool(states)) == (3, True, False, True)
     assert states.known(first) is None
     made = states[first]
@@ -30,7 +30,7 @@ def test_nothing_is_made_unasked(states: JobStates) -> None:
 
 def test_all_are_made_for_whoever_goes_through_them(states: JobStates) -> None:
     """In order of IDs, whatever was asked for first; and what is known stays the same."""
-    last = max(states._awake)
+    last = max(states._active)
     made = states[last]
     names = [state.job.name for state in states.values()]
     assert names == ["a", "b", "c"]
@@ -52,20 +52,22 @@ def test_unchanged_jobs_whose_phase_is_not_stored_are_admitted_and_request_nothi
         name: replace(sessions.job(name), state=GroupState(phase=phase))
         for name, phase in zip("abc", phases, strict=True)
     }
-    settled = UnchangedJobs({each.id: each for each in every.values()})
-    states = JobStates({}, {}, settled, cycle_rules.DEFAULT)
+    unchanged = UnchangedJobs({each.id: each for each in every.values()})
+    states = JobStates({}, {}, unchanged, cycle_rules.DEFAULT)
     found = [states[each.id].phase for each in every.values()]
     assert found == [Phase.INQUEUE, Phase.INQUEUE, Phase.RUNNING]
-    assert states.unsettled() == set()
+    assert states.unfinished() == set()
 
 
 def test_unchanged_jobs_were_promised_nothing_more() -> None:
-    """Others with minResources may have been, whether or not they are parked."""
+    """Others with minResources may have been, whether or not they are unschedulable."""
     promised = {name: replace(sessions.job(name), min_resources={"cpu": 1}) for name in "dcba"}
-    awake, parked = ({promised[name].id: promised[name] for name in each} for each in ("d", "b"))
+    active, unschedulable = (
+        {promised[name].id: promised[name] for name in each} for each in ("d", "b")
+    )
     other = sessions.job("e")
-    settled = UnchangedJobs({promised["c"].id: promised["c"]})
-    states = JobStates(awake | {other.id: other}, parked, settled, cycle_rules.DEFAULT)
+    unchanged = UnchangedJobs({promised["c"].id: promised["c"]})
+    states = JobStates(active | {other.id: other}, unschedulable, unchanged, cycle_rules.DEFAULT)
     assert [state.job.name for state in states.promised()] == ["b", "d"]
 
 

@@ -298,7 +298,7 @@ class AssumedClaims:
 
     # What is known of claims.
 
-    def unsettled(self, needs: Needs) -> list[Shape]:
+    def unfinished(self, needs: Needs) -> list[Shape]:
         """Return what the claims ask for that have no devices yet."""
         return [
             shape

@@ -274,7 +274,7 @@ class Devices:
         """Return which of these rows have devices for all claims, and which have enough for each
         request alone.
         """
-        shapes = self._assumed.unsettled(needs)
+        shapes = self._assumed.unfinished(needs)
         free = self._assumed.free(later=later)
         enough = np.ones(rows.size, dtype=np.bool_)
         for shape in shapes:

@@ -1,7 +1,7 @@
-"""Parked jobs in a cycle: which of them have room now, and whether their reasons are still right.
+"""Queueing hints: which unschedulable jobs could fit by now, and whose reasons are no longer right.
 
-Both questions are asked about what has changed, and answered for all parked jobs at once. Jobs that
-might have room are woken, and take part in the cycle as if they had never been parked.
+Both questions are asked about what has changed, and answered for all these jobs at once. Jobs that
+could fit become active, and take part in the cycle as if they had never been left out.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.memo.unschedulable_jobs import ParkedGroup, Seen
+from vscheduler.core.memo.unschedulable_jobs import Seen, UnschedulableGroup
 from vscheduler.core.model.decisions import MissingResource, Reason, ReasonCode
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.placement import unschedulable_classes
@@ -24,7 +24,7 @@ REASON_COST = 50
 """Approximate microseconds for finding out the reason of one group."""
 
 PART = 4
-"""At most a quarter of the budget is for reasons of parked jobs while there are pods to bind."""
+"""At most a quarter of the budget is for these reasons while there are pods to bind."""
 
 STATUS_COST = 8
 """Approximate microseconds for giving one job another reason."""
@@ -32,63 +32,65 @@ STATUS_COST = 8
 CELLS_PER_UNIT = 2000
 """How many comparisons take about a microsecond."""
 
-Groups = Sequence[ParkedGroup]
+Groups = Sequence[UnschedulableGroup]
 Flags = NDArray[np.bool_]
 
 NODES_REFUSE = (ReasonCode.NO_ROOM, ReasonCode.NEVER_FITS)
 """Reasons that name what nodes lack, and not what the queue may have."""
 
 
-def wake(session: Session) -> None:
-    """Wake the parked jobs that might be placed by now, before jobs line up.
+def activate(session: Session) -> None:
+    """Activate the unschedulable jobs that might be placed by now, before jobs line up.
 
     Those are jobs whose pods fit on a node that has more free than before, whether or not they may
     use the node; and all jobs where more than free resources decides.
     """
-    parking = session.parking
-    if not parking:
+    pool = session.unschedulable
+    if not pool:
         return
     if session.held_pods.holders or session.pools.merged:
-        session.wake_jobs(list(parking.groups))
+        session.activate_jobs(list(pool.groups))
         return
     moved = {state.job.id for state in session.job_states.moved()}
     if moved:
-        session.wake_jobs(
-            [group for group in parking.groups if not moved.isdisjoint(group.members)]
+        session.activate_jobs(
+            [group for group in pool.groups if not moved.isdisjoint(group.members)]
         )
-    groups = list(parking.groups)
-    assert parking.before is not None, "parked jobs wait for what was free"
+    groups = list(pool.groups)
+    assert pool.before is not None, "unschedulable jobs wait for what was free"
     free = _free(session)
-    more = np.flatnonzero((free > parking.before.free).any(axis=1))
+    more = np.flatnonzero((free > pool.before.free).any(axis=1))
     if groups and more.size:
         fits = _fits(session, _requests(session, groups), free[more])
-        session.wake_jobs([group for group, may in zip(groups, fits.tolist(), strict=True) if may])
+        session.activate_jobs(
+            [group for group, may in zip(groups, fits.tolist(), strict=True) if may]
+        )
 
 
-def report(session: Session) -> None:
-    """Give parked jobs new reasons where the old ones are no longer right.
+def check_reasons(session: Session) -> None:
+    """Give unschedulable jobs new reasons where the old ones are no longer right.
 
     If the budget doesn't suffice, nothing is said of the rest, and the next cycle goes on with it.
     Pods that can start don't wait for reasons: beside them, reasons get a quarter of the budget.
     """
-    parking, budget = session.parking, session.work_budget
-    if not parking.is_on:
+    pool, budget = session.unschedulable, session.work_budget
+    if not pool.is_on:
         return
     free, outlooks = _free(session), _outlooks(session)
     part_is_spent = budget.part(PART if session.decided.binds else 1)
-    unsure = _unsure(session, free, outlooks) if parking else ()
+    unsure = _unsure(session, free, outlooks) if pool else ()
     for place, group in enumerate(unsure):
         if place and part_is_spent():
-            parking.leave_stale(unsure[place:])
+            pool.leave_unchecked(unsure[place:])
             budget.leave_unfinished()
             break
         budget.charge(group.first.namespace)
         reason = _reason(session, group)
         if reason != group.reason:
-            session.spend("parked", STATUS_COST * len(group.members))
-        parking.explain(group, reason)
+            session.spend("unschedulable", STATUS_COST * len(group.members))
+        pool.explain(group, reason)
     budget.charge()
-    parking.seen = Seen(free=free, outlooks=outlooks)
+    pool.seen = Seen(free=free, outlooks=outlooks)
 
 
 def _free(session: Session) -> Vector:
@@ -108,11 +110,11 @@ def _outlooks(session: Session) -> Mapping[str, Hashable]:
 
 def _requests(session: Session, groups: Groups) -> Vector:
     """Return the requests of pods of these groups, (G, R)."""
-    parking = session.parking
-    requests: Vector = parking.found.members.requests
-    if len(groups) == len(parking.found.groups):
+    pool = session.unschedulable
+    requests: Vector = pool.found.members.requests
+    if len(groups) == len(pool.found.groups):
         return requests
-    return requests[[parking.groups[group] for group in groups]]
+    return requests[[pool.groups[group] for group in groups]]
 
 
 def _fits(session: Session, requests: Vector, free: Vector) -> Flags:
@@ -124,29 +126,29 @@ def _fits(session: Session, requests: Vector, free: Vector) -> Flags:
     for start in range(0, left.size, step):
         part = left[start : start + step]
         asked = requests[part, np.newaxis]
-        session.spend("parked", 1 + part.size * free.size // CELLS_PER_UNIT)
+        session.spend("unschedulable", 1 + part.size * free.size // CELLS_PER_UNIT)
         found[part] = ((asked <= free) | (asked == 0)).all(axis=2).any(axis=1)
     return found
 
 
 def _unsure(session: Session, free: Vector, outlooks: Mapping[str, Hashable]) -> Groups:
     """Return the groups whose reasons may no longer be right."""
-    parking = session.parking
-    groups, before = list(parking.groups), parking.before
-    assert before is not None, "parked jobs wait for what was free"
+    pool = session.unschedulable
+    groups, before = list(pool.groups), pool.before
+    assert before is not None, "unschedulable jobs wait for what was free"
     rows = np.flatnonzero((free != before.free).any(axis=1))
     changed = {
         name for name, outlook in outlooks.items() if outlook != before.outlooks.get(name, None)
     }
     if not rows.size and not changed:
-        return [group for group in groups if group in parking.stale] if parking.stale else ()
+        return [group for group in groups if group in pool.unchecked] if pool.unchecked else ()
     crossed = _crossed(session, _requests(session, groups), before.free[rows], free[rows])
     holes = _Holes(session, before.free, free, rows)
     overused = {
         name for name in changed if session.dispatch.any_says("overused", session.queues[name])
     }
 
-    def is_barred_otherwise(group: ParkedGroup) -> bool:
+    def is_barred_otherwise(group: UnschedulableGroup) -> bool:
         """Whether what the queue has or may have could make another reason."""
         return (
             group.first.queue in overused
@@ -158,13 +160,13 @@ def _unsure(session: Session, free: Vector, outlooks: Mapping[str, Hashable]) ->
         group
         for group, is_crossed in zip(groups, crossed.tolist(), strict=True)
         if is_crossed
-        or group in parking.stale
+        or group in pool.unchecked
         or holes.may_differ(group.reason)
         or (group.first.queue in changed and is_barred_otherwise(group))
     ]
 
 
-def _is_allocatable(session: Session, group: ParkedGroup) -> bool:
+def _is_allocatable(session: Session, group: UnschedulableGroup) -> bool:
     task = group.first.tasks[0]
     return session.dispatch.all_agree("allocatable", session.queues[group.first.queue], task)
 
@@ -184,7 +186,7 @@ def _crossed(
     for start in range(0, len(requests), step):
         part = slice(start, start + step)
         asked = requests[part, np.newaxis]
-        session.spend("parked", 1 + len(asked) * before.size // CELLS_PER_UNIT)
+        session.spend("unschedulable", 1 + len(asked) * before.size // CELLS_PER_UNIT)
         found[part] = ((low < asked) & (asked <= high) & (asked > 0)).any(axis=(1, 2))
     return found
 
@@ -228,9 +230,9 @@ class _Holes:
         return bool(((rivals > amount) | ((rivals == amount) & (others < row))).any())
 
 
-def _reason(session: Session, group: ParkedGroup) -> Reason:
+def _reason(session: Session, group: UnschedulableGroup) -> Reason:
     """Return the reason that the jobs would get if one of them had its turn now."""
-    session.spend("parked", REASON_COST)
+    session.spend("unschedulable", REASON_COST)
     job = group.first
     state, queue = session.job_states[job.id], session.queues[job.queue]
     turn = JobTurn(state, (job.tasks[0],))

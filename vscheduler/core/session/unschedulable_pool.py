@@ -1,13 +1,13 @@
-"""Parked jobs: jobs without room that cycles leave out until something changes that could help.
+"""The unschedulable jobs, which cycles leave out until something changes that could help.
 
-A job is parked after a cycle in which no usable node had enough free resources for its pods. The
-next cycles keep its reason and status, and neither sort the job nor ask plugins about it. It is
-awake again once more is free on a node on which its pods would then fit, and whenever anything else
-changes that its wait depends on (kube-scheduler: unschedulablePods and queueing hints).
+A job is unschedulable after a cycle in which no usable node had enough free resources for its pods.
+The next cycles keep its reason and status, and neither sort the job nor ask plugins about it. It is
+active again once more is free on a node on which its pods would then fit, and whenever anything
+else changes that its wait depends on (kube-scheduler: unschedulablePods and queueing hints).
 
 All that a wait depends on is named: nodes, queues, settings and the job itself by core.memo, and in
 `_may_last` what mustn't be there at all. What is free, and what the queue has, is compared by
-`placement.parked_jobs` once plugins are open.
+`placement.queueing_hints` once plugins are open.
 """
 
 import itertools
@@ -19,9 +19,9 @@ from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.fair_share.node_pools import NodePools
 from vscheduler.core.memo import unschedulable_jobs
 from vscheduler.core.memo.unschedulable_jobs import (
-    ParkedGroup,
-    ParkedGroups,
     Seen,
+    UnschedulableGroup,
+    UnschedulableGroups,
     UnschedulableJobs,
 )
 from vscheduler.core.model.decisions import GroupStatus, Reason
@@ -33,18 +33,20 @@ from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
 
 
-def of(memo: UnschedulableJobs, snapshot: Snapshot, policy: Policy, *, apart: bool) -> "Parking":
-    """Return the jobs that stay parked in this cycle, of those that are known from the last one.
+def of(
+    memo: UnschedulableJobs, snapshot: Snapshot, policy: Policy, *, apart: bool
+) -> "UnschedulablePool":
+    """Return the jobs of the last cycle that stay unschedulable in this one.
 
     `apart` says that no pod has a term about other pods: pods compete for resources only. A job
-    whose admission expires is awake.
+    whose admission expires is active.
     """
-    if not (policy.parks_jobs and _may_last(snapshot, apart=apart)):
-        return Parking(is_on=False)
+    if not (policy.skips_unschedulable and _may_last(snapshot, apart=apart)):
+        return UnschedulablePool(is_on=False)
     if snapshot.now >= memo.found.due:
         dues = itertools.chain.from_iterable(group.due.items() for group in memo.found.groups)
         memo = memo.without({job for job, due in dues if snapshot.now >= due})
-    return Parking(memo.found, memo.seen)
+    return UnschedulablePool(memo.found, memo.seen)
 
 
 def _may_last(snapshot: Snapshot, *, apart: bool) -> bool:
@@ -53,7 +55,7 @@ def _may_last(snapshot: Snapshot, *, apart: bool) -> bool:
 
 
 class Concluded(Protocol):
-    """The running cycle at its end, as far as parking reads it."""
+    """The running cycle at its end, as far as pool reads it."""
 
     snapshot: Snapshot
     policy: Policy
@@ -65,63 +67,63 @@ class Concluded(Protocol):
         """The nodes, by the queues and pods that could use them."""
 
 
-class Parking:
-    """The parked jobs of one cycle, and the jobs to park after it."""
+class UnschedulablePool:
+    """The unschedulable jobs of one cycle, and the jobs to add after it."""
 
     def __init__(
         self,
-        found: ParkedGroups = unschedulable_jobs.NO_GROUPS,
+        found: UnschedulableGroups = unschedulable_jobs.NO_GROUPS,
         before: Seen | None = None,
         *,
         is_on: bool = True,
     ) -> None:
         """`before` is what the reasons of these groups depend on."""
         self.found = found
-        """The groups that were parked as the cycle began."""
+        """The groups that were unschedulable as the cycle began."""
         self.before = before
         self.is_on = is_on
         self._rows = dict(found.rows)
-        self.groups: Mapping[ParkedGroup, int] = self._rows
-        """The groups that are still parked, with their rows in `found.members.requests`."""
+        self.groups: Mapping[UnschedulableGroup, int] = self._rows
+        """The groups that are still unschedulable, with their rows in `found.members.requests`."""
         self.seen: Seen | None = None
         """What reasons in this cycle depend on; None until they are given."""
-        self._explained: dict[ParkedGroup, ParkedGroup] = {}
-        self._stale = set(found.stale)
-        self.stale: Collection[ParkedGroup] = self._stale
+        self._explained: dict[UnschedulableGroup, UnschedulableGroup] = {}
+        self._unchecked = set(found.unchecked)
+        self.unchecked: Collection[UnschedulableGroup] = self._unchecked
         """The groups of which nothing is said: nobody has found out whether their reasons hold."""
-        self._now: ParkedGroups | None = found
+        self._now: UnschedulableGroups | None = found
         """The answer of `now`, until anything changes."""
-        self._woken: list[ParkedGroup] = []
+        self._activated: list[UnschedulableGroup] = []
         self._due: dict[JobId, float] = {}
         self._without_room: set[JobId] = set()
         self._candidates: dict[JobId, tuple[Hashable, Reason]] = {}
 
     def __bool__(self) -> bool:
-        """Whether any job is parked."""
+        """Whether any job is unschedulable."""
         return bool(self._rows)
 
-    def wake(self, groups: Iterable[ParkedGroup]) -> list[ParkedGroup]:
+    def activate(self, groups: Iterable[UnschedulableGroup]) -> list[UnschedulableGroup]:
         """Take groups out, and return them with the reasons that are right by now."""
-        woken = []
+        activated = []
         self._now = None
         for group in groups:
             del self._rows[group]
-            woken.append(self._explained.pop(group, group))
+            activated.append(self._explained.pop(group, group))
         if self.seen is not None:
-            self._woken += woken
-        return woken
+            self._activated += activated
+        return activated
 
-    def explain(self, group: ParkedGroup, reason: Reason) -> None:
+    def explain(self, group: UnschedulableGroup, reason: Reason) -> None:
         """Record the reason that a group has now, if that is another one than before."""
         self._now = None
-        self._stale.discard(group)
+        self._unchecked.discard(group)
         if reason != group.reason:
             self._explained[group] = group.explained(reason)
 
-    def leave_stale(self, groups: Iterable[ParkedGroup]) -> None:
+    def leave_unchecked(self, groups: Iterable[UnschedulableGroup]) -> None:
         """Say nothing of these groups in this cycle; the next cycle finds out their reasons."""
         self._now = None
-        self._stale.update(groups)
+        self._unchecked.update(groups)
 
     def expires(self, job: JobId, due: float) -> None:
         """Record when the admission of a job with minResources expires."""
@@ -132,37 +134,37 @@ class Parking:
         if self.is_on:
             self._without_room.update(state.job.id for state in states)
 
-    def park(self, state: JobState, likeness: Hashable, reason: Reason) -> None:
-        """Park a job after the cycle for the reason given now, if it is without room."""
+    def add(self, state: JobState, likeness: Hashable, reason: Reason) -> None:
+        """Add a job after the cycle for the reason given now, if it is without room."""
         if state.job.id in self._without_room:
             self._candidates[state.job.id] = likeness, reason
 
-    def now(self) -> ParkedGroups:
-        """Return the groups that are still parked, with the reasons that are right by now."""
+    def now(self) -> UnschedulableGroups:
+        """Return the groups that are still unschedulable, with reasons that are right by now."""
         if self._now is None:
             self._now = self._found_now()
         return self._now
 
-    def _found_now(self) -> ParkedGroups:
-        found, stale = self.found, self._stale
+    def _found_now(self) -> UnschedulableGroups:
+        found, unchecked = self.found, self._unchecked
         if len(self._rows) < len(found.groups):
             groups = [self._explained.get(group, group) for group in self._rows]
-            return ParkedGroups(groups, stale.intersection(groups))
-        if not self._explained and stale == found.stale:
+            return UnschedulableGroups(groups, unchecked.intersection(groups))
+        if not self._explained and unchecked == found.unchecked:
             return found
         every = list(found.groups)
         for group, explained in self._explained.items():
             every[self._rows[group]] = explained
-        return ParkedGroups(every, stale, like=found)
+        return UnschedulableGroups(every, unchecked, like=found)
 
     def uids(self) -> Collection[str]:
-        """Return the UIDs of all jobs that are still parked."""
+        """Return the UIDs of all jobs that are still unschedulable."""
         if len(self._rows) == len(self.found.groups):
             return self.found.members.uids
         return {job.uid for group in self._rows for job in group.members.values()}
 
-    def of_queues(self, names: Collection[str]) -> Mapping[str, Sequence[ParkedGroup]]:
-        """Return the groups that are still parked of each of these queues that has any."""
+    def of_queues(self, names: Collection[str]) -> Mapping[str, Sequence[UnschedulableGroup]]:
+        """Return the groups that are still unschedulable of each of these queues that has any."""
         every = {name: self.found.by_queue[name] for name in self.found.by_queue if name in names}
         if len(self._rows) == len(self.found.groups):
             return every
@@ -188,13 +190,13 @@ class Parking:
         by_job: Mapping[JobId, Reason],
         statuses: Iterable[GroupStatus],
         space: ResourceSpace,
-    ) -> ParkedGroups:
-        """Return the groups to park after this cycle."""
+    ) -> UnschedulableGroups:
+        """Return the groups to add after this cycle."""
         staying = self.now()
-        if not (self._woken or self._candidates):
+        if not (self._activated or self._candidates):
             return staying
         groups = list(staying.groups)
-        for group in self._woken:
+        for group in self._activated:
             left = group.only(
                 {
                     job
@@ -207,12 +209,12 @@ class Parking:
         groups += [
             self._group(states[job], by_name[job], likeness, space)
             for job, (likeness, reason) in self._candidates.items()
-            if by_job.get(job) is reason and job in by_name and self._may_park(states[job])
+            if by_job.get(job) is reason and job in by_name and self._may_add(states[job])
         ]
-        found = merged(groups, staying.stale)
+        found = merged(groups, staying.unchecked)
         return self.found if found.is_equal(self.found) else found
 
-    def _may_park(self, state: JobState) -> bool:
+    def _may_add(self, state: JobState) -> bool:
         """Whether all that the job waits for is known to `UnschedulableJobs`.
 
         No pod of the job has started, or waits for anything but resources of nodes; and the job was
@@ -234,11 +236,11 @@ class Parking:
         status: GroupStatus,
         likeness: Hashable,
         space: ResourceSpace,
-    ) -> ParkedGroup:
+    ) -> UnschedulableGroup:
         """Return a group of one job."""
         job, reason = state.job, status.reason
-        assert reason is not None, "a parked job waits for a reason"
-        return ParkedGroup(
+        assert reason is not None, "an unschedulable job waits for a reason"
+        return UnschedulableGroup(
             likeness=likeness,
             request=space.vector(job.tasks[0].pod_class.request),
             reason=reason,
@@ -253,15 +255,19 @@ def _is_unchanged(state: JobState | None) -> bool:
     return state is None or (state.untouched and state.phase is Phase.INQUEUE)
 
 
-def merged(groups: Iterable[ParkedGroup], stale: Collection[ParkedGroup]) -> ParkedGroups:
+def merged(
+    groups: Iterable[UnschedulableGroup], unchecked: Collection[UnschedulableGroup]
+) -> UnschedulableGroups:
     """Return groups with all jobs that are alike in one group each.
 
-    Of jobs that are alike, but wait for different reasons, the first ones are parked.
+    Of jobs that are alike, but wait for different reasons, the first ones are unschedulable.
     """
-    found: dict[Hashable, list[ParkedGroup]] = {}
+    found: dict[Hashable, list[UnschedulableGroup]] = {}
     for group in groups:
         alike = found.setdefault(group.likeness, [])
         if not alike or alike[0].reason == group.reason:
             alike.append(group)
     joined = {unschedulable_jobs.joined(alike): alike[0] for alike in found.values()}
-    return ParkedGroups(joined, {group for group, first in joined.items() if first in stale})
+    return UnschedulableGroups(
+        joined, {group for group, first in joined.items() if first in unchecked}
+    )

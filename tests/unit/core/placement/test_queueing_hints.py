@@ -6,26 +6,26 @@ from typing import Any, ClassVar, NoReturn
 import pytest
 
 from tests import running
-from tests.unit.core.placement.parked_cluster import PICTURE, TREE, WAITING, Around, waiting
+from tests.unit.core.placement.unschedulable_cluster import PICTURE, TREE, WAITING, Around, waiting
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.fair_share import node_domains
 from vscheduler.core.memo import unschedulable_jobs
-from vscheduler.core.memo.unschedulable_jobs import ParkedGroups
+from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroups
 from vscheduler.core.model.decisions import CycleResult, GroupStatus, ReasonCode
 from vscheduler.core.model.jobs import JobId, Task, TaskId
 from vscheduler.core.model.snapshot import FRESH, NO_MEMOS
-from vscheduler.core.session import parked_jobs
-from vscheduler.core.session.parked_jobs import Parking
+from vscheduler.core.session import unschedulable_pool
+from vscheduler.core.session.unschedulable_pool import UnschedulablePool
 from vscheduler.testing import pictures
 
 
 def test_jobs_without_room_are_left_out() -> None:
     """Their reasons and statuses are those of the last cycle, and nobody makes their states."""
     around = waiting()
-    assert around.parked == WAITING
+    assert around.unschedulable == WAITING
     first = {group.job: group for group in around.cycle().groups}
     second = {group.job: group for group in around.cycle().groups}
     assert all(second[JobId(job)] is first[JobId(job)] for job in WAITING)
@@ -35,17 +35,18 @@ def test_jobs_without_room_are_left_out() -> None:
 
 
 def test_jobs_that_fit_by_now_are_woken() -> None:
-    """One pod ends, so that one pod of 6 cpu has room; a job that had its turn in vain is parked
+    """One pod ends, so that one pod of 6 cpu has room; a job that had its turn in vain
+    is unschedulable
     after the next cycle.
     """
     around = waiting()
     around.end("there-0")
     result = around.cycle()
     assert [bind.task.name for bind in result.binds] == ["a1-0"]
-    assert around.parked == WAITING - {"default/a1", "default/a2"}
+    assert around.unschedulable == WAITING - {"default/a1", "default/a2"}
     assert around.mirror.assume(result.binds[0].task.uid, "n1", around.now)
     assert not around.cycle().binds
-    assert around.parked == WAITING - {"default/a1"}
+    assert around.unschedulable == WAITING - {"default/a1"}
 
 
 def test_more_room_elsewhere_is_no_help_but_changes_reasons() -> None:
@@ -57,7 +58,7 @@ def test_more_room_elsewhere_is_no_help_but_changes_reasons() -> None:
     (reason,) = [group.reason for group in result.groups if group.job == "default/a1"]
     assert reason is not None
     assert {hole.node for hole in reason.holes} == {"n2"}
-    assert {"default/a1", "default/a2"} <= around.parked
+    assert {"default/a1", "default/a2"} <= around.unschedulable
 
 
 SHORT = """
@@ -117,9 +118,9 @@ def test_other_nodes_and_queues_wake_all(kind: str, name: str, parts: dict[str, 
     """What jobs may use has changed, and all of them are looked at again."""
     around = waiting()
     around.change(kind, name, **parts)
-    assert around.parked == set()
+    assert around.unschedulable == set()
     around.cycle()
-    assert around.parked == WAITING
+    assert around.unschedulable == WAITING
 
 
 @pytest.mark.parametrize(
@@ -135,9 +136,9 @@ def test_pods_that_others_must_respect_wake_all(picture: str) -> None:
     around = waiting()
     for document in pictures.documents(f"queue q {picture}")[1:]:
         around.show(document)
-    assert around.parked == set()
+    assert around.unschedulable == set()
     around.cycle()
-    assert around.parked == set()
+    assert around.unschedulable == set()
 
 
 def test_a_node_that_is_avoided_wakes_all() -> None:
@@ -145,9 +146,9 @@ def test_a_node_that_is_avoided_wakes_all() -> None:
     around = waiting()
     status = {"phase": "Failed", "reason": "OutOfcpu", "startTime": pictures.NOW.isoformat()}
     around.change("Pod", "there-5", status=status)
-    assert around.parked == set()
+    assert around.unschedulable == set()
     around.cycle()
-    assert around.parked == set()
+    assert around.unschedulable == set()
 
 
 def test_nominations_wake_all() -> None:
@@ -155,14 +156,14 @@ def test_nominations_wake_all() -> None:
     around = waiting()
     nominations = {TaskId("a1-00000"): "n1"}
     around.carried = dataclasses.replace(around.carried, nominations=nominations)
-    assert around.parked == set()
+    assert around.unschedulable == set()
 
 
 def test_another_configuration_wakes_all() -> None:
     """Whatever the difference is."""
     around = waiting()
     around.policy = running.policy_of({**TREE, "actions": "enqueue, allocate"})
-    assert around.parked == set()
+    assert around.unschedulable == set()
 
 
 def test_too_many_kinds_of_nodes_wake_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,28 +173,28 @@ def test_too_many_kinds_of_nodes_wake_all(monkeypatch: pytest.MonkeyPatch) -> No
     around.show(pictures.documents("queue q job q/late cpu=5 select=zone=a -")[1])
     around.show(pictures.documents("queue q job q/late cpu=5 select=zone=a -")[2])
     around.cycle()
-    assert around.parked == set()
+    assert around.unschedulable == set()
 
 
 def test_a_job_that_changes_is_woken() -> None:
     """The others stay where they are."""
     around = waiting()
     around.change("PodGroup", "a1", spec={"queue": "q", "minMember": 2})
-    assert around.parked == WAITING - {"default/a1"}
+    assert around.unschedulable == WAITING - {"default/a1"}
     around.cycle()
 
 
 def test_what_was_promised_ends_in_time() -> None:
-    """A job whose admission expires is awake, and the cycle is due at that time."""
+    """A job whose admission expires is active, and the cycle is due at that time."""
     around = waiting(PICTURE.replace("job q/b1 min=2", "job q/b1 min=2 minresources=cpu:10"))
-    assert around.parked == WAITING
+    assert around.unschedulable == WAITING
     around.now += 10.0
     result = around.cycle()
     assert result.wake_at == around.now + 590.0
     around.now += 590.0
-    assert around.parked == WAITING - {"default/b1"}
+    assert around.unschedulable == WAITING - {"default/b1"}
     around.cycle()
-    assert around.parked == WAITING - {"default/b1"}
+    assert around.unschedulable == WAITING - {"default/b1"}
 
 
 HELD = """
@@ -206,7 +207,7 @@ HELD = """
 def test_pods_that_wait_for_more_than_resources_stay_awake(settings: str) -> None:
     """Host ports and other pods decide as well, or which pods of a group are placed."""
     around = waiting(f"{HELD} job q/a min=1 cpu=4 phase=Inqueue {settings} -")
-    assert around.parked == set()
+    assert around.unschedulable == set()
 
 
 class Moody(Plugin):
@@ -256,15 +257,17 @@ def with_plugin(plugin: type[Plugin]) -> Policy:
     return parsed.policy
 
 
-@pytest.mark.parametrize(("plugin", "parked"), [(Moody, set()), (Steady, WAITING), (Full, WAITING)])
+@pytest.mark.parametrize(
+    ("plugin", "unschedulable"), [(Moody, set()), (Steady, WAITING), (Full, WAITING)]
+)
 def test_plugins_declare_what_answers_depend_on(
-    plugin: type[Plugin], parked: set[str], monkeypatch: pytest.MonkeyPatch
+    plugin: type[Plugin], unschedulable: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plugin that doesn't has all jobs awake; what it says is heard at once either way."""
+    """A plugin that doesn't has all jobs active; what it says is heard at once either way."""
     around = Around()
     around.policy = with_plugin(plugin)
     around.cycle()
-    assert around.parked == parked
+    assert around.unschedulable == unschedulable
     monkeypatch.setattr(plugin, "refuses", True)
     codes = {group.reason.code for group in around.cycle().groups if group.reason is not None}
     assert codes == {ReasonCode.QUEUE_OVER_SHARE}
@@ -285,7 +288,7 @@ def test_reasons_follow_what_the_queue_has() -> None:
         ("Running", code.QUEUE_OVER_SHARE),
         ("Succeeded", code.NO_ROOM),
     ):
-        assert around.parked == {"default/a1"}
+        assert around.unschedulable == {"default/a1"}
         around.change("Pod", "own-0", status={"phase": phase})
         found = [group.reason for group in around.cycle().groups if group.job == "default/a1"]
         assert [reason and reason.code for reason in found] == [expected]
@@ -320,32 +323,34 @@ def test_nothing_is_said_of_those_for_whom_the_budget_is_too_small() -> None:
     """Neither the old reason nor a new one; the next cycles go on with them."""
     around = waiting(MANY)
     around.cycle()
-    assert len(around.parked) == 4
+    assert len(around.unschedulable) == 4
     around.show(pictures.documents("node n1 cpu=8 queue q job q/e min=1 cpu=1 phase=Running n1")[2])
     around.show(pictures.documents("node n1 cpu=8 queue q job q/e min=1 cpu=1 phase=Running n1")[3])
     told = {group.job: group.reason for group in around.cycle(150).groups if group.reason}
     assert 1 <= len(told) < 4
     assert {hole.node for each in told.values() for hole in each.holes} == {"n2"}
-    assert len(around.opened().parking.stale) == 4 - len(told)
+    assert len(around.opened().unschedulable.unchecked) == 4 - len(told)
     while not around.cycle(150).finished:
         pass
-    assert not around.opened().parking.stale
+    assert not around.opened().unschedulable.unchecked
     around.cycle()
 
 
 def test_what_is_left_of_groups_stays_stale() -> None:
     """Whoever leaves them, and whoever joins."""
     around = waiting()
-    groups = around.opened().parking.found.groups
-    found = ParkedGroups(groups, {groups[0]})
+    groups = around.opened().unschedulable.found.groups
+    found = UnschedulableGroups(groups, {groups[0]})
     left = found.only({JobId("default/a2"), JobId("default/b1")})
-    assert [list(group.members) for group in left.stale] == [["default/a2"]]
+    assert [list(group.members) for group in left.unchecked] == [["default/a2"]]
     one, other = (groups[0].only({job}) for job in groups[0].members)
     assert one is not None
     assert other is not None
-    joined = parked_jobs.merged([one, other, groups[1]], {one})
-    assert [list(group.members) for group in joined.stale] == [["default/a1", "default/a2"]]
-    assert not parked_jobs.merged([one, other, groups[1]], {groups[1]}).stale.isdisjoint(groups)
+    joined = unschedulable_pool.merged([one, other, groups[1]], {one})
+    assert [list(group.members) for group in joined.unchecked] == [["default/a1", "default/a2"]]
+    assert not unschedulable_pool.merged([one, other, groups[1]], {groups[1]}).unchecked.isdisjoint(
+        groups
+    )
 
 
 def test_each_resource_has_a_largest_hole_of_its_own() -> None:
@@ -367,10 +372,10 @@ def test_each_resource_has_a_largest_hole_of_its_own() -> None:
 
 
 def test_a_rest_that_was_left_out_is_told_later() -> None:
-    """A stale group has no status, and keeps its jobs parked."""
+    """An unchecked group has no status, and keeps its jobs unschedulable."""
     around = waiting()
-    groups = around.opened().parking.found.groups
-    found = Parking(ParkedGroups(groups, {groups[0]}))
+    groups = around.opened().unschedulable.found.groups
+    found = UnschedulablePool(UnschedulableGroups(groups, {groups[0]}))
     assert {status.job for status in found.now().statuses} == WAITING - groups[0].members.keys()
     assert found.now() is found.found
     found.explain(groups[0], groups[0].reason)
@@ -394,7 +399,7 @@ def test_nothing_is_kept_after_a_plugin_failed(hook: str) -> None:
 def test_groups_are_in_order_of_their_first_jobs() -> None:
     """Whoever leaves a group; and a group without jobs is none."""
     around = waiting()
-    found = around.opened().parking.found
+    found = around.opened().unschedulable.found
     assert [list(group.members) for group in found.groups] == [
         ["default/a1", "default/a2"],
         ["default/b1"],

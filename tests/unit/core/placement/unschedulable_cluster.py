@@ -84,9 +84,9 @@ class Around:
         return result
 
     @property
-    def parked(self) -> set[JobId]:
+    def unschedulable(self) -> set[JobId]:
         """The jobs that the next cycle would leave out, as things stand."""
-        return set(self.opened().parking.found.jobs)
+        return set(self.opened().unschedulable.found.jobs)
 
     def opened(self) -> Session:
         """The session of the next cycle."""

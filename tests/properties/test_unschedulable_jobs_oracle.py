@@ -12,10 +12,10 @@ from tests.properties.worlds import configurations
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.memo import memos
-from vscheduler.core.memo.unschedulable_jobs import ParkedGroup
+from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.session import parked_jobs
+from vscheduler.core.session import unschedulable_pool
 from vscheduler.core.session.session import Session
 
 CYCLES = 16
@@ -32,12 +32,12 @@ TREES: dict[str, dict[str, Any]] = {
 
 
 class Compared:
-    """Runs each cycle twice: as it is, and with all jobs awake. Counts what is left out."""
+    """Runs each cycle twice: as it is, and with all jobs active. Counts what is left out."""
 
     def __init__(self) -> None:
-        self.parked = 0
+        self.unschedulable = 0
         """How many jobs were left out, unless pods had affinity terms, in all cycles together."""
-        self.settled = 0
+        self.unchanged = 0
         """How many jobs were left out because they run."""
         self.woken = 0
         """How many jobs were woken in the course of a cycle."""
@@ -45,20 +45,20 @@ class Compared:
     def run(self, taken: Snapshot, configured: Policy) -> CycleResult:
         """One cycle, whose result is the same both ways."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Session, "wake_jobs", self._waker())
+            patch.setattr(Session, "activate_jobs", self._waker())
             result = cycle.run_cycle(taken, configured)
-        slow = cycle.run_cycle(awake(taken), configured)
+        slow = cycle.run_cycle(active(taken), configured)
         assert shown(result) == shown(slow)
         known = memos.of(taken, configured)
-        self.settled += len(known.unchanged.by_id)
-        parking = parked_jobs.of(known.unschedulable, taken, configured, apart=True)
-        self.parked += len(parking.found.jobs)
+        self.unchanged += len(known.unchanged.by_id)
+        pool = unschedulable_pool.of(known.unschedulable, taken, configured, apart=True)
+        self.unschedulable += len(pool.found.jobs)
         return result
 
     def _waker(self) -> Callable[..., None]:
         """Return what wakes jobs, and counts them."""
 
-        def wake(of: Session, groups: Iterable[ParkedGroup]) -> None:
+        def wake(of: Session, groups: Iterable[UnschedulableGroup]) -> None:
             groups = list(groups)
             self.woken += sum(len(group.members) for group in groups)
             WAKE(of, groups)
@@ -66,10 +66,10 @@ class Compared:
         return wake
 
 
-WAKE = Session.wake_jobs
+WAKE = Session.activate_jobs
 
 
-def awake(taken: Snapshot) -> Snapshot:
+def active(taken: Snapshot) -> Snapshot:
     """The same snapshot, with nothing known of jobs that were left out before."""
     return msgspec.structs.replace(taken, carried=running.forgetful(taken.carried))
 
@@ -89,6 +89,6 @@ def test_jobs_that_are_left_out_change_no_result(configuration: str, seeds: int)
     tree = {"tiers": running.tiers(configurations.FLAT), **TREES[configuration]}
     for seed in range(seeds):
         WaitingWorld(seed, tree).live(compared.run, CYCLES)
-    assert compared.parked > seeds * CYCLES
-    assert compared.settled > seeds * CYCLES
+    assert compared.unschedulable > seeds * CYCLES
+    assert compared.unchanged > seeds * CYCLES
     assert compared.woken >= seeds
