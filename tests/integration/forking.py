@@ -21,7 +21,8 @@ PRELOADED = (
     "vscheduler.cli.job",
     "vscheduler.cli.queue",
     "vscheduler.daemon.application",
-    "vscheduler.controllers.operator",
+    "vscheduler.daemon.scheduler_process",
+    "vscheduler.daemon.controllers_process",
     "kopf",
 )
 """What a running scheduler and commands import. None of it starts a thread, so that it can be

@@ -18,8 +18,8 @@ from tests.simulation.kernel.network import Network
 from tests.simulation.kernel.processes import Clock, Process
 from tests.simulation.kernel.threads import Machine
 from vscheduler.daemon import application, configuration, settings
-from vscheduler.daemon.application import KopfEndedError
 from vscheduler.daemon.liveness import signals
+from vscheduler.daemon.process import KopfEndedError
 from vscheduler.daemon.settings import Given
 
 RESTART_SECONDS = (1.0, 20.0)

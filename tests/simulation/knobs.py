@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 
 from tests.simulation import actors, faults
-from vscheduler.daemon import application
+from vscheduler.daemon import process
 
 ALL_FAULTS = 0.25
 """The part of the seeds for which any fault may strike."""
@@ -37,7 +37,7 @@ class Knobs:
     """How often somebody touches a Lease by hand."""
     denied: float = actors.DENIED_PART
     """The part of the pods whose bindings an admission policy denies for a while."""
-    workers: int = application.WORKERS
+    workers: int = process.WORKERS
     """How many calls the daemon makes at once."""
     storage: actors.Storage = field(default_factory=actors.Storage)
     """How much uses volumes, and what goes wrong with these; nothing unless asked for."""
@@ -61,7 +61,7 @@ def draw(seed: str) -> Knobs:
         jobs=chance.choice((3, 8, 20, 20)),
         job_seconds=chance.choice((40.0, 120.0, 300.0)),
         pauses=chance.choice((0.3, 1.0, 1.0, 10.0)),
-        workers=chance.choice((WORKERS_FEW, application.WORKERS)),
+        workers=chance.choice((WORKERS_FEW, process.WORKERS)),
         faults=kinds,
         often=often,
         lease_seconds=chance.choice((60.0, actors.LEASE_SECONDS)),

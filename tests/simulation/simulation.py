@@ -21,7 +21,7 @@ from tests.simulation.kernel import core, patching
 from tests.simulation.kernel.core import Kernel
 from tests.simulation.kernel.network import Network
 from tests.simulation.knobs import Knobs
-from vscheduler.daemon import application, settings
+from vscheduler.daemon import process, settings
 
 SCHEDULER = "volcano"
 cpu_seconds = time.process_time
@@ -135,7 +135,7 @@ class Simulation:
         )
         net_chance = random.Random(f"{seed}/net")
         self.machine = patching.install(self.kernel, seed)
-        application.WORKERS = turned.workers
+        process.WORKERS = turned.workers
         self.net = Network(self.kernel, HttpServer(self.api).connection, net_chance)
         self.log = Log(self.machine)
         self.replicas = [

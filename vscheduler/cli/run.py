@@ -306,9 +306,9 @@ def command(context: click.Context, /, **words: Any) -> None:
 def _import_daemon(settings: Settings) -> None:
     """Import the modules that the daemon needs, which takes longer than all else at the start."""
     with lazy_commands.importing():
-        importlib.import_module("vscheduler.daemon.application")
-        if settings.controls:
-            importlib.import_module("vscheduler.controllers.operator")
+        from vscheduler.daemon import application
+
+        application.kind_of_process(settings)
         if settings.web is not None:
             importlib.import_module("vscheduler.daemon.web_page")
 
@@ -325,6 +325,7 @@ async def _run(
     from vscheduler.cluster.http import connection
     from vscheduler.daemon import application, configuration, health
     from vscheduler.daemon.observability import logs
+    from vscheduler.daemon.process import KopfEndedError
 
     try:
         loaded = configuration.load(checked.scheduler_conf)
@@ -344,7 +345,7 @@ async def _run(
     started = True
     try:
         await application.run(checked, loaded, lines, opening)
-    except* application.KopfEndedError:  # logged as work that failed
+    except* KopfEndedError:  # logged as work that failed
         started = False
     except* (connection.CredentialsError, health.ListenError) as failures:
         started = False

@@ -1,165 +1,261 @@
-"""The controllers as a child process: `vscheduler run --only=controllers`, started and supervised.
-
-Parent and child share a socket, which is the child's standard input. The parent asks over it what
-the child has to tell for /metrics and /readyz. The kernel closes it with either process, so that a
-child ends with a parent that was killed, on every system.
-"""
+"""The controllers' process: keeps PodGroups and Queues while it holds their Leases; runs Kopf."""
 
 import asyncio
-import os
-import socket
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-import msgspec
 import structlog
 
-from vscheduler.backoff import Growth, Restarts
-from vscheduler.containment import Failures
-from vscheduler.daemon.health import Report
+from vscheduler.backoff import Backoff, Growth
+from vscheduler.cluster import reflector
+from vscheduler.cluster.http.connection import ApiError, Forbidden
+from vscheduler.cluster.reflector import Reflector
+from vscheduler.controllers import handlers, operator
+from vscheduler.controllers.podgroups import owners, podgroup_controller
+from vscheduler.controllers.podgroups.owners import Codec, Event, Owners, Seen
+from vscheduler.controllers.podgroups.podgroup_controller import (
+    Options,
+    Outlets,
+    PodGroupController,
+)
+from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister, StatusEvidence
+from vscheduler.controllers.queues import gone_schedulers, queue_controller
+from vscheduler.controllers.queues.queue_controller import QueueController
+from vscheduler.controllers.queues.queue_index import Indices, QueueIndex
+from vscheduler.daemon import child_process, leader_session, watched_kinds
+from vscheduler.daemon.configuration import Loaded
+from vscheduler.daemon.controllers_api import Api
+from vscheduler.daemon.leader_election.api import CompositeToken, Permit, Token
+from vscheduler.daemon.leader_session import LeaderSession
+from vscheduler.daemon.observability.logs import LineWriter
+from vscheduler.daemon.process import KopfEndedError, Process, Tasks
+from vscheduler.daemon.runtime import Runtime
+from vscheduler.daemon.settings import Settings
+from vscheduler.daemon.startup import Opened
+from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
 
-OWN_FLAGS = (
-    "--only=controllers",
-    "--supervised",
-    "--scheduler-conf=",
-    "--enable-metrics=false",
-    "--enable-healthz=false",
-    "--web-address=",
-    "--web-tls-cert-file=",
-    "--web-tls-private-key-file=",
-)
-"""Flags of the child that win over the parent's: the parent serves for both."""
+PAUSES = Growth(first_seconds=1.0, longest_seconds=60.0)
+"""Backoff for PodGroups that cannot be created, joined or deleted."""
 
-ANSWER_SECONDS = 2.0
-"""How long the parent waits for an answer of the child."""
-
-ANSWER_BYTES_MAX = 16 << 20
-
-END_SECONDS = 22.0
-"""How long the child may take to end after SIGTERM: less than the parent itself may take."""
-
-RESTARTS = Growth(first_seconds=1.0, longest_seconds=60.0, free=1)
-"""The first restart needs no pause: a kind has come or gone."""
-
-STEADY_SECONDS = 60.0
-"""A child that ran for longer is started again without a pause."""
-
-SILENT = Report(waits=("the controllers don't answer: they start, or start again",))
+FORBIDDEN_SECONDS = 300.0
+"""Pause after a refusal before watching a kind is tried again."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of the child."""
+class ControllersProcess(Process):
+    """Runs the controllers; often as a child of the scheduler's process."""
 
-    number: int
-    """The number of the question."""
-    metrics: str
-    """In Prometheus' text format."""
-    report: Report
+    def __init__(
+        self,
+        settings: Settings,
+        loaded: Loaded,
+        opened: Opened,
+        lines: LineWriter,
+        kill_timer: Callable[[], None],
+    ) -> None:
+        """`kill_timer` is called regularly as long as the interpreter is alive."""
+        super().__init__(settings, loaded, opened, lines, kill_timer)
+        self._controllers = Controllers(self._runtime)
 
+    def feed(self, batch: Sequence[entries.Event]) -> None:
+        """Pass on the events of a watch."""
+        self._controllers.feed(batch)
 
-class EndedError(Exception):
-    """The child has ended by itself."""
+    async def serve(self, held: Mapping[str, Token]) -> None:
+        """Keep the automatic PodGroups of these Leases' scheduler names until cancelled."""
+        await self._controllers.work(held)
 
-
-class ControllersProcess:
-    """The child, as seen by the parent."""
-
-    def __init__(self, flags: Sequence[str], failures: Failures) -> None:
-        """`flags` are those that the parent was given on its command line."""
-        self._failures = failures
-        self._command = (sys.executable, "-m", "vscheduler", "run", *flags, *OWN_FLAGS)
-        self._process: asyncio.subprocess.Process | None = None
-        self._line: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._ending = asyncio.Event()
-        self._asking = asyncio.Lock()
-        self._questions = 0
-
-    async def run(self) -> None:
-        """Run children, one after the other, until `end` is called.
-
-        A child that ends with status 0 wants to start again, as when a kind comes or goes; any
-        other status is a failure. After either the next child waits, longer each time. When
-        cancelled, end the child first. The child is in a session of its own: Ctrl-C reaches only
-        the parent, which ends it in order.
-        """
-        restarts, clock = Restarts(RESTARTS, STEADY_SECONDS), asyncio.get_running_loop().time
-        while not self._ending.is_set():
-            began = clock()
-            with self._failures.contained("controllers", "controllers"):
-                await self._run_one()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(restarts.pause(clock() - began)):
-                    await self._ending.wait()
-
-    async def _run_one(self) -> None:
-        """Run a child until it ends. Raises EndedError if it fails before it is told to end."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=theirs.fileno(), start_new_session=True
+    def tasks(self) -> Tasks:
+        """Keep Queues, and answer the parent."""
+        tasks: Tasks = {}
+        if self._settings.supervised:
+            tasks["answer the parent"] = lambda: child_process.answer(
+                self.own_exposition, self.own_report, self.stop
             )
-        self._process = process
-        self._line = await asyncio.open_connection(sock=ours, limit=ANSWER_BYTES_MAX)
-        log.info("controllers.started", pid=process.pid)
+        lease = self._settings.election.controllers_lease
+        if lease:
+            tasks["keep queues"] = lambda: leader_session.run_while_leading(
+                self._leadership, (lease,), self._controllers.keep_queues, name="keep queues"
+            )
+        return tasks
+
+    def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Start the tasks, and watches of owners."""
+        return super().start(group) + self._controllers.watch_owners(group)
+
+    async def main(self, listen: Callable[[], None]) -> None:
+        """Run, and Kopf as well; the end of one is the end of both.
+
+        Kopf gets its handlers and its connection; `listen` is called when it has installed its
+        handlers of signals. Raises KopfEndedError.
+        """
+        stop = asyncio.Event()
+        work = asyncio.create_task(self.run(), name="controllers")
+        work.add_done_callback(lambda _: stop.set())
+
+        async def end() -> None:
+            self.stop()
+            await asyncio.wait({work})
+
+        outlets = handlers.Outlets(
+            started=self._controllers.know, changed=self._controllers.changed, ended=end
+        )
+        api = self._controllers.api(lambda: not self._stopping.is_set())
         try:
-            status = await process.wait()
+            await operator.run(api, self._runtime.link, outlets, stop=stop, spawned=listen)
+        except Exception as error:
+            self._failures.failed("kopf", "kopf", error)
+            raise KopfEndedError(str(error)) from error
         finally:
-            await self._clean_up(process)
-        if status and not self._ending.is_set():
-            raise EndedError(f"the process of the controllers has ended with status {status}")
+            await end()
+        work.result()
 
-    def end(self) -> None:
-        """Tell the child to end, and let `run` return when it has ended."""
-        self._ending.set()
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.terminate()
 
-    async def ask(self) -> Told | None:
-        """Return what the child has to tell; None if it doesn't answer."""
-        async with self._asking:
-            if self._line is None:
-                return None
-            reader, writer = self._line
-            self._questions += 1
+class Controllers:
+    """Runs the PodGroup and the Queue controller while their Leases are held, and watches owners of
+    pods all the time.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._session = LeaderSession(runtime, self._serve)
+        self._owners = Owners()
+        self._indices: asyncio.Future[Indices] = asyncio.get_running_loop().create_future()
+        self._queues: QueueController | None = None
+        self._podgroups: PodGroupController | None = None
+
+    def feed(self, batch: Sequence[entries.Event]) -> None:
+        """Apply the events of a watch to the Mirror, and notify the PodGroup controller.
+
+        It doesn't run on a standby, whose Mirror gets the same events.
+        """
+        for event in batch:
+            with self._runtime.failures.contained("mirror", event.kind):
+                self._runtime.mirror.apply(event)
+        needed = any(event.kind in watched_kinds.NEEDED_BY_CONTROLLERS for event in batch)
+        if self._podgroups is not None and needed:
+            self._podgroups.changed()
+
+    def feed_owners(self, batch: Sequence[owners.Event]) -> None:
+        """Apply the events of the watches of pods' owners."""
+        seen: list[Seen] = []
+        for event in batch:
+            with self._runtime.failures.contained("owners", event.kind):
+                seen += self._owners.apply(event)
+        if self._podgroups is not None:
+            self._podgroups.follow(seen)
+
+    async def work(self, held: Mapping[str, Token]) -> None:
+        """Serve the scheduler names of these Leases until cancelled."""
+        await self._session.work(held)
+
+    async def _serve(self, names: tuple[str, ...], token: CompositeToken) -> None:
+        self._podgroups = self._podgroup_controller(names, token)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._podgroups.run(), name="look after podgroups")
+        finally:
+            self._podgroups = None
+
+    def watch_owners(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Start watching owners, whether leader or not."""
+        chance = random.Random()  # noqa: S311 - spreads retries; no secret
+        failures = self._runtime.failures
+        watches = {
+            kind: Reflector(
+                self._runtime.link,
+                path,
+                Codec(kind),
+                self.feed_owners,
+                pace=reflector.Pace(),
+                chance=chance,
+                failures=failures,
+            )
+            for kind, path in owners.WATCHED.items()
+        }
+        return [
+            group.create_task(
+                failures.keep_on("owners", partial(self._follow, watch)), name=f"watch {kind}"
+            )
+            for kind, watch in watches.items()
+        ]
+
+    async def keep_queues(self, held: Mapping[str, Token]) -> None:
+        """Run the Queue controller under these Leases until cancelled."""
+        await self._runtime.watches.wait_for_lists()
+        indices = await self._indices
+        runtime = self._runtime
+        port = self.api(runtime.permit(CompositeToken(held.values())))
+        keeper = self._queues = QueueController(
+            port,
+            index=QueueIndex(
+                indices, runtime.given.default_queue, StatusEvidence(runtime.mirror).counter
+            ),
+            observe=runtime.observed.observe_write,
+            pace=queue_controller.Pace(),
+            failures=runtime.failures,
+        )
+        gone = gone_schedulers.GoneSchedulers(port, runtime.given.election.namespace)
+        end = runtime.mirror.subscribe(lambda _: keeper.changed())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(keeper.run(), name="keep queues")
+                looks = runtime.failures.keep_on("gone schedulers", gone.run)
+                group.create_task(looks, name="remove what schedulers have left")
+        finally:
+            end()
+            self._queues = None
+
+    def api(self, permit: Permit) -> Api:
+        """Return the controllers' way to the API server, for writes while the permit is valid."""
+        return Api(self._runtime.link, self._runtime.calls, permit)
+
+    def know(self, indices: Indices) -> None:
+        """Use these indices of Kopf's."""
+        self._indices.set_result(indices)
+
+    def changed(self, listed: bool) -> None:
+        """Notice an event of Kopf's."""
+        if self._queues is not None:
+            self._queues.changed(listed=listed)
+
+    async def _follow(self, watch: Reflector[Event]) -> None:
+        """Watch a kind of owner. Without permission, log the refusal once and try again later."""
+        warned = False
+        while True:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    writer.write(f"{self._questions}\n".encode())
-                    while True:  # an earlier question may have been given up before its answer
-                        told = msgspec.json.decode(await reader.readline(), type=Told)
-                        if told.number == self._questions:
-                            return told
-            except (OSError, ValueError, msgspec.DecodeError):
-                return None
+                await self._runtime.link.call("GET", watch.path.with_query({"limit": "1"}))
+            except Forbidden as error:
+                if not warned:
+                    log.warning("owners.forbidden", path=watch.path, message=str(error))
+                warned = True
+                await asyncio.sleep(FORBIDDEN_SECONDS)
+                continue
+            except ApiError:  # the reflector retries
+                pass
+            await watch.run()
 
-    async def _clean_up(self, process: asyncio.subprocess.Process) -> None:
-        """End the child, at last by SIGKILL, and close the line to it."""
-        if process.returncode is None:
-            self.end()
-            try:
-                async with asyncio.timeout(END_SECONDS):
-                    await process.wait()
-            except TimeoutError:
-                log.warning("controllers.killed", pid=process.pid, seconds=END_SECONDS)
-                process.kill()
-                await process.wait()
-        line, self._line, self._process = self._line, None, None
-        if line is not None:
-            line[1].close()
-
-
-async def answer(
-    metrics: Callable[[], bytes], report: Callable[[], Report], on_end: Callable[[], None]
-) -> None:
-    """Answer the parent's questions, in the child; call `on_end` when the parent has ended."""
-    line = socket.socket(fileno=os.dup(sys.__stdin__.fileno()))  # type: ignore[union-attr]  # open_standard_streams
-    reader, writer = await asyncio.open_connection(sock=line)
-    with suppress(OSError):
-        while question := await reader.readline():
-            told = Told(number=int(question), metrics=metrics().decode(), report=report())
-            writer.write(msgspec.json.encode(told) + b"\n")
-    log.info("parent.ended")
-    on_end()
+    def _podgroup_controller(
+        self, scheduler_names: tuple[str, ...], token: Token
+    ) -> PodGroupController:
+        """Return the PodGroup controller of these schedulers, active while the token is valid."""
+        runtime, given = self._runtime, self._runtime.given
+        recorder = runtime.recorder.under(runtime.permit_for_events(token))
+        return PodGroupController(
+            PodGroupLister(runtime.mirror, self._owners, scheduler_names),
+            self.api(runtime.permit(token)),
+            Backoff[str](PAUSES),
+            Options(
+                schedulers=scheduler_names,
+                grace_seconds=given.podgroup_grace_seconds,
+                inherit_owner_annotations=given.inherit_owner_annotations,
+            ),
+            outlets=Outlets(
+                observe=runtime.observed.observe_group_call,
+                notify=recorder.notify,
+                failures=runtime.failures,
+            ),
+            pace=podgroup_controller.Pace(),
+        )

@@ -30,7 +30,7 @@ from tests.simulation.kernel.threads import Machine, SimpleQueue, Threading
 from vscheduler.cluster.cooperative import CooperativeYield
 from vscheduler.cluster.http import sessions
 from vscheduler.containment import Failures
-from vscheduler.daemon import application, cycle_thread
+from vscheduler.daemon import application, cycle_thread, process
 from vscheduler.daemon.leader_election import thread
 from vscheduler.daemon.liveness import signals, watchdog
 from vscheduler.daemon.liveness.watchdog import Outlets
@@ -170,7 +170,8 @@ def _patch_threads(machine: Machine) -> None:
     outlets = functools.partial(Outlets, end=leave)
     _replace(watchdog, KillTimer=NoTimer, Outlets=outlets)
     unused = dict.fromkeys(("disable", "enable", "freeze", "set_threshold"), _nothing)
-    _replace(application, gc=types.SimpleNamespace(**unused))
+    for module in (application, process):
+        _replace(module, gc=types.SimpleNamespace(**unused))
 
 
 def _replace(owner: object, **values: object) -> None:

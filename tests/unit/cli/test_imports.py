@@ -9,7 +9,7 @@ DATACLASSES_MAX = 20
 """Each takes about a millisecond to define, and a Struct a thirtieth of it (decision 29)."""
 COUNTING = f"""
 import dataclasses, sys
-from vscheduler.daemon import application
+from vscheduler.daemon import application, scheduler_process
 print(*[name for name in {RARE} if name in sys.modules])
 modules = [each for name, each in sys.modules.items() if name.startswith("vscheduler")]
 values = {{each for module in modules for each in vars(module).values() if isinstance(each, type)}}

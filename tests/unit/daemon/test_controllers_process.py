@@ -1,174 +1,95 @@
-"""The child process of the controllers: a small program in its place."""
+"""What a term of the Queues' keeper waits for, and hears of."""
 
 import asyncio
-import itertools
-import os
-import signal
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+import json
 
 import pytest
+from aiohttp import web
 
 from tests import patience
-from vscheduler.containment import Failures
-from vscheduler.daemon import controllers_process
-from vscheduler.daemon.controllers_process import ControllersProcess, EndedError
-from vscheduler.daemon.health import Report
-
-ANSWERING = """
-import asyncio, pathlib, signal, sys
-from vscheduler.daemon import controllers_process
-from vscheduler.daemon.health import Report
-
-async def run():
-    end = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)
-    task = asyncio.create_task(controllers_process.answer(
-        lambda: b"a 1\\n", lambda: Report(leases=("x: leader",)), end.set))
-    pathlib.Path(sys.argv[1]).write_text("ready")
-    await end.wait()
-    pathlib.Path(sys.argv[1]).write_text("ended")
-
-asyncio.run(run())
-"""
-DEAF = """
-import pathlib, signal, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-pathlib.Path(sys.argv[1]).write_text("ready")
-time.sleep(60)
-"""
-PARENT = """
-import asyncio, sys
-from vscheduler.containment import Failures
-from vscheduler.daemon.controllers_process import ControllersProcess
-child = ControllersProcess((), Failures())
-child._command = (sys.executable, *sys.argv[1:])
-asyncio.run(child.run())
-"""
+from tests.unit.cluster.conftest import Handler, Serve
+from tests.unit.controllers import queue_api
+from tests.unit.controllers.queue_api import Indexed, Server
+from tests.unit.daemon import runtimes
+from tests.unit.daemon.leading import Token
+from tests.unit.mirror import manifests
+from vscheduler.controllers.podgroups.podgroup_controller import PodGroupController
+from vscheduler.controllers.ports import RefusedError
+from vscheduler.daemon import settings
+from vscheduler.daemon.controllers_process import Controllers
+from vscheduler.daemon.settings import Given
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.decode.events import Kind
 
 
-@asynccontextmanager
-async def running(
-    program: str, note: Path, observe: Callable[[str], None] = lambda _: None
-) -> AsyncIterator[tuple[ControllersProcess, "asyncio.Task[None]"]]:
-    """A child that runs this program, and has told so in the file."""
-    child = ControllersProcess((), Failures(observe))
-    child._command = (sys.executable, "-c", program, str(note))
-    task = asyncio.create_task(child.run())
-    await patience.until(note.exists)
-    try:
-        yield child, task
-    finally:
+def served_by(server: Server) -> Handler:
+    """The same server, for who speaks HTTP; nothing can be watched there."""
+    typed = {"apiVersion": "scheduling.volcano.sh/v1beta1"}
+    kinds = {"queues": "Queue", "podgroups": "PodGroup"}
+
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            if request.method == "PATCH":
+                body = json.loads(await request.read())
+                stored = await server.patch(request.path, body, request.content_type)
+                return web.json_response(typed | {"kind": "Queue"} | stored)
+            kind = kinds.get(request.path.rpartition("/")[2])
+            if kind is None or "watch" in request.query:
+                return web.json_response(typed | await server.get(request.path))
+            items = await server.list(request.path)
+            return web.json_response(typed | {"kind": f"{kind}List", "items": items})
+        except RefusedError as error:
+            return web.json_response({"message": str(error)}, status=404)
+
+    return answer
+
+
+async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
+    """A group counts as running once one of its pods has a node; nothing else has happened."""
+    server = Server()
+    for name in ("root", "default"):
+        queue_api.a_queue(server, name)
+    path = queue_api.a_group(server, "g", "default", "Running")
+    server.objects[path]["metadata"]["namespace"] = "ns"
+    given = settings.check(Given(leader_elect=False, only=settings.CONTROLLERS))
+    runtime = runtimes.by(await serve(served_by(server)), given)
+    keeper = Controllers(runtime)
+
+    def counts() -> tuple[int, int]:
+        status = queue_api.status_of(server, "default")
+        return status.get("pending", -1), status.get("running", -1)
+
+    async with asyncio.TaskGroup() as group:
+        runtime.watches.start(group)
+        calls = group.create_task(runtime.calls.run())
+        task = group.create_task(keeper.keep_queues({}))
+        indexed = Indexed(server, lambda: keeper.changed(listed=False))
+        keeper.know(indexed.indices)
+        await patience.until(lambda: counts() == (1, 0))
+        pod = manifests.pod("p", group="g", node="n1")
+        runtime.mirror.apply(events.convert(Kind.POD, pod))
+        await patience.until(lambda: counts() == (0, 1))
         task.cancel()
         await asyncio.wait([task])
+        calls.cancel()
+    assert not runtime.mirror._job_index._listeners
 
 
-async def test_a_child_tells_its_metrics_and_readiness(tmp_path: Path) -> None:
-    """As often as it is asked, and by many at once."""
-    async with running(ANSWERING, tmp_path / "note") as (child, _):
-        answers = await asyncio.gather(*(child.ask() for _ in range(5)))
-        assert {told and told.metrics for told in answers} == {"a 1\n"}
-        assert {told and told.report for told in answers} == {Report(leases=("x: leader",))}
-
-
-async def test_a_child_that_does_not_answer_keeps_nobody_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_heartbeats_of_nodes_are_nothing_to_controllers(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be starting; its answer to an earlier question isn't taken for that to a later one."""
-    monkeypatch.setattr(controllers_process, "ANSWER_SECONDS", 0.05)
-    async with running(ANSWERING, tmp_path / "note") as (child, _):
-        await patience.until(lambda: child._process)
-        assert child._process is not None
-        child._process.send_signal(signal.SIGSTOP)
-        assert await child.ask() is None
-        monkeypatch.setattr(controllers_process, "ANSWER_SECONDS", 60.0)
-        child._process.send_signal(signal.SIGCONT)
-        told = await child.ask()
-        assert told is not None
-        assert told.number == 2
-
-
-@pytest.mark.contains_failures
-async def test_a_child_that_fails_is_counted(tmp_path: Path) -> None:
-    """It is started again all the same; meanwhile nobody answers."""
-    note, areas = tmp_path / "note", list[str]()
-    failing = f"open({str(note)!r}, 'a').write('x'); raise SystemExit(3)"
-    async with running(failing, note, areas.append) as (child, task):
-        await patience.until(lambda: len(areas) > 1)
-        assert await child.ask() is None
-        child.end()
-        await task
-    assert set(areas) == {"controllers"}
-
-
-async def test_a_child_that_ends_in_order_is_started_again(tmp_path: Path) -> None:
-    """It wants to, when a kind has come or gone; that is no failure."""
-    note = tmp_path / "note"
-    again = f"open({str(note)!r}, 'a').write('x'); raise SystemExit(0)"
-    async with running(again, note) as (child, task):
-        await patience.until(lambda: len(note.read_text()) > 1)
-        assert not task.done()
-        child.end()
-        await task
-
-
-@pytest.mark.contains_failures
-@pytest.mark.usefixtures("virtual_time")
-async def test_children_that_end_soon_are_started_less_and_less_often(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Whatever their status; one that has run for a while is followed by the next one at once."""
-    child, clock = ControllersProcess((), Failures()), asyncio.get_running_loop().time
-    lasts, starts = [0.0, 0.0, 0.0, 0.0, 100.0, 0.0], list[float]()
-
-    async def run_one() -> None:
-        starts.append(clock())
-        await asyncio.sleep(lasts[len(starts) - 1])
-        if len(starts) == len(lasts):
-            child.end()
-        elif len(starts) % 2:
-            raise EndedError
-
-    monkeypatch.setattr(child, "_run_one", run_one)
-    await child.run()
-    pauses = [
-        later - start - seconds
-        for (start, later), seconds in zip(itertools.pairwise(starts), lasts, strict=False)
-    ]
-    assert [round(pause, 3) for pause in pauses] == [0, 1, 2, 4, 0]
-
-
-async def test_a_child_is_ended_in_order(tmp_path: Path) -> None:
-    """By SIGTERM, and waited for; no other one is started then."""
-    note = tmp_path / "note"
-    async with running(ANSWERING, note) as (child, task):
-        child.end()
-        await task
-        assert note.read_text() == "ended"
-        await child.run()
-
-
-async def test_a_child_that_does_not_end_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a time."""
-    monkeypatch.setattr(controllers_process, "END_SECONDS", 0.1)
-    async with running(DEAF, tmp_path / "note") as (child, task):
-        process = child._process
-        assert process is not None
-        task.cancel()
-        await asyncio.wait([task])
-        assert process.returncode == -signal.SIGKILL
-
-
-async def test_a_child_ends_with_a_parent_that_was_killed(tmp_path: Path) -> None:
-    """Nobody else could end it: it is in a session of its own."""
-    note = tmp_path / "note"
-    words = (sys.executable, "-c", PARENT, "-c", ANSWERING, str(note))
-    parent = await asyncio.create_subprocess_exec(*words)
-    await patience.until(note.exists)
-    os.kill(parent.pid, signal.SIGKILL)
-    await parent.wait()
-    await patience.until(lambda: note.read_text() == "ended")
+    """Thousands of nodes have some every second, and a look at all groups isn't cheap."""
+    told: list[str] = []
+    monkeypatch.setattr(PodGroupController, "changed", lambda _: told.append("changed"))
+    given = settings.check(Given(leader_elect=False, only=settings.CONTROLLERS))
+    runtime = runtimes.by(await serve(served_by(Server())), given)
+    controllers = Controllers(runtime)
+    held = {lease: Token() for lease in given.election.lease_of.values()}
+    work = asyncio.create_task(controllers.work(held))
+    await patience.until(lambda: controllers._podgroups)
+    documents = manifests.node("n1", {}), manifests.group("g"), manifests.pod("p", group="g")
+    for document in documents:
+        controllers.feed([manifests.event_of(document)])
+    work.cancel()
+    await asyncio.wait([work])
+    assert told == ["changed"] * 2

@@ -1,380 +1,126 @@
-"""What a term makes of the names whose Leases are held."""
+"""Work that is done while Leases are held, and only then."""
 
 import asyncio
-import json
-import threading
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 
 import pytest
-from aiohttp import web
 
-from tests import answers, patience, running
-from tests.unit.cluster.conftest import Serve
-from tests.unit.daemon import runtimes, worlds
+from tests import patience
 from tests.unit.daemon.leading import Decided
-from tests.unit.mirror import manifests
-from tests.unit.mirror.manifests import Document
-from vscheduler.cluster.writes import status_writer
-from vscheduler.cluster.writes.queue_status_writer import UsageWriter
-from vscheduler.controllers.podgroups.owners import Owners
-from vscheduler.controllers.podgroups.podgroup_controller import PodGroupController
-from vscheduler.core import cycle
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.daemon import leader_session, settings
-from vscheduler.daemon.leader_session import LeaderSession
-from vscheduler.daemon.observability.metrics import Metrics
-from vscheduler.daemon.settings import Given
-from vscheduler.mirror.decode.events import Upsert
-from vscheduler.mirror.index.entries import Change, Event
-from vscheduler.mirror.state import Mirror
+from vscheduler.daemon import leader_session
+from vscheduler.daemon.leader_election.api import AlwaysLeader, Token
 
-HOLDER = "vscheduler.io/lease-holder"
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
-@dataclass
-class Half:
-    """The scheduler's half of a daemon, on an API server that only takes notes."""
+class Work:
+    """Notes when it began and ended, and under which Leases."""
 
-    decided: Decided
-    serving: LeaderSession
-    mirror: Mirror
-    observed: Metrics
-    stopping: bool = False
-    withholding: bool = False
-    slow: asyncio.Event | None = None
-    """What every bind waits for."""
-    begun: int = 0
-    """Binds that were asked for, answered or not."""
-    binds: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    events: int = 0
-    writes: list[str] = field(default_factory=list)
-    """What was asked for but looks."""
-    lists: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
-    """Pods whose status was written to."""
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.slow_end: asyncio.Event | None = None
+        self.broken = asyncio.Event()
 
-    def show(self, *documents: Document) -> None:
-        """Let a watch show these objects."""
-        self.serving.feed([manifests.event_of(document) for document in documents])
-
-    def bound(self) -> Counter[str]:
-        """How many binds of each pod were asked for."""
-        return Counter(name for name, _ in self.binds)
-
-    async def rest(self) -> None:
-        """Give whoever might bind the time to do it."""
-        await patience.until_at_rest(lambda: (self.begun, len(self.writes), len(self.lists)), 0.3)
+    async def do(self, held: Mapping[str, Token]) -> None:
+        """Until it is cancelled."""
+        names = "+".join(sorted(held))
+        self.notes.append(f"begin {names}")
+        try:
+            await self.broken.wait()
+            raise RuntimeError("broken")
+        finally:
+            if self.slow_end is not None:
+                await self.slow_end.wait()
+            self.notes.append(f"end {names}")
 
 
 @asynccontextmanager
-async def half(
-    serve: Serve, *names: str, elected: bool = True, only: str | None = settings.SCHEDULER
-) -> AsyncIterator[Half]:
-    """One that stands for these names and has a node; nothing is held."""
-
-    async def answer(request: web.Request) -> web.Response:
-        if request.method == "GET":
-            made.lists += request.query.getall("fieldSelector", [])
-            partial = "PartialObjectMetadataList" in request.headers["Accept"]
-            found = answers.a_metadata_list() if partial else answers.a_list(request.path)
-            return web.json_response(found)
-        made.writes.append(request.path)
-        body = json.loads(await request.read() or "{}")
-        if request.method == "PATCH" and "/pods/" in request.path:
-            made.told.append(request.path.split("/")[-2])
-        made.events += request.path.endswith("/events")
-        if request.path.endswith("/binding"):
-            made.begun += 1
-            if made.slow is not None:
-                await made.slow.wait()
-            made.binds.append((request.path.split("/")[-2], body))
-        return web.json_response(answers.an_object(request.path, version="99"), status=201)
-
-    given = settings.check(Given(scheduler_name=names, only=only, leader_elect=elected))
-    runtime = runtimes.by(
-        await serve(answer),
-        given,
-        stopping=lambda: made.stopping,
-        withholding=lambda: made.withholding,
+async def served(work: Work, *leases: str) -> AsyncIterator[tuple[Decided, asyncio.Task[None]]]:
+    """Work for these Leases."""
+    decided = Decided()
+    task = asyncio.create_task(
+        leader_session.run_while_leading(decided, leases, work.do, name="work")
     )
-    made = Half(
-        decided=Decided(),
-        serving=LeaderSession(runtime, running.policy_of(running.TREE), Owners()),
-        mirror=runtime.mirror,
-        observed=runtime.observed,
-    )
-    made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}), manifests.queue("default"))
-    leases = given.election.lease_of.values()
-    work = leader_session.run_while_leading(made.decided, leases, made.serving.work, name="serve")
-    async with asyncio.TaskGroup() as group:
-        runtime.watches.start(group)
-        tasks = [group.create_task(each) for each in (runtime.calls.run(), work)]
-        yield made
-        assert not [task for task in tasks if task.done()]
-        for task in tasks:
-            task.cancel()
+    yield decided, task
+    task.cancel()
+    with suppress(asyncio.CancelledError, RuntimeError):
+        await task
 
 
-def waiting(name: str, scheduler: str = "vscheduler", **rest: Any) -> tuple[Document, ...]:
-    """A pod that waits, and its group."""
-    group = manifests.group(f"g-{name}", {"minMember": 1})
-    return group, manifests.pod(name, group=f"g-{name}", scheduler=scheduler, **rest)
+async def test_work_is_done_while_the_lease_is_held() -> None:
+    """Nothing before, nothing after, and again when it is regained."""
+    work = Work()
+    async with served(work, "a") as (decided, _):
+        await asyncio.sleep(0.02)
+        assert work.notes == []
+        for _ in range(2):
+            decided.gain("a")
+            await patience.until(lambda: work.notes[-1:] == ["begin a"])
+            decided.lose("a")
+            await patience.until(lambda: work.notes[-1:] == ["end a"])
+    assert work.notes == ["begin a", "end a"] * 2
 
 
-async def test_a_standby_sees_all_and_sends_nothing(serve: Serve) -> None:
-    """What came while it stood by is placed as soon as it leads, with its name on it."""
-    async with half(serve, "vscheduler") as made:
-        made.show(*waiting("early"))
-        await made.rest()
-        assert made.bound() == {}
-        made.decided.gain("vscheduler")
-        await patience.until(lambda: made.bound() == {"early": 1})
-        made.show(*waiting("late"))
-        await patience.until(lambda: made.bound() == {"early": 1, "late": 1})
-        assert [body["metadata"]["annotations"] for _, body in made.binds] == [{HOLDER: "us"}] * 2
+async def test_another_set_of_leases_is_another_tenure() -> None:
+    """Gaining one more, or losing one of two, ends the work and begins it anew; others' don't."""
+    work = Work()
+    async with served(work, "a", "b") as (decided, _):
+        decided.gain("a")
+        await patience.until(lambda: work.notes[-1:] == ["begin a"])
+        decided.gain("b")
+        await patience.until(lambda: work.notes[-1:] == ["begin a+b"])
+        decided.gain("c")
+        decided.lose("a")
+        await patience.until(lambda: work.notes[-1:] == ["begin b"])
+    assert work.notes == ["begin a", "end a", "begin a+b", "end a+b", "begin b", "end b"]
 
 
-async def test_nothing_is_decided_before_the_predecessors_binds_are_seen(serve: Serve) -> None:
-    """Its own pods are listed once for each term."""
-    async with half(serve, "vscheduler") as made:
-        assert made.lists == []
-        for number in (1, 2):
-            made.decided.gain("vscheduler")
-            await patience.until(lambda: len(made.lists) == number)  # noqa: B023 - at once
-            made.decided.lose("vscheduler")
-        assert {each.partition(",")[0] for each in made.lists} == {"spec.schedulerName=vscheduler"}
+async def test_a_lease_that_was_lost_and_regained_meanwhile_is_another_tenure() -> None:
+    """The old token has ended, whatever is held now."""
+    work = Work()
+    async with served(work, "a") as (decided, _):
+        decided.gain("a")
+        await patience.until(lambda: work.notes == ["begin a"])
+        decided.lose("a")
+        decided.gain("a")
+        await patience.until(lambda: work.notes == ["begin a", "end a", "begin a"])
 
 
-async def test_who_has_no_predecessor_lists_nothing_again(serve: Serve) -> None:
-    """Without an election the first lists are as new as any."""
-    async with half(serve, "vscheduler", elected=False) as made:
-        made.show(*waiting("a"))
-        made.decided.gain("vscheduler")
-        await patience.until(lambda: made.bound() == {"a": 1})
-        assert made.lists == []
+async def test_the_next_tenure_waits_for_the_end_of_the_last() -> None:
+    """Two never overlap in one process."""
+    work = Work()
+    work.slow_end = asyncio.Event()
+    async with served(work, "a") as (decided, _):
+        decided.gain("a")
+        await patience.until(lambda: work.notes == ["begin a"])
+        decided.lose("a")
+        decided.gain("a")
+        await asyncio.sleep(0.05)
+        assert work.notes == ["begin a"]
+        work.slow_end.set()
+        await patience.until(lambda: work.notes == ["begin a", "end a", "begin a"])
 
 
-async def test_heartbeats_of_nodes_are_nothing_to_controllers(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Thousands of nodes have some every second, and a look at all groups isn't cheap."""
-    told: list[str] = []
-    monkeypatch.setattr(PodGroupController, "changed", lambda _: told.append("changed"))
-    async with half(serve, "vscheduler", only=settings.CONTROLLERS) as made:
-        made.decided.gain("vscheduler-podgroups")
-        await made.rest()
-        made.show(*waiting("early"))
-        told.clear()
-        made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}))
-        assert told == []
-        for document in waiting("late"):
-            made.show(document)
-        assert told == ["changed"] * 2
+async def test_a_defect_of_the_work_is_told() -> None:
+    """Any death of a task ends the daemon."""
+    work = Work()
+    async with served(work, "a") as (decided, task):
+        decided.gain("a")
+        await patience.until(lambda: work.notes == ["begin a"])
+        work.broken.set()
+        with pytest.raises(RuntimeError, match="broken"):
+            await task
 
 
-async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:
-    """It goes on standing by, and serves again when it leads again."""
-    async with half(serve, "vscheduler") as made:
-        made.decided.gain("vscheduler")
-        made.show(*waiting("a"))
-        await patience.until(lambda: made.bound() == {"a": 1})
-        await patience.until(lambda: b"volcano_queue_weight{" in made.observed.exposition())
-        made.decided.lose("vscheduler")
-        made.show(*waiting("b"))
-        await made.rest()
-        assert made.bound() == {"a": 1}
-        assert b"volcano_queue_weight{" not in made.observed.exposition()
-        made.decided.gain("vscheduler")
-        await patience.until(lambda: made.bound() == {"a": 1, "b": 1})
-
-
-@pytest.mark.parametrize("returns", [False, True])
-async def test_a_standby_forgets_what_its_last_session_never_saw_confirmed(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, *, returns: bool
-) -> None:
-    """Unless it soon leads again: then the call still counts, as it may still be executed."""
-    monkeypatch.setattr(leader_session, "CONFIRMED_SECONDS", 0.1)
-    async with half(serve, "vscheduler") as made:
-        made.decided.gain("vscheduler")
-        made.show(*waiting("a"))
-        await patience.until(lambda: made.bound() == {"a": 1})
-        made.decided.lose("vscheduler")
-        await patience.until(lambda: not made.decided.held(["vscheduler"]))
-        if not returns:
-            await patience.until(lambda: made.mirror.assumed == 0)
-            return
-        made.decided.gain("vscheduler")
-        await made.rest()
-        assert made.mirror.assumed == 1
-
-
-async def test_who_stands_by_tells_of_no_strays(serve: Serve) -> None:
-    """Those that it saw while it led are told of by whoever leads now."""
-    async with half(serve, "vscheduler") as made:
-        made.show(manifests.pod("alone"))
-        for led in (1, 0, 1):
-            told = b"vscheduler_ungrouped_pods %.1f" % led
-            (made.decided.gain if led else made.decided.lose)("vscheduler")
-            await patience.until(lambda: told in made.observed.exposition())  # noqa: B023 - at once
-
-
-async def test_acting_pauses_without_a_renewal(serve: Serve) -> None:
-    """The Lease isn't lost yet: nothing is sent, and nothing is forgotten."""
-    async with half(serve, "vscheduler") as made:
-        made.decided.gain("vscheduler")
-        made.show(*waiting("a"))
-        await patience.until(lambda: made.bound() == {"a": 1})
-        made.decided.tokens["vscheduler"].good = False
-        made.show(*waiting("b"))
-        await made.rest()
-        assert made.bound() == {"a": 1}
-        made.decided.tokens["vscheduler"].good = True
-        await patience.until(lambda: made.bound() == {"a": 1, "b": 1})
-
-
-async def test_of_two_names_only_those_that_are_held_are_served(serve: Serve) -> None:
-    """Pods of the other one are somebody else's: they take room, and are left alone."""
-    async with half(serve, "a", "b") as made:
-        made.decided.gain("b")
-        made.show(*waiting("first", "b"))
-        await patience.until(lambda: made.bound() == {"first": 1})
-        made.show(*waiting("pod-a", "a"), *waiting("pod-b", "b"))
-        await patience.until(lambda: made.bound() == {"first": 1, "pod-b": 1})
-        await made.rest()
-        assert made.bound() == {"first": 1, "pod-b": 1}
-
-
-async def test_who_stops_sends_nothing_more(serve: Serve) -> None:
-    """Though its Lease is held until what is under way has ended."""
-    async with half(serve, "vscheduler") as made:
-        made.decided.gain("vscheduler")
-        await patience.until(lambda: made.lists)
-        made.stopping = True
-        made.show(*waiting("a"))
-        await made.rest()
-        assert made.bound() == {}
-
-
-async def test_what_an_earlier_tenure_left_behind_is_not_sent_in_a_later_one(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its Lease is held still, and one more was gained: only the later one tells a pod why."""
-    monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 5.0)
-    async with half(serve, "a", "b") as made:
-        made.decided.gain("a")
-        await made.rest()
-        made.show(*waiting("big", "a", requests={"cpu": "99"}))
-        await patience.until(lambda: made.told == ["big"])
-        made.show(manifests.node("n2", {"cpu": "20", "pods": "50"}))
-        await made.rest()
-        assert made.told == ["big"]
-        made.decided.gain("b")
-        await patience.until(lambda: made.told == ["big"] * 2)
-        await asyncio.sleep(5.0)
-        assert made.told == ["big"] * 2
-
-
-async def test_who_stops_and_acts_no_more_writes_no_records(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever leads by now has written newer ones."""
-    closed = []
-    monkeypatch.setattr(UsageWriter, "close", lambda _, may: closed.append(may()))
-    async with half(serve, "vscheduler") as made:
-        made.serving.close()
-        made.decided.gain("vscheduler")
-        await patience.until(lambda: made.lists)
-        await made.rest()
-        made.stopping = True
-        made.serving.close()
-        made.decided.tokens["vscheduler"].good = False
-        made.serving.close()
-    assert closed == [True, False]
-
-
-@pytest.mark.parametrize("withheld", [False, True])
-async def test_a_gang_that_is_being_bound_at_a_stop_is_finished(
-    serve: Serve, withheld: bool
-) -> None:
-    """What was decided is sent, as long as there is time for it."""
-    async with half(serve, "vscheduler") as made:
-        made.slow = asyncio.Event()
-        made.decided.gain("vscheduler")
-        pods = [manifests.pod(f"p{number}", group="g") for number in range(12)]
-        made.show(manifests.group("g", {"minMember": 12}), *pods)
-        await patience.until(lambda: made.begun == 4)
-        made.stopping, made.withholding = True, withheld
-        made.slow.set()
-        expected = 4 if withheld else 12
-        await patience.until(lambda: len(made.bound()) == expected)
-        await made.rest()
-        assert len(made.bound()) == expected
-
-
-async def test_a_cycle_that_comes_back_when_this_instance_has_given_up_commits_nothing(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may hang for long, and then go on as if nothing had been."""
-    inside, go = threading.Event(), threading.Event()
-    run_cycle = cycle.run_cycle
-
-    def hang(*arguments: Any) -> CycleResult:
-        if not inside.is_set():
-            inside.set()
-            go.wait(40)
-        return run_cycle(*arguments)
-
-    async with half(serve, "vscheduler") as made:
-        made.show(*waiting("early"), *waiting("large", requests={"cpu": "64"}))
-        monkeypatch.setattr(cycle, "run_cycle", hang)
-        made.decided.gain("vscheduler")
-        assert await asyncio.to_thread(inside.wait, 20)
-        made.withholding = True
-        before = list(made.writes)  # the cycle was begun with leave
-        go.set()
-        await made.rest()
-        assert made.writes == before
-        made.withholding = False
-        await patience.until(lambda: made.bound() == {"early": 1})
-
-
-async def test_events_ask_for_the_same_leave_as_binds(serve: Serve) -> None:
-    """They go out after all else: those that wait when the Lease is lost aren't sent."""
-    async with half(serve, "vscheduler") as made:
-        made.decided.gain("vscheduler")
-        made.show(*waiting("early"))
-        await patience.until(lambda: made.events)
-        made.slow = asyncio.Event()
-        made.show(*waiting("late"))
-        await patience.until(lambda: made.begun == 2)
-        await made.rest()
-        before = made.events
-        made.decided.tokens["vscheduler"].good = False
-        made.slow.set()
-        await patience.until(lambda: made.bound() == {"early": 1, "late": 1})
-        await made.rest()
-        assert made.events == before
-
-
-@pytest.mark.contains_failures
-async def test_an_object_that_the_mirror_fails_at_hides_no_other(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of one batch the rest is taken in, and placed."""
-    real = Mirror.apply
-
-    def apply(mirror: Mirror, event: Event) -> Change:
-        if isinstance(event, Upsert) and event.object.metadata.name == "bad":
-            raise ZeroDivisionError
-        return real(mirror, event)
-
-    async with half(serve, "vscheduler") as made:
-        monkeypatch.setattr(Mirror, "apply", apply)
-        made.decided.gain("vscheduler")
-        documents = [*waiting("bad"), *waiting("good")]
-        made.serving.feed([worlds.event_of(document) for document in documents])
-        await patience.until(lambda: made.bound() == {"good": 1})
+async def test_without_an_election_everything_is_held() -> None:
+    """And there is no identity that a bind could carry."""
+    alone = AlwaysLeader(("a", "b"))
+    held = alone.held(("a",))
+    assert [token.may_act() for token in held.values()] == [True]
+    assert held["a"].holder == ""
+    assert held == alone.held(("a",))
+    assert all(standing.leads for standing in alone.lease_statuses())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await alone.wait_for_change()

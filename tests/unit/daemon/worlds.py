@@ -26,11 +26,11 @@ from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.core.actions.allocate import Allocate
 from vscheduler.core.config.policy import ActionSetting, Policy
 from vscheduler.daemon import pacing
-from vscheduler.daemon.leader_session import StoredGroups
 from vscheduler.daemon.liveness.progress import Cycles
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.daemon.outlets import Outlets
 from vscheduler.daemon.pacing import Pace
+from vscheduler.daemon.scheduler_process import StoredGroups
 from vscheduler.daemon.scheduling_loop import SchedulingLoop
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event

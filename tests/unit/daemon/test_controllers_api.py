@@ -1,4 +1,4 @@
-"""What a term of the Queues' keeper waits for, and hears of."""
+"""Calls of the controllers, over a connection."""
 
 import asyncio
 import json
@@ -9,47 +9,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests import patience
-from tests.unit.cluster.conftest import Handler, Serve
+from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
-from tests.unit.controllers import queue_api
-from tests.unit.controllers.queue_api import Indexed, Server
-from tests.unit.daemon import runtimes
-from tests.unit.mirror import manifests
 from vscheduler.cluster.http import objects
 from vscheduler.cluster.http.connection import Gone
 from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.controllers import ports
 from vscheduler.controllers.ports import Preconditions, RefusedError, Trouble
-from vscheduler.daemon import controller_manager, settings
-from vscheduler.daemon.controller_manager import Api, ControllerManager
-from vscheduler.daemon.settings import Given
+from vscheduler.daemon import controllers_api
+from vscheduler.daemon.controllers_api import Api
 from vscheduler.mirror import paths
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.paths import Collection
-
-
-def served_by(server: Server) -> Handler:
-    """The same server, for who speaks HTTP; nothing can be watched there."""
-    typed = {"apiVersion": "scheduling.volcano.sh/v1beta1"}
-    kinds = {"queues": "Queue", "podgroups": "PodGroup"}
-
-    async def answer(request: web.Request) -> web.Response:
-        try:
-            if request.method == "PATCH":
-                body = json.loads(await request.read())
-                stored = await server.patch(request.path, body, request.content_type)
-                return web.json_response(typed | {"kind": "Queue"} | stored)
-            kind = kinds.get(request.path.rpartition("/")[2])
-            if kind is None or "watch" in request.query:
-                return web.json_response(typed | await server.get(request.path))
-            items = await server.list(request.path)
-            return web.json_response(typed | {"kind": f"{kind}List", "items": items})
-        except RefusedError as error:
-            return web.json_response({"message": str(error)}, status=404)
-
-    return answer
 
 
 async def test_of_all_pod_groups_only_what_is_read_is_kept(serve: Serve) -> None:
@@ -64,37 +34,6 @@ async def test_of_all_pod_groups_only_what_is_read_is_kept(serve: Serve) -> None
     async with calling(serve, lambda _: web.json_response(page)) as (port, _):
         (found,) = await port.list(paths.POD_GROUPS.everywhere)
     assert found == {"metadata": metadata, "spec": {"queue": "q"}, "status": {"phase": "Running"}}
-
-
-async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
-    """A group counts as running once one of its pods has a node; nothing else has happened."""
-    server = Server()
-    for name in ("root", "default"):
-        queue_api.a_queue(server, name)
-    path = queue_api.a_group(server, "g", "default", "Running")
-    server.objects[path]["metadata"]["namespace"] = "ns"
-    given = settings.check(Given(leader_elect=False, only=settings.CONTROLLERS))
-    runtime = runtimes.by(await serve(served_by(server)), given)
-    keeper = ControllerManager(runtime, lambda _: None)
-
-    def counts() -> tuple[int, int]:
-        status = queue_api.status_of(server, "default")
-        return status.get("pending", -1), status.get("running", -1)
-
-    async with asyncio.TaskGroup() as group:
-        runtime.watches.start(group)
-        calls = group.create_task(runtime.calls.run())
-        task = group.create_task(keeper.keep_queues({}))
-        indexed = Indexed(server, lambda: keeper.changed(listed=False))
-        keeper.know(indexed.indices)
-        await patience.until(lambda: counts() == (1, 0))
-        pod = manifests.pod("p", group="g", node="n1")
-        runtime.mirror.apply(events.convert(Kind.POD, pod))
-        await patience.until(lambda: counts() == (0, 1))
-        task.cancel()
-        await asyncio.wait([task])
-        calls.cancel()
-    assert not runtime.mirror._job_index._listeners
 
 
 THINGS = Collection(api_version="x/v1", kind="Thing", plural="things")
@@ -224,7 +163,7 @@ async def test_who_asked_may_go_away(serve: Serve) -> None:
             asked.cancel()
             await asyncio.wait([asked])
         assert await port.get(ONE) == A_THING
-    assert isinstance(controller_manager.refused(Gone("old")), RefusedError)
+    assert isinstance(controllers_api.refused(Gone("old")), RefusedError)
 
 
 @pytest.mark.parametrize("verb", ["create", "patch", "delete"])
