@@ -8,12 +8,11 @@ import msgspec
 
 from tests import running, volume_labs
 from vscheduler.core import cycle
+from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.device_decisions import ClaimAllocation
 from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import device_requests, extended_claims
 from vscheduler.mirror.decode import events
-from vscheduler.mirror.device_requests import Change
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.testing import pictures
 
@@ -64,6 +63,11 @@ def claim(name: str, count: int = 1, of_class: str = CLASS) -> Document:
         "spec": {"devices": {"requests": [request]}},
         "status": {},
     }
+
+
+def allocations(result: CycleResult) -> list[ClaimAllocation]:
+    """What a cycle has decided to write to resource claims, but for what it gives back."""
+    return [each for each in result.claim_changes() if isinstance(each, ClaimAllocation)]
 
 
 class Lab:
@@ -147,8 +151,7 @@ class Lab:
 
     def write(self, mirror: Mirror, result: CycleResult, most: int) -> None:
         """Store the first changes of claims that a cycle has decided."""
-        changes: list[Change] = list(result.deallocations)
-        changes += (claim for decided in result.allocations for claim in decided.claims)
+        changes = [each for each in result.claim_changes() if isinstance(each, DeviceChange)]
         for change in changes[:most]:
             target = mirror.allocations.target(change)
             assert target is not None, change
@@ -162,7 +165,7 @@ class Lab:
                 found = volume_labs.merged(found, patch)
             self.put(found)
 
-    def claim_of(self, change: Change) -> Document:
+    def claim_of(self, change: DeviceChange) -> Document:
         """The claim of a change, which is made first if it is for extended resources."""
         if ("ResourceClaim", change.name) in self.stored:
             return self.get("ResourceClaim", change.name)

@@ -6,10 +6,10 @@ from typing import Any
 
 from tests import running
 from vscheduler.core import cycle
+from vscheduler.core.model.claim_decisions import VolumeChange
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Change
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.testing import pictures
@@ -145,8 +145,7 @@ class Lab:
 
     def write(self, mirror: Mirror, result: CycleResult, most: int = 99) -> None:
         """Store the first requests and withdrawals of a cycle."""
-        changes: list[Change] = list(result.releases)
-        changes += (binding for prepared in result.claims for binding in prepared.bindings)
+        changes = [each for each in result.claim_changes() if isinstance(each, VolumeChange)]
         for change in changes[:most]:
             target = mirror.requests.target(change)
             assert target is not None, change

@@ -12,10 +12,10 @@ from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons, devices, permissions
 from tests.integration.installations import Installed
-from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseVolume
+from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseVolume, VolumeChange
 from vscheduler.core.model.storage import Claim, ClaimReference, Volume
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Change, Target, Wanted
+from vscheduler.mirror.claim_requests import Target, Wanted
 from vscheduler.mirror.decode.kinds import Kind
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -76,11 +76,11 @@ def asked(volume: str | None, *, reserved: bool = False) -> dict[str, Any]:
 
 def taken_back(*, reserved: bool = False) -> dict[str, Any]:
     """What the scheduler writes when it takes a volume back."""
-    release = ReleaseVolume(name="given", uid="u", claim="default/waits", reserved=reserved)
+    release = ReleaseVolume(name="given", uid="u", key="default/waits", reserved=reserved)
     return sent(release, Volume(name="given"))
 
 
-def sent(change: Change, value: Wanted) -> dict[str, Any]:
+def sent(change: VolumeChange, value: Wanted) -> dict[str, Any]:
     """The patch of a change, without its preconditions."""
     target = Target(
         kind=Kind.VOLUME if isinstance(value, Volume) else Kind.CLAIM,

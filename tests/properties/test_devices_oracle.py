@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from tests import device_worlds, running, volume_labs
+from tests import device_labs, device_worlds, running, volume_labs
 from tests.device_worlds import Features, World
 from tests.oracle import manifests
 from tests.properties import clusters
@@ -121,7 +121,7 @@ def test_what_is_allocated_is_right(seed: int) -> None:
     judge = Judge(world)
     nodes = {each.task.name: each.node for each in result.pipelined}
     taken: list[tuple[str, str, str]] = []
-    for allocated in (claim for job in result.allocations for claim in job.claims):
+    for allocated in device_labs.allocations(result):
         assert allocated.allocation is not None
         own = [
             tuple(device.id) for device in allocated.allocation.devices if not device.admin_access
@@ -138,7 +138,7 @@ def test_what_is_allocated_is_right(seed: int) -> None:
     assert len(set(taken)) == len(taken)
     assert not judge.used & set(taken)
     wanted = {name for pod in world.pods if nodes for name in judge.names(pod)}
-    assert {claim.name for job in result.allocations for claim in job.claims} == wanted
+    assert {claim.name for claim in device_labs.allocations(result)} == wanted
 
 
 Masks = tuple[tuple[int, ...], tuple[int, ...]]
@@ -233,9 +233,9 @@ def test_whatever_was_tried_before_no_device_is_given_away_in_use(
                     trial.allocate(*allocated[-1])
                 elif later:
                     trial.pipeline(task, chance.choice(later))
-            for task, row in allocated:
+            for task, _ in allocated:
                 assert not session.devices.lacks_choice(task)
-                for claim in session.devices.unallocated(task, row):
+                for claim in session.devices.unallocated(task):
                     assert claim.allocation is None or not used.intersection(
                         tuple(device.id)
                         for device in claim.allocation.devices
@@ -253,7 +253,7 @@ def allocated_in_part(listed: Sequence[Document], chance: random.Random) -> list
         mirror.apply(events.convert(kind, document))
     result = cycle.run_cycle(mirror.snapshot(pictures.NOW.timestamp()), POLICY)
     claims = {each["metadata"]["name"]: each for each in found if each["kind"] == "ResourceClaim"}
-    for change in (claim for job in result.allocations for claim in job.claims):
+    for change in device_labs.allocations(result):
         target = mirror.allocations.target(change)
         assert target is not None
         if chance.random() < 0.7:
@@ -284,6 +284,6 @@ def test_pods_with_devices_look_at_their_nodes_alone(seed: int, chance: random.R
             result = decide(listed)
             binds = {bind.task.name: bind.node for bind in result.binds}
             waits = {each.task.name: each.node for each in result.pipelined}
-            claims = [allocation.claims for allocation in result.allocations]
+            claims = [allocation.requests for allocation in result.claims]
             decided.append((found, binds, waits, claims))
     assert decided[0] == decided[1]

@@ -21,15 +21,15 @@ FOUR = [device_labs.resource_slice(node, 4) for node in ("n1", "n2")]
 
 def quiet(result: CycleResult) -> bool:
     """Whether a cycle writes nothing, and starts nothing."""
-    return not (result.binds or result.allocations or result.deallocations)
+    return not (result.binds or result.claims or result.releases)
 
 
 def test_a_gang_starts_once_all_its_claims_are_allocated() -> None:
     """In the cycle after the writes, on the nodes of the devices; then nothing happens."""
     lab = Lab(TWO_NODES, GPU, *FOUR, *CLAIMS, uses=EACH)
     first = lab.cycle()
-    (decided,) = first.allocations
-    assert [claim.key for claim in decided.claims] == [f"default/gpus-{n}" for n in range(3)]
+    (decided,) = first.claims
+    assert [claim.key for claim in decided.requests] == [f"default/gpus-{n}" for n in range(3)]
     assert binds(first) == {}
     assert lab.reserved() == {f"gpus-{n}": [f"train-{n}"] for n in range(3)}
     nodes = waits(first)
@@ -49,15 +49,15 @@ def test_no_pod_starts_before_the_last_claim_is_written() -> None:
     first = lab.cycle(write=1)
     for expected in ([1, 2], [2]):
         result = lab.cycle(write=1)
-        (decided,) = result.allocations
-        assert [claim.name for claim in decided.claims] == [f"gpus-{n}" for n in expected]
+        (decided,) = result.claims
+        assert [claim.name for claim in decided.requests] == [f"gpus-{n}" for n in expected]
         assert binds(result) == {}
         assert waits(result) == waits(first)
         reason = result.groups[0].reason
         assert reason is not None
         assert reason.code is ReasonCode.WAITS_FOR_DEVICES
-        assert reason.devices is not None
-        assert (reason.devices.allocated, reason.devices.claims) == (3 - len(expected), 3)
+        assert reason.claims is not None
+        assert (reason.claims.ready, reason.claims.claims) == (3 - len(expected), 3)
     assert binds(lab.cycle()) == waits(first)
 
 
@@ -78,7 +78,7 @@ def test_what_a_gang_cannot_use_any_more_is_given_back(written: int) -> None:
     lab.delete("Node", lost)
     lab.delete("ResourceSlice", f"slice-{lost}")
     lab.restart()
-    assert len(lab.cycle().deallocations) == written
+    assert len(lab.cycle().releases) == written
     assert lab.allocated() == {}
     assert lab.reserved() == {}
     node = next(iter({"n1", "n2"} - {lost}))
@@ -107,7 +107,7 @@ def test_a_deleted_claim_of_a_pod_that_waits_gives_its_devices_back() -> None:
     claim = lab.get("ResourceClaim", name)
     claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     lab.put(claim)
-    assert name in {deallocation.name for deallocation in lab.cycle().deallocations}
+    assert name in {deallocation.name for deallocation in lab.cycle().releases}
     assert name not in lab.allocated()
 
 
@@ -164,10 +164,11 @@ def test_a_gang_waits_for_volumes_and_devices_together() -> None:
     pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     lab.put(pod)
     first = lab.cycle()
-    assert [binding.name for prepared in first.claims for binding in prepared.bindings] == ["data"]
+    asked = [[request.name for request in prepared.requests] for prepared in first.claims]
+    assert asked == [["data"], ["gpus-0", "gpus-1", "gpus-2"]]
     assert len(lab.allocated()) == 3
     again = lab.cycle()
-    assert (binds(again), again.deallocations) == ({}, ())
+    assert (binds(again), again.releases) == ({}, ())
     assert waits(again) == waits(first)
 
 
@@ -189,7 +190,7 @@ def test_a_device_that_two_schedulers_have_allocated_is_given_back() -> None:
     }
     lab.put(other)
     result = lab.cycle()
-    assert [deallocation.name for deallocation in result.deallocations] == ["gpus-0"]
+    assert [deallocation.name for deallocation in result.releases] == ["gpus-0"]
     assert binds(result) == {}
     lab.cycle()
     mine = set(lab.allocated()["gpus-0"])

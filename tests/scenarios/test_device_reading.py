@@ -130,7 +130,7 @@ def told(result: CycleResult) -> str:
 
 def is_allocated(result: CycleResult, name: str) -> bool:
     """Whether the cycle gives a claim its devices."""
-    return any(claim.name == name for found in result.allocations for claim in found.claims)
+    return any(claim.name == name for found in result.claims for claim in found.requests)
 
 
 def test_another_tenant_starts_while_a_claim_is_read() -> None:
@@ -209,5 +209,5 @@ def searched(nodes: int) -> int:
         uses={"a-0": ["c"]},
     )
     result = lab.cycle()
-    assert not result.allocations
+    assert not result.claims
     return result.spent

@@ -256,9 +256,9 @@ def test_devices_of_a_pod_that_leaves_are_waited_for() -> None:
     lab = leaving()
     result = lab.cycle()
     assert waits(result) == {"young-0": "n1"}
-    assert result.allocations == ()
+    assert result.claims == ()
     lab.delete("Pod", "old-0")
-    assert [allocation.claims[0].name for allocation in lab.cycle().allocations] == ["new"]
+    assert [allocation.requests[0].name for allocation in lab.cycle().claims] == ["new"]
     assert binds(lab.cycle()) == {"young-0": "n1"}
 
 
@@ -270,7 +270,7 @@ def test_devices_of_a_pod_that_never_goes_are_taken() -> None:
     assert result.wake_at == lab.now + 1
     assert waits(lab.cycle(1)) == {}
     lab.delete("Pod", "old-0")
-    assert [allocation.claims[0].name for allocation in lab.cycle().allocations] == ["new"]
+    assert [allocation.requests[0].name for allocation in lab.cycle().claims] == ["new"]
 
 
 def test_preemption_frees_devices() -> None:
@@ -322,7 +322,7 @@ def test_devices_that_share_counters_are_never_allocated() -> None:
     said = reason(lab.cycle())
     assert "(1 such device, 0 allocated; 2 more share counters with others, which" in said
     lab.put(asking("gpus-0", 1))
-    assert [allocation.claims[0].name for allocation in lab.cycle().allocations] == ["gpus-0"]
+    assert [allocation.requests[0].name for allocation in lab.cycle().claims] == ["gpus-0"]
 
 
 def test_a_claim_made_for_another_pod_is_not_used() -> None:

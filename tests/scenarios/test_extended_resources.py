@@ -87,7 +87,7 @@ def test_a_claim_is_made_for_the_pod_and_announced_before_the_pod_starts(resourc
     lab = Lab(ONE, gpu_class(), SLICES[0], asks={resource: 2})
     first = lab.cycle()
     assert first.binds == ()
-    (claim,) = [claim for allocated in first.allocations for claim in allocated.claims]
+    (claim,) = device_labs.allocations(first)
     assert claim.uid == ""
     assert [device.id.device for device in claim.allocation.devices] == ["gpu-0", "gpu-1"]  # type: ignore[union-attr]
     (request,) = lab.get("ResourceClaim", claim.name)["spec"]["devices"]["requests"]
@@ -128,16 +128,16 @@ def test_a_node_with_a_full_device_plugin_gives_no_devices() -> None:
     """Kubernetes asks the device plugin only, once it has any."""
     lab = Lab(ONE, gpu_class(), SLICES[0], asks={GPU: 2})
     lab.offer("n1", {GPU: 1})
-    assert lab.cycle().allocations == ()
+    assert lab.cycle().claims == ()
     assert "example.com/gpu" in reason(lab.cycle())
 
 
 def test_a_gang_needs_devices_for_all_its_pods() -> None:
     """Two nodes have two devices each: three pods of two don't fit, two do."""
     three = TWO.replace("min=2", "min=3").replace("- -", "- - -")
-    assert Lab(three, gpu_class(), *SLICES, asks={GPU: 2}).cycle().allocations == ()
+    assert Lab(three, gpu_class(), *SLICES, asks={GPU: 2}).cycle().claims == ()
     lab = Lab(TWO, gpu_class(), *SLICES, asks={GPU: 2})
-    assert [len(allocation.claims) for allocation in lab.cycle().allocations] == [2]
+    assert [len(allocation.requests) for allocation in lab.cycle().claims] == [2]
     assert len(bound(lab.cycle())) == 2
 
 
@@ -146,7 +146,7 @@ def test_devices_of_claims_are_not_given_twice() -> None:
     uses = {"train-0": ["gpus"]}
     lab = Lab(TWO, gpu_class(), SLICES[0], device_labs.claim("gpus", 2), uses=uses)
     lab.ask("train-1", {GPU: 1})
-    assert lab.cycle().allocations == ()
+    assert lab.cycle().claims == ()
     lab.put(device_labs.claim("gpus", 1))
     lab.cycle()
     assert len(bound(lab.cycle())) == 2
@@ -184,8 +184,8 @@ def test_the_newest_class_stands_for_a_resource() -> None:
     newer = gpu_class("newer", "2026-01-02T00:00:00Z")
     lab = Lab(ONE, newer, old, gpu_class("z-newer", "2026-01-02T00:00:00Z"), SLICES[0])
     lab.ask("train-0", {GPU: 1})
-    (allocated,) = lab.cycle().allocations
-    (request,) = allocated.claims[0].requests
+    (claim,) = device_labs.allocations(lab.cycle())
+    (request,) = claim.requests
     assert request.alternatives[0].device_class == "newer"
 
 
@@ -197,9 +197,9 @@ def test_a_class_that_goes_leaves_the_resource_to_device_plugins() -> None:
     mirror = lab.mirror()
     use = mirror.snapshot(lab.now).jobs[0].tasks[0].pod_class.constraints.resource_claims
     assert [each.resources for each in use] == [(GPU,)]
-    assert len(lab.cycle(write=0).allocations) == 1
+    assert len(lab.cycle(write=0).claims) == 1
     lab.delete("DeviceClass", "gpu")
-    assert lab.cycle().allocations == ()
+    assert lab.cycle().claims == ()
 
 
 def test_resources_of_two_kinds_come_from_where_they_are() -> None:
@@ -207,10 +207,9 @@ def test_resources_of_two_kinds_come_from_where_they_are() -> None:
     nic = device_labs.device_class("nic", "nic.example.com")
     nic["spec"]["extendedResourceName"] = "example.com/nic"
     lab = Lab(ONE, gpu_class(), nic, SLICES[0], asks={GPU: 1, "example.com/nic": 1})
-    assert lab.cycle().allocations == ()
+    assert lab.cycle().claims == ()
     lab.offer("n1", {"example.com/nic": 1})
-    (allocated,) = lab.cycle().allocations
-    (claim,) = allocated.claims
+    (claim,) = device_labs.allocations(lab.cycle())
     assert [request.alternatives[0].device_class for request in claim.requests] == ["gpu"]
     assert [mapping.resource for mapping in claim.mappings] == [GPU]
     assert bound(lab.cycle()) == {"train-0": "n1"}
@@ -222,11 +221,11 @@ def test_a_claim_that_was_made_is_used_where_it_asks_for_the_right_devices() -> 
     nic["spec"]["extendedResourceName"] = "example.com/nic"
     lab = Lab(ONE, gpu_class(), nic, SLICES[0], asks={GPU: 1, "example.com/nic": 1})
     lab.offer("n1", {"example.com/nic": 1})
-    (allocated,) = lab.cycle(write=0).allocations
-    made = lab.claim_of(allocated.claims[0])
+    (claim,) = device_labs.allocations(lab.cycle(write=0))
+    made = lab.claim_of(claim)
     lab.put(made)
     lab.offer("n1", {"example.com/nic": 0})
-    assert lab.cycle().allocations == ()
+    assert lab.cycle().claims == ()
     lab.offer("n1", {"example.com/nic": 1})
     lab.cycle()
     assert bound(lab.cycle()) == {"train-0": "n1"}

@@ -40,7 +40,7 @@ def test_a_gang_starts_once_all_its_claims_are_bound() -> None:
     first = lab.cycle()
     asked = lab.now
     (prepared,) = first.claims
-    assert [binding.key for binding in prepared.bindings] == [f"default/data-{n}" for n in range(3)]
+    assert [binding.key for binding in prepared.requests] == [f"default/data-{n}" for n in range(3)]
     assert binds(first) == {}
     assert lab.selected() == {f"data-{n}": waits(first)[f"train-{n}"] for n in range(3)}
     for bound in range(3):
@@ -50,10 +50,10 @@ def test_a_gang_starts_once_all_its_claims_are_bound() -> None:
         (status,) = result.groups
         assert status.reason is not None
         assert (status.reason.code, status.ready) == (WAITS, False)
-        assert [task.name for task in status.without_volumes] == ["train-0", "train-1", "train-2"]
-        assert status.volumes is not None
-        assert (status.volumes.bound, status.volumes.claims) == (bound, 3)
-        assert (status.volumes.claim, status.volumes.since) == (f"default/data-{bound}", asked)
+        assert [task.name for task in status.without_claims] == ["train-0", "train-1", "train-2"]
+        assert status.claims is not None
+        assert (status.claims.ready, status.claims.claims) == (bound, 3)
+        assert (status.claims.claim, status.claims.since) == (f"default/data-{bound}", asked)
         lab.bind(f"data-{bound}")
     last = lab.cycle()
     assert binds(last) == waits(first)
@@ -160,7 +160,7 @@ def test_a_time_out_frees_the_nodes_and_withdraws_the_requests() -> None:
     lab.delete("Pod", "next-0")
     again = lab.cycle(10)
     assert waits(again).keys() == EACH.keys()
-    assert [binding.key for binding in again.claims[0].bindings] == [
+    assert [binding.key for binding in again.claims[0].requests] == [
         "default/data-0",
         "default/data-2",
     ]
@@ -181,8 +181,8 @@ def test_time_outs_lead_to_other_nodes_and_then_to_a_pause() -> None:
     assert tried == ["n1", "n2", "n3"]
     (status,) = late.groups
     assert status.reason is not None
-    assert status.reason.volumes is not None
-    assert (status.reason.code, status.reason.volumes.pause) == (WAITS, 60)
+    assert status.reason.claims is not None
+    assert (status.reason.code, status.reason.claims.pause) == (WAITS, 60)
     assert quiet(lab.cycle(59))
     assert waits(lab.cycle(1)) == {"train-0": "n4"}
     assert lab.cycle(TIMEOUT).wake_at == lab.now + 120
@@ -249,7 +249,7 @@ def test_after_a_restart_the_same_nodes_are_asked_for(written: int) -> None:
     assert len(selected) == written
     lab.restart()
     after = lab.cycle()
-    assert len(after.claims[0].bindings if after.claims else ()) == 3 - written
+    assert len(after.claims[0].requests if after.claims else ()) == 3 - written
     assert lab.selected() == selected | {f"data-{n}": waits(after)[f"train-{n}"] for n in range(3)}
     lab.bind("data-0", "data-1", "data-2")
     lab.restart()
@@ -396,7 +396,7 @@ def test_two_jobs_that_share_a_claim_ask_for_it_once() -> None:
     shared = volume_labs.claim("data", mode="ReadWriteMany")
     lab = Lab(picture, SLOW, shared, uses={"a-0": ["data"], "b-0": ["data"]})
     first = lab.cycle()
-    assert [len(claim.bindings) for claim in first.claims] == [1]
+    assert [len(claim.requests) for claim in first.claims] == [1]
     assert set(waits(first)) == {"a-0", "b-0"}
     lab.delete("Pod", "a-0")
     assert quiet(lab.cycle())

@@ -26,7 +26,7 @@ from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.placement.nominated_pods import NominatedPods
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
-from vscheduler.core.session import claim_attempts, job_state, job_status
+from vscheduler.core.session import job_state, job_status
 from vscheduler.core.session.dispatch import PluginFailedError
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.work_budget import TooLargeError, WorkBudget
@@ -148,24 +148,9 @@ def check_invariants(session: Session) -> None:
     for job in {bind.task.job for bind in binds}:
         ready = job_state.is_ready(session.dispatch, session.job_states[job])
         assert ready, f"{job} is bound in part"
-    if session.volumes.binds:
-        stored = session.snapshot.storage.claims
-        for task in (bind.task for bind in binds if bind.task.volumes):
-            unbound = [key for key in claim_attempts.keys(task) if not stored[key].bound]
-            assert not unbound, f"{task.key} is bound before {unbound}"
-    if session.devices.allocates:
-        _check_devices(session, binds)
-
-
-def _check_devices(session: Session, binds: Sequence[Bind]) -> None:
-    """All claims of the tasks are allocated and reserved for them, as the API server has shown."""
-    known = session.snapshot.devices.claims
-    for task, node in ((bind.task, bind.node) for bind in binds):
-        for key in session.devices.claims_on(task, node):
-            claim = known[key]
-            usable = claim.allocation is not None and claim.is_reserved_for(task.uid)
-            assert usable, f"{task.key} is bound before {key}"
-            assert not claim.writing, f"{task.key} is bound while {key} is being written"
+    for bind in binds if session.claims.exist else ():
+        unusable = list(session.claims.unusable(bind.task, bind.node))
+        assert not unusable, f"{bind.task.key} is bound before {unusable}"
 
 
 def _check_rows(session: Session) -> None:

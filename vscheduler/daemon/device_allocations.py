@@ -11,12 +11,12 @@ import structlog
 
 from vscheduler.backoff import Growth
 from vscheduler.cluster.writes.claim_allocator import ClaimAllocator, Outcome, Write
+from vscheduler.core.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.daemon import failed_claims
 from vscheduler.daemon.failed_claims import FailedClaims
 from vscheduler.mirror.decode.events import Kind
-from vscheduler.mirror.device_requests import Change
 from vscheduler.mirror.state import Mirror
 
 log = structlog.get_logger(__name__)
@@ -49,20 +49,23 @@ class DeviceAllocations:
 
     def carry_out(self, result: CycleResult, is_there: Callable[[TaskId], bool]) -> None:
         """Send what a cycle has decided, except for jobs with a pod deleted during the cycle."""
-        for decided in result.allocations:
+        for decided in result.claims:
+            claims = [each for each in decided.requests if isinstance(each, ClaimAllocation)]
+            if not claims:
+                continue
             if all(is_there(task.uid) for task in decided.pods):
-                self._send(decided.claims)
+                self._send(claims)
             else:
-                log.info("job.changed", job=decided.job, claims=len(decided.claims))
+                log.info("job.changed", job=decided.job, claims=len(claims))
                 self._changed()
-        self._send(result.deallocations)
+        self._send(each for each in result.releases if isinstance(each, DeallocateClaim))
         self._failed.keep(self._mirror.devices.shown.__contains__)
 
     def ended(self, now: float) -> bool:
         """Whether a pause has ended, in time.monotonic()."""
         return self._failed.ended(now)
 
-    def _send(self, changes: Iterable[Change]) -> None:
+    def _send(self, changes: Iterable[DeviceChange]) -> None:
         pausing = self._failed.pausing
         for change in changes:
             target = self._mirror.allocations.target(change)

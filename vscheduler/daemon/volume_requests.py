@@ -11,13 +11,12 @@ import structlog
 
 from vscheduler.backoff import Growth
 from vscheduler.cluster.writes.claim_binder import ClaimBinder, Outcome, Write
-from vscheduler.core.model.claim_decisions import ReleaseVolume
+from vscheduler.core.model.claim_decisions import ClaimBinding, DeallocateClaim, VolumeChange
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.daemon import failed_claims
 from vscheduler.daemon.failed_claims import FailedClaims
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Change
 from vscheduler.mirror.decode import events, kinds
 from vscheduler.mirror.state import Mirror
 
@@ -55,20 +54,25 @@ class VolumeRequests:
         """Send what a cycle has decided, except for jobs with a pod deleted during the cycle."""
         now = float(int(time.time()))  # annotations have whole seconds
         for prepared in result.claims:
+            bindings = [each for each in prepared.requests if isinstance(each, ClaimBinding)]
+            if not bindings:
+                continue
             if all(is_there(task.uid) for task in prepared.pods):
                 scheduler = self._mirror.requests.scheduler_of(prepared.pods[0].uid)
-                self._send(prepared.bindings, scheduler, now)
+                self._send(bindings, scheduler, now)
             else:
-                log.info("job.changed", job=prepared.job, claims=len(prepared.bindings))
+                log.info("job.changed", job=prepared.job, claims=len(prepared.requests))
                 self._changed()
-        self._send(result.releases, "", now)
+        self._send(
+            (each for each in result.releases if not isinstance(each, DeallocateClaim)), "", now
+        )
         self._failed.keep(lambda key: self._mirror.reference(events.Kind.CLAIM, key) is not None)
 
     def ended(self, now: float) -> bool:
         """Whether a pause has ended, in time.monotonic()."""
         return self._failed.ended(now)
 
-    def _send(self, changes: Iterable[Change], scheduler: str, now: float) -> None:
+    def _send(self, changes: Iterable[VolumeChange], scheduler: str, now: float) -> None:
         pausing = self._failed.pausing
         for change in changes:
             if self._mirror.requests.is_in_flight(change):
@@ -125,6 +129,6 @@ def _key(kind: kinds.Kind, key: str) -> str:
     return f"{kind} {key}"
 
 
-def _claim(change: Change) -> str:
+def _claim(change: VolumeChange) -> str:
     """Return the claim that a change is about, as `namespace/name`."""
-    return change.claim if isinstance(change, ReleaseVolume) else change.key
+    return change.key

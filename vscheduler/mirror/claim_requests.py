@@ -14,7 +14,12 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model.claim_decisions import ClaimBinding, Release, ReleaseClaim, ReleaseVolume
+from vscheduler.core.model.claim_decisions import (
+    ClaimBinding,
+    ReleaseClaim,
+    ReleaseVolume,
+    VolumeChange,
+)
 from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
 from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.decode.kinds import Kind
@@ -22,9 +27,6 @@ from vscheduler.mirror.paths import Path
 from vscheduler.mirror.translate import storage as translation
 
 Body: TypeAlias = dict[str, Any]
-
-Change: TypeAlias = ClaimBinding | Release
-"""What is to be written to one object."""
 
 Wanted: TypeAlias = Claim | Volume
 """An object as it will be once a change is written."""
@@ -45,7 +47,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     value: Wanted
 
 
-def place(change: Change) -> tuple[Kind, str]:
+def place(change: VolumeChange) -> tuple[Kind, str]:
     """Return the kind and the key of the object that is to be written."""
     match change:
         case ClaimBinding(volume=str(name)) | ReleaseVolume(name=name):
@@ -54,7 +56,7 @@ def place(change: Change) -> tuple[Kind, str]:
             return Kind.CLAIM, change.key
 
 
-def is_about(change: Change, target: Target) -> bool:
+def is_about(change: VolumeChange, target: Target) -> bool:
     """Whether the object is still the one that was decided on, and may get the change."""
     value = target.value
     match change, value:
@@ -63,7 +65,7 @@ def is_about(change: Change, target: Target) -> bool:
             mine = of is None or ((of.key, of.uid) == (change.key, ""))
             return mine and not value.deleting
         case ReleaseVolume(), Volume():
-            mine = value.claim is None or value.claim.key == change.claim
+            mine = value.claim is None or value.claim.key == change.key
             return target.uid == change.uid and mine and value.available and not value.deleting
         case _, Claim():
             return target.uid == change.uid and not (value.volume or value.deleting)
@@ -78,7 +80,9 @@ def path(target: Target) -> Path:
     return paths.CLAIMS.at(name, namespace)
 
 
-def patch(target: Target, change: Change, *, schedulers: Collection[str], since: float) -> Body:
+def patch(
+    target: Target, change: VolumeChange, *, schedulers: Collection[str], since: float
+) -> Body:
     """Return the merge patch of a change.
 
     The first of the `schedulers` is the one that asks; what any of them has noted is withdrawn.
@@ -106,7 +110,7 @@ def patch(target: Target, change: Change, *, schedulers: Collection[str], since:
     return {"metadata": metadata, **body}
 
 
-def result(target: Target, change: Change, *, since: float) -> Wanted:
+def result(target: Target, change: VolumeChange, *, since: float) -> Wanted:
     """Return the object as it will be once the change is written."""
     value = target.value
     match change, value:

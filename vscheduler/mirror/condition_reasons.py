@@ -4,15 +4,9 @@ The condition of a PodGroup has the reason's own code, as `simulate`, metrics an
 Where Volcano tells no reason of its own, it says NotEnoughResources.
 """
 
-from vscheduler.core.model.decisions import Reason, ReasonCode
+from vscheduler.core.model.decisions import WAITS_FOR_CLAIMS, Reason, ReasonCode
 
 UNSCHEDULABLE = "Unschedulable"
-
-WAITS_FOR_VOLUMES = str(ReasonCode.WAITS_FOR_VOLUMES)
-"""The reason of conditions and events of pods that have a node, and wait for their claims."""
-
-WAITS_FOR_DEVICES = str(ReasonCode.WAITS_FOR_DEVICES)
-"""The same for pods whose devices the API server refuses to have allocated."""
 
 NOT_ADMITTED = frozenset(
     {
@@ -24,9 +18,6 @@ NOT_ADMITTED = frozenset(
 """Reason codes of groups that wait for admission. Waiting for admission deserves no warning
 (Volcano: JobEnqueueable).
 """
-
-CLAIMS = (ReasonCode.WAITS_FOR_VOLUMES, ReasonCode.WAITS_FOR_DEVICES)
-"""Reason codes of jobs that have nodes and wait for their claims."""
 
 NO_NODE_HELPS = NOT_ADMITTED - {ReasonCode.CLUSTER_FULL} | {
     ReasonCode.QUEUE_MISSING,
@@ -52,14 +43,14 @@ NO_NODE_HELPS = NOT_ADMITTED - {ReasonCode.CLUSTER_FULL} | {
 
 def is_expected(reason: Reason) -> bool:
     """Whether waiting for this reason deserves no warning: admission and claims take time."""
-    return not is_late(reason) if reason.code in CLAIMS else reason.code in NOT_ADMITTED
+    if reason.code in WAITS_FOR_CLAIMS.values():
+        return not is_late(reason)
+    return reason.code in NOT_ADMITTED
 
 
 def is_late(reason: Reason) -> bool:
     """Whether volumes or devices that the job waits for could not be had so far."""
-    volumes, devices = reason.volumes, reason.devices
-    late = volumes is not None and bool(volumes.pause or volumes.refusal)
-    return late or (devices is not None and bool(devices.refusal))
+    return reason.claims is not None and bool(reason.claims.pause or reason.claims.refusal)
 
 
 def pod_reason(reason: Reason) -> str:

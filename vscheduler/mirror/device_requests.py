@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from vscheduler.core.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
 from vscheduler.core.model.constraints import Requirement, Term
-from vscheduler.core.model.device_decisions import ClaimAllocation, DeallocateClaim
 from vscheduler.core.model.devices import (
     AllocatedDevice,
     Allocation,
@@ -32,8 +32,6 @@ from vscheduler.mirror.translate.devices import DEALLOCATING
 
 Body: TypeAlias = dict[str, Any]
 
-Change: TypeAlias = ClaimAllocation | DeallocateClaim
-"""What is to be written to one claim."""
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """Keeps a claim until its devices are taken back; Kubernetes' own controller removes it."""
@@ -47,7 +45,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     value: ResourceClaim
 
 
-def is_about(change: Change, claim: ResourceClaim) -> bool:
+def is_about(change: DeviceChange, claim: ResourceClaim) -> bool:
     """Whether the claim is still the one that was decided on, and may get the change."""
     if claim.uid != change.uid or claim.writing:
         return False
@@ -70,7 +68,7 @@ def path(claim: ResourceClaim, *, status: bool = False) -> Path:
     return paths.RESOURCE_CLAIMS.at(claim.name, claim.namespace)
 
 
-def metadata_patch(target: Target, change: Change) -> Body | None:
+def metadata_patch(target: Target, change: DeviceChange) -> Body | None:
     """Return the merge patch that comes before the status, or None if the claim needs none."""
     claim = target.value
     wanted: Body = {}
@@ -82,7 +80,7 @@ def metadata_patch(target: Target, change: Change) -> Body | None:
     return {"metadata": {**_preconditions(target), **wanted}} if wanted else None
 
 
-def status_patch(target: Target, change: Change) -> Body:
+def status_patch(target: Target, change: DeviceChange) -> Body:
     """Return the merge patch of the status."""
     wanted = result(target.value, change)
     status: Body = {"reservedFor": [_consumer(each) for each in wanted.reserved_for] or None}
@@ -94,7 +92,7 @@ def status_patch(target: Target, change: Change) -> Body:
     return {"metadata": _preconditions(target), "status": status}
 
 
-def result(claim: ResourceClaim, change: Change) -> ResourceClaim:
+def result(claim: ResourceClaim, change: DeviceChange) -> ResourceClaim:
     """Return the claim as it will be once the change is written."""
     match change:
         case ClaimAllocation():

@@ -7,7 +7,7 @@ for which container. A claim keeps its devices' finalizer from the start.
 
 from typing import Any, TypeAlias
 
-from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.claim_decisions import ClaimAllocation
 from vscheduler.core.model.devices import Consumer, DeviceRequest
 from vscheduler.mirror import device_requests, paths
 from vscheduler.mirror.decode.wire_devices import ResourceClaim

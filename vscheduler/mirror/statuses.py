@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model.decisions import Bind, Evict, GroupStatus
+from vscheduler.core.model.decisions import WAITS_FOR_CLAIMS, Bind, Evict, GroupStatus
 from vscheduler.core.model.jobs import Condition, GroupState, InvalidPod, Job, JobId, Phase, Task
+from vscheduler.mirror import claim_wording, wording
 from vscheduler.mirror import condition_reasons as reasons
-from vscheduler.mirror import volume_wording, wording
 from vscheduler.mirror.decode.events import DecodeError
 
 UNSCHEDULABLE = "Unschedulable"
@@ -190,21 +190,10 @@ def pod_words(
         words = ReasonAndMessage(topic, reasons.pod_reason(status.reason), message)
         for task in status.unplaced:
             yield task, words
-    if status.volumes is not None:
-        message = volume_wording.waits(status.volumes)
-        for task in status.without_volumes:
-            yield (
-                task,
-                ReasonAndMessage(
-                    WAITS_FOR_VOLUMES,
-                    WAITS_FOR_VOLUMES,
-                    message,
-                ),
-            )
-    if status.without_devices and status.reason is not None:
-        message = wording.sentence(status.reason)
-        words = ReasonAndMessage(message, reasons.WAITS_FOR_DEVICES, message)
-        yield from ((task, words) for task in status.without_devices)
+    if status.claims is not None:
+        why, message = str(WAITS_FOR_CLAIMS[status.claims.kind]), claim_wording.waits(status.claims)
+        words = ReasonAndMessage(message if status.claims.refusal else why, why, message)
+        yield from ((task, words) for task in status.without_claims)
     for refused in status.refused_binds:
         message = wording.bind_refused(refused)
         yield refused.task, ReasonAndMessage(message, SCHEDULER_ERROR, message)
@@ -230,7 +219,7 @@ def pod_patch(words: ReasonAndMessage, *, now: float) -> Body:
 
 
 def waiting_notice(pod: Task | InvalidPod, words: ReasonAndMessage) -> EventNotice:
-    """Return the event of a pod without a suitable node, or with a node but without its volumes."""
+    """Return the event of a pod without a suitable node, or with a node but without its claims."""
     if words.topic == WAITS_FOR_VOLUMES:
         return _pod_notice(pod, ("Normal", WAITS_FOR_VOLUMES, words.message))
     return _pod_notice(pod, ("Warning", "FailedScheduling", words.message))

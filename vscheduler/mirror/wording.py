@@ -20,12 +20,11 @@ from vscheduler.core.model.decisions import (
 from vscheduler.core.model.jobs import InvalidPod, Job
 from vscheduler.core.model.queues import ProblemCode, QueueProblem
 from vscheduler.mirror import (
-    device_wording,
+    claim_wording,
     gang_wording,
     membership_wording,
     phrases,
     refusal_wording,
-    volume_wording,
 )
 
 Code = ReasonCode
@@ -378,12 +377,8 @@ def _waits_for_release(reason: Reason) -> str:
     return f"{waits}; {reason.placed} of the {phrases.pods(reason.minimum)} it needs {have} a place"
 
 
-def _waits_for_devices(reason: Reason) -> str:
-    return "" if reason.devices is None else device_wording.waits(reason.devices)
-
-
-def _waits_for_volumes(reason: Reason) -> str:
-    return "" if reason.volumes is None else volume_wording.waits(reason.volumes)
+def _waits_for_claims(reason: Reason) -> str:
+    return "" if reason.claims is None else claim_wording.waits(reason.claims)
 
 
 def _gated(reason: Reason) -> str:
@@ -471,8 +466,8 @@ _SENTENCES: Mapping[Code, Callable[[Reason], str]] = {
     Code.NO_NODES: _no_nodes,
     Code.NO_ROOM: _no_room,
     Code.WAITS_FOR_RELEASE: _waits_for_release,
-    Code.WAITS_FOR_VOLUMES: _waits_for_volumes,
-    Code.WAITS_FOR_DEVICES: _waits_for_devices,
+    Code.WAITS_FOR_VOLUMES: _waits_for_claims,
+    Code.WAITS_FOR_DEVICES: _waits_for_claims,
     Code.GATED: _gated,
     Code.BIND_REFUSED: _bind_refused,
 }

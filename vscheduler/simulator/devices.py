@@ -8,14 +8,14 @@ from typing import Any, Self
 
 import msgspec
 
+from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.device_decisions import ClaimAllocation
 from vscheduler.mirror import device_requests, extended_claims
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeFailed, Event, Kind, Remove, Upsert
 from vscheduler.mirror.decode.wire import Metadata, Pod, PodResourceClaimStatus
 from vscheduler.mirror.decode.wire_devices import ClaimStatus, ResourceClaim, ResourceClaimTemplate
-from vscheduler.mirror.device_requests import Change, Target
+from vscheduler.mirror.device_requests import Target
 from vscheduler.mirror.translate import devices, pods
 from vscheduler.simulator import patches
 
@@ -38,9 +38,11 @@ def with_claims(
 def allocated(results: Sequence[CycleResult]) -> Iterator[dict[str, Any]]:
     """Iterate over the devices that claims got, as JSON trees."""
     for number, result in enumerate(results, 1):
-        for decided in result.allocations:
-            for claim in decided.claims:
-                for device in claim.allocation.devices if claim.allocation else ():
+        for decided in result.claims:
+            for claim in decided.requests:
+                if not isinstance(claim, ClaimAllocation) or claim.allocation is None:
+                    continue
+                for device in claim.allocation.devices:
                     yield {
                         "claim": claim.key,
                         "device": "/".join(device.id),
@@ -88,9 +90,7 @@ class Devices:
 
     def obey(self, result: CycleResult) -> Iterator[Event]:
         """Write what a cycle allocates and gives back."""
-        changes: list[Change] = list(result.deallocations)
-        changes += (claim for allocated in result.allocations for claim in allocated.claims)
-        for change in changes:
+        for change in (each for each in result.claim_changes() if isinstance(each, DeviceChange)):
             found = self._claims.get(change.key) or _made(change)
             target = Target(version="", value=devices.resource_claim(found))
             status = device_requests.status_patch(target, change)["status"]
@@ -121,7 +121,7 @@ class Devices:
         return Upsert(kind=Kind.RESOURCE_CLAIM, object=claim)
 
 
-def _made(change: Change) -> ResourceClaim:
+def _made(change: DeviceChange) -> ResourceClaim:
     """Return the claim that a cycle makes for extended resources of a pod."""
     assert isinstance(change, ClaimAllocation)
     body = extended_claims.creation(change)

@@ -23,6 +23,7 @@ from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.model import pod_texts
+from vscheduler.core.model.claim_decisions import ClaimBinding
 from vscheduler.core.model.decisions import (
     Bind,
     CycleResult,
@@ -374,7 +375,8 @@ def tree(outcome: Outcome) -> dict[str, Any]:
             }
             for number, result in enumerate(outcome.results, 1)
             for prepared in result.claims
-            for binding in prepared.bindings
+            for binding in prepared.requests
+            if isinstance(binding, ClaimBinding)
         ],
         "devices": list(devices.allocated(outcome.results)),
         "podGroups": {

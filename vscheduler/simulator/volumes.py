@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from vscheduler.core.model.claim_decisions import VolumeChange
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Change, Target
+from vscheduler.mirror.claim_requests import Target
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event, Kind, Upsert
 from vscheduler.mirror.decode.wire import Metadata, Node
@@ -53,10 +54,9 @@ class Volumes:
 
     def obey(self, result: CycleResult, scheduler: str, now: float) -> Iterator[Event]:
         """Write what a cycle asks for and gives back, and bind the claims that can be bound."""
-        changes: list[Change] = list(result.releases)
-        changes += (binding for prepared in result.claims for binding in prepared.bindings)
-        for change in changes:
-            yield self._write(change, scheduler, now)
+        for change in result.claim_changes():
+            if isinstance(change, VolumeChange):
+                yield self._write(change, scheduler, now)
         for volume in list(self._volumes.values()):
             reference = volume.spec.claim_ref
             claim = reference and self._claims.get(f"{reference.namespace}/{reference.name}")
@@ -66,7 +66,7 @@ class Volumes:
             if storage.SELECTED_NODE in claim.metadata.annotations and not _is_bound(claim):
                 yield from self._bind(claim, self._made_for(claim, now))
 
-    def _write(self, change: Change, scheduler: str, now: float) -> Upsert:
+    def _write(self, change: VolumeChange, scheduler: str, now: float) -> Upsert:
         kind, key = claim_requests.place(change)
         found: Stored = self._claims[key] if kind is Kind.CLAIM else self._volumes[key]
         value = (

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests import volume_labs
+from tests import device_labs, volume_labs
 from tests.benchmarks import loading
 from tests.benchmarks.core import clusters, timing
 from tests.benchmarks.core.clusters import Document, Gang
@@ -83,7 +83,7 @@ class Cluster(clusters.Cluster):
 
     def write(self, result: CycleResult) -> None:
         """Carry out what a cycle has decided: claims first, as the daemon does, then binds."""
-        for change in (claim for decided in result.allocations for claim in decided.claims):
+        for change in device_labs.allocations(result):
             target = self.mirror.allocations.target(change)
             assert target is not None
             self.mirror.allocations.begin(target, change)

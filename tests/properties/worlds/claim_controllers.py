@@ -8,15 +8,13 @@ Once change is over everything that is asked for comes at once.
 import copy
 import random
 from collections.abc import Callable, Container, Mapping
-from typing import TypeAlias
 
 from tests import volume_labs, volume_manifests
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import claims, manifests
 from tests.properties.worlds.manifests import Document, Key
-from vscheduler.core.model.claim_decisions import ClaimBinding, Release
+from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange, VolumeChange
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.device_decisions import ClaimAllocation, DeallocateClaim
 from vscheduler.mirror import claim_requests, device_requests, extended_claims
 from vscheduler.mirror.decode.kinds import Kind
 from vscheduler.mirror.state import Mirror
@@ -32,8 +30,6 @@ REFUSED = 0.15
 PVC, PV, DEVICES = "PersistentVolumeClaim", "PersistentVolume", "ResourceClaim"
 OF_NODES = ("CSINode", "ResourceSlice")
 KINDS = {Kind.CLAIM: PVC, Kind.VOLUME: PV}
-
-Change: TypeAlias = ClaimBinding | Release | ClaimAllocation | DeallocateClaim
 
 
 class ClaimControllers:
@@ -79,9 +75,8 @@ class ClaimControllers:
 
     def obey(self, mirror: Mirror, result: CycleResult, now: float) -> None:
         """Write what a cycle has decided, but for what is refused now and then."""
-        asked: list[ClaimBinding | Release] = list(result.releases)
-        asked += (each for prepared in result.claims for each in prepared.bindings)
-        for request in asked:
+        changes = list(result.claim_changes())
+        for request in (each for each in changes if isinstance(each, VolumeChange)):
             self.busy = True
             target = mirror.requests.target(request)
             if target is None or self._is_refused():
@@ -92,14 +87,12 @@ class ClaimControllers:
                 target, request, schedulers=(manifests.SCHEDULER,), since=now
             )
             self._patch(key, patch)
-        changes: list[ClaimAllocation | DeallocateClaim] = list(result.deallocations)
-        changes += (each for decided in result.allocations for each in decided.claims)
-        for change in changes:
+        for change in (each for each in changes if isinstance(each, DeviceChange)):
             self.busy = True
             if not self._is_refused():
                 self._allocate(mirror, change)
 
-    def _allocate(self, mirror: Mirror, change: ClaimAllocation | DeallocateClaim) -> None:
+    def _allocate(self, mirror: Mirror, change: DeviceChange) -> None:
         target = mirror.allocations.target(change)
         assert target is not None, change
         key = DEVICES, change.namespace, change.name

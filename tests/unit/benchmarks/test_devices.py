@@ -25,7 +25,7 @@ def resting(nodes: int, gangs: int) -> tuple[Cluster, Carried]:
         result = cycle.run_cycle(cluster.snapshot(carried), devices.POLICY, timing.BUDGET)
         cluster.write(result)
         carried = result.carried
-        if not (result.binds or result.allocations):
+        if not (result.binds or result.claims):
             break
     assert all(not job.counts[TaskStatus.PENDING] for job in cluster.snapshot().jobs)
     return cluster, carried
@@ -67,7 +67,7 @@ def work_when_a_slice_changes(nodes: int) -> int:
     def change() -> None:
         cluster._show(Kind.RESOURCE_SLICE, renewed)
         result = cycle.run_cycle(cluster.snapshot(carried), devices.POLICY, timing.BUDGET)
-        assert len(result.allocations) == 1
+        assert len(result.claims) == 1
 
     return work_of(change)
 

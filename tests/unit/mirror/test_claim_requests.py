@@ -3,10 +3,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseClaim, ReleaseVolume
+from vscheduler.core.model.claim_decisions import (
+    ClaimBinding,
+    ReleaseClaim,
+    ReleaseVolume,
+    VolumeChange,
+)
 from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Change, Target, Wanted
+from vscheduler.mirror.claim_requests import Target, Wanted
 from vscheduler.mirror.decode.kinds import Kind
 
 AT = 1767268840.0
@@ -32,7 +37,7 @@ def target(value: Wanted) -> Target:
 
 def release(*, reserved: bool = False) -> ReleaseVolume:
     """The volume isn't needed any more."""
-    return ReleaseVolume(name="disk", uid="v1", claim="ns/data", reserved=reserved)
+    return ReleaseVolume(name="disk", uid="v1", key="ns/data", reserved=reserved)
 
 
 WITHDRAWN = ReleaseClaim(namespace="ns", name="data", uid="c1", node="n1")
@@ -43,7 +48,7 @@ REFERENCE = {
     "name": "data",
     "uid": "c1",
 }
-PATCHES: dict[str, tuple[Change, Wanted, Any, Any]] = {
+PATCHES: dict[str, tuple[VolumeChange, Wanted, Any, Any]] = {
     "a volume is to be made": (
         binding(),
         CLAIM,
@@ -102,7 +107,7 @@ def test_of_several_schedulers_one_asks_and_the_notes_of_all_are_withdrawn() -> 
 
 SELECTION = Selection(node="n1", since=AT)
 MINE = ClaimReference(namespace="ns", name="data", uid="c1")
-RESULTS: list[tuple[Change, Wanted, Wanted]] = [
+RESULTS: list[tuple[VolumeChange, Wanted, Wanted]] = [
     (
         binding(),
         CLAIM,
@@ -130,7 +135,7 @@ RESULTS: list[tuple[Change, Wanted, Wanted]] = [
 
 @pytest.mark.parametrize(("change", "before", "after"), RESULTS)
 def test_the_object_is_known_before_it_is_written(
-    change: Change,
+    change: VolumeChange,
     before: Wanted,
     after: Wanted,
 ) -> None:
@@ -161,7 +166,9 @@ def test_the_object_is_known_before_it_is_written(
         ),
     ],
 )
-def test_an_object_that_is_another_by_now_is_left_alone(change: Change, value: Wanted) -> None:
+def test_an_object_that_is_another_by_now_is_left_alone(
+    change: VolumeChange, value: Wanted
+) -> None:
     """A new claim of the same name, a volume that somebody else has got, or that Kubernetes has
     bound since the decision.
     """

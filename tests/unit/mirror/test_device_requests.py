@@ -3,8 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from vscheduler.core.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
 from vscheduler.core.model.constraints import Operator, Requirement, Term
-from vscheduler.core.model.device_decisions import ClaimAllocation, DeallocateClaim
 from vscheduler.core.model.devices import (
     AllocatedDevice,
     Allocation,
@@ -15,7 +15,7 @@ from vscheduler.core.model.devices import (
     ResourceClaim,
 )
 from vscheduler.mirror import device_requests
-from vscheduler.mirror.device_requests import Change, Target
+from vscheduler.mirror.device_requests import Target
 
 POD = Consumer(name="train-0", uid="p0")
 OTHER = Consumer(name="group", uid="g1", resource="podgroups", api_group="scheduling.k8s.io")
@@ -106,7 +106,7 @@ BACK = DeallocateClaim(
     namespace="ns", name="gpus", uid="c1", allocation=ALLOCATION, reserved_for=(OTHER,)
 )
 MOVED = msgspec.structs.replace(SHARED, allocation=msgspec.structs.replace(ALLOCATION, nodes=None))
-PATCHES: dict[str, tuple[Change, ResourceClaim, dict[str, Any]]] = {
+PATCHES: dict[str, tuple[DeviceChange, ResourceClaim, dict[str, Any]]] = {
     "devices are allocated": (
         allocating(ALLOCATION),
         CLAIM,
@@ -191,6 +191,8 @@ def test_a_claim_is_known_before_it_is_written() -> None:
         (BACK, msgspec.structs.replace(SHARED, reserved_for=(OTHER, POD))),
     ],
 )
-def test_a_claim_that_is_another_by_now_is_left_alone(change: Change, claim: ResourceClaim) -> None:
+def test_a_claim_that_is_another_by_now_is_left_alone(
+    change: DeviceChange, claim: ResourceClaim
+) -> None:
     """A new claim of the same name, one that got or lost devices or users meanwhile."""
     assert not device_requests.is_about(change, claim)

@@ -3,8 +3,8 @@
 from tests import device_labs, running
 from tests.device_labs import Lab
 from vscheduler.core import cycle
+from vscheduler.core.model.claim_decisions import DeallocateClaim
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.device_decisions import DeallocateClaim
 from vscheduler.core.model.snapshot import FRESH
 
 PICTURE = """
@@ -51,6 +51,6 @@ def test_a_device_that_is_being_given_back_isnt_given_to_another_claim() -> None
 
     mirror.allocations.begin(target, back)
     result = decided()
-    assert (result.allocations, result.deallocations, result.binds) == ((), (), ())
+    assert (result.claims, result.releases, result.binds) == ((), (), ())
     mirror.allocations.end(back.key, back.uid)
     assert [bind.task.name for bind in decided().binds] == ["first-0"]

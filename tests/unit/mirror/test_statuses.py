@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model.claim_decisions import VolumeWait
+from vscheduler.core.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.core.model.decisions import Bind, Evict, GroupStatus, Reason, ReasonCode, Shortage
 from vscheduler.core.model.jobs import (
     Condition,
@@ -252,16 +252,18 @@ def test_unplaced_pods_are_told_why() -> None:
 
 def test_a_pod_that_waits_for_volumes_is_told_so_though_it_has_a_node() -> None:
     """No warning, as nothing is wrong yet; a warning once the time is up."""
-    wait = VolumeWait(bound=0, claims=1, claim="ns/data", source="csi", node="n1")
-    waits = Reason(code=ReasonCode.WAITS_FOR_VOLUMES, queue="a", volumes=wait)
-    seen = status(reason=waits, without_volumes=(task("g-0"),), volumes=wait)
+    wait = ClaimWait(
+        kind=ClaimKind.VOLUMES, ready=0, claims=1, claim="ns/data", source="csi", node="n1"
+    )
+    waits = Reason(code=ReasonCode.WAITS_FOR_VOLUMES, queue="a", claims=wait)
+    seen = status(reason=waits, without_claims=(task("g-0"),), claims=wait)
     ((pod, words),) = statuses.pod_words(seen)
     text = "the claim isn't bound; waiting for claim data (csi) on n1 since 00:00:00"
     assert words == ("WaitsForVolumes", "WaitsForVolumes", text)
     notice = statuses.waiting_notice(pod, words)
     assert (notice.type, notice.reason, notice.message) == ("Normal", "WaitsForVolumes", text)
     assert about(seen) == ("Normal", "Unschedulable", text)
-    late = msgspec.structs.replace(waits, volumes=msgspec.structs.replace(wait, pause=60))
+    late = msgspec.structs.replace(waits, claims=msgspec.structs.replace(wait, pause=60))
     seen = status(reason=late, unplaced=(task("g-0"),))
     ((pod, words),) = statuses.pod_words(seen)
     assert words.reason == "WaitsForVolumes"

@@ -3,8 +3,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.mirror import test_device_wording as devices
-from tests.unit.mirror import test_volume_wording as volumes
+from tests.unit.mirror import test_claim_wording as claims
 from vscheduler.core.model.decisions import (
     Bind,
     Evict,
@@ -344,8 +343,8 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"minimum": 2, "placed": 3, "tasks": 5},
         "waits for room that pods being deleted still hold; 3 of its 5 pods have a place",
     ),
-    (Code.WAITS_FOR_VOLUMES, {"volumes": volumes.WAIT}, volumes.TEXT),
-    (Code.WAITS_FOR_DEVICES, {"devices": devices.WAIT}, devices.TEXT),
+    (Code.WAITS_FOR_VOLUMES, {"claims": claims.WAIT}, claims.TEXT),
+    (Code.WAITS_FOR_DEVICES, {"claims": claims.DEVICES}, claims.DEVICES_TEXT),
     (Code.GATED, {"minimum": 3, "tasks": 2}, GATED),
     (
         Code.GATED,

@@ -6,6 +6,7 @@ import numpy as np
 
 from vscheduler.cli.checks.findings import FindingText
 from vscheduler.core.claims.volumes import claims, tables
+from vscheduler.core.model import nodes
 from vscheduler.core.model.constraints import ClaimUse, PodVolume
 from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.model.nodes import Mask, NodeLayout
@@ -81,5 +82,5 @@ def _usable(claim: Claim, storage: Storage, layout: NodeLayout) -> Mask:
     if storage_class is not None and storage_class.provisions:
         if not storage_class.topologies:
             return np.ones(layout.size, dtype=np.bool_)
-        mask |= tables.any_of(storage_class.topologies, layout)
+        mask |= nodes.matches_any(layout, storage_class.topologies)
     return mask

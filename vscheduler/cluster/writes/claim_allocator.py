@@ -21,11 +21,11 @@ from vscheduler.cluster.writes import claim_binder, retries
 from vscheduler.cluster.writes.claim_binder import ClaimResult
 from vscheduler.cluster.writes.extended_claims import ExtendedClaims
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
-from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange
 from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
-from vscheduler.mirror.device_requests import Body, Change, Target
+from vscheduler.mirror.device_requests import Body, Target
 from vscheduler.mirror.paths import Path
 
 Result = ClaimResult
@@ -34,7 +34,7 @@ Result = ClaimResult
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One change to send."""
 
-    change: Change
+    change: DeviceChange
     target: Target
 
 

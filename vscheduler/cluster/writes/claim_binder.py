@@ -24,8 +24,9 @@ from vscheduler.cluster.http.connection import (
 from vscheduler.cluster.http.send_guard import NotSentError
 from vscheduler.cluster.writes import retries
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
+from vscheduler.core.model.claim_decisions import VolumeChange
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Body, Change, Target, Wanted
+from vscheduler.mirror.claim_requests import Body, Target, Wanted
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeFailed, Upsert
 
@@ -53,7 +54,7 @@ class ClaimResult(StrEnum):
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One change to send."""
 
-    change: Change
+    change: VolumeChange
     target: Target
     wanted: Wanted
     """The object once the change is written."""

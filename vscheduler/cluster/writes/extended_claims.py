@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from vscheduler.cluster.http.connection import Conflict, Connection
 from vscheduler.cluster.writes import retries
-from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.claim_decisions import ClaimAllocation
 from vscheduler.mirror import device_requests, extended_claims
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Upsert

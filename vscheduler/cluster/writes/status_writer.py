@@ -20,6 +20,7 @@ from vscheduler.cluster.http.send_guard import NotSentError
 from vscheduler.cluster.writes.event_recorder import Recorder
 from vscheduler.cluster.writes.retries import WriteErrors
 from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
+from vscheduler.core.model.claim_decisions import ClaimKind
 from vscheduler.core.model.decisions import Bind, CycleResult, Evict, GroupStatus, Pipeline
 from vscheduler.core.model.jobs import GroupState, InvalidPod, Job, JobId, Task, TaskId
 from vscheduler.mirror import paths, statuses
@@ -337,21 +338,24 @@ def _is_just_made(job: Job) -> bool:
 
 def _without_volumes(result: CycleResult) -> Iterator[Pipeline]:
     """Iterate over the pods that wait on their nodes for volumes."""
-    held = {task.uid for status in result.groups for task in status.without_volumes}
+    held = {
+        task.uid
+        for status in result.groups
+        if status.claims is not None and status.claims.kind is ClaimKind.VOLUMES
+        for task in status.without_claims
+    }
     return (each for each in result.pipelined if each.task.uid in held)
 
 
 def _waiting(status: GroupStatus) -> int:
     """Count the pods of a group that may have been told why they wait."""
-    waiting = len(status.unplaced) + len(status.withheld) + len(status.without_volumes)
-    waiting += len(status.without_devices)
+    waiting = len(status.unplaced) + len(status.withheld) + len(status.without_claims)
     return waiting + len(status.rejections) + len(status.refused_binds)
 
 
 def _uids(status: GroupStatus) -> Iterator[TaskId]:
     """Iterate over the UIDs of these pods."""
-    on_nodes = (*status.without_volumes, *status.without_devices)
-    for task in (*status.unplaced, *status.withheld, *on_nodes):
+    for task in (*status.unplaced, *status.withheld, *status.without_claims):
         yield task.uid
     for pod in status.rejections:
         yield pod.uid

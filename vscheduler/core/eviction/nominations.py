@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from vscheduler.core.claims.volumes import attempts
 from vscheduler.core.eviction import standing_plans
 from vscheduler.core.model.jobs import JobId, Task, TaskId, TaskStatus
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.session import claim_attempts, ordering, reasons
+from vscheduler.core.session import ordering, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 
@@ -27,14 +28,14 @@ def restored(snapshot: Snapshot) -> Snapshot:
     if snapshot.carried.seen is not None:
         return snapshot
     nodes: dict[str, str] = {}
-    for claim, request in claim_attempts.requested(snapshot.storage):
+    for claim, request in attempts.requested(snapshot.storage):
         if request.volume is not None or claim.selected_node:
             nodes[claim.key] = request.node
     found: dict[TaskId, str] = {}
     for job in sorted(snapshot.jobs, key=lambda job: (job.created, job.id)):
         for task in () if job.fully_scheduled else job.tasks:
             if task.status is TaskStatus.PENDING:
-                of_claims = (nodes[key] for key in claim_attempts.keys(task) if key in nodes)
+                of_claims = (nodes[key] for key in task.volume_claims if key in nodes)
                 node = next(of_claims, task.nominated_node)
                 if node:
                     found[task.uid] = node

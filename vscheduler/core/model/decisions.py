@@ -3,14 +3,19 @@
 `mirror.wording` renders reasons in English.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.core.model.claim_decisions import PrepareClaims, Release, VolumeWait
-from vscheduler.core.model.device_decisions import AllocateClaims, DeallocateClaim, DeviceWait
+from vscheduler.core.model.claim_decisions import (
+    ClaimKind,
+    ClaimWait,
+    PrepareClaims,
+    Release,
+    Request,
+)
 from vscheduler.core.model.gang_proof import GangProof
 from vscheduler.core.model.jobs import InvalidPod, JobId, Phase, Task
 from vscheduler.core.model.nodes import Mask
@@ -142,6 +147,13 @@ class ReasonCode(StrEnum):
     """The job may have started already, because no other sub-group lacks these pods."""
     GATED = "SchedulingGated"
     BIND_REFUSED = "BindRefused"
+
+
+WAITS_FOR_CLAIMS = {
+    ClaimKind.VOLUMES: ReasonCode.WAITS_FOR_VOLUMES,
+    ClaimKind.DEVICES: ReasonCode.WAITS_FOR_DEVICES,
+}
+"""The reason of jobs that have nodes and wait for claims, by kind."""
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):
@@ -291,9 +303,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     unmatched: tuple[tuple[str, str], ...] = ()
     """Labels in the pod's nodeSelector that no node has."""
     holes: tuple[MissingResource, ...] = ()
-    volumes: VolumeWait | None = None
-    """How far the volumes are that the job waits for."""
-    devices: DeviceWait | None = None  # the same for its resource claims
+    claims: ClaimWait | None = None
+    """How far the claims are that the job waits for."""
     proof: GangProof | None = None
     """What the search for the whole gang has shown, where pods of different kinds are needed."""
 
@@ -320,11 +331,11 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     refused_binds: tuple[RefusedBind, ...] = ()
     """Pods whose last bind was refused. They have no node, although their places are kept, but for
     those that are held back."""
-    without_volumes: tuple[Task, ...] = ()
-    """Pods that wait on their nodes for volumes, or with others that do."""
-    volumes: VolumeWait | None = None
-    """How far the volumes of these pods are."""
-    without_devices: tuple[Task, ...] = ()  # pods whose devices the API server refuses
+    without_claims: tuple[Task, ...] = ()
+    """Pods that wait on their nodes for volumes, or for devices that the API server refuses, or
+    with others that do."""
+    claims: ClaimWait | None = None
+    """How far the claims of these pods are."""
     reason: Reason | None = None
 
 
@@ -432,13 +443,10 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     """The amounts from which shares are computed."""
     carried: Carried
     claims: tuple[PrepareClaims, ...] = ()
-    """By job, the volumes to ask for so that pods can start later."""
+    """What to ask for so that pods can start later: first volumes, then devices, by job."""
     releases: tuple[Release, ...] = ()
-    """What was asked for and no pod waits for any more: first claims, then volumes, by name."""
-    allocations: tuple[AllocateClaims, ...] = ()
-    """By job, the resource claims to allocate and reserve so that pods can start later."""
-    deallocations: tuple[DeallocateClaim, ...] = ()
-    """Resource claims whose devices no pod uses after all, by name."""
+    """What was asked for and no pod needs any more: first claims, then volumes, then resource
+    claims, by name."""
     excluded: tuple[Exclusion, ...] = ()
     """Nodes left out of the total, the largest group first."""
     finished: bool = True
@@ -454,3 +462,9 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     work: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Number of operations by kind: placements, plans, refreshed rows."""
     faults: tuple[Fault, ...] = ()
+
+    def claim_changes(self) -> Iterator[Request | Release]:
+        """Iterate over all that is to be written about claims: first what is given back."""
+        yield from self.releases
+        for prepared in self.claims:
+            yield from prepared.requests

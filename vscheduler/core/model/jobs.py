@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from vscheduler.core.model import constraints, resources
-from vscheduler.core.model.constraints import Constraints, PodVolume, Selector
+from vscheduler.core.model.constraints import ClaimUse, Constraints, PodVolume, Selector
 from vscheduler.core.model.resources import ResourceMap
 
 Value = TypeVar("Value")
@@ -176,6 +176,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     def best_effort(self) -> bool:
         """Whether the pod requests nothing but a pod slot."""
         return self.pod_class.best_effort
+
+    @property
+    def volume_claims(self) -> tuple[str, ...]:
+        """The PersistentVolumeClaims that the pod uses, as `namespace/name`."""
+        return tuple(each.claim for each in self.volumes if isinstance(each, ClaimUse))
 
 
 class InvalidPod(msgspec.Struct, frozen=True, kw_only=True):

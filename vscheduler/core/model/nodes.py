@@ -209,7 +209,7 @@ def selected(layout: NodeLayout, limits: Constraints) -> Mask:
         for key, value in selector:
             mask &= _among(layout, key, (value,))
         if required is not None:
-            mask &= _any_term(layout, required)
+            mask &= matches_any(layout, required)
         return mask
 
     return layout.memo(("selected", selector, required), compute)
@@ -241,6 +241,14 @@ def matches(layout: NodeLayout, term: Term) -> Mask:
         return mask
 
     return layout.memo(("term", term), compute)
+
+
+def matches_any(layout: NodeLayout, terms: tuple[Term, ...]) -> Mask:
+    """Return the nodes that any of these terms matches, (N,)."""
+    mask = np.zeros(layout.size, dtype=np.bool_)
+    for term in terms:
+        mask |= matches(layout, term)
+    return mask
 
 
 def preference(layout: NodeLayout, preferred: tuple[PreferredTerm, ...]) -> NDArray[np.float64]:
@@ -318,13 +326,6 @@ def free_ports(
 
 def _bars(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
     return not any(toleration.tolerates(taint) for toleration in tolerations)
-
-
-def _any_term(layout: NodeLayout, terms: tuple[Term, ...]) -> Mask:
-    mask = np.zeros(layout.size, dtype=np.bool_)
-    for term in terms:
-        mask |= matches(layout, term)
-    return mask
 
 
 def _met(layout: NodeLayout, requirement: Requirement) -> Mask:

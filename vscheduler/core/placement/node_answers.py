@@ -66,7 +66,7 @@ class NodeAnswers:
 
     def _claim_pauses(self, task: Task, view: NodeView) -> Iterator[FilterResult]:
         """Iterate over the pauses after attempts to have the task's claims bound."""
-        for claim, pause in self._session.volume_binding.attempts.pauses(task):
+        for claim, pause in self._session.claims.volumes.pauses(task):
             code = RefusalCode.VOLUME_REFUSED
             passes = np.ones(view.layout.size, dtype=np.bool_)
             if not pause.node:

@@ -7,13 +7,15 @@ from types import MappingProxyType
 import numpy as np
 
 from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.claims.devices.state import Devices
+from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.memo.evictable_pods import EvictablePods
 from vscheduler.core.model import computed, pod_affinity, resources
 from vscheduler.core.model.constraints import HostPort
 from vscheduler.core.model.jobs import PodClass, Task, TaskId, TaskStatus
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import Budget, ReplacementReservation, Snapshot
-from vscheduler.core.session.interfaces import Devices, PodAffinityCounts, Volumes
+from vscheduler.core.session.interfaces import PodAffinityCounts
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
 

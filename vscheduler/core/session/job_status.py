@@ -3,14 +3,16 @@
 import functools
 import operator
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
+from vscheduler.core.claims import lifecycle
+from vscheduler.core.claims.kind import Ending
 from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.core.memo import unchanged_jobs
 from vscheduler.core.memo.memos import Memos, NodeDomains
 from vscheduler.core.memo.never_fitting import NeverFittingJobs
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
-from vscheduler.core.model import devices as models
-from vscheduler.core.model import storage
+from vscheduler.core.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.core.model.decisions import (
     CycleResult,
     Fault,
@@ -21,14 +23,7 @@ from vscheduler.core.model.decisions import (
 )
 from vscheduler.core.model.jobs import FINISHED, Job, JobId, Phase, Task, TaskId, TaskStatus
 from vscheduler.core.model.snapshot import NO_MEMOS, Carried, LastNodes
-from vscheduler.core.session import (
-    device_binding,
-    excluded_nodes,
-    queue_figures,
-    reasons,
-    volume_binding,
-)
-from vscheduler.core.session.held_pods import Held
+from vscheduler.core.session import excluded_nodes, queue_figures, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.waiting_status import WaitingStatus
@@ -48,6 +43,8 @@ REPORTED_TO_PODS = NODES_HELP | {ReasonCode.QUEUE_BARRED}
 
 SOON_SECONDS = 0.001
 """When to go on with claims that are half read. The cycle isn't unfinished: all jobs had turns."""
+
+Waits: TypeAlias = Mapping[JobId, ClaimWait]
 
 by_id = operator.attrgetter("id")
 
@@ -71,9 +68,8 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         started = {bind.task.job for bind in decided.binds}
         tried = session.snapshot.carried.attempted | (had_turns - started)
     used = session.dispatch.last("usages")
-    held = session.still_held()
-    volumes, devices = _conclude_volumes(session, held), _conclude_devices(session, held)
-    groups, unchanged = _groups(session, volumes, devices)
+    claims = _conclude_claims(session)
+    groups, unchanged = _groups(session, claims.waits)
     waiting, unschedulable = session.waiting_jobs(), session.unschedulable.uids()
     if session.devices.are_unread:
         session.wake(session.snapshot.now + SOON_SECONDS)
@@ -81,10 +77,8 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
         evicts=tuple(sorted(decided.evicts.values(), key=lambda evict: evict.task.key)),
-        claims=volumes.prepared,
-        releases=volumes.releases,
-        allocations=devices.allocations,
-        deallocations=devices.deallocations,
+        claims=claims.prepared,
+        releases=claims.releases,
         groups=groups,
         queues=queue_figures.of(session, used),
         total=session.space.amounts(session.total),
@@ -107,7 +101,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
             node_losses=session.node_losses.carried(),
             past_usage=used,
             gang_searches=session.gang_searches.carried(session.reasons.not_attempted),
-            claim_attempts=volumes.attempts,
+            claim_attempts=claims.attempts,
         ),
         finished=not session.work_budget.exhausted,
         cut_lending=session.work_budget.cut_lending,
@@ -137,32 +131,23 @@ def _memos(session: Session, groups: Sequence[GroupStatus], unchanged: Unchanged
     return found.with_active(active)
 
 
-def _conclude_volumes(session: Session, waiting: Sequence[Held]) -> volume_binding.Conclusion:
-    if session.snapshot.storage is storage.NO_STORAGE:
-        return volume_binding.NOTHING
-    without_turn = session.reasons.not_attempted
-    concluded = session.volume_binding.conclude(
-        waiting,
-        session.decided,
-        session.layout.rows,
-        without_turn=[session.job_states[job].job for job in without_turn],
+def _conclude_claims(session: Session) -> lifecycle.Conclusion:
+    if not session.claims.exist:
+        return lifecycle.NOTHING
+    decided, without_turn = session.decided, session.reasons.not_attempted
+    ending = Ending(
+        binds=decided.binds,
+        pipelined=decided.pipelined.values(),
+        spared=[task for job in without_turn for task in session.job_states[job].job.tasks],
+    )
+    concluded = session.claims.conclude(
+        session.held_pods.still_waiting(decided),
+        ending,
         finished=not session.work_budget.exhausted,
     )
     for at in concluded.wake_at:
         session.wake(at)
     return concluded
-
-
-def _conclude_devices(session: Session, waiting: Sequence[Held]) -> device_binding.Conclusion:
-    if session.snapshot.devices is models.NO_DEVICES:
-        return device_binding.NOTHING
-    without_turn = session.reasons.not_attempted
-    return session.device_binding.conclude(
-        waiting,
-        session.decided,
-        without_turn=[session.job_states[job].job for job in without_turn],
-        finished=not session.work_budget.exhausted,
-    )
 
 
 def _costs(session: Session) -> Mapping[str, int]:
@@ -223,8 +208,7 @@ def _is_terminating(state: JobState) -> bool:
 
 def _groups(
     session: Session,
-    volumes: volume_binding.Conclusion,
-    devices: device_binding.Conclusion,
+    waits: Waits,
 ) -> tuple[tuple[GroupStatus, ...], UnchangedJobs]:
     """Return all statuses, by job, and the jobs that the next cycles may leave out as unchanged."""
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
@@ -235,7 +219,7 @@ def _groups(
         kept = None
         if made(job) is None and job not in refused:  # nobody has looked at it
             kept = each.recall("status")
-        told = kept or _status(session, session.job_states[job], volumes, devices)
+        told = kept or _status(session, session.job_states[job], waits)
         if told is not None:
             statuses.append(told)
             state = made(job)
@@ -247,7 +231,7 @@ def _groups(
     unchanged = session.unchanged
     looked_at = _looked_at(session)
     for job in looked_at:
-        told = _status(session, session.job_states[job], volumes, devices)
+        told = _status(session, session.job_states[job], waits)
         statuses += [] if told is None else [told]
     found = unchanged_jobs.without(unchanged.statuses, looked_at)
     if session.unschedulable:
@@ -285,23 +269,22 @@ def _is_quiet(session: Session, state: JobState) -> bool:
 def _status(
     session: Session,
     state: JobState,
-    volumes: volume_binding.Conclusion,
-    devices: device_binding.Conclusion,
+    waits: Waits,
 ) -> GroupStatus | None:
     """Return the status of a job; None if it had no turn, so that the stored one stays."""
     job, by_job = state.job.id, session.reasons.by_job
     if not state.untouched or job in session.snapshot.carried.reported.refused_binds:
-        return _group(session, state, volumes, devices)
+        return _group(session, state, waits)
     if job in session.reasons.not_attempted:
         return None
     # Most jobs wait for nothing and haven't changed: their status is kept with the job.
-    ask = functools.partial(_group, session, state, volumes, devices)
+    ask = functools.partial(_group, session, state, waits)
     known = session.memos.never_fitting
     if _is_quiet(session, state):
         return state.job.memo("status", ask)
     if job in known.entries:
         return known.status(job, state.phase, by_job.get(job), ask)
-    if job in volumes.waits or job in devices.waits:
+    if job in waits:
         return ask()
     last = state.job.memo("waiting status", WaitingStatus)
     return last.status(state.phase, by_job.get(job), session.policy.rules, ask)
@@ -310,18 +293,15 @@ def _status(
 def _group(
     session: Session,
     state: JobState,
-    volumes: volume_binding.Conclusion,
-    devices: device_binding.Conclusion,
+    waits: Waits,
 ) -> GroupStatus:
     job, rules = state.job, session.policy.rules
     reason = session.reasons.by_job.get(job.id)
-    held, allocating = volumes.waits.get(job.id), devices.waits.get(job.id)
-    refused_devices = allocating is not None and bool(allocating.refusal)
-    if reason is None or session.held_pods.holds_back(state):
-        if held is not None and not refused_devices:
-            reason = reasons.waits_for_volumes(state, held)
-        elif allocating is not None:
-            reason = reasons.waits_for_devices(state, allocating)
+    wait = waits.get(job.id)
+    if wait is not None and (reason is None or session.held_pods.holds_back(state)):
+        reason = reasons.waits_for_claims(state, wait)
+    # Pods are told nothing while devices are allocated, which takes a moment.
+    reported = wait is not None and (wait.kind is ClaimKind.VOLUMES or bool(wait.refusal))
     reason = reason or _waits(state) or reasons.rejected(state)
     reason = reason or reasons.short_sub_group(state)
     refused = _refused_binds(session, state)
@@ -353,9 +333,8 @@ def _group(
         withheld=() if told else waiting,
         rejections=job.rejections,
         refused_binds=refused,
-        without_volumes=_held(session, state) if held and not refused_devices else (),
-        volumes=held,
-        without_devices=_held(session, state) if refused_devices else (),
+        without_claims=_held(session, state) if reported else (),
+        claims=wait if reported else None,
         reason=reason,
     )
 

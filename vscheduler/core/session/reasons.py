@@ -11,10 +11,16 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.model import nodes, refusals, resources, unassigned_pods
-from vscheduler.core.model.claim_decisions import VolumeWait
+from vscheduler.core.model.claim_decisions import ClaimWait
 from vscheduler.core.model.constraints import Constraints
-from vscheduler.core.model.decisions import Reason, ReasonCode, RefusalCounts, RefusedBind, Shortage
-from vscheduler.core.model.device_decisions import DeviceWait
+from vscheduler.core.model.decisions import (
+    WAITS_FOR_CLAIMS,
+    Reason,
+    ReasonCode,
+    RefusalCounts,
+    RefusedBind,
+    Shortage,
+)
 from vscheduler.core.model.gang_proof import GangProof
 from vscheduler.core.model.jobs import Job, PodClass, Task, TaskStatus
 from vscheduler.core.model.queues import Queue
@@ -126,14 +132,9 @@ def after_refusal(reason: Reason | None, refused: RefusedBind | None) -> Reason 
     return replace(reason, refused_bind=refused)
 
 
-def waits_for_volumes(state: JobState, volumes: VolumeWait) -> Reason:
-    """Return the reason of a job with pods that wait for volumes."""
-    return of(state, ReasonCode.WAITS_FOR_VOLUMES, volumes=volumes)
-
-
-def waits_for_devices(state: JobState, wait: DeviceWait) -> Reason:
-    """Return the reason of a job with pods that wait for devices."""
-    return of(state, ReasonCode.WAITS_FOR_DEVICES, devices=wait)
+def waits_for_claims(state: JobState, wait: ClaimWait) -> Reason:
+    """Return the reason of a job with pods that wait for claims."""
+    return of(state, WAITS_FOR_CLAIMS[wait.kind], claims=wait)
 
 
 def short_sub_group(state: JobState) -> Reason | None:
@@ -166,9 +167,9 @@ def short_sub_group(state: JobState) -> Reason | None:
 def no_room(session: Session, state: JobState, task: Task, *, empty: bool = False) -> Reason:
     """Return why no node takes this task, or with `empty`, why no node would without any pods."""
     placement = session.placement
-    paused = None if empty else session.volume_binding.paused(task)
+    paused = None if empty else session.claims.volumes.paused(task)
     if paused is not None:
-        return waits_for_volumes(state, paused)
+        return waits_for_claims(state, paused)
     found = placement.empty_node_explanation(task) if empty else placement.explanation(task)
     code = ReasonCode.NO_ROOM if session.layout.size else ReasonCode.NO_NODES
     if found.outsized:

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from vscheduler.core.api.views import NominatedPods
+from vscheduler.core.claims.devices.state import Devices
+from vscheduler.core.claims.lifecycle import ClaimLifecycle
+from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.fair_share import fair_shares, node_loss_grace, node_pools
 from vscheduler.core.fair_share.demands import QueueDemands
@@ -15,8 +18,7 @@ from vscheduler.core.fair_share.node_loss_grace import NodeLosses
 from vscheduler.core.fair_share.node_pools import NodePools, NodePoolsBuilder
 from vscheduler.core.memo import memos
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
-from vscheduler.core.model import computed, storage
-from vscheduler.core.model import devices as models
+from vscheduler.core.model import computed
 from vscheduler.core.model.decisions import Bind, Evict
 from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId
 from vscheduler.core.model.nodes import Mask, NodeLayout
@@ -27,16 +29,13 @@ from vscheduler.core.session import dispatch, hook_calls, job_state, unschedulab
 from vscheduler.core.session.carried import Admissions, EvictionHistory, GangSearches
 from vscheduler.core.session.cluster_state import ClusterState
 from vscheduler.core.session.decided import Decided, JobReasons
-from vscheduler.core.session.device_binding import DeviceBinding
 from vscheduler.core.session.dispatch import Dispatch
-from vscheduler.core.session.held_pods import Held, HeldPods
+from vscheduler.core.session.held_pods import HeldPods
 from vscheduler.core.session.hook_calls import Opened
-from vscheduler.core.session.interfaces import Devices, Placement, PodAffinityCounts, Volumes
+from vscheduler.core.session.interfaces import Placement, PodAffinityCounts
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
-from vscheduler.core.session.prerequisites import Prerequisites
 from vscheduler.core.session.statement import Statement
-from vscheduler.core.session.volume_binding import VolumeBinding
 from vscheduler.core.session.work_budget import WorkBudget
 
 
@@ -170,33 +169,15 @@ class Session:
         """The resources that shares are computed from, (R,)."""
         return self.policy.rules.total(self)
 
-    def still_held(self) -> list[Held]:
-        """Return the pods that wait for volumes or devices as the cycle ends, by name."""
-        needed = self._prerequisites
-        return [] if needed is None else needed.still_waiting(self.decided, self.layout.rows)
+    @computed.once
+    def claims(self) -> ClaimLifecycle:
+        """What pods need besides a node before they start."""
+        return ClaimLifecycle(self.snapshot, self.volumes, self.devices)
 
     @computed.once
     def held_pods(self) -> HeldPods:
         """The pods that wait for volumes or devices."""
-        return HeldPods(lambda state: job_state.is_ready(self.dispatch, state))
-
-    @computed.once
-    def volume_binding(self) -> VolumeBinding:
-        """The volumes that pods wait for."""
-        return VolumeBinding(self.snapshot, self.volumes)
-
-    @computed.once
-    def device_binding(self) -> DeviceBinding:
-        """The devices that pods wait for."""
-        return DeviceBinding(self.snapshot, self.devices)
-
-    @computed.once
-    def _prerequisites(self) -> Prerequisites | None:
-        """What pods may have to wait for; None where no pod has claims."""
-        taken = self.snapshot
-        if taken.storage is storage.NO_STORAGE and taken.devices is models.NO_DEVICES:
-            return None
-        return Prerequisites(self.volume_binding, self.device_binding, self.held_pods)
+        return HeldPods(self.claims, lambda state: job_state.is_ready(self.dispatch, state))
 
     @computed.once
     def bars(self) -> bool:
@@ -359,8 +340,8 @@ class Session:
 
     def statement(self) -> Statement:
         """Return a journal of changes: `with session.statement() as trial: …; trial.commit()`."""
-        needed = self._prerequisites
-        return Statement(self.cluster, self.decided, self.work_budget, needed)
+        held = self.held_pods if self.claims.exist else None
+        return Statement(self.cluster, self.decided, self.work_budget, held)
 
     @property
     def work(self) -> Mapping[str, int]:

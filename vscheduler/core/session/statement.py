@@ -6,13 +6,13 @@ from enum import Enum
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from vscheduler.core.claims.kind import Lacks
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import EVICTABLE, READY, JobId, Task, TaskId, TaskStatus
 from vscheduler.core.model.snapshot import ReplacementReservation
 from vscheduler.core.session.cluster_state import ClusterState
 from vscheduler.core.session.decided import Decided
-from vscheduler.core.session.held_pods import Lacks
-from vscheduler.core.session.prerequisites import Prerequisites
+from vscheduler.core.session.held_pods import HeldPods
 from vscheduler.core.session.work_budget import WorkBudget
 
 
@@ -45,13 +45,13 @@ class Statement:
         cluster: ClusterState,
         decided: Decided,
         budget: WorkBudget,
-        needed: Prerequisites | None = None,
+        held: HeldPods | None = None,
     ) -> None:
-        """`needed` is None where no pod has to wait for volumes or devices."""
+        """`held` is None where no pod has claims."""
         self._cluster = cluster
         self._decided = decided
         self._budget = budget
-        self._needed = needed
+        self._held = held
         self._operations: list[tuple[Step, Task, int]] = []
         self._evicts: dict[TaskId, Evict] = {}
         self._spared: dict[TaskId, Evict] = {}
@@ -206,8 +206,8 @@ class Statement:
         are evicted for the task. So does an allocated task that has to wait for volumes or devices.
         """
         names, decided = self._cluster.layout.names, self._decided
-        if self._needed is not None:
-            self._wait_for_claims(self._needed)
+        if self._held is not None:
+            self._wait_for_claims(self._held)
         for step, task, row in self._operations:
             assert step is not Step.LIFTED, f"{task.key} was only lifted to see what follows"
             if step is Step.WITHDRAWN:
@@ -226,7 +226,7 @@ class Statement:
         self._budget.count("evictions", bool(self._evicts))
         self._forget()
 
-    def _wait_for_claims(self, needed: Prerequisites) -> None:
+    def _wait_for_claims(self, held: HeldPods) -> None:
         """Let tasks wait on their nodes if claims must be bound or allocated first.
 
         If the job can't start without them, its other tasks wait, too. So do tasks that must be
@@ -237,46 +237,38 @@ class Statement:
             if step in (Step.PLACED, Step.STARTED) and self._is_allocated(task):
                 starting[task.job].append((task, row))
         for places in starting.values():
-            found = {task.uid: needed.lacks(task, row) for task, row in places}
-            if any(needed.lacks_choice(task, found[task.uid]) for task, _ in places):
+            lacks = {task.uid: held.claims.lacks(task, row) for task, row in places}
+            if any(each.unchosen for each in lacks.values()):
                 for task, row in places:  # the filters were wrong; the next cycle places them anew
                     self._wait(task, row)
-            elif any(lacks.anything for lacks in found.values()):
-                self._hold_nodes(needed, places, found)
+            elif any(each.anything for each in lacks.values()):
+                self._hold_nodes(held, places, lacks)
 
     def _hold_nodes(
         self,
-        needed: Prerequisites,
+        held: HeldPods,
         places: Sequence[tuple[Task, int]],
-        found: Mapping[TaskId, Lacks],
+        lacks: Mapping[TaskId, Lacks],
     ) -> None:
         """Let the tasks of a job wait that lack something, or need others to start first: the whole
         job below its minimum, and the members of a sub-group, which starts whole.
         """
         for task, row in places:
-            if found[task.uid].anything or task.pod_class.constraints.pod_affinity:
-                self._let_wait(needed, task, row, found[task.uid])
+            if lacks[task.uid].anything or task.pod_class.constraints.pod_affinity:
+                self._let_wait(held, task, row)
         state = self._cluster.job_state_of(places[0][0])
-        starts, parts = needed.held.is_ready(state), state.sub_groups
+        starts, parts = held.is_ready(state), state.sub_groups
         for task, row in places:
             key = None if parts is None else parts.of(task)
             whole = parts is None or key is None or parts.is_whole(key, READY)
             if not (starts and whole):
-                self._let_wait(needed, task, row, found[task.uid])
+                self._let_wait(held, task, row)
 
-    def _let_wait(
-        self,
-        needed: Prerequisites,
-        task: Task,
-        row: int,
-        lacks: Lacks,
-    ) -> None:
-        """Turn an allocated task into a pipelined task that waits for this, or with others."""
+    def _let_wait(self, held: HeldPods, task: Task, row: int) -> None:
+        """Turn an allocated task into a pipelined task that waits for claims, or with others."""
         if self._is_allocated(task):
             self._wait(task, row)
-            if lacks.allocations:  # it may have other devices of the node now
-                lacks = needed.lacks(task, row)
-            needed.held.hold(task, self._cluster.layout.names[row], lacks)
+            held.hold(task, self._cluster.layout.names[row])
 
     def _wait(self, task: Task, row: int) -> None:
         self._cluster.give_back(task, row)
@@ -286,7 +278,7 @@ class Statement:
         return self._cluster.job_state_of(task).status(task) is TaskStatus.ALLOCATED
 
     def _is_held(self, task: Task) -> bool:
-        return self._needed is not None and self._needed.held.is_held(task)
+        return self._held is not None and self._held.is_held(task)
 
     def hold(self) -> None:
         """Bind nothing, and reserve all placements for the rest of the cycle.

@@ -8,6 +8,7 @@ from prometheus_client import metrics, parser
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Sample
 
+from vscheduler.core.model.claim_decisions import ClaimKind
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
@@ -126,7 +127,8 @@ class Metrics:
         for group in result.groups:  # of all jobs, in every cycle
             waiting += group.reason is not None
             unplaced += len(group.unplaced)
-            without_volumes += len(group.without_volumes)
+            if group.claims is not None and group.claims.kind is ClaimKind.VOLUMES:
+                without_volumes += len(group.without_claims)
         self._count("volcano_schedule_attempts_total", "scheduled", by=len(result.binds))
         self._count("volcano_schedule_attempts_total", "unschedulable", by=unplaced)
         self._gauges["volcano_unschedule_job_count"].set(waiting)

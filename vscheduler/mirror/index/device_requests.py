@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from vscheduler.core.model.device_decisions import DeallocateClaim
+from vscheduler.core.model.claim_decisions import DeallocateClaim, DeviceChange
 from vscheduler.core.model.devices import Object, ResourceClaim
 from vscheduler.mirror import device_requests
-from vscheduler.mirror.device_requests import Change, Target
+from vscheduler.mirror.device_requests import Target
 from vscheduler.mirror.index.devices_index import DeviceIndex
 from vscheduler.mirror.index.entries import Entry
 
@@ -26,7 +26,7 @@ class DeviceRequests:
         self._stored = stored
         self._wanted: dict[str, ResourceClaim] = {}
 
-    def target(self, change: Change) -> Target | None:
+    def target(self, change: DeviceChange) -> Target | None:
         """Return the claim of a change as last seen, or as it is to be made.
 
         None if there is none, another one of the same name, one that has changed, or one with a
@@ -41,7 +41,7 @@ class DeviceRequests:
         version = "" if entry is None else entry.reference.resource_version
         return Target(version=version, value=value)
 
-    def begin(self, target: Target, change: Change) -> None:
+    def begin(self, target: Target, change: DeviceChange) -> None:
         """Count what the claim gets as written; what it gives back is its own until then."""
         given_back = isinstance(change, DeallocateClaim)
         value = target.value if given_back else device_requests.result(target.value, change)

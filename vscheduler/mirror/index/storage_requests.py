@@ -5,10 +5,11 @@ Otherwise, the next cycle could choose another volume for a claim while the firs
 
 from collections.abc import Mapping
 
+from vscheduler.core.model.claim_decisions import VolumeChange
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.storage import Claim, Object, Volume
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Change, Target, Wanted
+from vscheduler.mirror.claim_requests import Target, Wanted
 from vscheduler.mirror.decode.kinds import Kind
 from vscheduler.mirror.index.entries import Entry
 from vscheduler.mirror.index.storage_index import StorageIndex
@@ -33,7 +34,7 @@ class StorageRequests:
         self._stored = stored
         self._wanted: dict[tuple[Kind, str], Wanted] = {}
 
-    def target(self, change: Change) -> Target | None:
+    def target(self, change: VolumeChange) -> Target | None:
         """Return the object of a change as last seen.
 
         None if there is none, another one of the same name, or one with a request in flight.
@@ -55,7 +56,7 @@ class StorageRequests:
         )
         return target if claim_requests.is_about(change, target) else None
 
-    def is_in_flight(self, change: Change) -> bool:
+    def is_in_flight(self, change: VolumeChange) -> bool:
         """Whether the object of a change has a request in flight."""
         return claim_requests.place(change) in self._wanted
 

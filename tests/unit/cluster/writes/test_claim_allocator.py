@@ -11,7 +11,7 @@ from tests.unit.cluster.conftest import Handler, Serve
 from vscheduler.cluster.writes import claim_allocator
 from vscheduler.cluster.writes.claim_allocator import ClaimAllocator, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.device_decisions import ClaimAllocation, DeallocateClaim
+from vscheduler.core.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
 from vscheduler.core.model.devices import (
     AllocatedDevice,
     Allocation,
@@ -21,7 +21,7 @@ from vscheduler.core.model.devices import (
 )
 from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode.events import Upsert
-from vscheduler.mirror.device_requests import Change, Target
+from vscheduler.mirror.device_requests import Target
 
 Result = claim_allocator.Result
 CLAIM = ResourceClaim(namespace="ns", name="gpus", uid="c1")
@@ -58,7 +58,7 @@ def stored(status: dict[str, Any] | None = None, **metadata: Any) -> dict[str, A
 async def send(
     serve: Serve,
     handler: Handler,
-    change: Change = CHANGE,
+    change: DeviceChange = CHANGE,
     may_commit: Callable[[], bool] = lambda: True,
     claim: ResourceClaim = CLAIM,
 ) -> Outcome:
@@ -152,7 +152,7 @@ async def test_a_refusal_is_an_outcome(
     ],
 )
 async def test_a_write_without_a_clear_answer_is_looked_after(
-    serve: Serve, change: Change, found: dict[str, Any] | int, verdict: Result
+    serve: Serve, change: DeviceChange, found: dict[str, Any] | int, verdict: Result
 ) -> None:
     """A server that broke down may have written it: the claim itself says."""
 

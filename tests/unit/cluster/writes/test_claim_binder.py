@@ -10,10 +10,10 @@ from tests import answers
 from tests.unit.cluster.conftest import Handler, Serve
 from vscheduler.cluster.writes.claim_binder import ClaimBinder, ClaimResult, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseClaim
+from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseClaim, VolumeChange
 from vscheduler.core.model.storage import Claim
 from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Change, Target
+from vscheduler.mirror.claim_requests import Target
 from vscheduler.mirror.decode.events import Upsert
 from vscheduler.mirror.decode.kinds import Kind
 
@@ -27,7 +27,7 @@ NOTES = {
 WITHDRAWAL = ReleaseClaim(namespace="ns", name="data", uid="c1", node="n1")
 
 
-def a_write(change: Change = BINDING) -> Write:
+def a_write(change: VolumeChange = BINDING) -> Write:
     """A claim that is to get a volume on n1, or no longer is."""
     target = Target(kind=Kind.CLAIM, key="ns/data", uid="c1", version="7", value=CLAIM)
     return Write(

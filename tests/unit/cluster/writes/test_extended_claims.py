@@ -10,7 +10,7 @@ from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.writes import claim_allocator
 from vscheduler.cluster.writes.claim_allocator import ClaimAllocator, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.claim_decisions import ClaimAllocation
 from vscheduler.core.model.devices import (
     AllocatedDevice,
     Allocation,

@@ -47,7 +47,7 @@ def written(session: Session, task: Task) -> list[str]:
     """The devices that would be written into the claims of a pod that is placed."""
     return [
         device.id.device
-        for claim in session.devices.unallocated(task, 0)
+        for claim in session.devices.unallocated(task)
         if claim.allocation is not None
         for device in claim.allocation.devices
     ]

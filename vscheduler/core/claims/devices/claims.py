@@ -13,8 +13,7 @@ from vscheduler.core.claims.devices import extended
 from vscheduler.core.claims.devices.allocator import Demand, Rule, Shape
 from vscheduler.core.claims.devices.reading import Reading, Steps, Unfinished
 from vscheduler.core.claims.devices.tables import DeviceTable, Matches
-from vscheduler.core.claims.volumes import tables as volume_tables
-from vscheduler.core.model import devices
+from vscheduler.core.model import devices, nodes
 from vscheduler.core.model.constraints import ResourceClaimUse
 from vscheduler.core.model.devices import DeviceRequest, Devices, ResourceClaim, Wanted
 from vscheduler.core.model.nodes import Mask, NodeLayout
@@ -120,7 +119,7 @@ def elsewhere(
     """
     for claim in claims:
         if claim.allocation is not None and claim.allocation.nodes is not None:
-            passes = volume_tables.any_of(claim.allocation.nodes, layout)
+            passes = nodes.matches_any(layout, claim.allocation.nodes)
             yield FilterResult(ELSEWHERE, passes)
         if claim.extended and claim.uid and provided is not None:
             passes = extended.as_made(claim, provided, layout.size)

@@ -10,12 +10,11 @@ from vscheduler.core.api.contracts import FilterResult
 from vscheduler.core.claims.devices import claims
 from vscheduler.core.claims.devices.claims import Needs, Reader, Shapes
 from vscheduler.core.claims.devices.kinds import KnownTraits, PodKinds
-from vscheduler.core.claims.devices.reading import Reading
+from vscheduler.core.claims.devices.reading import Budget, Reading
 from vscheduler.core.claims.devices.tables import DeviceTable, Ints
 from vscheduler.core.model.devices import Devices
 from vscheduler.core.model.jobs import PodClass
 from vscheduler.core.model.nodes import Mask, NodeLayout, NodeTable
-from vscheduler.core.session.work_budget import WorkBudget
 
 NEEDS_COST = 20
 """About how many microseconds it takes to look at one claim of a pod class."""
@@ -36,7 +35,7 @@ class PodNeeds:
         table: DeviceTable,
         shown: NodeTable,
         provided: Mapping[str, Mask],
-        budget: WorkBudget,
+        budget: Budget,
     ) -> None:
         """`provided` are the nodes (N,) that have extended resources by a device plugin."""
         self._known, self._layout, self._spend = devices, shown.layout, budget.spend

@@ -7,9 +7,7 @@ is left to later cycles, which go on where this one stopped; until then the clai
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Hashable
-from typing import Any, TypeAlias, TypeVar
-
-from vscheduler.core.session.work_budget import WorkBudget
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 Answer = TypeVar("Answer")
 
@@ -29,6 +27,21 @@ UNFINISHED_MAX = 1000
 """How many claims are kept half read. When full, all are begun anew."""
 
 
+class Budget(Protocol):
+    """The work budget of a cycle; see session.work_budget."""
+
+    over: bool
+
+    def units(self, fraction: int) -> float:
+        """Return a half, a quarter, … of the whole budget."""
+
+    def spend(self, operation: str, cost: int) -> None:
+        """Count one operation and its cost."""
+
+    def spend_for(self, namespace: str, operation: str, cost: int) -> None:
+        """Count one operation and its cost, which this namespace pays for."""
+
+
 class Unfinished:
     """Claims that are half read, kept from cycle to cycle."""
 
@@ -41,7 +54,7 @@ class Unfinished:
 class Reading:
     """The reading of a cycle."""
 
-    def __init__(self, budget: WorkBudget, unfinished: Unfinished) -> None:
+    def __init__(self, budget: Budget, unfinished: Unfinished) -> None:
         self._budget, self._unfinished = budget, unfinished
         others = len(unfinished.waiting)
         self._all = budget.units(ALL)

@@ -20,16 +20,16 @@ from vscheduler.core.claims.devices.claims import Needs
 from vscheduler.core.claims.devices.demands import DeviceDemands
 from vscheduler.core.claims.devices.extended import ExtendedResources
 from vscheduler.core.claims.devices.needs import PodNeeds
+from vscheduler.core.claims.devices.reading import Budget
 from vscheduler.core.claims.devices.supply import DeviceSupply
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.core.model import computed, devices, resources
-from vscheduler.core.model.device_decisions import ClaimAllocation
+from vscheduler.core.model.claim_decisions import ClaimAllocation
 from vscheduler.core.model.jobs import PodClass, Task
 from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.model.resources import ResourceSpace, Vector
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.session.work_budget import WorkBudget
 
 Code = RefusalCode
 
@@ -40,9 +40,9 @@ SEARCH_COST = 30
 
 
 class Devices:
-    """The answers of a cycle about claims for devices. See interfaces.Devices."""
+    """The answers of a cycle about claims for devices; see node_views.Devices."""
 
-    def __init__(self, snapshot: Snapshot, budget: WorkBudget, *, wanted: bool) -> None:
+    def __init__(self, snapshot: Snapshot, budget: Budget, *, wanted: bool) -> None:
         """`wanted` says whether a plugin has claims allocated: otherwise nobody gets devices."""
         self._known, self._layout = snapshot.devices, snapshot.nodes.layout
         self._budget, self._spend = budget, budget.spend
@@ -122,7 +122,9 @@ class Devices:
         return self._extended.with_devices(snapshot, self._supply.of_class)
 
     def claims_on(self, task: Task, node: str) -> Iterator[str]:
-        """Iterate over the claims that the task needs on this node; see interfaces.Devices."""
+        """Iterate over the claims that the task needs on this node: others stand for extended
+        resources that the node has by a device plugin.
+        """
         row = self._layout.rows[node]
         for use in task.pod_class.constraints.resource_claims:
             if not (use.resources and self._extended.provides_all(use.resources, row)):
@@ -146,11 +148,12 @@ class Devices:
         if self._allocates:
             self._assumed.leave(task, step)
 
-    def unallocated(self, task: Task, row: int) -> tuple[ClaimAllocation, ...]:
-        """Return what the task's claims lack; see interfaces.Devices."""
+    def unallocated(self, task: Task) -> tuple[ClaimAllocation, ...]:
+        """Return what the placed task's claims lack before it may start, in the pod's order: the
+        devices chosen with its placement. Each reserves a claim for this task.
+        """
         if not (self._allocates and task.pod_class.constraints.resource_claims):
             return ()
-        del row  # known from the task's placement
         return tuple(self._assumed.lacking(task, self.needs_of(task.pod_class)))
 
     def lacks_choice(self, task: Task) -> bool:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.core.claims.volumes import tables
 from vscheduler.core.claims.volumes.claims import Needs
@@ -20,7 +21,6 @@ from vscheduler.core.model.constraints import ClaimUse, Selector, Term
 from vscheduler.core.model.jobs import Job, Task, TaskId
 from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.storage import Claim, Storage, Volume
-from vscheduler.core.session.interfaces import VolumeSupply
 
 Choices: TypeAlias = Mapping[str, str | None]
 """By claim, the chosen volume, or None for a volume to be made."""
@@ -33,6 +33,18 @@ class Chosen(msgspec.Struct, frozen=True):
     volume: str | None
     tasks: int
     """How many tasks rely on it."""
+
+
+class VolumeSupply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The existing volumes (P) that could be chosen for claims, by what these demand (D)."""
+
+    names: Sequence[str]
+    fits: NDArray[np.bool_]
+    """(D, P), whether the volume could be chosen for a claim with the demand."""
+    reach: Sequence[Ints]
+    """By volume, the nodes on which it can be used."""
+    provided: NDArray[np.bool_]
+    """(D, N), the nodes for which a new volume could be made instead."""
 
 
 class Binding:
@@ -109,7 +121,7 @@ class Binding:
                 self._give(key, known.volume, given=False)
 
     def intend(self, choices: Choices) -> None:
-        """Choose these volumes for these claims, and for no others; see interfaces.Volumes."""
+        """Choose these volumes for these claims, and for no others; see Volumes.intend."""
         for key in {*self._intended, *choices}:
             self._versions[self._stored.claims[key].class_name] += 1
         self._intended = choices
@@ -133,7 +145,7 @@ class Binding:
         ]
 
     def supply(self, wanted: Sequence[Claim], most: int) -> VolumeSupply:
-        """Return the volumes that could be chosen for these claims; see interfaces.VolumeDemands.
+        """Return the volumes that could be chosen for these claims; see demands.VolumeDemands.
 
         If more than `most` volumes for the same nodes satisfy a demand, other claims leave one of
         the first `most`, so the rest doesn't matter.
@@ -296,7 +308,7 @@ class Binding:
             return np.zeros(self._layout.size, dtype=np.bool_)
         if not storage_class.topologies:
             return np.ones(self._layout.size, dtype=np.bool_)
-        return tables.any_of(storage_class.topologies, self._layout)
+        return nodes.matches_any(self._layout, storage_class.topologies)
 
     def _spacious(self, claim: Claim) -> Mask:
         """Return the nodes (N,) with enough space for a new volume, as far as the driver tells."""

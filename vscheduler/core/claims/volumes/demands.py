@@ -1,12 +1,13 @@
 """Demands for volumes by the pods of a gang, for a search that places them all."""
 
 from collections.abc import Callable, Hashable, Sequence
+from enum import Enum, auto
 
 import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.claims.volumes.attach_limits import AttachLimits
-from vscheduler.core.claims.volumes.binding import Binding
+from vscheduler.core.claims.volumes.binding import Binding, VolumeSupply
 from vscheduler.core.claims.volumes.claims import Needs
 from vscheduler.core.claims.volumes.tables import Ints
 from vscheduler.core.claims.volumes.users import VolumeUsers
@@ -14,14 +15,21 @@ from vscheduler.core.model.constraints import DiskUse, PodVolume
 from vscheduler.core.model.jobs import PodClass
 from vscheduler.core.model.nodes import Mask
 from vscheduler.core.model.storage import Storage
-from vscheduler.core.session.interfaces import Exclusion, VolumeSupply
 
 SHARED_DISKS = frozenset({"gce-pd", "iscsi", "rbd"})
 """Plugins with disks that several pods may share if all of them only read."""
 
 
+class Exclusion(Enum):
+    """Where two pods can't run together."""
+
+    NOWHERE = auto()
+    ON_A_NODE = auto()
+    EVERYWHERE = auto()
+
+
 class VolumeDemands:
-    """What volumes pods ask for, and what nodes have; see interfaces.VolumeDemands."""
+    """What volumes pods ask for, and what nodes have."""
 
     def __init__(
         self,

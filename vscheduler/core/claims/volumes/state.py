@@ -44,7 +44,7 @@ NEEDS_MAX = 4096
 
 
 class Volumes:
-    """The volumes of a cycle; see node_views.Volumes and interfaces.Volumes."""
+    """The volumes of a cycle; see node_views.Volumes."""
 
     def __init__(self, snapshot: Snapshot, spend: Callable[[str, int], None]) -> None:
         self._stored, self._layout = snapshot.storage, snapshot.nodes.layout
@@ -74,7 +74,11 @@ class Volumes:
         self.demands.attaches = self._stored.served
 
     def intend(self, choices: Mapping[str, str | None]) -> None:
-        """Choose these volumes for these claims, or choose freely again; see interfaces."""
+        """Choose these volumes for these claims, by `namespace/name`, whatever else would fit; None
+        is a volume to be made. Empty: choose freely again.
+
+        Claims for which volumes are chosen already keep them.
+        """
         self._binding.intend(choices)
 
     @property
@@ -83,7 +87,11 @@ class Volumes:
         return self._binds
 
     def unbound(self, task: Task, row: int) -> tuple[ClaimBinding, ...]:
-        """Return the claims to bind before the task may start on this node; see interfaces."""
+        """Return the claims to bind before the task may start on this node, each with its choice.
+
+        In the order of the pod's volumes. Empty if all claims are bound, or no plugin looks at
+        claims. For a task that is placed already, the choice is the one made with its placement.
+        """
         if not (task.volumes and self._binds):
             return ()
         return self._binding.decided(task, self._needs_of(task.volumes), row)

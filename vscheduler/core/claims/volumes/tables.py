@@ -162,19 +162,7 @@ def usable(affinity: Terms | None, layout: NodeLayout) -> Mask:
     """Return the nodes (N,) that the node affinity of a volume allows."""
     if affinity is None:
         return np.ones(layout.size, dtype=np.bool_)
-    return any_of(affinity, layout)
-
-
-def any_of(terms: Terms, layout: NodeLayout) -> Mask:
-    """Return the nodes (N,) that any of these terms matches."""
-
-    def compute() -> Mask:
-        mask = np.zeros(layout.size, dtype=np.bool_)
-        for term in terms:
-            mask |= nodes.matches(layout, term)
-        return mask
-
-    return layout.memo(("any of", terms), compute)
+    return nodes.matches_any(layout, affinity)
 
 
 def _shape(volume: Volume) -> tuple[str, tuple[str, ...], str]:

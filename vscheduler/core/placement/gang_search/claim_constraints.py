@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from vscheduler.core.claims.devices.demands import DeviceDemands
+from vscheduler.core.claims.volumes.demands import Exclusion, VolumeDemands
 from vscheduler.core.model.jobs import PodClass, Task, TaskId
 from vscheduler.core.placement.gang_search.solver import volume_matching
 from vscheduler.core.placement.gang_search.solver.problem import (
@@ -28,7 +30,6 @@ from vscheduler.core.placement.gang_search.solver.problem import (
     demand_sets,
 )
 from vscheduler.core.placement.gang_search.solver.volume_matching import VolumeMatching
-from vscheduler.core.session.interfaces import DeviceDemands, Exclusion, VolumeDemands
 
 PLENTY = 2**40
 """More volumes than any pods ask for: where new ones can be made."""

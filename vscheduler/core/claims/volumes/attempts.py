@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from vscheduler.core.model.claim_decisions import ClaimAttempt, ClaimBinding, ClaimRequest, Pause
-from vscheduler.core.model.constraints import ClaimUse
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.model.storage import Claim, Storage
@@ -30,19 +29,8 @@ longer than attempts on several other nodes take."""
 ELSEWHERE_MAX = 2
 """After more failures than this, a time-out is no reason to try another node at once."""
 
-NONE: Mapping[str, ClaimAttempt] = {}
-"""The attempts in a cluster without claims; never written to."""
-
-
 ANYWHERE = ""
 """Stands for all nodes in a pause."""
-
-
-def keys(task: Task) -> Iterator[str]:
-    """Iterate over the claims of the task, as `namespace/name`."""
-    for volume in task.volumes:
-        if isinstance(volume, ClaimUse):
-            yield volume.claim
 
 
 def requested(
@@ -55,18 +43,17 @@ def requested(
     """
     for key in storage.selected_claims:
         claim = storage.claims[key]
-        made = claim.selection
-        if made is not None and claim.selected_node in ("", made.node):
-            yield claim, ClaimRequest(node=made.node, volume=None, since=made.since)
+        selection = claim.selection
+        if selection is not None and claim.selected_node in ("", selection.node):
+            yield claim, ClaimRequest(node=selection.node, volume=None, since=selection.since)
     for name in storage.selected_volumes:
         volume = storage.volumes[name]
-        made, of = volume.selection, volume.claim
-        claim_of = None if of is None else storage.claims.get(f"{of.namespace}/{of.name}")
-        if made is not None and of is not None and claim_of is not None and of.uid == claim_of.uid:
-            yield (
-                claim_of,
-                ClaimRequest(node=made.node, volume=name, since=made.since),
-            )
+        selection, reference = volume.selection, volume.claim
+        if selection is None or reference is None:
+            continue
+        claim_of = storage.claims.get(reference.key)
+        if claim_of is not None and claim_of.uid == reference.uid:
+            yield claim_of, ClaimRequest(node=selection.node, volume=name, since=selection.since)
 
 
 class ClaimAttempts:
@@ -75,7 +62,7 @@ class ClaimAttempts:
     def __init__(self, snapshot: Snapshot, timeout_seconds: float) -> None:
         self._storage, self._now = snapshot.storage, snapshot.now
         self._timeout = timeout_seconds
-        self._found = {
+        self._attempts = {
             key: attempt
             for key, attempt in snapshot.carried.claim_attempts.items()
             if self._is_open(key, attempt.uid)
@@ -94,20 +81,20 @@ class ClaimAttempts:
         for claim, shown in requested(self._storage):
             if not claim.bound:
                 self._follow(claim, shown)
-        for key, attempt in sorted(self._found.items()):
+        for key, attempt in sorted(self._attempts.items()):
             request = attempt.request
             if request is not None and self._timeout > 0:
                 if request.since + self._timeout <= self._now:
                     self._fail_late(key, attempt, self._shown.get(key, request))
                 else:
                     self._wake(request.since + self._timeout)
-            for pause in self._found[key].pauses:
+            for pause in self._attempts[key].pauses:
                 self._wake(pause.until)
 
     def _follow(self, claim: Claim, shown: ClaimRequest) -> None:
         """Take in what the API server shows of one claim."""
         self._shown[claim.key] = shown
-        attempt = self._found.get(claim.key) or ClaimAttempt(uid=claim.uid)
+        attempt = self._attempts.get(claim.key) or ClaimAttempt(uid=claim.uid)
         if attempt.failed == shown:
             return
         if shown.volume is None and not claim.selected_node:
@@ -115,10 +102,10 @@ class ClaimAttempts:
             self._fail(claim.key, attempt, shown, {shown.node: seconds})
             return
         since = min(shown.since, self._now)
-        known = attempt.request
-        if known is not None and (known.node, known.volume) == (shown.node, shown.volume):
-            since = min(since, known.since)
-        self._found[claim.key] = replace(attempt, request=replace(shown, since=since))
+        before = attempt.request
+        if before is not None and (before.node, before.volume) == (shown.node, shown.volume):
+            since = min(since, before.since)
+        self._attempts[claim.key] = replace(attempt, request=replace(shown, since=since))
 
     def _fail_late(
         self,
@@ -139,17 +126,21 @@ class ClaimAttempts:
         avoided: Mapping[str, int],
     ) -> None:
         """Avoid these nodes for so many seconds."""
-        kept = [
+        pauses = [
             pause
             for pause in attempt.pauses
             if pause.until > self._now and pause.node not in avoided
         ]
-        kept += [
+        pauses += [
             Pause(node=node, until=self._now + seconds, seconds=seconds)
             for node, seconds in avoided.items()
         ]
-        self._found[key] = replace(
-            attempt, request=None, failed=failed, failures=attempt.failures + 1, pauses=tuple(kept)
+        self._attempts[key] = replace(
+            attempt,
+            request=None,
+            failed=failed,
+            failures=attempt.failures + 1,
+            pauses=tuple(pauses),
         )
 
     def _wake(self, at: float) -> None:
@@ -158,9 +149,9 @@ class ClaimAttempts:
 
     def pauses(self, task: Task) -> Iterator[tuple[str, Pause]]:
         """Iterate over the pauses of the task's claims, each with the claim."""
-        if self._found and task.volumes:
-            for key in keys(task):
-                attempt = self._found.get(key)
+        if self._attempts and task.volumes:
+            for key in task.volume_claims:
+                attempt = self._attempts.get(key)
                 for pause in attempt.pauses if attempt is not None else ():
                     if pause.until > self._now:
                         yield key, pause
@@ -171,7 +162,7 @@ class ClaimAttempts:
 
     def since(self, binding: ClaimBinding) -> float:
         """Return since when this binding has been asked for; now, if it hasn't been."""
-        attempt = self._found.get(binding.key)
+        attempt = self._attempts.get(binding.key)
         request = None if attempt is None else attempt.request
         if request is None or (request.node, request.volume) != (binding.node, binding.volume):
             return self._now
@@ -179,22 +170,22 @@ class ClaimAttempts:
 
     def carried(self, waiting: Mapping[str, ClaimBinding]) -> Mapping[str, ClaimAttempt]:
         """Return what the next cycle must know, where pods wait for these bindings, by claim."""
-        found = dict(self._found)
+        attempts = dict(self._attempts)
         for key, binding in waiting.items():
-            attempt = found.get(key)
+            attempt = attempts.get(key)
             if attempt is None or attempt.uid != binding.uid:
                 attempt = ClaimAttempt(uid=binding.uid)
-            found[key] = replace(
+            attempts[key] = replace(
                 attempt,
                 request=ClaimRequest(
                     node=binding.node, volume=binding.volume, since=self.since(binding)
                 ),
             )
-        kept = {
+        return {
             key: attempt if key in waiting else replace(attempt, request=None)
-            for key, attempt in found.items()
+            for key, attempt in sorted(attempts.items())
+            if key in waiting or attempt.failures
         }
-        return {key: kept[key] for key in sorted(kept) if key in waiting or kept[key].failures}
 
 
 def _seconds(failures: int) -> int:
