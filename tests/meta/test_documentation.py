@@ -15,8 +15,9 @@ from vscheduler.controllers.queues import queue_reconcile
 from vscheduler.core.model.decisions import LimitedBy, ReasonCode
 from vscheduler.core.model.queues import ProblemCode
 from vscheduler.daemon.observability import metric_table
-from vscheduler.mirror import gang_wording, queue_status, wording
+from vscheduler.mirror import queue_status
 from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.wording import gang_sentences, sentences
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -226,9 +227,9 @@ LIMITS = ("may have at most", "beside the", "kept for")
 
 def test_sentences_about_limits_are_in_the_docs() -> None:
     """Both tables say them as wording does."""
-    source = "".join(inspect.getsource(module) for module in (wording, gang_wording))
-    sentences = re.sub(r"\{[^}]*\}", "…", source)
-    assert [words for words in LIMITS if words not in sentences] == []
+    source = "".join(inspect.getsource(module) for module in (sentences, gang_sentences))
+    text = re.sub(r"\{[^}]*\}", "…", source)
+    assert [words for words in LIMITS if words not in text] == []
     for page, title in (
         ("simulate.md", "Reasons"),
         ("operations.md", "What to do when a job waits"),

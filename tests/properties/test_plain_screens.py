@@ -22,7 +22,7 @@ from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
 from vscheduler.cli.queue.cluster_client import ClusterError, Kind
 from vscheduler.cli.queue.queue_tables import Row, Style
 from vscheduler.cli.queue.queue_watch import Log, Objects, Pages
-from vscheduler.mirror import plain_text
+from vscheduler.mirror.wording import plain_text
 
 SEEDS = range(10)
 FORGED = "FORGED"

@@ -18,7 +18,7 @@ from tests.properties.worlds.histories import Plan
 from tests.properties.worlds.moments import Moment
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.changes import Change, EndOfJob, MoreNodes
-from vscheduler.mirror import wording as sentences
+from vscheduler.mirror.wording import sentences
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 

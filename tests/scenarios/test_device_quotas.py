@@ -15,7 +15,7 @@ from vscheduler.core.fair_share.fair_shares import FairShares
 from vscheduler.core.fair_share.surplus import Surplus
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import JobId
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]
@@ -76,7 +76,7 @@ def reason(result: CycleResult, job: str) -> str:
     """Why a job waits."""
     found = {str(group.job): group.reason for group in result.groups}[f"{pictures.NAMESPACE}/{job}"]
     assert found is not None
-    return wording.sentence(found)
+    return sentences.sentence(found)
 
 
 @pytest.mark.parametrize("plugins", PLUGINS[:2])

@@ -12,9 +12,9 @@ from vscheduler.core import cycle
 from vscheduler.core.claims.devices import assumed
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.mirror import wording
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]
@@ -125,7 +125,7 @@ class Cluster:
 def told(result: CycleResult) -> str:
     """What the first tenant is told."""
     (group,) = [group for group in result.groups if "odd" in str(group.job)]
-    return "" if group.reason is None else wording.sentence(group.reason)
+    return "" if group.reason is None else sentences.sentence(group.reason)
 
 
 def is_allocated(result: CycleResult, name: str) -> bool:

@@ -9,7 +9,8 @@ from tests import device_labs, running
 from tests.device_labs import Lab
 from tests.volume_labs import binds, waits
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.mirror import statuses, wording
+from vscheduler.mirror import statuses
+from vscheduler.mirror.wording import sentences
 
 Document = dict[str, Any]
 
@@ -48,7 +49,7 @@ def reason(result: CycleResult) -> str:
     """Why the only job waits."""
     found = result.groups[0].reason
     assert found is not None
-    return wording.sentence(found)
+    return sentences.sentence(found)
 
 
 def test_a_pod_that_any_device_would_do_for_leaves_the_large_one() -> None:

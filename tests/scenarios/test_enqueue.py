@@ -7,7 +7,7 @@ from tests.scenarios.admitting import CLOSED, QUEUE_FULL, TIERS, cycles, phases,
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.snapshot import FRESH, Carried
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 
@@ -355,7 +355,7 @@ def test_what_is_left_out_of_promises_is_told(shares: str) -> None:
     tree = {"actions": "enqueue, allocate", "tiers": tiers}
     told = [group.reason for group in running.run(pictures.documents(picture), tree).groups]
     (reason,) = (each for each in told if each is not None)
-    assert wording.sentence(reason) == (
+    assert sentences.sentence(reason) == (
         "not admitted: queue q has, or was promised, 4 cpu of the 12 it may have, besides 4 cpu "
         "that jobs have beyond their minResources; this job asks for 9 cpu (minResources)"
     )

@@ -7,8 +7,8 @@ import pytest
 
 from tests import device_labs, running
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.mirror import wording
 from vscheduler.mirror.translate import extended_resources
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 GPU = "example.com/gpu"
@@ -78,7 +78,7 @@ def reason(result: CycleResult) -> str:
     """Why the only job waits."""
     found = result.groups[0].reason
     assert found is not None
-    return wording.sentence(found)
+    return sentences.sentence(found)
 
 
 @pytest.mark.parametrize("resource", [GPU, IMPLICIT])

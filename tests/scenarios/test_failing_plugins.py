@@ -10,7 +10,8 @@ from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
-from vscheduler.mirror import condition_reasons, wording
+from vscheduler.mirror import statuses
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 PICTURE = """
@@ -115,9 +116,9 @@ def test_a_filter_that_fails_is_the_reason(request_: str) -> None:
     (reason,) = [group.reason for group in result.groups]
     assert reason is not None
     assert (reason.code, reason.subject) == (ReasonCode.PLUGIN_FAILED, "bad")
-    assert condition_reasons.pod_reason(reason) == "PluginFailed"
+    assert statuses.pod_reason(reason) == "PluginFailed"
     said = "plugin bad failed on this job; the scheduler's log says why"
-    assert wording.sentence(reason) == said
+    assert sentences.sentence(reason) == said
 
 
 CONTESTED = """

@@ -12,7 +12,7 @@ from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.model.decisions import CycleResult, Reason, ReasonCode
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.queues import Queue
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 
@@ -76,7 +76,7 @@ def test_a_gang_that_the_queue_cannot_take_is_not_searched_for_again() -> None:
     first = running.run(pictures.documents(picture), TREE)
     assert first.binds == ()
     assert reason(first).code is ReasonCode.QUEUE_OVER_SHARE
-    assert wording.sentence(reason(first)) == (
+    assert sentences.sentence(reason(first)) == (
         "queue q has 0 cpu of the 4 it may have; the smallest pods that this gang can start with "
         "need 5 cpu"
     )
@@ -109,11 +109,11 @@ def test_the_queue_may_lack_one_thing_for_some_pods_and_another_for_others() -> 
         """
     requests = {"g-0": CPUS, "g-1": CPUS, "g-2": GPUS, "g-3": GPUS}
     result = running.run(asking(picture, requests), TREE)
-    assert wording.sentence(reason(result)) == (
+    assert sentences.sentence(reason(result)) == (
         "queue q may not have enough pods of this gang at once"
     )
     less = running.run(asking(picture.replace("gpu:3", "gpu:1"), requests), TREE)
-    assert "queue q has 0 nvidia.com/gpu of the 1 it may have" in wording.sentence(reason(less))
+    assert "queue q has 0 nvidia.com/gpu of the 1 it may have" in sentences.sentence(reason(less))
     more = running.run(asking(picture.replace("gpu:3", "gpu:4"), requests), TREE)
     assert [bind.task.name for bind in more.binds] == ["g-0", "g-2"]
 
@@ -130,7 +130,7 @@ def test_queue_and_nodes_may_be_in_the_way_together() -> None:
             each["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n2"}
     result = running.run(small, TREE)
     assert reason(result).code is ReasonCode.NO_ROOM
-    assert "no choice of pods that the queue may have finds room at once" in wording.sentence(
+    assert "no choice of pods that the queue may have finds room at once" in sentences.sentence(
         reason(result)
     )
 

@@ -11,7 +11,7 @@ from tests.scenarios.deciding import bind, decide, evict, pipeline
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.gang_proof import GangProof
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 TIERS = "priority gang | predicates nodeorder binpack"
@@ -76,7 +76,7 @@ def test_a_pod_beyond_the_minimum_is_told_why_it_waits_in_the_same_cycle() -> No
     assert len(result.binds) == 3
     (status,) = result.groups
     assert status.reason is not None
-    assert "2 cpu" in wording.sentence(status.reason)
+    assert "2 cpu" in sentences.sentence(status.reason)
 
 
 def test_a_gang_starts_although_its_first_pods_like_the_wrong_nodes() -> None:
@@ -122,7 +122,7 @@ def test_the_reason_names_the_pods_that_do_not_fit_together() -> None:
     assert blocking(result) == [(2, 3000, 2), (1, 2000, 2)]
     reason = result.groups[0].reason
     assert reason is not None
-    assert wording.sentence(reason).startswith(
+    assert sentences.sentence(reason).startswith(
         "needs 4 pods; 2 pods with 3 cpu (2 nodes have room for one) and 1 pod with 2 cpu "
         "(2 nodes have room for one) don't fit at the same time, however they are placed; "
         "with any one fewer they would; 0/2 nodes are available"

@@ -8,7 +8,8 @@ from tests import running
 from vscheduler.core.model.decisions import GroupStatus, ReasonCode
 from vscheduler.core.model.jobs import Condition, GroupState, Phase
 from vscheduler.core.model.snapshot import BindRefusal, Carried, Reported
-from vscheduler.mirror import condition_reasons, statuses, wording
+from vscheduler.mirror import statuses
+from vscheduler.mirror.wording import sentences
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures
@@ -217,12 +218,12 @@ def test_pods_of_a_sub_group_that_cant_be_whole_are_told_so(
     """Whether the job starts without them or not; nobody is to make nodes for them."""
     picture = f"node n1 cpu=4 queue q job q/a {pods}"
     status = told(picture, volcano=volcano)
-    sentence = "" if status.reason is None else wording.sentence(status.reason)
+    sentence = "" if status.reason is None else sentences.sentence(status.reason)
     assert said in sentence
     assert bool(said) is bool(sentence)
     assert len(status.unplaced) == left
     if status.reason is not None:
-        assert condition_reasons.pod_reason(status.reason) != condition_reasons.UNSCHEDULABLE
+        assert statuses.pod_reason(status.reason) != statuses.UNSCHEDULABLE
 
 
 @WAYS
@@ -275,7 +276,7 @@ def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
     (status,) = result.groups
     assert status.ready is ready
     assert status.reason is not None
-    assert wording.sentence(status.reason) == (
+    assert sentences.sentence(status.reason) == (
         "the API server refused to bind pod default/a-1 to n1: denied"
     )
     ((pod, words),) = statuses.pod_words(status)
@@ -285,7 +286,7 @@ def test_a_pod_whose_bind_was_refused_has_no_node_before_the_next_bind(
     carried = Carried(reported=Reported(refused_binds=refused_both))
     (status,) = running.run(documents, tree, carried=carried).groups
     assert status.reason is not None
-    assert "bind pod default/a-0 to n1, and 1 more: denied" in wording.sentence(status.reason)
+    assert "bind pod default/a-0 to n1, and 1 more: denied" in sentences.sentence(status.reason)
 
 
 CREATORS = {
@@ -314,7 +315,7 @@ def test_who_has_an_owner_isnt_told_to_create_pods(
     tree = {"actions": "allocate", "tiers": running.tiers(TIERS)}
     (status,) = running.run(documents, tree).groups
     assert status.reason is not None
-    said = wording.sentence(status.reason)
+    said = sentences.sentence(status.reason)
     assert said.startswith(f"{'1' if pods else '0'} of 2 pods exist (minMember 2); ")
     assert (creator or "; create ") in said
     assert bool(creator) is ("; create " not in said)

@@ -9,7 +9,7 @@ from tests.properties.lives import Life
 from tests.running import Tree
 from tests.scenarios.deciding import decide
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 SHARES = "priority gang | predicates proportion"
@@ -126,7 +126,7 @@ def test_who_gets_nothing_lent_is_told_of_the_share() -> None:
     """As without lending: more nodes, or a larger share, would help."""
     reasons = {group.job: group.reason for group in run(MANY_QUEUES).groups if group.reason}
     assert len(reasons) == 8
-    assert set(map(wording.sentence, reasons.values())) == {
+    assert set(map(sentences.sentence, reasons.values())) == {
         f"queue q{number:02} has 0 cpu of the 0.5 it deserves; this pod needs 1"
         for number in range(8, 16)
     }

@@ -10,7 +10,7 @@ from tests.scenarios.deciding import bind, written
 from vscheduler.core.model.decisions import CycleResult, Reason, ReasonCode
 from vscheduler.core.model.jobs import Phase, TaskId
 from vscheduler.core.model.snapshot import Carried
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 
@@ -75,7 +75,7 @@ def test_a_gang_that_must_be_near_together_waits(
     assert group.phase is Phase.PENDING
     assert group.reason is not None
     assert group.reason.code is ReasonCode.TOPOLOGY_UNKNOWN
-    assert wording.sentence(group.reason) == (
+    assert sentences.sentence(group.reason) == (
         f"{field} is hard, and this scheduler knows no network topology yet; set mode soft, or "
         f"hardNetworkTopology: anywhere in the scheduler's configuration"
     )

@@ -6,7 +6,8 @@ from tests import running
 from tests.scenarios.admitting import TIERS, cycles, phases, reasons
 from vscheduler.core.model.decisions import ReasonCode
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.mirror import condition_reasons, wording
+from vscheduler.mirror import statuses
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 NEVER, NO_ROOM = ReasonCode.NEVER_FITS, ReasonCode.NO_ROOM
@@ -177,7 +178,7 @@ def test_a_node_that_comes_lets_it_in() -> None:
     (told,) = first.groups
     assert [task.name for task in told.unplaced] == ["a-0", "a-1"]
     assert told.reason is not None
-    assert condition_reasons.pod_reason(told.reason) == "Unschedulable"
+    assert statuses.pod_reason(told.reason) == "Unschedulable"
     documents += pictures.documents("node n2 cpu=9")
     second = running.run_claimed(documents, tree, first.carried)
     assert {bind.node for bind in second.binds} == {"n2"}
@@ -246,4 +247,4 @@ def test_the_reason_has_the_numbers(picture: str, sentence: str) -> None:
     (result,) = cycles(picture)
     (told,) = (group.reason for group in result.groups if group.reason)
     assert told is not None
-    assert wording.sentence(told) == sentence
+    assert sentences.sentence(told) == sentence

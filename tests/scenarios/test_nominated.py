@@ -4,7 +4,7 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 OTHERS = "scheduler=default-scheduler"
@@ -16,7 +16,7 @@ def the_reason(picture: str, job: str) -> str:
     result = running.run(pictures.documents(picture), tree)
     (group,) = (group for group in result.groups if group.job == f"default/{job}")
     assert group.reason is not None
-    return wording.sentence(group.reason)
+    return sentences.sentence(group.reason)
 
 
 @pytest.mark.parametrize(

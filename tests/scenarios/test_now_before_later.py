@@ -13,7 +13,7 @@ from tests.scenarios.deciding import bind, decide, pipeline
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.snapshot import FRESH, Carried
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 TIERS = "priority gang | predicates nodeorder binpack"
@@ -132,7 +132,7 @@ def test_a_pod_that_is_near_itself_waits_for_its_predecessor_on_a_lost_node() ->
     assert [(held.task.name, held.node) for held in result.pipelined] == [("new-0", "b1")]
     (group,) = [group for group in result.groups if group.job.endswith("/new")]
     assert group.reason is not None
-    assert wording.sentence(group.reason) == (
+    assert sentences.sentence(group.reason) == (
         "waits until pods being deleted are gone; as long as they count, "
         "1 node(s) didn't match pod affinity rules; 1 of the 1 pod it needs has a place"
     )

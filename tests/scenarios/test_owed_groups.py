@@ -11,7 +11,7 @@ from vscheduler.core.config import policy
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.plugins.overcommit import Overcommit
-from vscheduler.mirror.wording import sentence
+from vscheduler.mirror.wording.sentences import sentence
 from vscheduler.testing import pictures
 
 OWED = """

@@ -6,7 +6,7 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
-from vscheduler.mirror import refusal_wording
+from vscheduler.mirror.wording import refusal_sentences
 from vscheduler.testing import pictures
 
 ZONES = """
@@ -282,7 +282,7 @@ def test_a_refusal_says_what_kubectl_users_know(conditions: str, says: str) -> N
     )
     reason = next(group.reason for group in result.groups if group.job.endswith("/new"))
     assert reason is not None
-    assert says in refusal_wording.counted(reason.refusals)
+    assert says in refusal_sentences.counted(reason.refusals)
 
 
 @pytest.mark.parametrize("size", [2, 3, 8, 20, 30])

@@ -8,7 +8,7 @@ from tests import running
 from vscheduler.core import actions, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
-from vscheduler.mirror import condition_reasons, statuses
+from vscheduler.mirror import statuses
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures
@@ -90,7 +90,7 @@ def test_nodes_are_made_for_a_queue_that_only_has_its_share() -> None:
     (status,) = running.run(pictures.documents(picture), BUILT_IN).groups
     assert status.unplaced
     assert status.reason is not None
-    assert condition_reasons.pod_reason(status.reason) == "Unschedulable"
+    assert statuses.pod_reason(status.reason) == "Unschedulable"
 
 
 @pytest.mark.parametrize("volcano", [False, True])

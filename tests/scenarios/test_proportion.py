@@ -5,7 +5,7 @@ import pytest
 from tests.scenarios.admitting import cycles
 from tests.scenarios.deciding import decide
 from tests.scenarios.sharing import losers
-from vscheduler.mirror.wording import sentence
+from vscheduler.mirror.wording.sentences import sentence
 
 TABLE = {
     "queues share by weight": (

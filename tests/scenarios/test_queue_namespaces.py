@@ -8,8 +8,9 @@ from tests import running
 from tests.scenarios.deciding import bind, written
 from vscheduler.core.model.decisions import CycleResult, GroupStatus, ReasonCode
 from vscheduler.core.model.jobs import Phase
-from vscheduler.mirror import condition_reasons, wording
+from vscheduler.mirror import statuses
 from vscheduler.mirror.translate import translation
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 
@@ -53,9 +54,9 @@ def test_a_job_of_another_namespace_waits(told: str, phase: str, tree: dict[str,
     reason = group(result).reason
     assert reason is not None
     assert reason.code is ReasonCode.QUEUE_BARRED
-    assert wording.sentence(reason).startswith("queue q isn't for namespace default; ")
+    assert sentences.sentence(reason).startswith("queue q isn't for namespace default; ")
     assert [task.name for task in group(result).unplaced] == ["gang-0", "gang-1"]
-    assert condition_reasons.pod_reason(reason) == "QueueNotForNamespace"
+    assert statuses.pod_reason(reason) == "QueueNotForNamespace"
     assert result.carried.admitted == {}
 
 

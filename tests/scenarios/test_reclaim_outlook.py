@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests import running
-from vscheduler.mirror import reclaim_wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures
@@ -24,7 +24,7 @@ def outlook(
         tree["configurations"] = [{"name": "reclaim", "arguments": named}]
     outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), Options())
     found = next(queue for queue in outcome.last.queues if queue.name == "poor")
-    return "" if found.reclaim is None else reclaim_wording.sentence(found.name, found.reclaim)
+    return "" if found.reclaim is None else sentences.reclaim_outlook(found.name, found.reclaim)
 
 
 FULL = """

@@ -9,7 +9,7 @@ from tests import running
 from tests.scenarios.sharing import BUILT_IN, deserved
 from tests.unit.mirror import manifests
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 
@@ -68,7 +68,7 @@ def test_it_holds_whatever_is_configured_and_says_why(tiers: Any) -> None:
     assert result.binds == ()
     (group,) = result.groups
     assert group.reason is not None
-    assert wording.sentence(group.reason) == (
+    assert sentences.sentence(group.reason) == (
         "needs 2 cpu; 0/1 node is available: "
         "1 node(s) were left alone for 30 s, as a kubelet refused a pod (OutOfcpu)"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from tests import running
 from tests.unit.mirror import manifests
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 
@@ -38,7 +38,7 @@ def decided(spec: dict[str, Any], good: int, bad: int, **tree: Any) -> tuple[int
     outcome = run.simulate(documents, policy, Options())
     (status,) = outcome.last.groups
     reason = status.reason
-    said = None if reason is None else f"{reason.code}: {wording.sentence(reason)}"
+    said = None if reason is None else f"{reason.code}: {sentences.sentence(reason)}"
     assert len(status.rejections) == bad
     assert len(outcome.problems) == bad
     return len(outcome.binds), said

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests import running
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 FLAT = {
@@ -22,7 +22,7 @@ def told(picture: str, job: str, tree: Mapping[str, Any] = FLAT) -> str:
     result = running.run(pictures.documents(picture), tree)
     (reason,) = [group.reason for group in result.groups if group.job == f"default/{job}"]
     assert reason is not None
-    return wording.sentence(reason)
+    return sentences.sentence(reason)
 
 
 def test_a_pod_that_is_to_be_near_others_is_not_told_of_too_few_resources() -> None:

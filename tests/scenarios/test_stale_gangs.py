@@ -9,7 +9,7 @@ from tests import running
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH, Carried, Reported
 from vscheduler.core.plugins import gang
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 
@@ -92,7 +92,7 @@ def test_what_is_left_of_a_gang_goes_after_its_time_with_numbers() -> None:
         ("gang", None, True)
     }
     (job,) = running.snapshot_of(world()).jobs
-    assert wording.evicted(after.evicts[0], job) == (
+    assert sentences.evicted(after.evicts[0], job) == (
         "evicted from n1 by gang.recoveryTimeout, as 3 of 4 pods ran for 10m after one failed; "
         "its whole gang goes, and needs 4 pods, this one of 1 cpu, to run again"
     )
@@ -102,7 +102,7 @@ def test_a_pod_that_was_deleted_is_lost_too() -> None:
     """By a drain, say."""
     documents = world(PICTURE.replace("n1 n1 n1 n1", "n1 n1"))
     result = cycle(documents, 5400.0, cycle(documents).carried)
-    assert wording.lost(result.evicts) == (
+    assert sentences.lost(result.evicts) == (
         "2 pods evicted by gang.recoveryTimeout, as 2 of 4 pods ran for 1h30m after 2 were lost"
     )
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_read_starts_no_job_and_evicts_none(
     (group,) = result.groups
     assert not result.binds
     assert group.reason is not None
-    assert wording.sentence(group.reason) == said.format(UNREADABLE)
+    assert sentences.sentence(group.reason) == said.format(UNREADABLE)
 
 
 def test_a_time_out_of_the_configuration_that_cannot_be_read_is_refused() -> None:

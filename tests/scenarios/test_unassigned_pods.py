@@ -5,7 +5,8 @@ import pytest
 from tests import running
 from vscheduler.core.model.decisions import GroupStatus
 from vscheduler.core.model.jobs import GroupState
-from vscheduler.mirror import phrases, statuses, wording
+from vscheduler.mirror import statuses
+from vscheduler.mirror.wording import phrases, sentences
 from vscheduler.testing import pictures
 
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates proportion")}
@@ -66,7 +67,7 @@ def test_what_pods_lack_is_said_before_what_could_be_created(pods: str, said: st
     documents = pictures.documents(f"node n1 cpu=9 queue q job q/a {pods}")
     (status,) = running.run(documents, TREE).groups
     assert status.reason is not None
-    assert wording.sentence(status.reason) == said
+    assert sentences.sentence(status.reason) == said
     assert said.startswith(phrases.short(said).rstrip("…"))
     assert _unschedulable(status) == said
 

@@ -11,10 +11,11 @@ from tests.oracle import manifests
 from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.mirror import statuses, wording
+from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Upsert
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]
@@ -66,7 +67,7 @@ def binds(result: CycleResult) -> dict[str, str]:
 def why(result: CycleResult) -> str:
     """The reason of the only job that waits."""
     (found,) = [group.reason for group in result.groups if group.reason is not None]
-    return wording.sentence(found)
+    return sentences.sentence(found)
 
 
 def pod(name: str, job: str, *claims: str, priority: int = 0, **spec: Any) -> Document:

@@ -11,7 +11,7 @@ import click
 import yaml
 from rich import console, text
 
-from vscheduler.mirror import plain_text
+from vscheduler.mirror.wording import plain_text
 
 FILE_WIDTH = 200
 """Columns of output that isn't a terminal."""

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from vscheduler.mirror import plain_text
+from vscheduler.mirror.wording import plain_text
 
 USAGE_STATUS = 2
 """Exit status for flags that make no sense."""

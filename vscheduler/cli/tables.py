@@ -12,7 +12,8 @@ from vscheduler.core.model.decisions import Exclusion, QueueFigures
 from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.explain import wording as explained
 from vscheduler.explain.remedies import Explanation
-from vscheduler.mirror import phrases, queue_status, refusal_wording, wording
+from vscheduler.mirror import queue_status
+from vscheduler.mirror.wording import phrases, refusal_sentences, sentences
 from vscheduler.simulator.run import Outcome
 
 COLUMN_GAP = 3
@@ -105,7 +106,7 @@ def _left_out(excluded: Iterable[Exclusion]) -> table.Table:
     shown = columns("nodes not usable", "why")
     shown.columns[0].max_width = SENTENCE_WIDTH
     for each in excluded:
-        shown.add_row(queue_status.nodes(each.nodes), refusal_wording.cause(each.refusal))
+        shown.add_row(queue_status.nodes(each.nodes), refusal_sentences.cause(each.refusal))
     return shown
 
 
@@ -136,6 +137,6 @@ def _waiting(outcome: Outcome) -> table.Table:
     shown = columns("podgroup", "queue", "phase", "waits because")
     for status in outcome.last.groups:
         if status.reason is not None:
-            why = wording.sentence(status.reason)
+            why = sentences.sentence(status.reason)
             shown.add_row(status.job, status.queue, str(status.phase), why)
     return shown

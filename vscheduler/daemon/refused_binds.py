@@ -13,7 +13,7 @@ import msgspec
 from vscheduler.cluster.writes.binder import BindResult, Outcome
 from vscheduler.core.model.jobs import JobId, TaskId
 from vscheduler.core.model.snapshot import BindRefusal
-from vscheduler.mirror import plain_text
+from vscheduler.mirror.wording import plain_text
 
 LENGTH_MAX = 500
 """Longest message in characters: an admission webhook may answer at any length."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from vscheduler.daemon.settings import Settings
-from vscheduler.mirror import plain_text
+from vscheduler.mirror.wording import plain_text
 from vscheduler.web.remedies import FinderError, Found
 
 log = structlog.get_logger(__name__)

@@ -22,8 +22,9 @@ from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.remedy_process import RemedyProcess
 from vscheduler.daemon.runtime import Runtime
 from vscheduler.daemon.settings import Settings
-from vscheduler.mirror import paths, plain_text
+from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection
+from vscheduler.mirror.wording import plain_text
 from vscheduler.simulator import waiting_line
 from vscheduler.simulator.waiting_line import Place
 from vscheduler.web import access, cluster_view

@@ -18,7 +18,7 @@ from vscheduler.explain import evictions, nodes, pods, queues
 from vscheduler.explain.changes import Nothing, Remedy
 from vscheduler.explain.search import Search
 from vscheduler.explain.trials import Trials
-from vscheduler.mirror import membership_wording, phrases
+from vscheduler.mirror.wording import gang_sentences, phrases
 from vscheduler.simulator.run import Given
 
 BUDGET = 600_000
@@ -160,7 +160,7 @@ def _missing(given: Given, name: str) -> str:
         return f"{name!r} isn't the namespace/name of a PodGroup"
     group = given.mirror.groups.get(JobId(name))
     if group is None:
-        return membership_wording.no_group(JobId(name), given.mirror.rejections)
+        return gang_sentences.no_group(JobId(name), given.mirror.rejections)
     if not group.scheduler and not given.mirror.members(group.job.id):
         return f"PodGroup {name} waits: {phrases.unclaimed(group.job.owner)}"
     return f"PodGroup {name} has no pods of this scheduler"

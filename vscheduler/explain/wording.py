@@ -48,8 +48,8 @@ from vscheduler.explain.changes import (
     WithoutSelector,
 )
 from vscheduler.explain.remedies import Explanation
-from vscheduler.mirror import phrases, reclaim_wording, wording
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.wording import phrases, sentences
 
 NAMES_MAX = 3
 """So many nodes are named in a sentence."""
@@ -95,7 +95,7 @@ def _loser(victims: Victims) -> str:
 def lines(explanation: Explanation) -> list[str]:
     """Return an explanation as lines of text."""
     why = f"{explanation.job}, in queue {explanation.queue}"
-    said = wording.sentence(explanation.reason) if explanation.reason else UNKNOWN
+    said = sentences.sentence(explanation.reason) if explanation.reason else UNKNOWN
     if explanation.starts is not None:
         start = phrases.start(explanation.starts, for_admission=explanation.for_admission)
         waits = f"; now: {said}" if explanation.starts > 1 and explanation.reason else ""
@@ -107,7 +107,7 @@ def _reclaim(explanation: Explanation) -> list[str]:
     """Return why reclaim makes no room, as a sentence; none if the job's queue has its share."""
     if explanation.outlook is None:
         return []
-    said = reclaim_wording.sentence(explanation.queue, explanation.outlook)
+    said = sentences.reclaim_outlook(explanation.queue, explanation.outlook)
     return [f"{said[:1].upper()}{said[1:]}."]
 
 
@@ -129,7 +129,7 @@ def remedy_lines(explanation: Explanation) -> list[str]:
 def tree(explanation: Explanation) -> dict[str, Any]:
     """Return an explanation as plain data."""
     reason = explanation.reason
-    why = {"reason": str(reason.code), "message": wording.sentence(reason)} if reason else {}
+    why = {"reason": str(reason.code), "message": sentences.sentence(reason)} if reason else {}
     return {
         "podGroup": explanation.job,
         "queue": explanation.queue,

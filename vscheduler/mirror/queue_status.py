@@ -21,8 +21,9 @@ from vscheduler.core.model.decisions import (
     ReasonCode,
 )
 from vscheduler.core.model.resources import ResourceSpace
-from vscheduler.mirror import phrases, reclaim_wording, refusal_wording, statuses, wording
+from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.wording import phrases, refusal_sentences, sentences
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 FAIR_SHARE = "FairShare"
@@ -164,7 +165,7 @@ def explanation(queue: QueueFigures, excluded: Sequence[Exclusion] = ()) -> Expl
     if entitlement is None:
         return None
     if entitlement.problem is not None:
-        message = wording.queue_problem(entitlement.problem)
+        message = sentences.queue_problem(entitlement.problem)
         return Explanation(reason=SET_ASIDE, message=_cut(message))
     bases = {name: each for name, each in entitlement.bases.items() if name != resources.PODS}
     if not _some(queue.request) and all(map(_kept, bases.values())):
@@ -179,7 +180,7 @@ def explanation(queue: QueueFigures, excluded: Sequence[Exclusion] = ()) -> Expl
     parts += [*_unkept(bases), *exclusions(excluded)]
     message = _cut("; ".join(filter(None, parts)))
     if queue.reclaim is not None:
-        message = f"{message}; {_cut(reclaim_wording.sentence(queue.name, queue.reclaim))}"
+        message = f"{message}; {_cut(sentences.reclaim_outlook(queue.name, queue.reclaim))}"
     return Explanation(reason=str(lead.bound), message=message)
 
 
@@ -188,7 +189,7 @@ def exclusions(excluded: Sequence[Exclusion]) -> list[str]:
     number of remaining nodes.
     """
     phrases = [
-        f"{nodes(each.nodes)} not usable: {refusal_wording.cause(each.refusal)}"
+        f"{nodes(each.nodes)} not usable: {refusal_sentences.cause(each.refusal)}"
         for each in excluded[:EXCLUSIONS_MAX]
     ]
     if more := sum(len(each.nodes) for each in excluded[EXCLUSIONS_MAX:]):
@@ -198,7 +199,9 @@ def exclusions(excluded: Sequence[Exclusion]) -> list[str]:
 
 def left_out(excluded: Sequence[Exclusion]) -> list[str]:
     """Return a phrase such as `taint gpu: 12 nodes, e.g. n1, n2` for every cause."""
-    return [f"{refusal_wording.cause(each.refusal)}: {_examples(each.nodes)}" for each in excluded]
+    return [
+        f"{refusal_sentences.cause(each.refusal)}: {_examples(each.nodes)}" for each in excluded
+    ]
 
 
 def _examples(names: Sequence[str]) -> str:

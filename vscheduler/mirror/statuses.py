@@ -12,13 +12,76 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model.decisions import WAITS_FOR_CLAIMS, Bind, Evict, GroupStatus
+from vscheduler.core.model.decisions import (
+    WAITS_FOR_CLAIMS,
+    Bind,
+    Evict,
+    GroupStatus,
+    Reason,
+    ReasonCode,
+)
 from vscheduler.core.model.jobs import Condition, GroupState, InvalidPod, Job, JobId, Phase, Task
-from vscheduler.mirror import claim_wording, wording
-from vscheduler.mirror import condition_reasons as reasons
 from vscheduler.mirror.decode.events import DecodeError
+from vscheduler.mirror.wording import sentences
 
 UNSCHEDULABLE = "Unschedulable"
+
+NOT_ADMITTED = frozenset(
+    {
+        ReasonCode.QUEUE_FULL,
+        ReasonCode.QUOTA_FULL,
+        ReasonCode.CLUSTER_FULL,
+    }
+)
+"""Reason codes of groups that wait for admission. Waiting for admission deserves no warning
+(Volcano: JobEnqueueable).
+"""
+
+NO_NODE_HELPS = NOT_ADMITTED - {ReasonCode.CLUSTER_FULL} | {
+    ReasonCode.QUEUE_MISSING,
+    ReasonCode.QUEUE_CLOSED,
+    ReasonCode.QUEUE_BARRED,
+    ReasonCode.PLUGIN_FAILED,
+    ReasonCode.NOT_LEAF,
+    ReasonCode.SET_ASIDE,
+    ReasonCode.BAD_SETTING,
+    ReasonCode.TOPOLOGY_UNKNOWN,
+    ReasonCode.POD_REJECTED,
+    ReasonCode.TOO_FEW_PODS,
+    ReasonCode.TOO_FEW_OF_ROLE,
+    ReasonCode.TOO_FEW_SUB_GROUPS,
+    ReasonCode.TOO_FEW_OF_SUB_GROUP,
+    ReasonCode.GATED,
+    ReasonCode.BIND_REFUSED,
+    ReasonCode.WAITS_FOR_VOLUMES,
+    ReasonCode.WAITS_FOR_DEVICES,
+}
+"""Reason codes with which pods would wait even in an empty cluster."""
+
+
+def is_expected(reason: Reason) -> bool:
+    """Whether waiting for this reason deserves no warning: admission and claims take time."""
+    if reason.code in WAITS_FOR_CLAIMS.values():
+        return not is_late(reason)
+    return reason.code in NOT_ADMITTED
+
+
+def is_late(reason: Reason) -> bool:
+    """Whether volumes or devices that the job waits for could not be had so far."""
+    return reason.claims is not None and bool(reason.claims.pause or reason.claims.refusal)
+
+
+def pod_reason(reason: Reason) -> str:
+    """Return the reason of the PodScheduled condition of pods that wait for this reason.
+
+    Cluster autoscalers and Karpenter add nodes for pods with reason Unschedulable only. Pods
+    therefore get Unschedulable only where a new node could help, and the reason's own code
+    otherwise.
+    """
+    capped = any(shortage.owner for shortage in reason.shortages)
+    return str(reason.code) if capped or reason.code in NO_NODE_HELPS else UNSCHEDULABLE
+
+
 WAITS_FOR_VOLUMES = "WaitsForVolumes"
 SCHEDULED = "Scheduled"
 SCHEDULER_ERROR = "SchedulerError"
@@ -165,7 +228,7 @@ def group_notice(
         ):
             continue
         if condition.type == UNSCHEDULABLE:
-            calm = status.reason is not None and reasons.is_expected(status.reason)
+            calm = status.reason is not None and is_expected(status.reason)
             details = ("Normal" if calm else "Warning", UNSCHEDULABLE, condition.message)
             return _group_notice(status.job, status.uid, details)
         if condition.type == SCHEDULED and pods > 1:
@@ -185,21 +248,24 @@ def pod_words(
     condition. Callers drop repetitions.
     """
     if status.unplaced and status.reason is not None:
-        code, message = status.reason.code, wording.sentence(status.reason)
-        topic = f"{code}, late" if reasons.is_late(status.reason) else str(code)
-        words = ReasonAndMessage(topic, reasons.pod_reason(status.reason), message)
+        code, message = status.reason.code, sentences.sentence(status.reason)
+        topic = f"{code}, late" if is_late(status.reason) else str(code)
+        words = ReasonAndMessage(topic, pod_reason(status.reason), message)
         for task in status.unplaced:
             yield task, words
     if status.claims is not None:
-        why, message = str(WAITS_FOR_CLAIMS[status.claims.kind]), claim_wording.waits(status.claims)
+        why, message = (
+            str(WAITS_FOR_CLAIMS[status.claims.kind]),
+            sentences.claim_wait(status.claims),
+        )
         words = ReasonAndMessage(message if status.claims.refusal else why, why, message)
         yield from ((task, words) for task in status.without_claims)
     for refused in status.refused_binds:
-        message = wording.bind_refused(refused)
+        message = sentences.bind_refused(refused)
         yield refused.task, ReasonAndMessage(message, SCHEDULER_ERROR, message)
     for pod in status.rejections:
         if not pod.gated:
-            message = wording.rejected(pod)
+            message = sentences.rejected(pod)
             yield pod, ReasonAndMessage(topic=message, reason=SCHEDULER_ERROR, message=message)
 
 
@@ -227,18 +293,18 @@ def waiting_notice(pod: Task | InvalidPod, words: ReasonAndMessage) -> EventNoti
 
 def bound_notice(bind: Bind) -> EventNotice:
     """Return the event of a pod that was bound."""
-    return _pod_notice(bind.task, ("Normal", SCHEDULED, wording.assigned(bind)))
+    return _pod_notice(bind.task, ("Normal", SCHEDULED, sentences.assigned(bind)))
 
 
 def evicted_notice(evict: Evict, gang: Job) -> EventNotice:
     """Return the event of a pod that was evicted."""
-    return _pod_notice(evict.task, ("Warning", EVICT, wording.evicted(evict, gang)))
+    return _pod_notice(evict.task, ("Warning", EVICT, sentences.evicted(evict, gang)))
 
 
 def lost_notice(uid: str, evicts: Sequence[Evict]) -> EventNotice:
     """Return the event of the PodGroup with this UID, whose pods were evicted."""
     job = evicts[0].task.job
-    return _group_notice(job, uid, ("Normal", EVICT, wording.lost(evicts)))
+    return _group_notice(job, uid, ("Normal", EVICT, sentences.lost(evicts)))
 
 
 def invalid_notice(uid: str, rejection: DecodeError) -> EventNotice:
@@ -260,7 +326,7 @@ def evicted_patch(evict: Evict, gang: Job, *, now: float) -> Body:
                 "type": DISRUPTION_TARGET,
                 "status": "True",
                 "reason": "PreemptionByScheduler",
-                "message": wording.evicted(evict, gang),
+                "message": sentences.evicted(evict, gang),
                 "lastTransitionTime": timestamp(now),
             }
         ]
@@ -275,7 +341,7 @@ def nominated_patch(node: str | None) -> Body:
 def reload_notice(subject: ObjectReference, path: str, problems: Sequence[str]) -> EventNotice:
     """Return the event for a configuration file that was reloaded or rejected."""
     if problems:
-        details = ("Warning", RELOAD_FAILED, wording.rejected_configuration(path, problems))
+        details = ("Warning", RELOAD_FAILED, sentences.rejected_configuration(path, problems))
     else:
         details = ("Normal", RELOADED, f"{path} is in force")
     return _notice(subject, details)
@@ -342,7 +408,7 @@ def _conditions(status: GroupStatus, known: Mapping[str, Condition]) -> Iterable
             type=UNSCHEDULABLE,
             status="True",
             reason=reason,
-            message=wording.sentence(status.reason),
+            message=sentences.sentence(status.reason),
         )
         if SCHEDULED in known:
             yield Condition(type=SCHEDULED, status="False", reason=reason)

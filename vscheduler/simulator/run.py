@@ -36,21 +36,14 @@ from vscheduler.core.model.jobs import ROLE, GroupState, JobId
 from vscheduler.core.model.pod_texts import PodReads
 from vscheduler.core.model.queues import DEFAULT
 from vscheduler.core.model.snapshot import FRESH, without_memos
-from vscheduler.mirror import (
-    membership_wording,
-    phrases,
-    queue_status,
-    refusal_wording,
-    state,
-    statuses,
-    wording,
-)
+from vscheduler.mirror import queue_status, state, statuses
 from vscheduler.mirror.decode import events, quantities
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import bounds, pods
 from vscheduler.mirror.translate.bounds import Bounds
+from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences, sentences
 from vscheduler.simulator import closed_queues, devices, manifests, priorities
 from vscheduler.simulator.manifests import Collection, Manifest, Named, Problem
 from vscheduler.simulator.world import World
@@ -342,7 +335,7 @@ def _notes(collected: Collection, mirror: Mirror) -> Iterable[str]:
     for group, keys in sorted(waiting.items(), key=lambda item: item[0] or ""):
         why = f"no annotation {pods.GROUPS[0]} names a PodGroup"
         if group is not None:
-            why = membership_wording.no_group(group, mirror.rejections)
+            why = gang_sentences.no_group(group, mirror.rejections)
         more = ", …" if len(keys) > 1 else ""
         yield f"{phrases.pods(len(keys))} can't be placed, as {why}: {min(keys)}{more}"
 
@@ -385,7 +378,7 @@ def tree(outcome: Outcome) -> dict[str, Any]:
         "queues": {queue.name: _queue(queue, last.excluded) for queue in last.queues},
         "total": quantities.format_amounts(last.total),
         "excluded": [
-            {"reason": refusal_wording.text(each.refusal), "nodes": list(each.nodes)}
+            {"reason": refusal_sentences.text(each.refusal), "nodes": list(each.nodes)}
             for each in last.excluded
         ],
     }
@@ -407,7 +400,7 @@ def _evict(evict: Evict, number: int) -> dict[str, Any]:
 
 def _group(status: GroupStatus, state: GroupState) -> dict[str, Any]:
     reason = status.reason
-    why = {"reason": str(reason.code), "message": wording.sentence(reason)} if reason else {}
+    why = {"reason": str(reason.code), "message": sentences.sentence(reason)} if reason else {}
     return {
         "phase": str(status.phase),
         "queue": status.queue,

@@ -23,18 +23,12 @@ from vscheduler.core.model.decisions import (
 from vscheduler.core.model.jobs import HOLDING, YOUNG, Condition, Job, JobId, Phase, TaskStatus
 from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.mirror import (
-    phrases,
-    plain_text,
-    queue_status,
-    statuses,
-    wording,
-    workloads,
-)
+from vscheduler.mirror import queue_status, statuses, workloads
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.translate.owner_references import Owner
+from vscheduler.mirror.wording import phrases, plain_text, sentences
 from vscheduler.simulator.waiting_line import Place
 from vscheduler.web.history import Cycle, Decision, Past, Sample
 
@@ -145,7 +139,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         """Why it waits, in a sentence."""
         text = "" if self.written is None else self.written.message
         if self.told is not None:
-            text = wording.sentence(self.told)
+            text = sentences.sentence(self.told)
         return plain_text.shown(text[:MESSAGE_MAX])
 
     @property

@@ -8,7 +8,8 @@ import msgspec
 from vscheduler.core.model import resources
 from vscheduler.core.model.jobs import JobId, Task
 from vscheduler.core.model.resources import ResourceSpace
-from vscheduler.mirror import phrases, plain_text, statuses
+from vscheduler.mirror import statuses
+from vscheduler.mirror.wording import phrases, plain_text
 from vscheduler.web.cluster_view import Figure, JobRow, QueueRow, View
 from vscheduler.web.history import Sample
 

@@ -12,7 +12,7 @@ import msgspec
 from vscheduler.core.model.decisions import Bind, CycleResult, Evict, QueueFigures, RefusedBind
 from vscheduler.core.model.jobs import JobId
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.mirror import phrases, plain_text, wording
+from vscheduler.mirror.wording import phrases, plain_text, sentences
 
 DECISIONS_MAX = 500
 """How many decisions are remembered."""
@@ -161,7 +161,7 @@ class History(Observer):
     def bind_refused(self, bind: Bind, message: str, now: float) -> None:
         """Note a refused bind."""
         refused = RefusedBind(task=bind.task, node=bind.node, message=message)
-        self._note(DecisionKind.REFUSED, bind.task.job, wording.bind_refused(refused), now)
+        self._note(DecisionKind.REFUSED, bind.task.job, sentences.bind_refused(refused), now)
 
     def evicted(self, evicts: Sequence[Evict], now: float) -> None:
         """Note evictions by the jobs that lost pods, and by the job that they were made for."""
@@ -169,10 +169,10 @@ class History(Observer):
         for evict in evicts:
             by_job.setdefault(evict.task.job, []).append(evict)
         for job, lost in by_job.items():
-            self._note(DecisionKind.EVICTED, job, wording.lost(lost), now)
+            self._note(DecisionKind.EVICTED, job, sentences.lost(lost), now)
         beneficiary = evicts[0].beneficiary if evicts else None
         if beneficiary is not None:
-            self._note(DecisionKind.ROOM_MADE, beneficiary, wording.lost(evicts), now)
+            self._note(DecisionKind.ROOM_MADE, beneficiary, sentences.lost(evicts), now)
 
     def eviction_refused(self, evict: Evict, message: str, now: float) -> None:
         """Note a refused eviction: nothing of its plan was carried out after it."""

@@ -17,7 +17,7 @@ from vscheduler.core.model.jobs import (
     TaskId,
     TaskStatus,
 )
-from vscheduler.mirror import condition_reasons, statuses
+from vscheduler.mirror import statuses
 from vscheduler.mirror.statuses import ObjectReference
 
 NOW = 1_767_268_800.9
@@ -314,7 +314,7 @@ def test_pods_are_called_unschedulable_only_where_a_node_could_help(
     """Autoscalers read that word: other pods carry the reason itself."""
     waits = Reason(code=code, queue="q")
     helped = code in {*HELPED, "WaitsForRelease"}
-    assert condition_reasons.pod_reason(waits) == ("Unschedulable" if helped else code)
+    assert statuses.pod_reason(waits) == ("Unschedulable" if helped else code)
 
 
 def test_a_queue_at_its_capability_is_not_helped_by_nodes_and_one_at_its_share_is() -> None:
@@ -326,7 +326,7 @@ def test_a_queue_at_its_capability_is_not_helped_by_nodes_and_one_at_its_share_i
             queue="q",
             shortages=(msgspec.structs.replace(short, owner=owner),),
         )
-        assert condition_reasons.pod_reason(waits) == word
+        assert statuses.pod_reason(waits) == word
 
 
 def test_pods_that_found_a_node_or_have_no_reason_are_told_nothing() -> None:

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from tests.unit.mirror import manifests
 from tests.web import clusters, stage
 from tests.web.stage import Stage
-from vscheduler.mirror import phrases, wording
 from vscheduler.mirror.translate import translation
+from vscheduler.mirror.wording import phrases, sentences
 from vscheduler.web import cluster_view, documents, history
 from vscheduler.web.cluster_view import View, ViewMaker
 from vscheduler.web.documents import Access, Query
@@ -278,4 +278,4 @@ def test_a_group_that_nobody_takes_is_told_so(
     (job,) = cluster_view.without_pods(seen, ("vscheduler",))
     reason = cluster_view.reason_without_pods(job)
     assert reason is not None
-    assert ("no scheduler takes its PodGroup" in wording.sentence(reason)) is unclaimed
+    assert ("no scheduler takes its PodGroup" in sentences.sentence(reason)) is unclaimed

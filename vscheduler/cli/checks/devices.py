@@ -7,7 +7,7 @@ from vscheduler.core.model.constraints import ResourceClaimUse
 from vscheduler.core.model.devices import Devices
 from vscheduler.core.model.jobs import TaskStatus
 from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.mirror import refusal_wording
+from vscheduler.mirror.wording import refusal_sentences
 
 NO_CLASS = "DeviceClass {} isn't among those given; the claim is never allocated"
 NO_CLAIM = "ResourceClaim {} isn't among those given; the pod waits for it"
@@ -76,7 +76,7 @@ def of_slices(devices: Devices) -> Iterator[FindingText]:
                 if device.unsupported:
                     places.setdefault(device.unsupported, []).append(at)
             for field, listed in places.items():
-                words = refusal_wording.unsupported(field, len(listed))
+                words = refusal_sentences.unsupported(field, len(listed))
                 devices_ = "1 device" if len(listed) == 1 else f"{len(listed)} devices"
                 place = f"spec.devices[{listed[0]}].{field}"
                 yield FindingText(each.name, place, NEVER.format(devices_, words))

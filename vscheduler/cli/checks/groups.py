@@ -8,8 +8,8 @@ from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.core.model.jobs import Job, Task
 from vscheduler.core.model.queues import ROOT, Queue
 from vscheduler.core.model.resources import ResourceMap, ResourceSpace
-from vscheduler.mirror import phrases, wording
 from vscheduler.mirror.translate import translation
+from vscheduler.mirror.wording import phrases, sentences
 
 Code = ReasonCode
 
@@ -57,7 +57,7 @@ def waiting(
         proven |= reason.code is Code.QUEUE_MISSING and complete
         proven |= reason.code in WITH_PODS and status.job in with_pods
         if proven:
-            yield FindingText(status.job, FIELDS[reason.code], wording.sentence(reason))
+            yield FindingText(status.job, FIELDS[reason.code], sentences.sentence(reason))
 
 
 def remarks(job: Job, queues: Mapping[str, Queue], *, enqueue: bool) -> Iterator[FindingText]:

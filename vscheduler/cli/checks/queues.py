@@ -15,8 +15,8 @@ from vscheduler.core.model import queues
 from vscheduler.core.model.queues import ProblemCode
 from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 from vscheduler.core.plugins import drf, gang
-from vscheduler.mirror import phrases
 from vscheduler.mirror.translate import translation
+from vscheduler.mirror.wording import phrases
 
 Level = findings.Level
 

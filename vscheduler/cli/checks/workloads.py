@@ -18,11 +18,11 @@ from vscheduler.cli.checks.misspellings import METADATA, Slip
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
 from vscheduler.core.model import resources
-from vscheduler.mirror import phrases
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.translate import group_names, pods
+from vscheduler.mirror.wording import phrases
 
 Object = Mapping[str, Any]
 Path = tuple[str | int, ...]

@@ -14,7 +14,8 @@ from vscheduler.cli.job.job_figures import Job
 from vscheduler.cli.job.selection import Selection
 from vscheduler.cli.queue import cluster_client, completion
 from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Forbidden, Kind, Object
-from vscheduler.mirror import plain_text, workloads
+from vscheduler.mirror import workloads
+from vscheduler.mirror.wording import plain_text
 
 with lazy_commands.importing():
     from vscheduler.cli.job import explained, listing, page_client, placing

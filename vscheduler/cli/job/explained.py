@@ -22,7 +22,8 @@ from vscheduler.core.model import resources
 from vscheduler.core.model.jobs import Phase
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.remedies import Explanation, NotWaitingError
-from vscheduler.mirror import phrases, workloads
+from vscheduler.mirror import workloads
+from vscheduler.mirror.wording import phrases
 from vscheduler.mirror.workloads import Workload
 from vscheduler.simulator import run
 

@@ -12,8 +12,9 @@ from vscheduler.cli import screen
 from vscheduler.cli.queue import queue_figures
 from vscheduler.core.model.jobs import Phase
 from vscheduler.core.model.queues import DEFAULT
-from vscheduler.mirror import phrases, workloads
+from vscheduler.mirror import workloads
 from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.wording import phrases
 from vscheduler.mirror.workloads import Workload
 from vscheduler.simulator.waiting_line import Place
 

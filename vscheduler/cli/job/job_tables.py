@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vscheduler.cli.job.job_figures import Job, Pod
 from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.cli.queue.queue_tables import ABSENT, Row, Style
-from vscheduler.mirror import phrases
+from vscheduler.mirror.wording import phrases
 
 
 def listed(shown: Sequence[Job], style: Style, *, namespaces: bool) -> list[str]:

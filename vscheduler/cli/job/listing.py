@@ -11,7 +11,8 @@ from vscheduler.cli.job.explained import Explained
 from vscheduler.cli.job.job_figures import Entry, Job
 from vscheduler.cli.job.placing import Seen
 from vscheduler.cli.queue import cluster_client, queue_watch
-from vscheduler.mirror import phrases, statuses
+from vscheduler.mirror import statuses
+from vscheduler.mirror.wording import phrases
 
 PROGRAMS = ("json", "yaml", "name")
 INDENT = 4

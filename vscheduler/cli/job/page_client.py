@@ -25,7 +25,8 @@ from vscheduler.cli.job.job_figures import Entry, Job, Pod
 from vscheduler.cli.queue import kubeconfigs, queue_figures
 from vscheduler.cli.queue.cluster_client import ClusterError, Unreachable, translated_errors
 from vscheduler.cli.queue.kubeconfigs import KubeconfigError
-from vscheduler.mirror import paths, phrases, workloads
+from vscheduler.mirror import paths, workloads
+from vscheduler.mirror.wording import phrases
 from vscheduler.mirror.workloads import Workload
 from vscheduler.simulator.waiting_line import Place
 

@@ -37,7 +37,7 @@ from vscheduler.cli.queue.queue_watch import (
     Show,
     View,
 )
-from vscheduler.mirror import plain_text
+from vscheduler.mirror.wording import plain_text
 
 OBJECTS = ("json", "yaml")
 NAME = "name"

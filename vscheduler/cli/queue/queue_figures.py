@@ -16,9 +16,10 @@ from vscheduler.core.model import resources
 from vscheduler.core.model.jobs import Phase
 from vscheduler.core.model.queues import DEFAULT, QueueState
 from vscheduler.core.model.resources import ResourceSpace
-from vscheduler.mirror import phrases, queue_status
+from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import QuantityError
+from vscheduler.mirror.wording import phrases
 
 FAIR_SHARE = queue_status.condition_type("")
 """Suffix of a condition type; the prefix is the scheduler that wrote the condition."""

@@ -13,8 +13,8 @@ import msgspec
 from vscheduler.cli import screen
 from vscheduler.cli.queue import cluster_client, completion, queue_changes
 from vscheduler.cli.queue.cluster_client import ClusterError, Object
-from vscheduler.mirror import plain_text
 from vscheduler.mirror.translate import translation
+from vscheduler.mirror.wording import plain_text
 
 WANTED_STATE = "vscheduler.io/wanted-state"
 REFUSAL = "vscheduler.io/WantedState"

@@ -14,7 +14,7 @@ from vscheduler.cli.queue import queue_figures
 from vscheduler.cli.queue.queue_figures import Counts, Figures, Group, Part
 from vscheduler.core.model import queues
 from vscheduler.core.model.queues import Queue, QueueProblem
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 
 GAP = "  "
 ABSENT = queue_figures.ABSENT
@@ -231,8 +231,8 @@ def tree(shown: Sequence[Figures], style: Style) -> list[str]:
         made += ["", "Without a place in the tree:"]
         rows = [_tree_row(name, by_name[name], names, style) for name in problems]
         made += table(rows, style.paint)
-        sentences = dict.fromkeys(wording.queue_problem(problem) for problem in problems.values())
-        made += [line for sentence in sentences for line in wrapped(sentence, style, indent="")]
+        texts = dict.fromkeys(sentences.queue_problem(problem) for problem in problems.values())
+        made += [line for text in texts for line in wrapped(text, style, indent="")]
     return made
 
 

@@ -17,9 +17,10 @@ from vscheduler.controllers.queues.queue_objects import Action
 from vscheduler.core.model import queues
 from vscheduler.core.model.queues import QueueState
 from vscheduler.core.model.resources import ResourceMap
-from vscheduler.mirror import queue_status, wording
+from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.translate import translation
+from vscheduler.mirror.wording import sentences
 
 OPEN, CLOSED, CLOSING = (
     str(state) for state in (QueueState.OPEN, QueueState.CLOSED, QueueState.CLOSING)
@@ -198,7 +199,7 @@ def tree_of(known: Iterable[queue_objects.Queue]) -> Tree:
     for name, node in nodes.items():
         problem = tree.problems.get(name)
         if problem is not None:
-            found[name] = _tree_condition(str(problem.code), wording.queue_problem(problem))
+            found[name] = _tree_condition(str(problem.code), sentences.queue_problem(problem))
         elif len(tree.paths[name]) > DEPTH_MAX:
             found[name] = _tree_condition("TooDeep", _too_deep(tree.paths[name]))
         elif name in tree.children and name != queues.ROOT:

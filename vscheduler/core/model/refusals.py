@@ -1,6 +1,4 @@
-"""Refusals: why a node refuses a pod, as a code with data. `mirror.refusal_wording` renders them in
-English.
-"""
+"""Refusals: why a node refuses a pod, as a code with data. `mirror.wording` says it in English."""
 
 from enum import StrEnum
 

@@ -8,8 +8,9 @@ import structlog
 from vscheduler.core.model.decisions import CycleResult, Exclusion
 from vscheduler.core.model.queues import QueueProblem
 from vscheduler.core.model.snapshot import Refused
-from vscheduler.mirror import queue_status, wording
+from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.wording import sentences
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +69,7 @@ class CycleLog:
         """Log queues newly excluded from scheduling, and queues whose problem was fixed."""
         problems = {queue.problem for queue in result.queues if queue.problem is not None}
         for problem in sorted(problems - self._set_aside, key=str):
-            message = wording.queue_problem(problem)
+            message = sentences.queue_problem(problem)
             log.warning("queue.set_aside", queue=problem.queue, message=message)
         for problem in sorted(self._set_aside - problems, key=str):
             log.info("queue.put_right", queue=problem.queue)

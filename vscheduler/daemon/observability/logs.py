@@ -22,7 +22,7 @@ import structlog
 from structlog.typing import ExcInfo, Processor
 
 from vscheduler import tracebacks
-from vscheduler.mirror import plain_text
+from vscheduler.mirror.wording import plain_text
 
 LIBRARIES = ("aiohttp", "asyncio", "kopf", "kubernetes")
 

@@ -16,7 +16,7 @@ from vscheduler.core.model.decisions import CycleResult, Exclusion, QueueFigures
 from vscheduler.core.model.jobs import PodClass
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metric_table import Metric
-from vscheduler.mirror import refusal_wording
+from vscheduler.mirror.wording import refusal_sentences
 
 REASONS_MAX = 20
 """Number of reasons with a series of their own. A taint's value can be anything, so the number is
@@ -153,7 +153,7 @@ def nodes_by_reason(excluded: Sequence[Exclusion]) -> Counter[str]:
     """Return the number of excluded nodes by reason, largest first."""
     nodes: Counter[str] = Counter()
     for at, each in enumerate(excluded):
-        reason = refusal_wording.text(each.refusal) if at < REASONS_MAX else OTHER_REASONS
+        reason = refusal_sentences.text(each.refusal) if at < REASONS_MAX else OTHER_REASONS
         nodes[reason] += len(each.nodes)
     return nodes
 

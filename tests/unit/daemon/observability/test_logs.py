@@ -15,7 +15,7 @@ import structlog
 
 from vscheduler.daemon.observability import logs
 from vscheduler.daemon.observability.logs import LineWriter
-from vscheduler.mirror import plain_text
+from vscheduler.mirror.wording import plain_text
 
 pytestmark = pytest.mark.usefixtures("restored_logging")
 

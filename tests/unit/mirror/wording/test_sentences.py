@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.mirror import test_claim_wording as claims
+from tests.unit.mirror.wording import test_claim_sentences as claims
 from vscheduler.core.model.decisions import (
     Bind,
     Evict,
@@ -15,7 +15,7 @@ from vscheduler.core.model.decisions import (
 from vscheduler.core.model.jobs import InvalidPod, Job, JobId, PodClass, Task, TaskId, TaskStatus
 from vscheduler.core.model.queues import ProblemCode, QueueProblem
 from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 
 Code = ReasonCode
 GI = 2**30
@@ -370,7 +370,7 @@ def test_each_reason_is_a_sentence_with_its_numbers(
     code: Code, numbers: dict[str, Any], sentence: str
 ) -> None:
     """Numbers in Kubernetes' spelling, singular and plural right."""
-    assert wording.sentence(Reason(code=code, queue="a", **numbers)) == sentence
+    assert sentences.sentence(Reason(code=code, queue="a", **numbers)) == sentence
 
 
 def test_every_reason_has_its_sentence() -> None:
@@ -391,18 +391,18 @@ def test_events_say_what_happened_to_a_pod() -> None:
     )
     evict = Evict(task=task, node="n1", action="reclaim", beneficiary=JobId("ns/needy"))
     bind = Bind(task=task, node="n1")
-    assert wording.assigned(bind) == "Successfully assigned ns/p to n1"
+    assert sentences.assigned(bind) == "Successfully assigned ns/p to n1"
     gang = Job(id=task.job, uid="u", namespace="ns", name="j", queue="q", created=0.0, min_member=4)
     said = "evicted from n1 by reclaim so that ns/needy can start"
-    assert wording.evicted(evict, gang) == said
+    assert sentences.evicted(evict, gang) == said
     whole = replace(evict, whole=True)
-    assert wording.evicted(whole, gang) == (
+    assert sentences.evicted(whole, gang) == (
         f"{said}; its whole gang goes, and needs 4 pods, this one of 2 cpu, to run again"
     )
     half = replace(whole, action="gang", beneficiary=None)
-    assert wording.evicted(half, gang) == (
+    assert sentences.evicted(half, gang) == (
         "evicted from n1 by gang.bindTimeout, as the rest of its gang could not be bound in time; "
         "its whole gang goes, and needs 4 pods, this one of 2 cpu, to run again"
     )
-    assert wording.lost([evict]) == "1 pod evicted by reclaim so that ns/needy can start"
-    assert wording.lost([replace(evict, beneficiary=None)] * 2) == "2 pods evicted by reclaim"
+    assert sentences.lost([evict]) == "1 pod evicted by reclaim so that ns/needy can start"
+    assert sentences.lost([replace(evict, beneficiary=None)] * 2) == "2 pods evicted by reclaim"

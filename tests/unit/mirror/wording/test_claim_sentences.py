@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from vscheduler.core.model.claim_decisions import ClaimKind, ClaimWait
-from vscheduler.mirror import claim_wording
+from vscheduler.mirror.wording import sentences
 
 WAIT = ClaimWait(
     kind=ClaimKind.VOLUMES,
@@ -43,7 +43,7 @@ LATE = (
 )
 def test_a_job_is_told_how_far_its_volumes_are(wait: ClaimWait, text: str) -> None:
     """With the claim that it has waited for the longest."""
-    assert claim_wording.waits(wait) == text
+    assert sentences.claim_wait(wait) == text
 
 
 DEVICES = ClaimWait(kind=ClaimKind.DEVICES, ready=3, claims=8, claim="ns/gpus-3", node="n2")
@@ -69,4 +69,4 @@ def test_a_job_is_told_how_far_its_devices_are(
 ) -> None:
     """The claim that isn't allocated, and what was said about it."""
     wait = replace(DEVICES, ready=ready, claims=claims, refusal=refusal)
-    assert claim_wording.waits(wait) == text
+    assert sentences.claim_wait(wait) == text

@@ -1,6 +1,6 @@
 import pytest
 
-from vscheduler.mirror import phrases
+from vscheduler.mirror.wording import phrases
 
 GI = 2**30
 

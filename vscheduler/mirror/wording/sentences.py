@@ -3,9 +3,11 @@
 Phrases about nodes are kube-scheduler's, known to kubectl users.
 """
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.eviction import partial_gangs
+from vscheduler.core.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.core.model.decisions import (
     LEAVES_MAX,
     Bind,
@@ -19,13 +21,8 @@ from vscheduler.core.model.decisions import (
 )
 from vscheduler.core.model.jobs import InvalidPod, Job
 from vscheduler.core.model.queues import ProblemCode, QueueProblem
-from vscheduler.mirror import (
-    claim_wording,
-    gang_wording,
-    membership_wording,
-    phrases,
-    refusal_wording,
-)
+from vscheduler.core.model.reclaim_outlooks import Protection, ReclaimOutlook
+from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences
 
 Code = ReasonCode
 
@@ -189,18 +186,18 @@ def _queue_full(reason: Reason) -> str:
     never = [shortage for shortage in reason.shortages if shortage.requested > shortage.limit]
     if never:
         most = [phrases.quantity(each.resource, each.limit) for each in never]
-        beside = gang_wording.beside(never)
+        beside = gang_sentences.beside(never)
         advice = "ask for less" if beside else "ask for less, or raise its capability"
         return (
             f"not admitted: queue {owner} may have at most {phrases.listed(most)}{beside}; "
             f"{_asks(never)}; {advice}"
         )
-    has = gang_wording.shortages(reason, "it may have")
+    has = gang_sentences.shortages(reason, "it may have")
     return f"not admitted: queue {owner} has, or was promised, {has}; {_request(reason)}"
 
 
 def _quota_full(reason: Reason) -> str:
-    has = gang_wording.shortages(reason, "it allows")
+    has = gang_sentences.shortages(reason, "it allows")
     return (
         f"not admitted: ResourceQuota {reason.subject} counts, with what was promised, {has}; "
         f"{_request(reason)}"
@@ -210,7 +207,7 @@ def _quota_full(reason: Reason) -> str:
 def _cluster_full(reason: Reason) -> str:
     asks = _request(reason)
     if reason.subject:
-        has = gang_wording.shortages(reason, "it may have")
+        has = gang_sentences.shortages(reason, "it may have")
         if any(shortage.keepers for shortage in reason.shortages):
             return f"not admitted: queue {reason.subject} has, or was promised, {has}; {asks}"
         return (
@@ -223,13 +220,13 @@ def _cluster_full(reason: Reason) -> str:
         whose = "the nodes open to it have" if reason.some_nodes else "the cluster has"
         return f"not admitted: beside what runs {whose} {none}; {asks}"
     limits = phrases.listed(
-        [gang_wording.some(shortage.resource, shortage.limit) for shortage in reason.shortages]
+        [gang_sentences.some(shortage.resource, shortage.limit) for shortage in reason.shortages]
     )
     # Promises exceed the limit after nodes have left or foreign pods have arrived.
     rest = [
         (shortage.resource, shortage.limit - shortage.allocated) for shortage in reason.shortages
     ]
-    left = [gang_wording.some(name, max(0.0, value)) for name, value in rest]
+    left = [gang_sentences.some(name, max(0.0, value)) for name, value in rest]
     whose = "the nodes open to it" if reason.some_nodes else "the cluster"
     return (
         f"not admitted: of the {limits} that {whose} may promise beside what runs, "
@@ -261,7 +258,7 @@ def _asks(shortages: Sequence[Shortage]) -> str:
 def _queue_over_share(reason: Reason) -> str:
     if reason.never:
         return _beyond_capability(reason)
-    text = gang_wording.over_share(reason) if reason.lacking else _over_share(reason)
+    text = gang_sentences.over_share(reason) if reason.lacking else _over_share(reason)
     return f"{text}; {NEVER_PREEMPTS}" if reason.never_preempts else text
 
 
@@ -277,7 +274,7 @@ def _over_share(reason: Reason) -> str:
         (asked,) = (phrases.amount(name, value) for name, value in lacking.items())
     elif any(lacking.values()):
         asked = phrases.request(lacking)
-    state = gang_wording.queue_has(reason)
+    state = gang_sentences.queue_has(reason)
     if reason.proof:  # whichever pods of the gang are chosen
         least = phrases.listed([phrases.quantity(name, value) for name, value in lacking.items()])
         return f"{state}; the smallest pods that this gang can start with need {least}"
@@ -300,7 +297,10 @@ def _never_fits(reason: Reason) -> str:
             ]
         )
         there = phrases.listed(
-            [gang_wording.some(shortage.resource, shortage.limit) for shortage in reason.shortages]
+            [
+                gang_sentences.some(shortage.resource, shortage.limit)
+                for shortage in reason.shortages
+            ]
         )
         return (
             f"all nodes that it may use have {there}, and it needs {asked} at least; {MORE_NODES}"
@@ -350,12 +350,12 @@ def _no_room(reason: Reason) -> str:
     if reason.proof is None or _is_about_one(reason):
         parts = [*_cause(reason), *_gang(reason), *_holes(reason)]
     else:
-        parts = [f"needs {phrases.pods(reason.minimum)}", *gang_wording.shown(reason.proof)]
+        parts = [f"needs {phrases.pods(reason.minimum)}", *gang_sentences.shown(reason.proof)]
     if reason.never_preempts:
         parts.append(NEVER_PREEMPTS)
     if reason.refusals:  # otherwise each pod alone finds a node, but not all of them
         nodes = "node is" if reason.nodes == 1 else "nodes are"
-        refusals = refusal_wording.counted(reason.refusals)
+        refusals = refusal_sentences.counted(reason.refusals)
         parts.append(f"0/{reason.nodes} {nodes} available: {refusals}")
     return "; ".join(parts)
 
@@ -369,7 +369,7 @@ def _is_about_one(reason: Reason) -> bool:
 def _waits_for_release(reason: Reason) -> str:
     waits = "waits for room that pods being deleted still hold"
     if reason.refusals:
-        now = refusal_wording.counted(reason.refusals)
+        now = refusal_sentences.counted(reason.refusals)
         waits = f"waits until pods being deleted are gone; as long as they count, {now}"
     have = "has" if reason.placed == 1 else "have"
     if reason.placed > max(1, reason.minimum):
@@ -378,13 +378,13 @@ def _waits_for_release(reason: Reason) -> str:
 
 
 def _waits_for_claims(reason: Reason) -> str:
-    return "" if reason.claims is None else claim_wording.waits(reason.claims)
+    return "" if reason.claims is None else claim_wait(reason.claims)
 
 
 def _gated(reason: Reason) -> str:
     group, setting = "", "minMember"
     if reason.sub_group is not None:
-        group, setting = membership_wording.sub_group(reason), "subGroupSize"
+        group, setting = gang_sentences.sub_group(reason), "subGroupSize"
     return (
         f"{reason.tasks} of {phrases.pods(reason.minimum)}{group} may be placed "
         f"({setting} {reason.minimum}); the others wait behind their scheduling gates"
@@ -404,7 +404,7 @@ def _cause(reason: Reason) -> list[str]:
     if reason.unmatched:
         labels = phrases.listed([f"{key}={value}" for key, value in reason.unmatched])
         return [f"no node has {labels}"]
-    lead = refusal_wording.lead(reason.refusals)
+    lead = refusal_sentences.lead(reason.refusals)
     return [lead] if lead else []
 
 
@@ -450,10 +450,10 @@ _SENTENCES: Mapping[Code, Callable[[Reason], str]] = {
     Code.QUEUE_BARRED: _queue_barred,
     Code.PLUGIN_FAILED: _plugin_failed,
     Code.POD_REJECTED: _pod_rejected,
-    Code.TOO_FEW_PODS: membership_wording.too_few_pods,
-    Code.TOO_FEW_OF_ROLE: membership_wording.too_few_of_role,
-    Code.TOO_FEW_SUB_GROUPS: membership_wording.too_few_sub_groups,
-    Code.TOO_FEW_OF_SUB_GROUP: membership_wording.too_few_of_sub_group,
+    Code.TOO_FEW_PODS: gang_sentences.too_few_pods,
+    Code.TOO_FEW_OF_ROLE: gang_sentences.too_few_of_role,
+    Code.TOO_FEW_SUB_GROUPS: gang_sentences.too_few_sub_groups,
+    Code.TOO_FEW_OF_SUB_GROUP: gang_sentences.too_few_of_sub_group,
     Code.NOT_LEAF: _not_leaf,
     Code.SET_ASIDE: _set_aside,
     Code.BAD_SETTING: _bad_setting,
@@ -471,3 +471,104 @@ _SENTENCES: Mapping[Code, Callable[[Reason], str]] = {
     Code.GATED: _gated,
     Code.BIND_REFUSED: _bind_refused,
 }
+
+
+RECLAIM_QUEUES_MAX = 3
+"""So many queues are named."""
+
+PROTECTIONS = {
+    Protection.ANNOTATION: 'forbid evictions (volcano.sh/preemptable: "false")',
+    Protection.YOUNG: "are younger than reclaim.minRuntime",
+    Protection.PLUGIN: "are protected by a plugin, such as conformance",
+    Protection.BUDGET: "are protected by PodDisruptionBudgets",
+    Protection.GANG: "belong to gangs that reclaim.wholeGangs protects",
+    Protection.SHARE: "hold more than their queues have to give back",
+}
+
+
+def reclaim_outlook(queue: str, outlook: ReclaimOutlook) -> str:
+    """Return `reclaim makes no room, though queue q has 0 of the 16 cpu it deserves: …`.
+
+    Everybody who may see the queue reads it, so it names no job.
+    """
+    has = phrases.amount(outlook.resource, outlook.allocated)
+    deserves = phrases.quantity(outlook.resource, outlook.deserved)
+    figures = f"queue {queue} has {has} of the {deserves} it deserves"
+    if outlook.configured and outlook.allocated >= outlook.deserved:
+        return f"reclaim makes no room, as {figures}, and {_why(outlook)}"
+    return f"reclaim makes no room, though {figures}: {_why(outlook)}"
+
+
+def _why(outlook: ReclaimOutlook) -> str:
+    if not outlook.configured:
+        return "action reclaim isn't configured"
+    if outlook.exceeds_share:
+        return f"its job needs {phrases.quantity(outlook.resource, outlook.needed)} more"
+    if not outlook.reclaimable:
+        return f"{_others(outlook.others)} reclaimable: false"
+    if not outlook.above:
+        return f"{_none(outlook)} more of it than it deserves"
+    named = list(outlook.above[:RECLAIM_QUEUES_MAX])
+    more = len(outlook.above) - len(named)
+    queues = phrases.listed([*named, f"{more} more"] if more else named)
+    verb = "has" if len(outlook.above) == 1 else "have"
+    surplus = phrases.quantity(outlook.resource, outlook.surplus)
+    noun = "queue" if len(outlook.above) == 1 else "queues"
+    return f"{noun} {queues} {verb} {surplus} more than deserved, but {_pods(outlook)}"
+
+
+def _others(count: int) -> str:
+    return "the only other queue with pods has" if count == 1 else f"all {count} other queues have"
+
+
+def _none(outlook: ReclaimOutlook) -> str:
+    closed = outlook.others - outlook.reclaimable
+    kept = f" ({closed} more {'has' if closed == 1 else 'have'} reclaimable: false)"
+    if outlook.reclaimable == 1:
+        return f"the only other queue with pods{kept if closed else ''} doesn't have"
+    return f"none of the {outlook.reclaimable} other queues with pods{kept if closed else ''} has"
+
+
+def _pods(outlook: ReclaimOutlook) -> str:
+    counts = dict(outlook.pods)
+    free = counts.pop(Protection.NONE, 0)
+    barred = [f"{count} {PROTECTIONS[each]}" for each, count in counts.items()]
+    total = phrases.pods(free + sum(counts.values()))
+    if not free:
+        return f"of {total}, {phrases.listed(barred)}" if barred else "no pod of theirs may go"
+    rest = f"; {phrases.listed(barred)}" if barred else ""
+    if outlook.enough:
+        return f"those that may go, {free} of {total}, make no room within the rules{rest}"
+    return f"evicting those that may go, {free} of {total}, doesn't make enough room{rest}"
+
+
+def claim_wait(wait: ClaimWait) -> str:
+    """Return `3 of 8 claims are bound; waiting for data-3 (provisioner csi.example.com) on n2 since
+    12:00:40`, or `3 of 8 resource claims are allocated; allocating claim train-3-gpu on n2`.
+
+    The time is that of the day, in UTC: a duration would be another text in every cycle.
+    """
+    name = wait.claim.rpartition("/")[2]
+    claim = f"claim {name} ({wait.source})" if wait.source else f"claim {name}"
+    done = "allocated" if wait.kind is ClaimKind.DEVICES else "bound"
+    if wait.pause:
+        return (
+            f"{_ready(wait)}; {claim} could not be bound, and the scheduler tries again "
+            f"after a pause of {wait.pause} s"
+        )
+    if wait.refusal:
+        return f"{_ready(wait)}; the API server refuses to have {claim} {done}: {wait.refusal}"
+    if wait.kind is ClaimKind.DEVICES:
+        return f"{_ready(wait)}; allocating {claim} on {wait.node}"
+    since = dt.datetime.fromtimestamp(wait.since, dt.UTC).strftime("%H:%M:%S")
+    return f"{_ready(wait)}; waiting for {claim} on {wait.node} since {since}"
+
+
+def _ready(wait: ClaimWait) -> str:
+    if wait.kind is ClaimKind.DEVICES:
+        if wait.claims == 1:
+            return "the resource claim isn't allocated"
+        return f"{wait.ready} of {wait.claims} resource claims are allocated"
+    if wait.claims == 1:
+        return "the claim is bound" if wait.ready else "the claim isn't bound"
+    return f"{wait.ready} of {wait.claims} claims are bound"

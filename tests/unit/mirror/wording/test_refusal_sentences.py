@@ -2,7 +2,7 @@ import pytest
 
 from vscheduler.core.model import refusals
 from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.mirror import refusal_wording
+from vscheduler.mirror.wording import refusal_sentences
 
 Code = RefusalCode
 OTHERS = "nominated to pods of other schedulers"
@@ -233,7 +233,7 @@ def test_a_refusal_has_a_text_and_a_cause(fields: tuple[str, ...], words: tuple[
     """Both are made from the code and its data."""
     code, *data = fields
     refusal = Refusal(Code(code), *data)
-    assert (refusal_wording.text(refusal), refusal_wording.cause(refusal)) == words
+    assert (refusal_sentences.text(refusal), refusal_sentences.cause(refusal)) == words
 
 
 def test_every_code_has_words() -> None:
@@ -249,4 +249,4 @@ def test_refusals_are_counted_most_frequent_first() -> None:
         (Refusal(Code.CORDONED), 2),
     ]
     said = "2 node(s) were unschedulable, 1 Insufficient memory, 1 node(s) were spot nodes"
-    assert refusal_wording.counted(found) == said
+    assert refusal_sentences.counted(found) == said

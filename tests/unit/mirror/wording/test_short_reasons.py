@@ -3,7 +3,7 @@
 import pytest
 
 from tests import running
-from vscheduler.mirror import phrases, wording
+from vscheduler.mirror.wording import phrases, sentences
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures
@@ -64,4 +64,4 @@ def test_the_short_reason_is_the_cause(picture: str, short: str) -> None:
     outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), Options())
     reason = next(group.reason for group in outcome.last.groups if group.job.endswith("/j"))
     assert reason is not None
-    assert phrases.short(wording.sentence(reason)) == short
+    assert phrases.short(sentences.sentence(reason)) == short

@@ -3,7 +3,7 @@
 import pytest
 
 from vscheduler.core.model.decisions import Reason, ReasonCode
-from vscheduler.mirror import wording
+from vscheduler.mirror.wording import sentences
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,6 @@ from vscheduler.mirror import wording
 def test_a_job_in_an_inner_queue_is_told_where_jobs_go(leaves: str, named: str) -> None:
     """By spec.queue."""
     reason = Reason(code=ReasonCode.NOT_LEAF, queue="a", leaves=tuple(leaves))
-    assert wording.sentence(reason) == (
+    assert sentences.sentence(reason) == (
         f"queue a has child queues, and jobs go to leaf queues: name {named} in spec.queue"
     )
