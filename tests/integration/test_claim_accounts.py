@@ -16,7 +16,7 @@ from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseVolume, V
 from vscheduler.core.model.storage import Claim, ClaimReference, Volume
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Target, Wanted
-from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.mirror.paths import Kind
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"

@@ -10,7 +10,7 @@ from aiohttp import web
 from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.settings import Address
-from vscheduler.mirror.decode import kinds
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode.events import Kind
 
 log = structlog.get_logger(__name__)
@@ -71,7 +71,7 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
 
         API servers before 1.34 don't serve the kinds about devices, and won't soon.
         """
-        missing = isinstance(self.problem, NotFound) and self.kind in kinds.DEVICES
+        missing = isinstance(self.problem, NotFound) and self.kind in paths.DEVICE_KINDS
         lasting = self.refused and (missing or self.seconds >= REFUSED_SECONDS)
         return lasting and self.kind not in NEEDED and not self.listed
 

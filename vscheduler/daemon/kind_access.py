@@ -12,8 +12,8 @@ import msgspec
 import structlog
 
 from vscheduler.daemon.health import WatchState
-from vscheduler.mirror.decode import kinds
-from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.state import Mirror
 
 log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ class KindAccess:
             Topic(
                 off="devices.off",
                 on="devices.on",
-                needed=kinds.DEVICES,
+                needed=paths.DEVICE_KINDS,
                 serve=lambda served: mirror.devices.serve(served=served),
             ),
         )

@@ -16,8 +16,8 @@ from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.daemon import failed_claims
 from vscheduler.daemon.failed_claims import FailedClaims
-from vscheduler.mirror import claim_requests
-from vscheduler.mirror.decode import events, kinds
+from vscheduler.mirror import claim_requests, paths
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror
 
 log = structlog.get_logger(__name__)
@@ -125,7 +125,7 @@ class VolumeRequests:
         return self._mirror.requests.end(target, outcome.write.wanted)
 
 
-def _key(kind: kinds.Kind, key: str) -> str:
+def _key(kind: paths.Kind, key: str) -> str:
     return f"{kind} {key}"
 
 

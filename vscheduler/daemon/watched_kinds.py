@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from vscheduler.daemon.settings import Settings
 from vscheduler.mirror import paths
-from vscheduler.mirror.decode.kinds import Kind
-from vscheduler.mirror.paths import Path
+from vscheduler.mirror.paths import Kind, Path
 
 PATHS: Mapping[Kind, Path] = {
     Kind.NODE: paths.NODES.everywhere,

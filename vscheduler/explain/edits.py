@@ -48,8 +48,7 @@ from vscheduler.explain.changes import (
     WithoutSelector,
 )
 from vscheduler.mirror.decode import events, quantities, wire
-from vscheduler.mirror.decode.events import Kind, Remove, Upsert
-from vscheduler.mirror.decode.large_pods import LargePod
+from vscheduler.mirror.decode.events import Kind, LargePod, Remove, Upsert
 from vscheduler.mirror.decode.quantities import Quantity
 from vscheduler.mirror.decode.wire import (
     Metadata,
@@ -63,6 +62,7 @@ from vscheduler.mirror.decode.wire import (
     PodStatus,
     Queue,
     ResourceQuota,
+    Toleration,
 )
 from vscheduler.mirror.decode.wire_storage import (
     ClaimReference,
@@ -73,7 +73,6 @@ from vscheduler.mirror.decode.wire_storage import (
     VolumeSpec,
     VolumeStatus,
 )
-from vscheduler.mirror.decode.wire_terms import Toleration
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import pods, storage, translation
 from vscheduler.simulator import closed_queues

@@ -22,8 +22,7 @@ from vscheduler.core.model.claim_decisions import (
 )
 from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
 from vscheduler.mirror import paths, statuses
-from vscheduler.mirror.decode.kinds import Kind
-from vscheduler.mirror.paths import Path
+from vscheduler.mirror.paths import Kind, Path
 from vscheduler.mirror.translate import storage as translation
 
 Body: TypeAlias = dict[str, Any]

@@ -1,4 +1,5 @@
-"""The paths of all requests to an API server. No other module composes request paths.
+"""The watched kinds, and the paths of all requests to an API server. No other module composes
+request paths.
 
 Names come from objects that tenants write, such as owner references, and API servers accept any
 text there. An API server decodes a path before splitting the path into segments, so a quoted slash
@@ -8,10 +9,49 @@ can contain are refused.
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 import msgspec
+
+
+class Kind(StrEnum):
+    """The kinds of objects that decisions depend on."""
+
+    POD = "Pod"
+    NODE = "Node"
+    QUEUE = "Queue"
+    POD_GROUP = "PodGroup"
+    PRIORITY_CLASS = "PriorityClass"
+    BUDGET = "PodDisruptionBudget"
+    QUOTA = "ResourceQuota"
+    NAMESPACE = "Namespace"
+    CLAIM = "PersistentVolumeClaim"
+    VOLUME = "PersistentVolume"
+    STORAGE_CLASS = "StorageClass"
+    CSI_NODE = "CSINode"
+    CSI_DRIVER = "CSIDriver"
+    CAPACITY = "CSIStorageCapacity"
+    ATTACHMENT = "VolumeAttachment"
+    RESOURCE_CLAIM = "ResourceClaim"
+    RESOURCE_CLAIM_TEMPLATE = "ResourceClaimTemplate"
+    """Read from manifests only: in a cluster, a controller makes claims of templates."""
+    RESOURCE_SLICE = "ResourceSlice"
+    DEVICE_CLASS = "DeviceClass"
+
+
+STORAGE_KINDS = frozenset(
+    {
+        *(Kind.CLAIM, Kind.VOLUME, Kind.STORAGE_CLASS, Kind.CSI_NODE, Kind.CSI_DRIVER),
+        *(Kind.CAPACITY, Kind.ATTACHMENT),
+    }
+)
+"""The kinds about volumes."""
+
+DEVICE_KINDS = frozenset({Kind.RESOURCE_CLAIM, Kind.RESOURCE_SLICE, Kind.DEVICE_CLASS})
+"""The watched kinds about devices (dynamic resource allocation)."""
+
 
 NAME_MAX = 253
 """Maximal length of a name, in characters (Kubernetes: Object Names and IDs)."""

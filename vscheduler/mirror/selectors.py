@@ -1,4 +1,5 @@
-"""Selectors: CEL expressions about devices, as in device classes and claims.
+"""Selectors: CEL expressions about devices, as in device classes and claims. Their text is bounded
+before they are compiled, and their cost before they are evaluated.
 
 Kubernetes: dynamic-resource-allocation cel. The library (cel-cpp) is imported with the first
 expression, so a cluster without claims for devices never loads it.
@@ -6,17 +7,92 @@ expression, so a cluster without claims for devices never loads it.
 
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
 from vscheduler.core.model.devices import Answer, AttributeValue, Device, SelectorError, Version
-from vscheduler.mirror import selector_cost, selector_text, selector_tree
+from vscheduler.mirror import selector_cost
 from vscheduler.mirror.decode import quantities
-from vscheduler.mirror.selector_tree import Reads, Tree
+from vscheduler.mirror.selector_cost import Reads, Tree
+
+TOKENS_MAX = 1000
+"""How many words, numbers, texts and signs an expression may have."""
+
+OPTIONAL_LOOPS_MAX = 4
+"""How often it may have optMap and optFlatMap: each of them doubles what it is applied to."""
+
+COMPILATION_MICROSECONDS = 300
+TOKEN_MICROSECONDS = 25
+
+_TOKEN = re.compile(
+    r"""[bB]?[rR][bB]?(?:\"{3}.*?\"{3}|'{3}.*?'{3}|\"[^\"\n]*\"|'[^'\n]*')"""
+    r"""|[bB]?(?:\"{3}(?:\\.|.)*?\"{3}|'{3}(?:\\.|.)*?'{3}|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')"""
+    r"""|//[^\n]*|[A-Za-z_]\w*|\d[\w.]*|\s+|[\"'].*|.""",
+    re.DOTALL,
+)
+"""A quote that nothing ends takes the rest, so that the time is linear."""
+
+
+class Text(NamedTuple):
+    """An expression as it is to be compiled."""
+
+    text: str
+    """With a default for domains that a device hasn't: in Kubernetes,
+    `device.attributes["missing.example.com"]` is an empty map."""
+    tokens: int
+    optional_loops: int
+
+    @property
+    def compilation(self) -> int:
+        """About how many microseconds the compilation takes."""
+        doubled = 1 << min(self.optional_loops, OPTIONAL_LOOPS_MAX)
+        return COMPILATION_MICROSECONDS + TOKEN_MICROSECONDS * self.tokens * doubled
+
+
+def _tokens(expression: str) -> Iterator[str]:
+    """Iterate over the tokens, without comments."""
+    return (each for each in _TOKEN.findall(expression) if not each.startswith("//"))
+
+
+def read_text(expression: str) -> Text:
+    """Return the expression as it is to be compiled."""
+    tokens = list(_tokens(expression))
+    written: list[str] = []
+    for at, token in enumerate(tokens):
+        following = tokens[at + 1 : at + 4]
+        if written[-2:] == [".", "attributes"] or written[-2:] == [".", "capacity"]:
+            written.extend(_index(token, following))
+        else:
+            written.append(token)
+    count = sum(not token.isspace() for token in tokens)
+    doubling = sum(token in ("optMap", "optFlatMap") for token in tokens)
+    return Text(_joined(written), count, doubling)
+
+
+def _index(token: str, following: list[str]) -> Iterator[str]:
+    """Iterate over the text of an opening bracket before a literal, and of any other token."""
+    is_literal = len(following) > 1 and following[0][-1:] in "\"'" and following[1] == "]"
+    yield "[?" if token == "[" and is_literal else token  # noqa: S105 - a bracket
+
+
+def _joined(written: list[str]) -> str:
+    """Return the tokens as text; an index that may be missing gets an empty map."""
+    text: list[str] = []
+    closing = 0
+    for token in written:
+        text.append(token)
+        if token == "[?":  # noqa: S105 - a bracket
+            closing = 2
+        elif closing:
+            closing -= 1
+            if not closing:
+                text.append(".orValue(dyn({}))")
+    return "".join(text)
+
 
 QUANTITY = "\ue000quantity:"
 """Marks a quantity among the texts that expressions handle: the library knows no other types of
@@ -196,12 +272,12 @@ def _compile(expression: str) -> tuple[_Compiled | SelectorError, int]:
     """Return an expression that can be used, or why it can't, and the microseconds it took."""
     if len(expression) > LENGTH_MAX:
         return SelectorError(f"has more than {LENGTH_MAX} characters"), 0
-    text = selector_text.read(expression)
-    if text.tokens > selector_text.TOKENS_MAX:
-        most = selector_text.TOKENS_MAX
+    text = read_text(expression)
+    if text.tokens > TOKENS_MAX:
+        most = TOKENS_MAX
         return SelectorError(f"has {text.tokens} words and signs; at most {most} are read"), 0
-    if text.optional_loops > selector_text.OPTIONAL_LOOPS_MAX:
-        most = selector_text.OPTIONAL_LOOPS_MAX
+    if text.optional_loops > OPTIONAL_LOOPS_MAX:
+        most = OPTIONAL_LOOPS_MAX
         return SelectorError(f"has more than {most} of optMap and optFlatMap"), 0
     try:
         return _checked(_environment().compile(text.text)), text.compilation
@@ -214,14 +290,14 @@ def _checked(program: Any) -> _Compiled | SelectorError:
     kind = program.return_type().name()
     if kind not in ("BOOL", "DYN"):
         return SelectorError(f"must be true or false, but is of type {kind.lower()}")
-    tree = selector_tree.tree_of(program.serialize())
+    tree = selector_cost.tree_of(program.serialize())
     cost = selector_cost.estimate(tree)
     if cost > COST_MAX:
         needed = "more than a second" if cost > 1_000_000 else f"{-(-cost // 1000)} ms"
         return SelectorError(
             f"may take {needed} for a device; at most {COST_MAX // 1000} ms are spent on one"
         )
-    return _Compiled(program, tree, selector_tree.reads(tree), {selector_cost.ATTRIBUTES: cost})
+    return _Compiled(program, tree, selector_cost.reads(tree), {selector_cost.ATTRIBUTES: cost})
 
 
 @lru_cache(maxsize=1)

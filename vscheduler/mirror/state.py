@@ -34,10 +34,8 @@ from vscheduler.mirror.index.entries import (
     Value,
 )
 from vscheduler.mirror.index.job_index import JobIndex
-from vscheduler.mirror.index.named_objects import NamedObjects
-from vscheduler.mirror.index.node_usage import NodeColumns, ResourceNames
+from vscheduler.mirror.index.node_usage import NodeColumns, PodOverlay, ResourceNames
 from vscheduler.mirror.index.pod_affinity_index import PodAffinityIndexer
-from vscheduler.mirror.index.pod_overlay import PodOverlay
 from vscheduler.mirror.index.pods_by_class import PodsByClass
 from vscheduler.mirror.translate import bounds
 from vscheduler.mirror.translate.bounds import Bounds
@@ -445,3 +443,34 @@ class Mirror:
         self._pods_by_class.move_group(key, None if new is None else new.job.queue, members)
         if old is None or new is None:
             self._columns.reseat(members)
+
+
+class NamedObjects:
+    """Sorts these objects anew once any of them has changed."""
+
+    def __init__(self, stored: Mapping[Kind, Mapping[str, Entry]]) -> None:
+        """`stored` has all objects as last seen."""
+        self._stored = stored
+        self.queues: Mapping[str, Queue] = {}
+        self.budgets: tuple[Budget, ...] = ()
+        self.quotas: tuple[Quota, ...] = ()
+        self._current = False
+
+    def change(self) -> None:
+        """Sort again at the next refresh."""
+        self._current = False
+
+    def queue_of_namespace(self, name: str) -> str:
+        """Return the queue that a namespace names; empty if it names none."""
+        value = self._stored[Kind.NAMESPACE].get(name, entries.UNKNOWN).value
+        return value.queue if isinstance(value, Namespace) else ""
+
+    def refresh(self) -> None:
+        """Make the attributes current; the last objects stay when nothing changed."""
+        if self._current:
+            return
+        self._current = True
+        found = entries.values(self._stored[Kind.QUEUE], Queue)
+        self.queues = {queue.name: queue for queue in found}
+        self.budgets = tuple(entries.values(self._stored[Kind.BUDGET], Budget))
+        self.quotas = tuple(entries.values(self._stored[Kind.QUOTA], Quota))

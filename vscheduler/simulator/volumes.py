@@ -15,7 +15,7 @@ from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Target
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event, Kind, Upsert
-from vscheduler.mirror.decode.wire import Metadata, Node
+from vscheduler.mirror.decode.wire import Metadata, Node, NodeSelector, Requirement, Term
 from vscheduler.mirror.decode.wire_storage import (
     ClaimReference,
     ClaimStatus,
@@ -26,7 +26,6 @@ from vscheduler.mirror.decode.wire_storage import (
     VolumeSpec,
     VolumeStatus,
 )
-from vscheduler.mirror.decode.wire_terms import NodeSelector, Requirement, Term
 from vscheduler.mirror.translate import storage
 from vscheduler.simulator import patches
 

@@ -16,7 +16,7 @@ from tests.properties.worlds.manifests import Document, Key
 from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange, VolumeChange
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import claim_requests, device_requests, extended_claims
-from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.state import Mirror
 
 SOON = 0.5

@@ -9,12 +9,13 @@ from vscheduler.core.model.storage import Storage
 from vscheduler.daemon import kind_access
 from vscheduler.daemon.health import WatchState
 from vscheduler.daemon.kind_access import KindAccess
-from vscheduler.mirror.decode import events, kinds
+from vscheduler.mirror import paths
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.testing import pictures
 
 
-def watch(kind: kinds.Kind, problem: ApiError | None = None) -> WatchState:
+def watch(kind: paths.Kind, problem: ApiError | None = None) -> WatchState:
     """A watch that has failed for a minute, or works."""
     return WatchState(kind=kind, listed=problem is None, problem=problem, seconds=60.0)
 
@@ -41,14 +42,14 @@ async def test_where_claims_cannot_be_read_volumes_are_no_obstacle() -> None:
     """The log says so once, and says when they can be read; a cycle is due then."""
     mirror = a_mirror()
     refused = Forbidden("no right to list", status=403)
-    states = [watch(kinds.Kind.CLAIM, refused), watch(kinds.Kind.VOLUME)]
+    states = [watch(paths.Kind.CLAIM, refused), watch(paths.Kind.VOLUME)]
     access = KindAccess(mirror, lambda: states)
     assert stored(mirror).served
     with testing.capture_logs() as said:
         assert access.look()
         assert not access.look()
         assert not stored(mirror).served
-        states[0] = watch(kinds.Kind.CLAIM)
+        states[0] = watch(paths.Kind.CLAIM)
         assert access.look()
         assert stored(mirror).served
     assert [(each["event"], each["log_level"]) for each in said] == [
@@ -66,7 +67,7 @@ async def test_where_devices_cannot_be_read_pods_with_claims_wait() -> None:
     mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
     mirror.apply(events.convert(events.Kind.POD, pod))
     absent = NotFound("no such kind")
-    missing = WatchState(kind=kinds.Kind.RESOURCE_SLICE, listed=False, problem=absent, seconds=0.0)
+    missing = WatchState(kind=paths.Kind.RESOURCE_SLICE, listed=False, problem=absent, seconds=0.0)
     access = KindAccess(mirror, lambda: [missing])
     with testing.capture_logs() as said:
         assert access.look()
@@ -79,7 +80,7 @@ async def test_kinds_that_only_limit_pods_may_be_missing() -> None:
     """Without attach limits, volumes are considered all the same."""
     mirror = a_mirror()
     absent = NotFound("no such kind")
-    states = [watch(kinds.Kind.CSI_NODE, absent), watch(kinds.Kind.CLAIM)]
+    states = [watch(paths.Kind.CSI_NODE, absent), watch(paths.Kind.CLAIM)]
     assert not KindAccess(mirror, lambda: states).look()
     assert stored(mirror).served
 
@@ -89,7 +90,7 @@ async def test_a_change_makes_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kind_access, "LOOK_SECONDS", 0.001)
     mirror, cycle = a_mirror(), asyncio.Event()
     refused = Forbidden("no", status=403)
-    access = KindAccess(mirror, lambda: [watch(kinds.Kind.CLAIM, refused)])
+    access = KindAccess(mirror, lambda: [watch(paths.Kind.CLAIM, refused)])
     following = asyncio.create_task(access.follow(cycle.set))
     await asyncio.wait_for(cycle.wait(), 40)
     following.cancel()

@@ -12,7 +12,7 @@ from vscheduler.core.model.claim_decisions import (
 from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Target, Wanted
-from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.mirror.paths import Kind
 
 AT = 1767268840.0
 NOTE = "vscheduler/volume-binding"

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from vscheduler.core.model.devices import AttributeValue, Device, Version
-from vscheduler.mirror import selector_cost, selector_text, selector_tree, selectors
+from vscheduler.mirror import selector_cost, selectors
 
 GPU = "gpu.example.com"
 A = f'device.attributes["{GPU}"]'
@@ -12,14 +12,14 @@ MEMORY = f'device.capacity["{GPU}"].memory'
 
 def compiled(expression: str) -> bytes:
     """The expression as the library serializes it."""
-    text = selector_text.read(expression).text
+    text = selectors.read_text(expression).text
     serialized: bytes = selectors._environment().compile(text).serialize()
     return serialized
 
 
 def estimate(expression: str) -> int:
     """How many microseconds the expression may take, even if it is refused for that."""
-    return selector_cost.estimate(selector_tree.tree_of(compiled(expression)))
+    return selector_cost.estimate(selector_cost.tree_of(compiled(expression)))
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_estimates_are_about_what_is_measured(expression: str) -> None:
     attributes |= {f"{GPU}/n": 3, f"{GPU}/model": "NVIDIA-A100-80GB"}
     attributes |= {f"{GPU}/v": Version("1.2.3")}
     device = Device(name="d", attributes=attributes, capacity={f"{GPU}/memory": "80Gi"})
-    tree = selector_tree.tree_of(compiled(expression))
-    reads = selector_tree.reads(tree)
-    program = selectors._environment().compile(selector_text.read(expression).text)
+    tree = selector_cost.tree_of(compiled(expression))
+    reads = selector_cost.reads(tree)
+    program = selectors._environment().compile(selectors.read_text(expression).text)
     one = selectors._Compiled(program, tree, reads, {})
     took = []
     for _ in range(20):

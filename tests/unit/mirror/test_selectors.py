@@ -4,7 +4,7 @@ import pytest
 
 from vscheduler.core.model.devices import AttributeValue, Device, SelectorError, Version
 from vscheduler.mirror import selectors
-from vscheduler.mirror.selector_tree import Kind, Tree
+from vscheduler.mirror.selector_cost import Kind, Tree
 from vscheduler.mirror.selectors import Selectors
 
 GPU = "gpu.example.com"

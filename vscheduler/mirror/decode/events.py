@@ -1,19 +1,24 @@
 """Events about watched objects: the immutable input of the Mirror.
 
+The decoding of a long affinity is put off: it dominates the cost of its pod and never changes,
+while the pod is sent again with every status change. By then the pod class is known by the
+affinity's text, so a digest of the text stands in for it until the content is needed.
+
 JSON, and plain data from YAML, are decoded here, a single object at a time. An object that can't be
 decoded becomes a DecodeFailed, so a bad object doesn't affect its neighbours. Lists and watch
 streams around the objects are read by the callers.
 """
 
 import datetime as dt
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
-from vscheduler.mirror.decode import kinds, large_pods, wire, wire_devices, wire_storage
-from vscheduler.mirror.decode.large_pods import LargePod
+from vscheduler.mirror import paths
+from vscheduler.mirror.decode import wire, wire_devices, wire_storage
 from vscheduler.mirror.decode.wire import (
     Namespace,
     Node,
@@ -23,6 +28,7 @@ from vscheduler.mirror.decode.wire import (
     PriorityClass,
     Queue,
     ResourceQuota,
+    Struct,
 )
 from vscheduler.mirror.decode.wire_devices import (
     DeviceClass,
@@ -40,7 +46,70 @@ from vscheduler.mirror.decode.wire_storage import (
     VolumeAttachment,
 )
 
-Kind = kinds.Kind
+LONG_BYTES = 16_384
+"""An affinity of at least LONG_BYTES bytes isn't decoded at first."""
+
+HEAD_BYTES = 64
+
+
+class LargePod(Pod, frozen=True):
+    """A pod without its affinity; `spec.affinity` is None."""
+
+    item: bytes = b""
+    """The whole pod in JSON."""
+    digest: bytes = b""
+    """Digest of the affinity's text."""
+
+
+class _Spec(Struct, frozen=True):
+    affinity: msgspec.Raw = msgspec.Raw()
+
+
+class _Pod(Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+_decode_affinity = msgspec.json.Decoder(_Pod).decode
+_decode_pod = msgspec.json.Decoder(Pod).decode
+
+
+def read_large(item: bytes | msgspec.Raw) -> LargePod | None:
+    """Return the pod if its affinity is long.
+
+    Return None for a short affinity, and for a pod with two affinity fields. Raises
+    msgspec.ValidationError if anything but the affinity doesn't fit a pod.
+    """
+    if len(memoryview(item)) < LONG_BYTES:
+        return None
+    text = bytes(_decode_affinity(item).spec.affinity)
+    if len(text) < LONG_BYTES:
+        return None
+    whole = bytes(item)
+    begin = _place(text, whole)
+    pod = _decode_pod(whole[:begin] + b"null" + whole[begin + len(text) :])
+    if pod.spec.affinity is not None:
+        return None
+    return LargePod(
+        metadata=pod.metadata,
+        spec=pod.spec,
+        status=pod.status,
+        item=whole,
+        digest=hashlib.blake2b(text).digest(),
+    )
+
+
+def _place(text: bytes, whole: bytes) -> int:
+    """Return the position of `text` in `whole`.
+
+    Only the first bytes are searched for: searching for the whole text is slower than decoding.
+    """
+    begin = whole.index(text[:HEAD_BYTES])
+    while not whole.startswith(text, begin):
+        begin = whole.index(text[:HEAD_BYTES], begin + 1)
+    return begin
+
+
+Kind = paths.Kind
 
 Object: TypeAlias = wire.Object | wire_storage.Object | wire_devices.Object
 
@@ -143,8 +212,8 @@ API_VERSIONS: Mapping[Kind, str] = {
     Kind.NAMESPACE: "v1",
     Kind.CLAIM: "v1",
     Kind.VOLUME: "v1",
-    **dict.fromkeys(kinds.STORAGE - {Kind.CLAIM, Kind.VOLUME}, "storage.k8s.io/v1"),
-    **dict.fromkeys((*kinds.DEVICES, Kind.RESOURCE_CLAIM_TEMPLATE), "resource.k8s.io/v1"),
+    **dict.fromkeys(paths.STORAGE_KINDS - {Kind.CLAIM, Kind.VOLUME}, "storage.k8s.io/v1"),
+    **dict.fromkeys((*paths.DEVICE_KINDS, Kind.RESOURCE_CLAIM_TEMPLATE), "resource.k8s.io/v1"),
 }
 """apiVersion by kind: different API groups may use equal kind names."""
 
@@ -184,7 +253,7 @@ def decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | DecodeFailed:
     then the sender is at fault, not the object.
     """
     try:
-        if kind is Kind.POD and (large := large_pods.read(item)) is not None:
+        if kind is Kind.POD and (large := read_large(item)) is not None:
             return Upsert(kind=kind, object=large)
     except msgspec.ValidationError:
         pass

@@ -11,20 +11,195 @@ import msgspec
 from msgspec import field
 
 from vscheduler.mirror.decode.quantities import Quantity
-from vscheduler.mirror.decode.wire_terms import (
-    Affinity,
-    LabelSelector,
-    SpreadConstraint,
-    Toleration,
-)
-from vscheduler.mirror.decode.wire_volumes import Volume
-
-ResourceList: TypeAlias = dict[str, Quantity]
-"""Quantities by resource name."""
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Base of all wire objects. gc=False: decoded objects hold no reference cycles."""
+
+
+class ClaimSource(Struct, frozen=True):
+    """core/v1 PersistentVolumeClaimVolumeSource."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class Disk(Struct, frozen=True):
+    """A disk of an in-tree plugin, in a pod or a PersistentVolume: what identifies the disk.
+
+    Kubernetes: core/v1 GCEPersistentDiskVolumeSource, AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource, CinderVolumeSource, PortworxVolumeSource.
+    """
+
+    pd_name: str = ""
+    volume_id: str = field(default="", name="volumeID")
+    disk_uri: str = field(default="", name="diskURI")
+    read_only: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the disk for its plugin."""
+        return self.pd_name or self.volume_id or self.disk_uri
+
+
+class CephImage(Struct, frozen=True):
+    """core/v1 RBDVolumeSource."""
+
+    monitors: list[str] = []
+    pool: str = "rbd"
+    image: str = ""
+    read_only: bool = False
+
+
+class Target(Struct, frozen=True):
+    """core/v1 ISCSIVolumeSource."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
+class Disks(Struct, frozen=True):
+    """Volume sources with a disk, in a pod or a PersistentVolume."""
+
+    gce_persistent_disk: Disk | None = None
+    aws_elastic_block_store: Disk | None = None
+    azure_disk: Disk | None = None
+    cinder: Disk | None = None
+    portworx_volume: Disk | None = None
+
+
+class Volume(Disks, frozen=True):
+    """core/v1 Volume, only sources that matter for the choice of a node."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: object = None
+    rbd: CephImage | None = None
+    iscsi: Target | None = None
+
+    @property
+    def matters(self) -> bool:
+        """Whether any such source is given."""
+        return (
+            self.persistent_volume_claim is not None
+            or self.ephemeral is not None
+            or self.gce_persistent_disk is not None
+            or self.aws_elastic_block_store is not None
+            or self.azure_disk is not None
+            or self.cinder is not None
+            or self.portworx_volume is not None
+            or self.rbd is not None
+            or self.iscsi is not None
+        )
+
+
+class Requirement(Struct, frozen=True):
+    """core/v1 NodeSelectorRequirement."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class LabelSelector(Struct, frozen=True):
+    """meta/v1 LabelSelector: all requirements must hold."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[Requirement] = []
+
+
+class Term(Struct, frozen=True):
+    """core/v1 NodeSelectorTerm."""
+
+    match_expressions: list[Requirement] = []
+    match_fields: list[Requirement] = []
+
+
+class NodeSelector(Struct, frozen=True):
+    """core/v1 NodeSelector: at least one term must hold."""
+
+    node_selector_terms: list[Term] = []
+
+
+class PreferredTerm(Struct, frozen=True):
+    """core/v1 PreferredSchedulingTerm."""
+
+    weight: int = 0
+    preference: Term = Term()
+
+
+class NodeAffinity(Struct, frozen=True):
+    """core/v1 NodeAffinity."""
+
+    required: NodeSelector | None = field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredTerm] = field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Struct, frozen=True):
+    """core/v1 PodAffinityTerm."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class PreferredPodAffinityTerm(Struct, frozen=True):
+    """core/v1 WeightedPodAffinityTerm."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Struct, frozen=True):
+    """core/v1 PodAffinity and PodAntiAffinity."""
+
+    required: list[PodAffinityTerm] = field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredPodAffinityTerm] = field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Struct, frozen=True):
+    """core/v1 Affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Struct, frozen=True):
+    """core/v1 Toleration."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SpreadConstraint(Struct, frozen=True):
+    """core/v1 TopologySpreadConstraint."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: list[str] = []
+
+
+ResourceList: TypeAlias = dict[str, Quantity]
+"""Quantities by resource name."""
 
 
 class OwnerReference(Struct, frozen=True):

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import field
 
 from vscheduler.mirror.decode.quantities import Quantity
-from vscheduler.mirror.decode.wire import Metadata
-from vscheduler.mirror.decode.wire_terms import NodeSelector
+from vscheduler.mirror.decode.wire import Metadata, NodeSelector
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):

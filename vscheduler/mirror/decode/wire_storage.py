@@ -6,9 +6,14 @@ import msgspec
 from msgspec import field
 
 from vscheduler.mirror.decode.quantities import Quantity
-from vscheduler.mirror.decode.wire import Metadata, ResourceList, ResourceRequirements
-from vscheduler.mirror.decode.wire_terms import LabelSelector, NodeSelector
-from vscheduler.mirror.decode.wire_volumes import Disks
+from vscheduler.mirror.decode.wire import (
+    Disks,
+    LabelSelector,
+    Metadata,
+    NodeSelector,
+    ResourceList,
+    ResourceRequirements,
+)
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):

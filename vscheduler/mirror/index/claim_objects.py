@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 
 from vscheduler.core.model import devices, storage
 from vscheduler.core.model.jobs import TaskId
-from vscheduler.mirror.decode.kinds import Kind
-from vscheduler.mirror.index.device_charges import DeviceCharges
 from vscheduler.mirror.index.device_requests import DeviceRequests
-from vscheduler.mirror.index.devices_index import DeviceIndex
+from vscheduler.mirror.index.devices_index import DeviceCharges, DeviceIndex
 from vscheduler.mirror.index.entries import Entry, Value
 from vscheduler.mirror.index.storage_index import StorageIndex
 from vscheduler.mirror.index.storage_requests import StorageRequests
+from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.translate.pods import Pod
 
 

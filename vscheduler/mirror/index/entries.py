@@ -32,7 +32,7 @@ from vscheduler.mirror.decode.wire_storage import (
     VolumeAttachment,
 )
 from vscheduler.mirror.translate import devices as dra
-from vscheduler.mirror.translate import pod_conditions, pods, translation, usage_annotation
+from vscheduler.mirror.translate import pods, translation, usage_annotation
 from vscheduler.mirror.translate import storage as volumes
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.pods import Translator
@@ -197,9 +197,7 @@ class Reader:
             return key, Entry(reference, None, translation.reject(kind, metadata, error))
         if isinstance(value, pods.Pod):
             assert isinstance(found, wire.Pod)
-            return value.uid, Entry(
-                reference, value, value.rejection, pod_conditions.has_reason(found)
-            )
+            return value.uid, Entry(reference, value, value.rejection, pods.has_reason(found))
         key = events.key_of(metadata.namespace, metadata.name)
         if isinstance(value, queues.Queue) and (
             unread := usage_annotation.problem(metadata.annotations)

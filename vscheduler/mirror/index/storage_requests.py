@@ -10,9 +10,9 @@ from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.storage import Claim, Object, Volume
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Target, Wanted
-from vscheduler.mirror.decode.kinds import Kind
 from vscheduler.mirror.index.entries import Entry
 from vscheduler.mirror.index.storage_index import StorageIndex
+from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.translate.pods import Pod
 
 KIND: Mapping[type, Kind] = {

@@ -14,11 +14,12 @@ import msgspec
 
 if TYPE_CHECKING:
     from vscheduler.mirror.decode.fields import FieldError
-    from vscheduler.mirror.decode.wire import PodGroup, PodSpec
-    from vscheduler.mirror.decode.wire_terms import (
+    from vscheduler.mirror.decode.wire import (
         Affinity,
         LabelSelector,
         PodAffinityTerm,
+        PodGroup,
+        PodSpec,
         Requirement,
     )
 

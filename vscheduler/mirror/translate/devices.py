@@ -24,7 +24,7 @@ from vscheduler.core.model.devices import (
 from vscheduler.mirror.decode import events, fields, quantities, wire_devices
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.quantities import QuantityError
-from vscheduler.mirror.decode.wire import Metadata, OwnerReference
+from vscheduler.mirror.decode.wire import Metadata, NodeSelector, OwnerReference
 from vscheduler.mirror.decode.wire_devices import (
     ClaimMetadata,
     DeviceClaim,
@@ -34,7 +34,6 @@ from vscheduler.mirror.decode.wire_devices import (
     SliceSpec,
     Toleration,
 )
-from vscheduler.mirror.decode.wire_terms import NodeSelector
 from vscheduler.mirror.translate import extended_resources, pod_constraints
 
 EXACT_COUNT = "ExactCount"

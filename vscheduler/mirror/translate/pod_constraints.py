@@ -20,14 +20,15 @@ from vscheduler.core.model.constraints import (
     Selector,
     Spread,
 )
-from vscheduler.mirror.decode import fields, wire_terms
+from vscheduler.mirror.decode import fields, wire
 from vscheduler.mirror.decode.fields import FieldError
-from vscheduler.mirror.decode.wire import Metadata, PodSpec
-from vscheduler.mirror.decode.wire_terms import (
+from vscheduler.mirror.decode.wire import (
     Affinity,
     LabelSelector,
+    Metadata,
     PodAffinity,
     PodAffinityTerm,
+    PodSpec,
     SpreadConstraint,
 )
 from vscheduler.mirror.translate import bounds, pod_requests
@@ -188,7 +189,7 @@ def effect(text: str, field: str) -> Effect:
         raise FieldError(field, f"{text!r} is none of {known}") from error
 
 
-def _tolerations(listed: Sequence[wire_terms.Toleration]) -> tuple[constraints.Toleration, ...]:
+def _tolerations(listed: Sequence[wire.Toleration]) -> tuple[constraints.Toleration, ...]:
     return tuple(
         _toleration(each.key, each.operator, each.value, each.effect, at)
         for at, each in enumerate(listed)
@@ -213,14 +214,14 @@ def _toleration(
     )
 
 
-def _preferred_node_term(term: wire_terms.PreferredTerm, field: str) -> constraints.PreferredTerm:
+def _preferred_node_term(term: wire.PreferredTerm, field: str) -> constraints.PreferredTerm:
     fields.check_int32(term.weight, f"{field}.weight")
     if not 1 <= term.weight <= 100:
         raise FieldError(f"{field}.weight", f"{term.weight} is not between 1 and 100")
     return constraints.PreferredTerm(term.weight, node_term(term.preference, f"{field}.preference"))
 
 
-def node_term(term: wire_terms.Term, field: str) -> constraints.Term:
+def node_term(term: wire.Term, field: str) -> constraints.Term:
     """Translate a node selector term."""
     return constraints.Term(
         labels=_requirements(term.match_expressions, f"{field}.matchExpressions"),
@@ -229,12 +230,12 @@ def node_term(term: wire_terms.Term, field: str) -> constraints.Term:
 
 
 def _requirements(
-    listed: Sequence[wire_terms.Requirement], field: str
+    listed: Sequence[wire.Requirement], field: str
 ) -> tuple[constraints.Requirement, ...]:
     return tuple(_requirement(each, f"{field}[{at}]") for at, each in enumerate(listed))
 
 
-def _requirement(requirement: wire_terms.Requirement, field: str) -> constraints.Requirement:
+def _requirement(requirement: wire.Requirement, field: str) -> constraints.Requirement:
     """Translate a requirement. Kubernetes: validation.ValidateNodeSelectorRequirement.
 
     API servers store Gt and Lt with any value; a value other than an integer matches nothing.

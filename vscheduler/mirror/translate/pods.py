@@ -1,16 +1,19 @@
-"""Pods of all schedulers, translated to Tasks and to room held on nodes.
+"""Pods of all schedulers, translated to Tasks and to room held on nodes, and their classes: equal
+pods share a PodClass for as long as any of them exists.
 
 Volcano: api.NewTaskInfo, getTaskStatus.
 """
 
+import hashlib
+import weakref
 from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import pod_texts
-from vscheduler.core.model.constraints import PodVolume, ResourceClaimUse
+from vscheduler.core.model import pod_texts, resources
+from vscheduler.core.model.constraints import Constraints, PodVolume, ResourceClaimUse
 from vscheduler.core.model.jobs import (
     EVICTABLE,
     PREEMPTABLE,
@@ -25,7 +28,7 @@ from vscheduler.core.model.jobs import (
 from vscheduler.core.model.pod_texts import Annotations, PodReads
 from vscheduler.core.model.snapshot import Nominated
 from vscheduler.mirror.decode import events, fields, wire
-from vscheduler.mirror.decode.events import DecodeError, Kind
+from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, LargePod
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import Metadata, PodSpec
 from vscheduler.mirror.translate import (
@@ -34,15 +37,15 @@ from vscheduler.mirror.translate import (
     kubelet_refusals,
     owner_references,
     pod_claims,
-    pod_conditions,
-    pod_volumes,
+    pod_constraints,
+    pod_requests,
+    storage,
     translation,
 )
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.extended_resources import Container
 from vscheduler.mirror.translate.kubelet_refusals import Answer
 from vscheduler.mirror.translate.owner_references import OwnerTemplate
-from vscheduler.mirror.translate.pod_classes import Classes
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup. The second is a newer alias."""
@@ -213,8 +216,8 @@ class Translator:
             return self._foreign(pod, uid, key, group, status)
         labels = _shared(metadata.labels) if metadata.labels else NONE
         kept = _kept(metadata.annotations, self._reads.annotations)
-        created, scheduled, answered = pod_conditions.times(pod)
-        volumes = pod_volumes.of_pod(pod) if spec.volumes else pod_volumes.NONE
+        created, scheduled, answered = times(pod)
+        volumes = storage.volumes_of_pod(pod) if spec.volumes else storage.NO_VOLUMES
         extended, task, rejection = extended_resources.NONE, None, None
         try:
             waits = status in WAITING
@@ -292,7 +295,7 @@ class Translator:
             status=status,
             pod_class=pod_class,
             labels=labels,
-            volumes=pod_volumes.of_pod(pod),
+            volumes=storage.volumes_of_pod(pod),
             rejection=rejection,
             nominated=kubelet_refusals.nomination_of(pod, key, pod_class, status, labels),
             gone_by=_gone_by(pod),
@@ -437,3 +440,243 @@ def _shared(texts: Mapping[str, str]) -> Mapping[str, str]:
 @lru_cache(maxsize=4096)
 def _shared_items(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(items)
+
+
+SCHEDULED = "PodScheduled"
+"""Type of the condition whether a pod has a node."""
+
+
+def has_reason(pod: wire.Pod) -> bool:
+    """Whether the pod's condition says that it isn't scheduled, and why."""
+    return "False" in [
+        condition.status for condition in pod.status.conditions if condition.type == SCHEDULED
+    ]
+
+
+def times(pod: wire.Pod) -> tuple[float, float | None, float]:
+    """Return when the pod was created and when it was scheduled, and the last instant known of
+    both and of its start.
+
+    If nothing says when the pod was scheduled, the time is that of its start on the node, or None.
+    """
+    started = pod.status.start_time
+    created = fields.seconds(pod.metadata.creation_timestamp)
+    scheduled = None if started is None else fields.seconds(started)
+    last = max(created, scheduled or 0.0)
+    for condition in pod.status.conditions:
+        if condition.type == SCHEDULED:
+            at = fields.seconds(condition.last_transition_time)
+            last = max(last, at)
+            if condition.status == "True" and condition.last_transition_time is not None:
+                scheduled = at
+    return created, scheduled, last
+
+
+NOTHING: Mapping[str, int] = {}
+"""No devices."""
+
+LONG = 4096
+"""Longest cache key in bytes. A longer key is replaced by its digest."""
+
+REFUSED_MAX = 4096
+"""How many errors of unusable large pods are cached."""
+
+MESSAGE_MAX = 512
+"""Longer errors aren't cached, for they may quote text from tenants."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Classes:
+    """All pod classes in use."""
+
+    def __init__(self, most: Bounds) -> None:
+        """Create an empty cache; `most` holds the bounds of a pod."""
+        self._most = most
+        self._classes: weakref.WeakValueDictionary[object, PodClass] = weakref.WeakValueDictionary()
+        self._known: weakref.WeakValueDictionary[bytes, PodClass] = weakref.WeakValueDictionary()
+        """Classes by the pod fields they were built from: most pods equal earlier pods of their
+        job.
+        """
+        self._large_known: weakref.WeakValueDictionary[bytes, PodClass] = (
+            weakref.WeakValueDictionary()
+        )
+        """For large pods: a class with the same constraints, by the fields that constraints depend
+        on.
+        """
+        self._refused: dict[bytes, tuple[str, str]] = {}
+        """Errors of large pods by the same key as `_large_known`: field and message, latest
+        last.
+        """
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def with_claims(
+        self,
+        pod_class: PodClass,
+        volumes: tuple[PodVolume, ...],
+        claims: tuple[ResourceClaimUse, ...],
+    ) -> PodClass:
+        """Return the class of pods that are like these, and use these volumes and resource claims.
+
+        Only waiting pods have such a class, since many pods have a claim of their own.
+        """
+        conditions = replace(pod_class.constraints, volumes=volumes, resource_claims=claims)
+        return self._intern(dict(pod_class.request), conditions, pod_class.hints)
+
+    def with_devices(self, pod_class: PodClass, devices: Mapping[str, int]) -> PodClass:
+        """Return the class of pods that are like these, and for which these devices count."""
+        request = dict(pod_class.request)
+        return self._intern(request, pod_class.constraints, pod_class.hints, devices)
+
+    def pod_class(
+        self, pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, waits: bool
+    ) -> PodClass:
+        """Return the class of a pod: its request, constraints and hints, but for its volumes.
+
+        Of foreign pods only constraints with an effect on their node count. Raises FieldError for a
+        defect in the pod, and for a waiting pod of ours beyond a bound.
+        """
+        if isinstance(pod, LargePod):
+            return self._large(pod, hints, ours=ours, waits=waits)
+        excess = self._most.excess(pod.spec)
+        if excess is not None and waits:
+            raise excess
+        key = _basis(pod, hints, ours=ours)
+        if waits:
+            self._most.check_size(len(key), pod.metadata.labels)
+        if len(key) > LONG:
+            key = hashlib.blake2b(key).digest()
+        pod_class = self._known.get(key)
+        if pod_class is None:
+            request = pod_requests.of_pod(pod)
+            conditions = self._conditions(pod, excess, ours=ours)
+            pod_class = self._known[key] = self._intern(request, conditions, hints)
+        if waits:
+            self._most.check_resources(pod_class.request)
+        return pod_class
+
+    def _large(
+        self, pod: LargePod, hints: Mapping[str, str], *, ours: bool, waits: bool
+    ) -> PodClass:
+        """Return the class of a large pod, as `pod_class` does.
+
+        The pod's affinity is decoded only if its constraints aren't known yet.
+        """
+        stands_for = (pod.digest, waits)
+        key = hashlib.blake2b(_basis(pod, hints, ours=ours, stands_for=stands_for)).digest()
+        request = {} if waits else pod_requests.of_pod(pod)
+        if key in self._refused:
+            raise FieldError(*self._refused[key])
+        like = self._large_known.get(key)
+        if like is not None:
+            conditions = like.constraints
+        else:
+            try:
+                whole = _whole(pod)
+                if waits:
+                    return self.pod_class(whole, hints, ours=ours, waits=True)
+                conditions = self._conditions(whole, self._most.excess(whole.spec), ours=ours)
+            except FieldError as error:
+                self._refuse(key, error)
+                raise
+        pod_class = self._large_known[key] = self._intern(request, conditions, hints)
+        return pod_class
+
+    def _refuse(self, key: bytes, error: FieldError) -> None:
+        """Cache the error of a large pod for the next time."""
+        if len(error.field) + len(error.message) > MESSAGE_MAX:
+            return
+        self._refused[key] = (error.field, error.message)
+        if len(self._refused) > REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def _conditions(self, pod: wire.Pod, excess: FieldError | None, *, ours: bool) -> Constraints:
+        """Return the constraints of a pod; reduced ones where the pod exceeds a bound."""
+        if excess is not None:
+            return pod_constraints.in_short(pod.spec, pod.metadata, self._most, ours=ours)
+        terms = pod_constraints.of_pod if ours else pod_constraints.of_resident
+        return terms(pod.spec, pod.metadata)
+
+    def held(self, pod: wire.Pod) -> PodClass:
+        """Return a class for a defective pod: the request that the pod holds on its node, if
+        readable.
+        """
+        try:
+            request = pod_requests.of_pod(pod)
+            self._most.check_resources(request)
+        except FieldError:
+            request = {resources.PODS: 1}
+        return self._intern(request, pod_constraints.of_ports(pod.spec))
+
+    def _intern(
+        self,
+        request: dict[str, int],
+        conditions: Constraints,
+        hints: Mapping[str, str] = NONE,
+        devices: Mapping[str, int] = NOTHING,
+    ) -> PodClass:
+        key = (tuple(request.items()), conditions, tuple(hints.items()), tuple(devices.items()))
+        pod_class = self._classes.get(key)
+        if pod_class is None:
+            pod_class = PodClass(
+                request=request, constraints=conditions, hints=hints, devices=devices
+            )
+            self._classes[key] = pod_class
+        return pod_class
+
+
+def _whole(pod: LargePod) -> wire.Pod:
+    """Return the pod with its affinity decoded; raises FieldError for an invalid affinity."""
+    found = events.whole(pod)
+    if isinstance(found, DecodeFailed):
+        raise FieldError(found.field, found.message)
+    assert isinstance(found.object, wire.Pod)
+    return found.object
+
+
+def _basis(
+    pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, stands_for: object = None
+) -> bytes:
+    """Return all fields that the class of a pod depends on, encoded as bytes for fast comparison.
+
+    With `stands_for`, the digest of a large pod's affinity, only fields that constraints depend on
+    are included: resources granted on the node change while the pod starts.
+    """
+    spec, status, metadata = pod.spec, pod.status, pod.metadata
+    given: object = None
+    own: object = None
+    if not stands_for and spec.node_name and _has_grants(status):
+        whole = (status.resources, status.allocated_resources)
+        infeasible = pod_requests.resize_is_infeasible(pod)
+        given = (status.container_statuses, status.init_container_statuses, whole, infeasible)
+    if spec.affinity or spec.topology_spread_constraints or stands_for:
+        own = (metadata.namespace, metadata.labels)
+    return _encode(
+        (
+            ours,
+            hints,
+            stands_for,
+            given,
+            own,
+            spec.containers,
+            spec.init_containers,
+            spec.resources,
+            spec.overhead,
+            spec.host_network,
+            spec.host_users,
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+        )
+    )
+
+
+def _has_grants(status: wire.PodStatus) -> bool:
+    """Whether the kubelet has reported the resources of the pod, or of a container."""
+    containers = (*status.container_statuses, *status.init_container_statuses)
+    return status.resources is not None or any(
+        container.resources is not None for container in containers
+    )

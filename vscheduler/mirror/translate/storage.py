@@ -1,13 +1,21 @@
-"""Claims, volumes and other storage objects, translated to core.model.storage.
+"""Claims, volumes and other storage objects, translated to core.model.storage, and the volumes of
+pods that matter for the choice of a node.
 
 Every function raises fields.FieldError for an unusable field.
 """
 
 import datetime as dt
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from vscheduler.core.model import storage
-from vscheduler.core.model.constraints import Operator, Requirement, Term
+from vscheduler.core.model.constraints import (
+    ClaimUse,
+    DiskUse,
+    Operator,
+    PodVolume,
+    Requirement,
+    Term,
+)
 from vscheduler.core.model.storage import (
     Attachment,
     Capacity,
@@ -19,10 +27,10 @@ from vscheduler.core.model.storage import (
     Source,
     Volume,
 )
-from vscheduler.mirror.decode import events, fields, quantities, wire_storage
+from vscheduler.mirror.decode import events, fields, quantities, wire, wire_storage
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.quantities import Quantity, QuantityError
-from vscheduler.mirror.decode.wire import ResourceList
+from vscheduler.mirror.decode.wire import Disk, Disks, ResourceList
 from vscheduler.mirror.decode.wire_storage import (
     CSIDriver,
     CSINode,
@@ -34,7 +42,7 @@ from vscheduler.mirror.decode.wire_storage import (
     VolumeAttachment,
     VolumeSpec,
 )
-from vscheduler.mirror.translate import pod_constraints, pod_volumes
+from vscheduler.mirror.translate import pod_constraints
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
@@ -232,7 +240,7 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 def _source(spec: VolumeSpec) -> Source | None:
     if spec.csi is not None:
         return Source(driver=spec.csi.driver, handle=spec.csi.volume_handle)
-    found = pod_volumes.disk_of(spec)
+    found = disk_of(spec)
     if found is None:
         return None
     plugin, disk = found
@@ -263,3 +271,52 @@ def _selection(
         if node:
             return Selection(node=node, since=fields.seconds(since))
     return None
+
+
+RBD = "kubernetes.io/rbd"
+ISCSI = "kubernetes.io/iscsi"
+NO_VOLUMES: tuple[PodVolume, ...] = ()
+
+
+def volumes_of_pod(pod: wire.Pod) -> tuple[PodVolume, ...]:
+    """Return the volumes of a pod that matter for the choice of a node, in their order."""
+    for volume in pod.spec.volumes:
+        if volume.matters:
+            return tuple(_of_volumes(pod))
+    return NO_VOLUMES
+
+
+def disk_of(disks: Disks) -> tuple[str, Disk] | None:
+    """Return the in-tree plugin of a volume source and its disk; None for other sources."""
+    for plugin, disk in (
+        ("kubernetes.io/gce-pd", disks.gce_persistent_disk),
+        ("kubernetes.io/aws-ebs", disks.aws_elastic_block_store),
+        ("kubernetes.io/azure-disk", disks.azure_disk),
+        ("kubernetes.io/cinder", disks.cinder),
+        ("kubernetes.io/portworx-volume", disks.portworx_volume),
+    ):
+        if disk is not None:
+            return plugin, disk
+    return None
+
+
+def _of_volumes(pod: wire.Pod) -> Iterator[PodVolume]:
+    namespace = pod.metadata.namespace
+    for volume in pod.spec.volumes:
+        source = volume.persistent_volume_claim
+        if source is not None:
+            claim = events.key_of(namespace, source.claim_name)
+            yield ClaimUse(claim, read_only=source.read_only)
+        elif volume.ephemeral is not None:
+            claim = events.key_of(namespace, f"{pod.metadata.name}-{volume.name}")
+            owner = pod.metadata.uid or events.key_of(namespace, pod.metadata.name)
+            yield ClaimUse(claim, owner=owner)
+        elif (found := disk_of(volume)) is not None:
+            plugin, disk = found
+            yield DiskUse(plugin, (disk.name,), read_only=disk.read_only)
+        elif (image := volume.rbd) is not None:
+            yield DiskUse(
+                RBD, (image.pool, image.image), image.read_only, tuple(sorted(image.monitors))
+            )
+        elif (target := volume.iscsi) is not None:
+            yield DiskUse(ISCSI, (target.iqn,), target.read_only)

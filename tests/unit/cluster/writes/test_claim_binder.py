@@ -15,7 +15,7 @@ from vscheduler.core.model.storage import Claim
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Target
 from vscheduler.mirror.decode.events import Upsert
-from vscheduler.mirror.decode.kinds import Kind
+from vscheduler.mirror.paths import Kind
 
 Result = ClaimResult
 CLAIM = Claim(namespace="ns", name="data", uid="c1")

@@ -9,14 +9,13 @@ import pytest
 
 from tests import attacks
 from vscheduler.daemon.informers import Codec
-from vscheduler.mirror.decode import events, large_pods, wire
-from vscheduler.mirror.decode.events import Kind, Remove, Upsert
-from vscheduler.mirror.decode.large_pods import LargePod
+from vscheduler.mirror.decode import events, wire
+from vscheduler.mirror.decode.events import Kind, LargePod, Remove, Upsert
 from vscheduler.mirror.index.entries import Entry
 from vscheduler.mirror.state import Mirror, Options
-from vscheduler.mirror.translate import bounds, pod_classes, pods
+from vscheduler.mirror.translate import bounds, pods
 from vscheduler.mirror.translate.bounds import Bounds
-from vscheduler.mirror.translate.pod_classes import Classes
+from vscheduler.mirror.translate.pods import Classes
 
 Document = dict[str, Any]
 OPTIONS = Options(scheduler_names=("vscheduler",), most=Bounds(max_pod_affinity_values=5000))
@@ -97,7 +96,7 @@ def test_a_large_pod_comes_to_what_it_does_as_a_whole(
     assert isinstance(event.object, LargePod)
     mirror = Mirror(OPTIONS)
     first, again = (mirror.read(event)[1] for _ in range(2))
-    monkeypatch.setattr(large_pods, "LONG_BYTES", 2**30)
+    monkeypatch.setattr(events, "LONG_BYTES", 2**30)
     expected = told(read(document))
     assert told(first) == expected
     assert told(again) == expected
@@ -110,7 +109,7 @@ def test_only_its_affinity_is_left_as_it_came() -> None:
     document = heavy(nodeName="n")
     document["metadata"]["annotations"]["text"] = item_of(document).decode()
     item = item_of(document)
-    found = large_pods.read(item)
+    found = events.read_large(item)
     assert found is not None
     whole = events.whole(found)
     assert isinstance(whole, Upsert)
@@ -135,13 +134,13 @@ def test_only_its_affinity_is_left_as_it_came() -> None:
 )
 def test_others_are_read_at_once(document: Document) -> None:
     """Whatever else is long."""
-    assert large_pods.read(item_of(document)) is None
+    assert events.read_large(item_of(document)) is None
 
 
 def test_an_affinity_that_stands_there_twice_is_read_at_once() -> None:
     """No API server writes that; the pod keeps its affinity."""
     item = item_of({"other": attacks.apart(3000), **heavy()})
-    assert large_pods.read(item) is None
+    assert events.read_large(item) is None
     event = events.decode(Kind.POD, item)
     assert isinstance(event, Upsert)
     assert isinstance(event.object, wire.Pod)
@@ -151,9 +150,9 @@ def test_an_affinity_that_stands_there_twice_is_read_at_once() -> None:
 def test_what_begins_like_it_is_not_taken_for_it() -> None:
     """No API server writes that before it either."""
     item = item_of({"other": attacks.apart(3000, 1), **heavy()})
-    found = large_pods.read(item)
+    found = events.read_large(item)
     assert found is not None
-    alone = large_pods.read(item_of(heavy()))
+    alone = events.read_large(item_of(heavy()))
     assert alone is not None
     assert (found.digest, found.metadata) == (alone.digest, alone.metadata)
 
@@ -246,18 +245,18 @@ def test_what_is_wrong_with_large_pods_is_kept_for_so_many(
     monkeypatch: pytest.MonkeyPatch, looks: list[str]
 ) -> None:
     """The latest, and nothing that quotes a long text."""
-    monkeypatch.setattr(pod_classes, "REFUSED_MAX", 2)
+    monkeypatch.setattr(pods, "REFUSED_MAX", 2)
     classes = Classes(bounds.DEFAULT)
     items = [item_of(heavy(number=each)) for each in (0, 1, 2, 2, 1, 0)]
     for item in items:
-        pod = large_pods.read(item)
+        pod = events.read_large(item)
         assert pod is not None
         with pytest.raises(ValueError, match="asks for 3000 pod affinity terms"):
             classes.pod_class(pod, {}, ours=True, waits=True)
     assert looks == ["u0", "u1", "u2", "u0"]
-    monkeypatch.setattr(pod_classes, "MESSAGE_MAX", 10)
+    monkeypatch.setattr(pods, "MESSAGE_MAX", 10)
     for _ in range(2):
-        pod = large_pods.read(item_of(heavy(number=3)))
+        pod = events.read_large(item_of(heavy(number=3)))
         assert pod is not None
         with pytest.raises(ValueError, match="asks for 3000 pod affinity terms"):
             classes.pod_class(pod, {}, ours=True, waits=True)
