@@ -248,7 +248,16 @@ def usable(case: Case, pod: Document) -> list[str]:
     """The nodes that take the pod whoever is there; strict: that have the volumes and devices that
     it would get if nobody else were there.
     """
-    names = [name for name, node in case.census.nodes.items() if not list(by_hand.alone(pod, node))]
+    keys = {
+        constraint["topologyKey"]
+        for constraint in pod["spec"].get("topologySpreadConstraints", ())
+        if constraint["whenUnsatisfiable"] == "DoNotSchedule"
+    }
+    names = [
+        name
+        for name, node in case.census.nodes.items()
+        if keys <= node["metadata"]["labels"].keys() and not list(by_hand.alone(pod, node))
+    ]
     if not case.census.others:
         return names
     world = case.world(empty=True)
