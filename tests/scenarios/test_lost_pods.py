@@ -114,3 +114,21 @@ def test_a_gang_that_never_had_its_minimum_is_not_unknown() -> None:
     assert group.phase is Phase.INQUEUE
     (group,) = cycle(picture, volcano=True).groups
     assert group.phase is Phase.UNKNOWN
+
+
+def test_less_important_pods_go_for_one_more_beside_those_that_succeeded() -> None:
+    """Those whose pods are deleted are no places that the other pods have."""
+    picture = """
+        node  n1 cpu=4
+        queue q
+        job   q/low min=1 priority=1 phase=Running n1 n1 n1
+        job   q/high min=1 priority=9 phase=Running n1 -
+        """
+    documents = pictures.documents(picture)
+    for document in documents:
+        if document["kind"] == "PodGroup" and document["metadata"]["name"] == "high":
+            document["status"]["succeeded"] = 2
+    result = running.run(documents, {**running.TREE, "actions": "allocate, preempt"})
+    assert [evict.task.job for evict in result.evicts] == ["default/low"]
+    high = next(group for group in result.groups if group.job == "default/high")
+    assert (high.ready, high.succeeded) == (True, 2)

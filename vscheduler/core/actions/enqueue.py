@@ -312,7 +312,7 @@ def reason_of(state: JobState, refusal: AdmissionFailure) -> Reason:
     return Reason(
         code=refusal.code,
         queue=state.job.queue,
-        tasks=len(state.job.tasks),
+        tasks=state.job.task_count,
         minimum=state.job.min_member,
         subject=refusal.subject,
         problem=refusal.problem,

@@ -409,6 +409,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.annotations.get(PREEMPTABLE, self.labels.get(PREEMPTABLE, ""))
 
     @property
+    def task_count(self) -> int:
+        """The number of all tasks, with those that have succeeded and whose pods are deleted."""
+        return len(self.tasks) + self.succeeded_gone
+
+    @property
     def role_minimum(self) -> int:
         """Sum of minTaskMember. When minMember is below this sum, minTaskMember is ignored."""
         return sum(self.min_task_member.values())

@@ -128,7 +128,7 @@ class Capacity(Plugin):
         """Return a reason if jobs can't run in the queue: it has children, or is set aside."""
         if self._tree is None:
             return None
-        queue, tasks = state.job.queue, len(state.job.tasks)
+        queue, tasks = state.job.queue, state.job.task_count
         code = ReasonCode
         if not self._tree.leaf(queue):
             leaves = tuple(itertools.islice(self._tree.leaves(queue), LEAVES_MAX + 1))

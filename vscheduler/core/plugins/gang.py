@@ -154,7 +154,7 @@ class Gang(Plugin):
         return Reason(
             code=ReasonCode.BAD_SETTING,
             queue=job.queue,
-            tasks=len(job.tasks),
+            tasks=job.task_count,
             minimum=job.min_member,
             subject=of_group or f"queue {job.queue}: {of_queue}",
             of_queue=not of_group,

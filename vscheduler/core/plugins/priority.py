@@ -31,7 +31,7 @@ class Priority(Plugin):
 
     def job_starving(self, state: JobState) -> bool:
         """Whether any pod has no place (Volcano: priority jobStarvingFn)."""
-        return state.ready_tasks + state.waiting_tasks < len(state.job.tasks)
+        return state.ready_tasks + state.waiting_tasks < state.job.task_count
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """Return pods of jobs with lower priority, and lower pods of the claimant's job.

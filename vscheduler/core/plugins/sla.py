@@ -45,7 +45,7 @@ class Sla(Plugin):
         return Reason(
             code=ReasonCode.BAD_SETTING,
             queue=state.job.queue,
-            tasks=len(state.job.tasks),
+            tasks=state.job.task_count,
             minimum=state.job.min_member,
             subject=problem,
         )

@@ -187,7 +187,7 @@ class Tdm(Plugin):
                 return Reason(
                     code=ReasonCode.BAD_SETTING,
                     queue=state.job.queue,
-                    tasks=len(state.job.tasks),
+                    tasks=state.job.task_count,
                     minimum=state.job.min_member,
                     subject=(
                         f"annotation {name}: {durations.shown(text)} is neither a number of "
@@ -270,11 +270,11 @@ class Tdm(Plugin):
         job, running = state.job, state.counts[TaskStatus.RUNNING]
         least, most = job.annotations.get(LEAST_RUNNING), job.annotations.get(MOST_MISSING)
         if least:
-            return self._spare(running, part_of(least, len(job.tasks)))
+            return self._spare(running, part_of(least, job.task_count))
         if most and least is None:
             finished = state.counts[TaskStatus.SUCCEEDED] + state.counts[TaskStatus.FAILED]
-            missing = len(job.tasks) - finished - running
-            return (part_of(most, len(job.tasks)) or 0) - missing
+            missing = job.task_count - finished - running
+            return (part_of(most, job.task_count) or 0) - missing
         return 1
 
     def _spare(self, running: int, minimum: int | None) -> int:

@@ -286,7 +286,7 @@ class JobState:
         Volcano: JobInfo.NeedContinueAllocating.
         """
         job = self.job
-        if self.minimum == len(job.tasks):
+        if self.minimum == job.task_count:
             return False
         if job.min_member < job.role_minimum:
             left = sum(

@@ -393,7 +393,7 @@ def _without_queue(job: Job) -> GroupStatus:
     reason = Reason(
         code=ReasonCode.QUEUE_MISSING,
         queue=job.queue,
-        tasks=len(job.tasks),
+        tasks=job.task_count,
         minimum=job.min_member,
     )
     return GroupStatus(

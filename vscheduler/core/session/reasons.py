@@ -48,7 +48,7 @@ def of(state: JobState, code: ReasonCode, **numbers: object) -> Reason:
     """Return a Reason for this job; numbers are further fields of Reason."""
     fields = {
         "queue": state.job.queue,
-        "tasks": len(state.job.tasks),
+        "tasks": state.job.task_count,
         "minimum": state.job.min_member,
         "placed": state.ready_tasks + state.waiting_tasks,
         **numbers,
@@ -91,7 +91,7 @@ def invalid(session: Session, state: JobState) -> Reason | None:
         return bar
     reason: Reason | None = session.dispatch.first("job_valid", FAILED, state)
     if reason is FAILED:
-        return replace(FAILED, queue=state.job.queue, tasks=len(state.job.tasks))
+        return replace(FAILED, queue=state.job.queue, tasks=state.job.task_count)
     if reason is not None and reason.code in LACKS_PODS:
         return rejected(state) or replace(reason, owner=state.job.owner)
     return reason
@@ -105,7 +105,7 @@ def rejected(state: JobState) -> Reason | None:
     return of(
         state,
         ReasonCode.POD_REJECTED,
-        tasks=len(state.job.tasks) + len(rejections),
+        tasks=state.job.task_count + len(rejections),
         rejected=len(rejections),
         rejection=rejections[0],
     )

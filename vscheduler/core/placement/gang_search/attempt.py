@@ -177,7 +177,7 @@ def _may_help(session: Session, state: JobState) -> bool:
     reason = session.reasons.by_job.get(state.job.id)
     if reason is not None and reason.code not in ABOUT_NODES:
         # Other members may ask for less than those that the queue may not take.
-        elastic = len(state.job.tasks) > state.minimum
+        elastic = state.job.task_count > state.minimum
         if not elastic or reason.code is not ReasonCode.QUEUE_OVER_SHARE:
             return False
     return True
