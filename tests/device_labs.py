@@ -10,8 +10,9 @@ from tests import running, volume_labs
 from vscheduler.core import cycle
 from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange
 from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.devices import ResourceClaim
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.mirror import device_requests, extended_claims
+from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.testing import pictures
@@ -153,14 +154,14 @@ class Lab:
         """Store the first changes of claims that a cycle has decided."""
         changes = [each for each in result.claim_changes() if isinstance(each, DeviceChange)]
         for change in changes[:most]:
-            target = mirror.allocations.target(change)
+            target = mirror.claims.target(change)
             assert target is not None, change
             found = self.claim_of(change)
+            assert isinstance(target.value, ResourceClaim)
             known = msgspec.structs.replace(target.value, uid=found["metadata"]["uid"])
-            target = msgspec.structs.replace(target, value=known)
             for patch in (
-                device_requests.metadata_patch(target, change) or {},
-                device_requests.status_patch(target, change),
+                device_requests.metadata_patch(known, change, target.version) or {},
+                device_requests.status_patch(known, change, target.version),
             ):
                 found = volume_labs.merged(found, patch)
             self.put(found)
@@ -170,10 +171,10 @@ class Lab:
         if ("ResourceClaim", change.name) in self.stored:
             return self.get("ResourceClaim", change.name)
         assert isinstance(change, ClaimAllocation)
-        made = extended_claims.creation(change)
+        made = device_requests.creation(change)
         made["metadata"]["uid"] = f"uid-{change.name}"
         pod = self.get("Pod", change.reserved_for[0].name)
-        self.put(volume_labs.merged(pod, extended_claims.announcement(change)))
+        self.put(volume_labs.merged(pod, device_requests.announcement(change)))
         return {**made, "status": {}}
 
     def allocated(self) -> dict[str, list[tuple[str, str]]]:

@@ -9,7 +9,7 @@ from vscheduler.core import cycle
 from vscheduler.core.model.claim_decisions import VolumeChange
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH
-from vscheduler.mirror import claim_requests
+from vscheduler.mirror import volume_requests
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.testing import pictures
@@ -147,10 +147,15 @@ class Lab:
         """Store the first requests and withdrawals of a cycle."""
         changes = [each for each in result.claim_changes() if isinstance(each, VolumeChange)]
         for change in changes[:most]:
-            target = mirror.requests.target(change)
+            target = mirror.claims.target(change)
             assert target is not None, change
-            patch = claim_requests.patch(
-                target, change, schedulers=(pictures.SCHEDULER,), since=self.now
+            assert isinstance(target.value, volume_requests.Wanted)
+            patch = volume_requests.patch(
+                target.value,
+                change,
+                version=target.version,
+                schedulers=(pictures.SCHEDULER,),
+                since=self.now,
             )
             name = target.key.rpartition("/")[2]
             stored = self.get(target.kind, name)

@@ -14,9 +14,8 @@ from tests.integration import daemons, devices, permissions
 from tests.integration.installations import Installed
 from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseVolume, VolumeChange
 from vscheduler.core.model.storage import Claim, ClaimReference, Volume
-from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Target, Wanted
-from vscheduler.mirror.paths import Kind
+from vscheduler.mirror import volume_requests
+from vscheduler.mirror.volume_requests import Wanted
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -82,14 +81,7 @@ def taken_back(*, reserved: bool = False) -> dict[str, Any]:
 
 def sent(change: VolumeChange, value: Wanted) -> dict[str, Any]:
     """The patch of a change, without its preconditions."""
-    target = Target(
-        kind=Kind.VOLUME if isinstance(value, Volume) else Kind.CLAIM,
-        key="",
-        uid="",
-        version="",
-        value=value,
-    )
-    patch = claim_requests.patch(target, change, schedulers=(USER,), since=1.0)
+    patch = volume_requests.patch(value, change, version="", schedulers=(USER,), since=1.0)
     for precondition in ("uid", "resourceVersion"):
         del patch["metadata"][precondition]
     return patch

@@ -16,6 +16,7 @@ from tests.properties.devices_by_hand import Judge
 from vscheduler.core import cycle
 from vscheduler.core.claims.devices import needs as device_needs
 from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.devices import ResourceClaim
 from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.session.session import Session
@@ -254,10 +255,12 @@ def allocated_in_part(listed: Sequence[Document], chance: random.Random) -> list
     result = cycle.run_cycle(mirror.snapshot(pictures.NOW.timestamp()), POLICY)
     claims = {each["metadata"]["name"]: each for each in found if each["kind"] == "ResourceClaim"}
     for change in device_labs.allocations(result):
-        target = mirror.allocations.target(change)
+        target = mirror.claims.target(change)
         assert target is not None
+        assert isinstance(target.value, ResourceClaim)
         if chance.random() < 0.7:
-            volume_labs.merged(claims[change.name], device_requests.status_patch(target, change))
+            patch = device_requests.status_patch(target.value, change, target.version)
+            volume_labs.merged(claims[change.name], patch)
     return found
 
 

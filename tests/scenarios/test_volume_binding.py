@@ -4,6 +4,7 @@ import pytest
 
 from tests import volume_labs
 from tests.volume_labs import Document, Lab, binds, waits
+from vscheduler.core import cycle
 from vscheduler.core.claims.volumes.binding import Binding
 from vscheduler.core.model.claim_decisions import ReleaseClaim, ReleaseVolume
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
@@ -222,6 +223,17 @@ def test_what_a_deleted_job_asked_for_is_withdrawn(bound: int) -> None:
         {volume_labs.NOTE, "pv.kubernetes.io/bound-by-controller"} if bound else set()
     )
     assert quiet(lab.cycle())
+
+
+def test_a_cycle_that_is_cut_short_gives_nothing_back() -> None:
+    """It hasn't looked at all pods that may need it; the next one that is finished has."""
+    lab = Lab(f"{TWO_NODES}job q/waits min=1 cpu=2 -", SLOW, *CLAIMS, uses=EACH)
+    lab.cycle()
+    lab.delete("Pod", *EACH)
+    lab.delete("PodGroup", "train")
+    cut = cycle.run_cycle(lab.mirror().snapshot(lab.now, lab.carried), lab.policy, 1)
+    assert (cut.finished, cut.releases) == (False, ())
+    assert len(lab.cycle().releases) == 3
 
 
 def test_a_volume_that_its_maker_has_reserved_stays_reserved() -> None:

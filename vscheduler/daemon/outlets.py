@@ -3,8 +3,7 @@
 import msgspec
 
 from vscheduler.cluster.writes.binder import Binder
-from vscheduler.cluster.writes.claim_allocator import ClaimAllocator
-from vscheduler.cluster.writes.claim_binder import ClaimBinder
+from vscheduler.cluster.writes.claim_writer import ClaimWriter
 from vscheduler.cluster.writes.evictor import Evictor
 from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, UsageWriter
 from vscheduler.cluster.writes.status_writer import StatusWriter
@@ -17,8 +16,7 @@ class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """The writers for a cycle's decisions and findings."""
 
     committer: Binder
-    claim_binder: ClaimBinder
-    claim_allocator: ClaimAllocator
+    claim_writer: ClaimWriter
     evictor: Evictor
     reporter: StatusWriter
     queue_reporter: QueueStatusWriter

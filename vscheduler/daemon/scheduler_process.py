@@ -15,8 +15,7 @@ from vscheduler.cluster.http import objects
 from vscheduler.cluster.http.connection import ApiError, Connection, Forbidden
 from vscheduler.cluster.http.send_guard import NotSentError
 from vscheduler.cluster.writes.binder import Binder, Stamp
-from vscheduler.cluster.writes.claim_allocator import ClaimAllocator
-from vscheduler.cluster.writes.claim_binder import ClaimBinder
+from vscheduler.cluster.writes.claim_writer import ClaimWriter
 from vscheduler.cluster.writes.evictor import Evictor
 from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, UsageWriter
 from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
@@ -246,8 +245,7 @@ class Scheduler:
         return Outlets(
             failures=runtime.failures,
             committer=Binder(link, queue, to_finish, stamp=stamp if token.holder else None),
-            claim_binder=ClaimBinder(link, queue, to_finish, schedulers=names),
-            claim_allocator=ClaimAllocator(link, queue, to_finish),
+            claim_writer=ClaimWriter(link, queue, to_finish, schedulers=names),
             evictor=Evictor(link, queue, to_finish),
             reporter=StatusWriter(
                 link,

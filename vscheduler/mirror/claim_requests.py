@@ -1,11 +1,8 @@
-"""Requests for volumes, as patches of claims and volumes, and their withdrawal.
+"""Requests about claims of both kinds: which object a change is about, and what is written to it.
 
-The fields are those that kube-scheduler writes (plugin VolumeBinding): for a volume that is to be
-provisioned, an annotation of the claim names the node; an existing volume is given to the claim in
-`spec.claimRef`, and Kubernetes completes the binding. Beside them stands an annotation of this
-scheduler with the node and the time. Each patch names the UID and the version of the object as last
-seen, so that the API server refuses it once anything has changed (409). What was seen since the
-decision was made is looked at before (`is_about`).
+What is written to volumes and their claims is in `volume_requests`, what is written to resource
+claims in `device_requests`. Each patch names the UID and the version of the object as last seen, so
+that the API server refuses it once anything has changed (409).
 """
 
 from collections.abc import Collection
@@ -15,134 +12,98 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.core.model.claim_decisions import (
-    ClaimBinding,
-    ReleaseClaim,
-    ReleaseVolume,
+    ClaimAllocation,
+    ClaimKind,
+    DeallocateClaim,
+    DeviceChange,
     VolumeChange,
 )
-from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
-from vscheduler.mirror import paths, statuses
+from vscheduler.core.model.devices import ResourceClaim
+from vscheduler.core.model.storage import Claim, Volume
+from vscheduler.mirror import device_requests, volume_requests
 from vscheduler.mirror.paths import Kind, Path
-from vscheduler.mirror.translate import storage as translation
 
 Body: TypeAlias = dict[str, Any]
 
-Wanted: TypeAlias = Claim | Volume
+Change: TypeAlias = VolumeChange | DeviceChange
+
+Wanted: TypeAlias = Claim | Volume | ResourceClaim
 """An object as it will be once a change is written."""
 
 
-MISMATCH = "a change is about an object of another kind"
-
-
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """The object of a change, as last seen."""
+    """The object of a change, as last seen, or as it is to be made (then its UID is empty)."""
 
     kind: Kind
     key: str
     """`namespace/name` of a claim, the name of a volume."""
-    uid: str
     version: str
     """The resourceVersion."""
     value: Wanted
 
+    @property
+    def path(self) -> Path:
+        """The path of the object."""
+        if isinstance(self.value, ResourceClaim):
+            return device_requests.path(self.value)
+        return volume_requests.path(self.value)
 
-def place(change: VolumeChange) -> tuple[Kind, str]:
+
+def kind_of(change: Change) -> ClaimKind:
+    """Return what the claim of a change is for."""
+    return ClaimKind.DEVICES if isinstance(change, DeviceChange) else ClaimKind.VOLUMES
+
+
+def place(change: Change) -> tuple[Kind, str]:
     """Return the kind and the key of the object that is to be written."""
-    match change:
-        case ClaimBinding(volume=str(name)) | ReleaseVolume(name=name):
-            return Kind.VOLUME, name
-        case ClaimBinding() | ReleaseClaim():
-            return Kind.CLAIM, change.key
+    if isinstance(change, DeviceChange):
+        return Kind.RESOURCE_CLAIM, change.key
+    return volume_requests.place(change)
 
 
-def is_about(change: VolumeChange, target: Target) -> bool:
+def is_about(change: Change, value: Wanted) -> bool:
     """Whether the object is still the one that was decided on, and may get the change."""
-    value = target.value
-    match change, value:
-        case ClaimBinding(volume=str()), Volume():
-            of = value.claim
-            mine = of is None or ((of.key, of.uid) == (change.key, ""))
-            return mine and not value.deleting
-        case ReleaseVolume(), Volume():
-            mine = value.claim is None or value.claim.key == change.key
-            return target.uid == change.uid and mine and value.available and not value.deleting
-        case _, Claim():
-            return target.uid == change.uid and not (value.volume or value.deleting)
-    raise AssertionError(MISMATCH)
+    if isinstance(change, DeviceChange):
+        return isinstance(value, ResourceClaim) and device_requests.is_about(change, value)
+    return not isinstance(value, ResourceClaim) and volume_requests.is_about(change, value)
 
 
-def path(target: Target) -> Path:
-    """Return the path of the object."""
-    if target.kind is Kind.VOLUME:
-        return paths.VOLUMES.at(target.key)
-    namespace, _, name = target.key.partition("/")
-    return paths.CLAIMS.at(name, namespace)
-
-
-def patch(
-    target: Target, change: VolumeChange, *, schedulers: Collection[str], since: float
-) -> Body:
-    """Return the merge patch of a change.
-
-    The first of the `schedulers` is the one that asks; what any of them has noted is withdrawn.
-    `since` is in seconds since the epoch.
+def in_flight(change: Change, value: Wanted, *, since: float) -> Wanted:
+    """Return the object as cycles see it while the change is being written: as written, but for
+    devices that are given back, which are used until then.
     """
-    notes: dict[str, str | None] = {f"{name}/{translation.SELECTION}": None for name in schedulers}
-    body: Body = {}
-    match change:
-        case ClaimBinding():
-            note = f"{change.node} {statuses.timestamp(since)}"
-            notes = dict.fromkeys(list(notes)[:1], note)
-            if change.volume is None:
-                notes[translation.SELECTED_NODE] = change.node
-            else:
-                body = {"spec": {"claimRef": _reference(change)}}
-                if not _is_reserved(target):
-                    notes[translation.BOUND_BY_CONTROLLER] = "yes"
-        case ReleaseClaim():
-            notes[translation.SELECTED_NODE] = None
-        case ReleaseVolume():
-            body = {"spec": {"claimRef": {"uid": None} if change.reserved else None}}
-            if not change.reserved:
-                notes[translation.BOUND_BY_CONTROLLER] = None
-    metadata = {"uid": target.uid, "resourceVersion": target.version, "annotations": notes}
-    return {"metadata": metadata, **body}
-
-
-def result(target: Target, change: VolumeChange, *, since: float) -> Wanted:
-    """Return the object as it will be once the change is written."""
-    value = target.value
     match change, value:
-        case ClaimBinding(), Claim():
-            made = Selection(node=change.node, since=since)
-            return replace(value, selected_node=change.node, selection=made)
-        case ClaimBinding(), Volume():
-            return replace(
-                value,
-                claim=ClaimReference(namespace=change.namespace, name=change.name, uid=change.uid),
-                selection=Selection(node=change.node, since=since),
-                bound_by_controller=value.bound_by_controller or not _is_reserved(target),
-            )
-        case ReleaseClaim(), Claim():
-            return replace(value, selected_node="", selection=None)
-        case ReleaseVolume(), Volume():
-            kept = None
-            if change.reserved and value.claim is not None:
-                kept = replace(value.claim, uid="")
-            return replace(value, claim=kept, selection=None, bound_by_controller=False)
-    raise AssertionError(MISMATCH)
+        case DeallocateClaim(), ResourceClaim():
+            return replace(value, writing=True)
+        case ClaimAllocation(), ResourceClaim():
+            return replace(device_requests.result(value, change), writing=True)
+    assert not isinstance(change, DeviceChange)
+    assert not isinstance(value, ResourceClaim)
+    return volume_requests.result(value, change, since=since)
 
 
-def _is_reserved(target: Target) -> bool:
-    """Whether whoever made the volume has reserved it for the claim."""
-    return isinstance(target.value, Volume) and target.value.claim is not None
+def patches(
+    target: Target, change: Change, *, schedulers: Collection[str], since: float
+) -> list[tuple[Path, Body]]:
+    """Return the merge patches of a change, in order; each is for the version that the one before
+    has made. The last one says all that matters.
+    """
+    value, version = target.value, target.version
+    if isinstance(value, ResourceClaim):
+        assert isinstance(change, DeviceChange)
+        before = device_requests.metadata_patch(value, change, version)
+        last = device_requests.status_patch(value, change, version)
+        first = [] if before is None else [(device_requests.path(value), before)]
+        return [*first, (device_requests.path(value, status=True), last)]
+    assert not isinstance(change, DeviceChange)
+    patch = volume_requests.patch(
+        value, change, version=version, schedulers=schedulers, since=since
+    )
+    return [(target.path, patch)]
 
 
-def _reference(binding: ClaimBinding) -> Body:
-    return {
-        "apiVersion": paths.CLAIMS.api_version,
-        "kind": paths.CLAIMS.kind,
-        "namespace": binding.namespace,
-        "name": binding.name,
-        "uid": binding.uid,
-    }
+def is_shown(target: Target, patch: Body, found: Body) -> bool:
+    """Whether the API server's object shows the last patch of a change."""
+    if target.kind is Kind.RESOURCE_CLAIM:
+        return device_requests.is_shown(patch, found)
+    return volume_requests.is_shown(patch, found)

@@ -96,11 +96,10 @@ class Mirror:
         self._overlay = overlay = PodOverlay(self._reader, known)
         self._as_seen = overlay.as_seen
         self._assumed, self._evicting = overlay.assumed, overlay.evicting
-        self._claims = ClaimObjects(
+        self.claims = ClaimObjects(
             self._entries, lambda task: self._as_seen(self._pod(task)), self._charge
         )
-        self.storage, self.requests = self._claims.storage, self._claims.requests
-        self.devices, self.allocations = self._claims.devices, self._claims.allocations
+        self.storage, self.devices = self.claims.storage, self.claims.devices
         self._job_index = JobIndex(
             self.work,
             scheduler_names=options.scheduler_names,
@@ -375,7 +374,7 @@ class Mirror:
             case ((PriorityClass() | None), (PriorityClass() | None)):
                 self._job_index.move_priority(key, new)
             case _:
-                moved = self._claims.move(key, old, new)
+                moved = self.claims.move(key, old, new)
                 return change if self._renamed() or moved else Change.NONE
         return change
 
@@ -435,7 +434,7 @@ class Mirror:
         self._pods_by_class.move_pod(old, new)
         self._pod_affinity.move_pod(old, new)
         self._job_index.move_pod(old, new)
-        self._claims.move_pod(old, new)  # last: it may move the pod, or others, once more
+        self.claims.move_pod(old, new)  # last: it may move the pod, or others, once more
 
     def _move_group(self, key: JobId, old: Group | None, new: Group | None) -> None:
         self._job_index.move_group(key, new)

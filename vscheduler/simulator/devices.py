@@ -10,12 +10,11 @@ import msgspec
 
 from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.mirror import device_requests, extended_claims
+from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeFailed, Event, Kind, Remove, Upsert
 from vscheduler.mirror.decode.wire import Metadata, Pod, PodResourceClaimStatus
 from vscheduler.mirror.decode.wire_devices import ClaimStatus, ResourceClaim, ResourceClaimTemplate
-from vscheduler.mirror.device_requests import Target
 from vscheduler.mirror.translate import devices, pods
 from vscheduler.simulator import patches
 
@@ -92,8 +91,8 @@ class Devices:
         """Write what a cycle allocates and gives back."""
         for change in (each for each in result.claim_changes() if isinstance(each, DeviceChange)):
             found = self._claims.get(change.key) or _made(change)
-            target = Target(version="", value=devices.resource_claim(found))
-            status = device_requests.status_patch(target, change)["status"]
+            claim = devices.resource_claim(found)
+            status = device_requests.status_patch(claim, change, "")["status"]
             yield self._put(patches.patched(found, {"status": status}))
 
     def gone(self, pod: Pod) -> Iterator[Event]:
@@ -124,7 +123,7 @@ class Devices:
 def _made(change: DeviceChange) -> ResourceClaim:
     """Return the claim that a cycle makes for extended resources of a pod."""
     assert isinstance(change, ClaimAllocation)
-    body = extended_claims.creation(change)
+    body = device_requests.creation(change)
     return msgspec.convert(body, ResourceClaim)
 
 

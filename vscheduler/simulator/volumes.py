@@ -11,8 +11,7 @@ import msgspec
 
 from vscheduler.core.model.claim_decisions import VolumeChange
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Target
+from vscheduler.mirror import volume_requests
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event, Kind, Upsert
 from vscheduler.mirror.decode.wire import Metadata, Node, NodeSelector, Requirement, Term
@@ -66,15 +65,14 @@ class Volumes:
                 yield from self._bind(claim, self._made_for(claim, now))
 
     def _write(self, change: VolumeChange, scheduler: str, now: float) -> Upsert:
-        kind, key = claim_requests.place(change)
+        kind, key = volume_requests.place(change)
         found: Stored = self._claims[key] if kind is Kind.CLAIM else self._volumes[key]
         value = (
             storage.claim(found, (scheduler,))
             if isinstance(found, PersistentVolumeClaim)
             else storage.volume(found, (scheduler,))
         )
-        target = Target(kind=kind, key=key, uid=found.metadata.uid, version="", value=value)
-        patch = claim_requests.patch(target, change, schedulers=(scheduler,), since=now)
+        patch = volume_requests.patch(value, change, version="", schedulers=(scheduler,), since=now)
         return self._put(patches.patched(found, patch))
 
     def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> Iterator[Upsert]:

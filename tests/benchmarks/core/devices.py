@@ -20,6 +20,7 @@ from tests.benchmarks.core.clusters import Document, Gang
 from tests.integration import devices
 from vscheduler.core import cycle
 from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.model.devices import ResourceClaim
 from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon import application
 from vscheduler.mirror import device_requests
@@ -84,14 +85,14 @@ class Cluster(clusters.Cluster):
     def write(self, result: CycleResult) -> None:
         """Carry out what a cycle has decided: claims first, as the daemon does, then binds."""
         for change in device_labs.allocations(result):
-            target = self.mirror.allocations.target(change)
+            target = self.mirror.claims.target(change)
             assert target is not None
-            self.mirror.allocations.begin(target, change)
+            assert isinstance(target.value, ResourceClaim)
+            wanted = self.mirror.claims.begin(target, change, since=0.0)
             stored = self._claims[change.name]
-            self._put_claim(
-                volume_labs.merged(stored, device_requests.status_patch(target, change))
-            )
-            self.mirror.allocations.end(change.key, change.uid)
+            patch = device_requests.status_patch(target.value, change, target.version)
+            self._put_claim(volume_labs.merged(stored, patch))
+            self.mirror.claims.end(target, wanted)
         self.bind(result)
 
 

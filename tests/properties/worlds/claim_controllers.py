@@ -15,7 +15,8 @@ from tests.properties.worlds import claims, manifests
 from tests.properties.worlds.manifests import Document, Key
 from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange, VolumeChange
 from vscheduler.core.model.decisions import CycleResult
-from vscheduler.mirror import claim_requests, device_requests, extended_claims
+from vscheduler.core.model.devices import ResourceClaim
+from vscheduler.mirror import device_requests, volume_requests
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.state import Mirror
 
@@ -78,13 +79,18 @@ class ClaimControllers:
         changes = list(result.claim_changes())
         for request in (each for each in changes if isinstance(each, VolumeChange)):
             self.busy = True
-            target = mirror.requests.target(request)
+            target = mirror.claims.target(request)
             if target is None or self._is_refused():
                 continue
             namespace, _, name = target.key.rpartition("/")
             key = KINDS[target.kind], namespace, name
-            patch = claim_requests.patch(
-                target, request, schedulers=(manifests.SCHEDULER,), since=now
+            assert isinstance(target.value, volume_requests.Wanted)
+            patch = volume_requests.patch(
+                target.value,
+                request,
+                version=target.version,
+                schedulers=(manifests.SCHEDULER,),
+                since=now,
             )
             self._patch(key, patch)
         for change in (each for each in changes if isinstance(each, DeviceChange)):
@@ -93,15 +99,16 @@ class ClaimControllers:
                 self._allocate(mirror, change)
 
     def _allocate(self, mirror: Mirror, change: DeviceChange) -> None:
-        target = mirror.allocations.target(change)
+        target = mirror.claims.target(change)
         assert target is not None, change
         key = DEVICES, change.namespace, change.name
         if key not in self._documents:
             assert isinstance(change, ClaimAllocation)
-            self.create({**extended_claims.creation(change), "status": {}})
+            self.create({**device_requests.creation(change), "status": {}})
             pod = "Pod", change.namespace, change.reserved_for[0].name
-            self._patch(pod, extended_claims.announcement(change))
-        self._patch(key, device_requests.status_patch(target, change))
+            self._patch(pod, device_requests.announcement(change))
+        assert isinstance(target.value, ResourceClaim)
+        self._patch(key, device_requests.status_patch(target.value, change, target.version))
 
     def _patch(self, key: Key, patch: Document) -> None:
         """Merge a patch whose preconditions hold, as nobody else has written meanwhile."""

@@ -121,14 +121,12 @@ async def test_devices_that_cannot_be_used_any_more_are_given_back(serve: Serve)
     answers = {f"{CLAIMS}gpus-1": [403] * 99}
     async with worlds.world(serve, documents, answers=answers) as made:
         keep_claims(made)
-        await patience.until(
-            lambda: "gpus-0/status" in writes(made) and made.mirror.allocations.idle
-        )
+        await patience.until(lambda: "gpus-0/status" in writes(made) and made.mirror.claims.idle)
         (node,) = [document for document in documents if document["kind"] == "Node"]
         cordoned = copy.deepcopy(node)
         cordoned["spec"] = {**cordoned.get("spec", {}), "unschedulable": True}
         made.show(cordoned)
         await patience.until(lambda: writes(made).count("gpus-0/status") == 2)
-        await patience.until(lambda: made.mirror.allocations.idle)
+        await patience.until(lambda: made.mirror.claims.idle)
         assert made.stored[f"{CLAIMS}gpus-0"]["status"] == {}
         assert not made.bound()

@@ -97,7 +97,7 @@ async def test_a_request_that_failed_is_sent_again_after_a_pause(serve: Serve, c
     answers = {f"{CLAIMS}data-0": codes}
     async with worlds.world(serve, with_claims(), answers=answers) as made:
         keep_claims(made)
-        await patience.until(lambda: not codes and made.mirror.requests.idle)
+        await patience.until(lambda: not codes and made.mirror.claims.idle)
         await worlds.rest(made)
         names = [name for name, _ in requests(made)]
         assert (names.count("data-0"), names.count("data-1")) == (4, 1)
@@ -133,7 +133,7 @@ async def test_requests_of_a_deleted_job_are_withdrawn(serve: Serve) -> None:
     documents = with_claims()
     async with worlds.world(serve, documents) as made:
         keep_claims(made)
-        await patience.until(lambda: len(requests(made)) == 2 and made.mirror.requests.idle)
+        await patience.until(lambda: len(requests(made)) == 2 and made.mirror.claims.idle)
         of_job = [document for document in documents if document["kind"] in ("Pod", "PodGroup")]
         made.feed([worlds.event_of(each, "DELETED") for each in of_job])
         await patience.until(lambda: len(requests(made)) == 4)
@@ -211,7 +211,7 @@ async def test_a_claim_that_was_deleted_while_it_was_written_stays_deleted(serve
             return answer(path, patch)
 
         answer, made.answer = made.answer, deletes  # type: ignore[method-assign]  # a race
-        await patience.until(lambda: len(requests(made)) >= 2 and made.mirror.requests.idle)
+        await patience.until(lambda: len(requests(made)) >= 2 and made.mirror.claims.idle)
         await worlds.rest(made)
         assert made.mirror.reference(Kind.CLAIM, "default/data-0") is None
         assert second["metadata"]["name"] == "data-1"

@@ -16,8 +16,7 @@ from tests.running import Tree
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.http.connection import Connection
 from vscheduler.cluster.writes.binder import Binder
-from vscheduler.cluster.writes.claim_allocator import ClaimAllocator
-from vscheduler.cluster.writes.claim_binder import ClaimBinder
+from vscheduler.cluster.writes.claim_writer import ClaimWriter
 from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
 from vscheduler.cluster.writes.evictor import Evictor
 from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, UsageWriter
@@ -100,7 +99,7 @@ def event_of(document: Document, kind: str = "") -> Event:
     return events.removal(event) if kind == "DELETED" else event
 
 
-def _outlets(
+def outlets(
     link: Connection,
     queue: WriteQueue,
     mirror: Mirror,
@@ -110,8 +109,7 @@ def _outlets(
     """All writers, with permission to write."""
     return Outlets(
         committer=Binder(link, queue, lambda: True),
-        claim_binder=ClaimBinder(link, queue, lambda: True, schedulers=(pictures.SCHEDULER,)),
-        claim_allocator=ClaimAllocator(link, queue, lambda: True),
+        claim_writer=ClaimWriter(link, queue, lambda: True, schedulers=(pictures.SCHEDULER,)),
         evictor=Evictor(link, queue, lambda: True),
         reporter=StatusWriter(
             link,
@@ -173,7 +171,7 @@ async def world(
     loop = SchedulingLoop(
         mirror,
         configured,
-        _outlets(link, queue, mirror, observed, cycles),
+        outlets(link, queue, mirror, observed, cycles),
         observed,
         may_commit=lambda: made.leads,
         pace=pace,

@@ -15,7 +15,6 @@ from vscheduler.core.model.devices import (
     ResourceClaim,
 )
 from vscheduler.mirror import device_requests
-from vscheduler.mirror.device_requests import Target
 
 POD = Consumer(name="train-0", uid="p0")
 OTHER = Consumer(name="group", uid="g1", resource="podgroups", api_group="scheduling.k8s.io")
@@ -125,9 +124,8 @@ PATCHES: dict[str, tuple[DeviceChange, ResourceClaim, dict[str, Any]]] = {
 def test_a_patch_has_the_fields_of_kube_scheduler(case: str) -> None:
     """And names the claim that was decided on, in its version."""
     change, claim, status = PATCHES[case]
-    target = Target(version="7", value=claim)
     assert device_requests.is_about(change, claim)
-    patch = device_requests.status_patch(target, change)
+    patch = device_requests.status_patch(claim, change, "7")
     assert patch == {"metadata": METADATA, "status": status}
     where = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/gpus"
     assert device_requests.path(claim) == where
@@ -137,34 +135,30 @@ def test_a_patch_has_the_fields_of_kube_scheduler(case: str) -> None:
 def test_devices_of_every_node_have_no_selector() -> None:
     """Such as those of a network."""
     allocation = msgspec.structs.replace(ALLOCATION, nodes=None, configurations=())
-    target = Target(version="7", value=CLAIM)
-    written = device_requests.status_patch(target, allocating(allocation))["status"]["allocation"]
+    patch = device_requests.status_patch(CLAIM, allocating(allocation), "7")
+    written = patch["status"]["allocation"]
     devices_written: Any = WRITTEN["devices"]
     assert written == {"devices": {"results": devices_written["results"]}}
 
 
 def test_a_claim_with_devices_has_a_finalizer() -> None:
     """It is added to those that there are, once."""
-    target = Target(version="7", value=CLAIM)
     finalizers = ["a.io/b", device_requests.FINALIZER]
-    patch = device_requests.metadata_patch(target, allocating(ALLOCATION))
+    patch = device_requests.metadata_patch(CLAIM, allocating(ALLOCATION), "7")
     assert patch == {"metadata": {**METADATA, "finalizers": finalizers}}
     protected = msgspec.structs.replace(CLAIM, finalizers=tuple(finalizers))
-    again = Target(version="7", value=protected)
-    assert device_requests.metadata_patch(again, allocating(ALLOCATION)) is None
+    assert device_requests.metadata_patch(protected, allocating(ALLOCATION), "7") is None
 
 
 def test_a_claim_has_a_label_while_its_devices_are_taken_back() -> None:
     """Without it, the API server refuses; the next allocation doesn't need it any more."""
     with_devices = msgspec.structs.replace(SHARED, finalizers=(device_requests.FINALIZER,))
-    target = Target(version="7", value=with_devices)
     labels = {"vscheduler.io/deallocating": "true"}
-    patch = device_requests.metadata_patch(target, BACK)
+    patch = device_requests.metadata_patch(with_devices, BACK, "7")
     assert patch == {"metadata": {**METADATA, "labels": labels}}
     labelled = msgspec.structs.replace(with_devices, deallocating=True)
-    again = Target(version="7", value=labelled)
-    assert device_requests.metadata_patch(again, BACK) is None
-    patch = device_requests.metadata_patch(again, allocating(None))
+    assert device_requests.metadata_patch(labelled, BACK, "7") is None
+    patch = device_requests.metadata_patch(labelled, allocating(None), "7")
     assert patch == {"metadata": {**METADATA, "labels": dict.fromkeys(labels)}}
 
 

@@ -42,15 +42,15 @@ def test_a_device_that_is_being_given_back_isnt_given_to_another_claim() -> None
         allocation=held.allocation,
         reserved_for=held.reserved_for,
     )
-    target = mirror.allocations.target(back)
+    target = mirror.claims.target(back)
     assert target is not None
 
     def decided() -> CycleResult:
         taken = mirror.snapshot(lab.now, FRESH)
         return cycle.run_cycle(taken, running.policy_of(device_labs.TREE))
 
-    mirror.allocations.begin(target, back)
+    wanted = mirror.claims.begin(target, back, since=0.0)
     result = decided()
     assert (result.claims, result.releases, result.binds) == ((), (), ())
-    mirror.allocations.end(back.key, back.uid)
+    mirror.claims.end(target, wanted)
     assert [bind.task.name for bind in decided().binds] == ["first-0"]

@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Handler, Serve
-from vscheduler.cluster.writes import claim_allocator
-from vscheduler.cluster.writes.claim_allocator import ClaimAllocator, Outcome, Write
+from vscheduler.cluster.writes.claim_writer import ClaimResult, ClaimWriter, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.core.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
 from vscheduler.core.model.devices import (
@@ -20,10 +19,10 @@ from vscheduler.core.model.devices import (
     ResourceClaim,
 )
 from vscheduler.mirror import device_requests
-from vscheduler.mirror.decode.events import Upsert
-from vscheduler.mirror.device_requests import Target
+from vscheduler.mirror.claim_requests import Target
+from vscheduler.mirror.decode.events import Kind, Upsert
 
-Result = claim_allocator.Result
+Result = ClaimResult
 CLAIM = ResourceClaim(namespace="ns", name="gpus", uid="c1")
 ID = DeviceId("gpu.example.com", "n1", "gpu-0")
 ALLOCATION = Allocation(devices=(AllocatedDevice(request="gpus", id=ID),))
@@ -65,10 +64,10 @@ async def send(
     """Send a change to a server, and return what comes of it."""
     queue = WriteQueue(workers=2, waiting_max=1)
     outcomes: list[Outcome] = []
-    allocator = ClaimAllocator(await serve(handler), queue, may_commit)
+    writer = ClaimWriter(await serve(handler), queue, may_commit, schedulers=())
     task = asyncio.create_task(queue.run())
-    target = Target(version="7", value=claim)
-    allocator.send(Write(change=change, target=target), outcomes.append)
+    target = Target(kind=Kind.RESOURCE_CLAIM, key=claim.key, version="7", value=claim)
+    writer.send(Write(change=change, target=target, wanted=claim), outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])

@@ -8,11 +8,10 @@ from aiohttp import web
 
 from tests import answers
 from tests.unit.cluster.conftest import Handler, Serve
-from vscheduler.cluster.writes.claim_binder import ClaimBinder, ClaimResult, Outcome, Write
+from vscheduler.cluster.writes.claim_writer import ClaimResult, ClaimWriter, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseClaim, VolumeChange
 from vscheduler.core.model.storage import Claim
-from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Target
 from vscheduler.mirror.decode.events import Upsert
 from vscheduler.mirror.paths import Kind
@@ -29,12 +28,13 @@ WITHDRAWAL = ReleaseClaim(namespace="ns", name="data", uid="c1", node="n1")
 
 def a_write(change: VolumeChange = BINDING) -> Write:
     """A claim that is to get a volume on n1, or no longer is."""
-    target = Target(kind=Kind.CLAIM, key="ns/data", uid="c1", version="7", value=CLAIM)
+    target = Target(kind=Kind.CLAIM, key="ns/data", version="7", value=CLAIM)
     return Write(
         change=change,
         target=target,
-        wanted=claim_requests.result(target, change, since=1767268840.0),
-        patch=claim_requests.patch(target, change, schedulers=("vscheduler",), since=1767268840.0),
+        wanted=CLAIM,
+        schedulers=("vscheduler",),
+        since=1767268840.0,
     )
 
 
@@ -47,9 +47,9 @@ async def send(
     """Send a change to a server, and return what comes of it."""
     queue = WriteQueue(workers=2, waiting_max=1)
     outcomes: list[Outcome] = []
-    binder = ClaimBinder(await serve(handler), queue, may_commit, schedulers=("vscheduler",))
+    writer = ClaimWriter(await serve(handler), queue, may_commit, schedulers=("vscheduler",))
     task = asyncio.create_task(queue.run())
-    binder.send(write, outcomes.append)
+    writer.send(write, outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])

@@ -10,9 +10,9 @@ from vscheduler.core.model.claim_decisions import (
     VolumeChange,
 )
 from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
-from vscheduler.mirror import claim_requests
-from vscheduler.mirror.claim_requests import Target, Wanted
+from vscheduler.mirror import volume_requests
 from vscheduler.mirror.paths import Kind
+from vscheduler.mirror.volume_requests import Wanted
 
 AT = 1767268840.0
 NOTE = "vscheduler/volume-binding"
@@ -26,13 +26,6 @@ RESERVED = msgspec.structs.replace(DISK, claim=ClaimReference(namespace="ns", na
 def binding(volume: str | None = None) -> ClaimBinding:
     """The claim needs a volume on n1."""
     return ClaimBinding(namespace="ns", name="data", uid="c1", volume=volume, node="n1")
-
-
-def target(value: Wanted) -> Target:
-    """The object as last seen."""
-    of_claim = isinstance(value, Claim)
-    kind, key = (Kind.CLAIM, "ns/data") if of_claim else (Kind.VOLUME, "disk")
-    return Target(kind=kind, key=key, uid=value.uid, version="7", value=value)
 
 
 def release(*, reserved: bool = False) -> ReleaseVolume:
@@ -82,24 +75,23 @@ PATCHES: dict[str, tuple[VolumeChange, Wanted, Any, Any]] = {
 def test_a_patch_has_the_fields_of_kube_scheduler_and_a_note(case: str) -> None:
     """And names the object that was decided on, in its version."""
     change, value, annotations, spec = PATCHES[case]
-    seen = target(value)
-    patch = claim_requests.patch(seen, change, schedulers=("vscheduler",), since=AT)
+    patch = volume_requests.patch(value, change, version="7", schedulers=("vscheduler",), since=AT)
     metadata = {"uid": value.uid, "resourceVersion": "7", "annotations": annotations}
     assert patch == ({"metadata": metadata} | ({"spec": spec} if spec else {}))
-    expected = "persistentvolumes/disk"
+    path, place = "persistentvolumes/disk", (Kind.VOLUME, "disk")
     if isinstance(value, Claim):
-        expected = "namespaces/ns/persistentvolumeclaims/data"
-    assert claim_requests.path(seen) == f"/api/v1/{expected}"
-    assert claim_requests.place(change) == (seen.kind, seen.key)
-    assert claim_requests.is_about(change, seen)
+        path, place = "namespaces/ns/persistentvolumeclaims/data", (Kind.CLAIM, "ns/data")
+    assert volume_requests.path(value) == f"/api/v1/{path}"
+    assert volume_requests.place(change) == place
+    assert volume_requests.is_about(change, value)
 
 
 def test_of_several_schedulers_one_asks_and_the_notes_of_all_are_withdrawn() -> None:
     """An instance that serves two names withdraws what either has asked for."""
     names = ("a", "b")
-    asked = claim_requests.patch(target(CLAIM), binding(), schedulers=names, since=AT)
+    asked = volume_requests.patch(CLAIM, binding(), version="7", schedulers=names, since=AT)
     assert asked["metadata"]["annotations"].keys() == {SELECTED, "a/volume-binding"}
-    given_back = claim_requests.patch(target(CLAIM), WITHDRAWN, schedulers=names, since=AT)
+    given_back = volume_requests.patch(CLAIM, WITHDRAWN, version="7", schedulers=names, since=AT)
     assert given_back["metadata"]["annotations"].keys() == {
         *(SELECTED, "a/volume-binding", "b/volume-binding"),
     }
@@ -140,7 +132,7 @@ def test_the_object_is_known_before_it_is_written(
     after: Wanted,
 ) -> None:
     """The next cycle sees it like that while the call is under way."""
-    assert claim_requests.result(target(before), change, since=AT) == after
+    assert volume_requests.result(before, change, since=AT) == after
 
 
 @pytest.mark.parametrize(
@@ -172,4 +164,4 @@ def test_an_object_that_is_another_by_now_is_left_alone(
     """A new claim of the same name, a volume that somebody else has got, or that Kubernetes has
     bound since the decision.
     """
-    assert not claim_requests.is_about(change, target(value))
+    assert not volume_requests.is_about(change, value)

@@ -7,8 +7,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster.writes import claim_allocator
-from vscheduler.cluster.writes.claim_allocator import ClaimAllocator, Outcome, Write
+from vscheduler.cluster.writes.claim_writer import ClaimResult, ClaimWriter, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.core.model.claim_decisions import ClaimAllocation
 from vscheduler.core.model.devices import (
@@ -22,10 +21,10 @@ from vscheduler.core.model.devices import (
 )
 from vscheduler.core.model.extended_resources import RequestMapping
 from vscheduler.mirror import device_requests
-from vscheduler.mirror.decode.events import Upsert
-from vscheduler.mirror.device_requests import Target
+from vscheduler.mirror.claim_requests import Target
+from vscheduler.mirror.decode.events import Kind, Upsert
 
-Result = claim_allocator.Result
+Result = ClaimResult
 GPU = "example.com/gpu"
 ID = DeviceId("gpu.example.com", "n1", "gpu-0")
 REQUEST = DeviceRequest(name="r", alternatives=(Wanted(device_class="gpu"),))
@@ -104,11 +103,11 @@ async def send(serve: Serve, server: Server) -> Outcome:
     """Send the change, and return what comes of it."""
     queue = WriteQueue(workers=1, waiting_max=1)
     outcomes: list[Outcome] = []
-    allocator = ClaimAllocator(await serve(server.answer), queue, lambda: True)
+    writer = ClaimWriter(await serve(server.answer), queue, lambda: True, schedulers=())
     task = asyncio.create_task(queue.run())
     planned = ResourceClaim(namespace="ns", name="made", uid="", for_extended=True)
-    target = Target(version="", value=planned)
-    allocator.send(Write(change=CHANGE, target=target), outcomes.append)
+    target = Target(kind=Kind.RESOURCE_CLAIM, key=planned.key, version="", value=planned)
+    writer.send(Write(change=CHANGE, target=target, wanted=planned), outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 40)
     task.cancel()
     await asyncio.wait([task])
