@@ -9,9 +9,9 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, lives
 from tests.running import Tree
-from vscheduler.core.eviction import victim_columns, victims
+from vscheduler.core.eviction import rules, victim_columns
+from vscheduler.core.eviction.rules import Cost, NodeCandidate
 from vscheduler.core.eviction.search import VictimSearch
-from vscheduler.core.eviction.victims import Cost, NodeCandidate
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.placement import nominated_pods
 from vscheduler.testing import pictures
@@ -37,7 +37,7 @@ class Checked:
 
         def checked_accept(of: VictimSearch, task: Task, row: int, chosen: NodeCandidate) -> None:
             self.choices += 1
-            cost = victims.ranked_cost(chosen.cost, chosen.losers, of._pool.rank)
+            cost = rules.ranked_cost(chosen.cost, chosen.losers, of._pool.rank)
             self._compare(of, task, (cost, row))
             accept(of, task, row, chosen)
 
@@ -61,7 +61,7 @@ class Checked:
                 other = of._candidate_on(task, row)
                 if other is not None:
                     assert best is not None, f"{task.key} could be placed on row {row}"
-                    cost = victims.ranked_cost(other.cost, other.losers, of._pool.rank)
+                    cost = rules.ranked_cost(other.cost, other.losers, of._pool.rank)
                     assert best <= (cost, row), f"{task.key} is cheaper on row {row}"
 
 

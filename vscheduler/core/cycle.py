@@ -12,12 +12,11 @@ from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.eviction import (
+    incomplete_gangs,
     nominations,
-    partial_gangs,
     reclaim_outlook,
     relocations,
-    reprieves,
-    stale_gangs,
+    standing_plans,
 )
 from vscheduler.core.model.decisions import Bind, CycleResult, Fault, Pipeline
 from vscheduler.core.model.jobs import TaskStatus
@@ -127,10 +126,10 @@ def _run(
     relocations.resume(opened)
     for setting in policy.actions:
         setting.action(setting.arguments).execute(opened)
-    partial_gangs.evict_expired(opened)
-    stale_gangs.evict_expired(opened)
+    incomplete_gangs.evict_partial(opened)
+    incomplete_gangs.evict_stale(opened)
     if policy.rules.reprieves:
-        reprieves.grant(opened)
+        standing_plans.grant_reprieves(opened)
     for setting in policy.actions:
         setting.action(setting.arguments).conclude(opened)
     check_invariants(opened)

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
 from vscheduler.core.api.contracts import Action, Argument
-from vscheduler.core.eviction import held_nodes, nominations
+from vscheduler.core.eviction import nominations
 from vscheduler.core.model.jobs import PLACED, READY, JobId, Phase, Task, TaskStatus
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import best_effort, queueing_hints, unschedulable_classes
@@ -254,7 +254,9 @@ def _lacks_room(
     classes: UnschedulableClasses,
     turn: JobTurn,
 ) -> bool:
-    return classes.lacks_room(turn.state) and not held_nodes.may_take(session, turn.state)
+    return classes.lacks_room(turn.state) and not nominations.may_take_held_nodes(
+        session, turn.state
+    )
 
 
 def _defer(session: Session, line: Line[JobTurn], later: Lines, queue: str) -> None:
@@ -321,7 +323,9 @@ def _line_up(session: Session, classes: UnschedulableClasses) -> tuple[Lines, li
     due = [
         state for state in session.waiting_jobs() if _is_due(session, state, admission=admission)
     ]
-    without = classes.groups(state for state in due if not held_nodes.may_take(session, state))
+    without = classes.groups(
+        state for state in due if not nominations.may_take_held_nodes(session, state)
+    )
     apart = {state.job.id for _, group in without for state in group}
     for state in due:
         job = state.job
@@ -387,7 +391,9 @@ def _place(session: Session, queue: Queue, turn: JobTurn) -> bool:
         if turn.tasks and job_state.rests(session.dispatch, state, PLACED):
             fill(idlers=False)  # more large tasks may fit
             outcome = best_effort_placement.conclude()
-        if outcome is best_effort.Outcome.NEITHER and held_nodes.take(session, trial, turn, fill):
+        if outcome is best_effort.Outcome.NEITHER and nominations.take_held_nodes(
+            session, trial, turn, fill
+        ):
             outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.WAITS:
             reasons.note_waiting(session, state)

@@ -11,7 +11,7 @@ from vscheduler.core.eviction import planner as eviction
 from vscheduler.core.eviction import preemptors
 from vscheduler.core.eviction.planner import Planner
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.eviction.victims import Scope, WholeGangs
+from vscheduler.core.eviction.rules import Scope, WholeGangs
 from vscheduler.core.model.jobs import EVICTABLE, Job
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.session.ordering import Line

@@ -9,10 +9,9 @@ from typing import ClassVar
 from vscheduler.core.api.contracts import Action, Argument
 from vscheduler.core.eviction import planner as eviction
 from vscheduler.core.eviction import preemptors
-from vscheduler.core.eviction.parked_claims import ParkedClaims
 from vscheduler.core.eviction.planner import Planner
-from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.eviction.victims import Scope, WholeGangs
+from vscheduler.core.eviction.preemptors import EqualPreemptors, Preemptor
+from vscheduler.core.eviction.rules import Scope, WholeGangs
 from vscheduler.core.model import durations
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.session.ordering import Line
@@ -38,7 +37,7 @@ class Reclaim(Action[Session]):
         served = _served(session)
         waiting, lines = preemptors.line_up(session, self.name, served)
         # They join with the first turn of their queue: those of overused queues stay unschedulable.
-        unschedulable = ParkedClaims(session, self.name, served)
+        unschedulable = EqualPreemptors(session, self.name, served)
         for name in unschedulable.names - lines.keys():
             lines[name] = Line()
             queue = session.queues[name]
@@ -78,7 +77,7 @@ def _skip_similar(
     session: Session,
     planner: Planner,
     line: Line[Preemptor],
-    unschedulable: ParkedClaims,
+    unschedulable: EqualPreemptors,
 ) -> None:
     """Skip jobs similar to a job without victims."""
     while line and not session.work_budget.exhausted and planner.is_futile(line.first):

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from vscheduler.core.api.contracts import Action
-from vscheduler.core.eviction import standing_plans, victims
-from vscheduler.core.eviction.victims import VictimGroup
+from vscheduler.core.eviction import rules, standing_plans
+from vscheduler.core.eviction.rules import VictimGroup
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import JobId, Task, TaskStatus
 from vscheduler.core.session.job_state import JobState
@@ -54,14 +54,14 @@ class Shuffle(Action[Session]):
 
         Each group is evicted before the next is computed.
         """
-        everything = victims.whole(state)
+        everything = rules.whole(state)
         wanted = {task.uid for task in named}
         together = everything is not None and all(task.uid in wanted for task in everything.tasks)
         if everything is not None and together and session.cluster.budgets.spare(everything.tasks):
             yield everything
             return
         for task in named:
-            unit = victims.surplus_pod(state, task)
+            unit = rules.surplus_pod(state, task)
             if unit is not None and session.cluster.budgets.spare(unit.tasks):
                 yield unit
 

@@ -14,7 +14,7 @@ from vscheduler.core.compat import node_by_node
 from vscheduler.core.compat.node_by_node import NodeByNodeSearch
 from vscheduler.core.eviction import preemptors
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.eviction.victims import Candidate, VictimGroup
+from vscheduler.core.eviction.rules import Candidate, VictimGroup
 from vscheduler.core.memo.never_fitting import Obstacle
 from vscheduler.core.model.decisions import AdmissionFailure, Reason
 from vscheduler.core.model.jobs import JobId, Task, TaskStatus

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from vscheduler.core.eviction import standing_plans
-from vscheduler.core.eviction.victims import Candidate
+from vscheduler.core.eviction.rules import Candidate
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import READY, Task, TaskStatus
 from vscheduler.core.placement import nominated_pods

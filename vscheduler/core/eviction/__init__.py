@@ -1,1 +1,1 @@
-"""Preemption and reclaim: preemptors, victims, the planner, reprieves and nominations."""
+"""Who is evicted for whom: `rules` first, then `planner`; the rest finds plans and keeps them."""

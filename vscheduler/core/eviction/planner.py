@@ -14,23 +14,19 @@ from msgspec.structs import replace
 
 from vscheduler.core.api.contracts import Argument, Configured
 from vscheduler.core.eviction import nominations
-from vscheduler.core.eviction.cheapest_nodes import KeptBounds
-from vscheduler.core.eviction.claim_bounds import ClaimBounds
-from vscheduler.core.eviction.entitled_groups import EntitledGroups
-from vscheduler.core.eviction.exchange_search import Exchange
-from vscheduler.core.eviction.least_loss_search import LeastLossSearch
+from vscheduler.core.eviction.bounds import KeptBounds, PreemptorBounds
+from vscheduler.core.eviction.joint_search import Found, LeastLossSearch, WholeGangSearch
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.eviction.relocations import Relocation
-from vscheduler.core.eviction.search import VictimSearch
-from vscheduler.core.eviction.victim_columns import VictimColumns
-from vscheduler.core.eviction.victims import (
+from vscheduler.core.eviction.relocations import Exchange, Relocation
+from vscheduler.core.eviction.rules import (
     EvictionRules,
     Limits,
     Scope,
     VictimCandidates,
     WholeGangs,
 )
-from vscheduler.core.eviction.whole_gang_search import Found, WholeGangSearch
+from vscheduler.core.eviction.search import VictimSearch
+from vscheduler.core.eviction.victim_columns import EntitledGroups, VictimColumns
 from vscheduler.core.model import durations
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.queues import Queue
@@ -88,7 +84,7 @@ class Planner:
         """Likenesses of jobs that found no victims since the last successful plan."""
         self._has_failed = False
         """Whether a search was in vain since the last successful plan."""
-        self._bounds: dict[str, ClaimBounds] = {}
+        self._bounds: dict[str, PreemptorBounds] = {}
         """By claimant's queue, since the last successful plan."""
         self._only_moving: set[Hashable] = set()
         """Queues and similar pods for which no victims exist except pods that can be moved: evicted
@@ -177,7 +173,7 @@ class Planner:
             whole = self._limits.whole_gangs is not WholeGangs.NEVER
             pool = self._pool(queue, scope, self._rules(whole=whole))
             kept = self._kept
-            bounds = ClaimBounds(self.session, kept.columns, kept.entitled, pool)
+            bounds = PreemptorBounds(self.session, kept.columns, kept.entitled, pool)
             self._bounds[queue.name] = bounds
         return bounds.exclude(preemptor)
 

@@ -13,8 +13,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.eviction import queue_lack, search, victims
-from vscheduler.core.eviction.victims import Limits, WholeGangs
+from vscheduler.core.eviction import rules, search
+from vscheduler.core.eviction.rules import Limits, WholeGangs
 from vscheduler.core.memo import evictable_pods
 from vscheduler.core.model import reclaim_outlooks, resources
 from vscheduler.core.model.decisions import (
@@ -174,7 +174,7 @@ class _Finder:
         session = self._session
         needed = _needed(session, state, task)
         own = _waiting_tasks(state.job)[: _lacking(state)]
-        others = queue_lack.of_others(session, session.queues[state.job.queue], own)
+        others = rules.lack_of_others(session, session.queues[state.job.queue], own)
         lack = needed[made.resource] + int(others[session.space.columns[made.resource]])
         limit = search.PROPORTION * lack
         claimed = session.space.vector(needed)
@@ -241,7 +241,7 @@ class _Finder:
         limit: float,
     ) -> bool:
         """Whether the pod belongs to a gang's minimum, and the gang mustn't be evicted."""
-        if victims.surplus_pod(owner, pod) is not None:
+        if rules.surplus_pod(owner, pod) is not None:
             return False
         if limits.whole_gangs is WholeGangs.ALWAYS:
             return False
@@ -263,7 +263,7 @@ class _Finder:
         It may belong to a gang that is kept `whole`, unless the gang is borrowed; or the pod, or
         else its whole gang, is more than its queue has to give back.
         """
-        unit = victims.surplus_pod(owner, pod) or victims.whole(owner)
+        unit = rules.surplus_pod(owner, pod) or rules.whole(owner)
         gang = Protection.GANG if whole else None
         if unit is None:
             return gang

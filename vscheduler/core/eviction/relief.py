@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.eviction.rules import Limits, WholeGangs
 from vscheduler.core.eviction.victim_columns import VictimColumns
-from vscheduler.core.eviction.victims import Limits, WholeGangs
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.fair_share.reachable_nodes import ReachableNodes
 from vscheduler.core.model import computed, jobs, nodes, queues

@@ -4,20 +4,33 @@ A starving job may need nodes where a queue within its share has pods. Such pods
 same amount is free on other nodes, or can be reclaimed there from queues above their shares. A
 reservation holds these resources until the owner creates the replacement pod. Without a
 reservation, the queue would claim the old nodes back, and evictions would never end.
+
+In an exchange, two pods go in one plan. A queue may be able to use one node only, on which a pod of
+a queue within its share runs, while a third queue exceeds its share where that pod could run as
+well: the third queue's pod makes room for the other one's replacement, which makes room for the
+starving job. Whose pods may go for the replacement is asked on behalf of the starving job, by the
+rules for its own victims, but none of these pods is moved in turn.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
+from vscheduler.core.eviction import search
+from vscheduler.core.eviction.bounds import KeptBounds
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.rules import VictimCandidates
+from vscheduler.core.eviction.search import VictimSearch
 from vscheduler.core.model.constraints import ClaimUse
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import EVICTABLE, JobId, Phase, PodClass, Task, TaskId, TaskStatus
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.model.snapshot import ReplacementReservation
+from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session.interfaces import Choice
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
@@ -66,21 +79,10 @@ class Displacement(NamedTuple):
     replacement: Task
 
 
-class Exchange(Protocol):
-    """Makes room for replacements, by evictions on behalf of the claimant."""
-
-    def place(
-        self, statement: Statement, displacement: Displacement, until: float
-    ) -> Sequence[Sequence[Evict]] | None:
-        """Reserve resources for the replacement where evictions cost least, and return these, in
-        groups that only go together; None, with nothing changed, if evictions make no room.
-        """
-
-
 class Relocation:
     """Finds new places for pods of queues within their shares, for one plan."""
 
-    def __init__(self, session: Session, exchange: Exchange | None = None) -> None:
+    def __init__(self, session: Session, exchange: "Exchange | None" = None) -> None:
         """Without an exchange, pods only move to free resources."""
         self._session, self._exchange = session, exchange
         self._waiting: dict[str, list[Task]] = {}
@@ -91,11 +93,6 @@ class Relocation:
         """Pods for whose replacements evictions make no room."""
         self._with_devices: frozenset[str] | None = None
         """UIDs of the pods that claims of devices are reserved for, once somebody asks."""
-
-    @property
-    def exchanges(self) -> bool:
-        """Whether pods may be evicted in favour of those that move."""
-        return self._exchange is not None
 
     def is_possible(self, preemptor: Task, claimed: Vector, tasks: Sequence[Task]) -> bool:
         """Whether each pod's replacement seems to fit elsewhere, or a waiting pod of the queue with
@@ -341,3 +338,61 @@ def _match(
             newcomers.remove(task)
             pairs.append((task, reservation))
     return pairs, left
+
+
+class ExchangeSearch(VictimSearch):
+    """One attempt to reserve resources for one replacement."""
+
+    def __init__(self, displacement: Displacement, until: float, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._replacement, self._until = displacement.replacement, until
+        self._claimed = displacement.claimed
+
+    def succeeds(self) -> bool:
+        """Reserve resources where evictions cost least."""
+        task = self._replacement
+        nodes = self._session.layout.size
+        self._session.spend("moves", search.TASK_COST + nodes // search.NODES_PER_UNIT)
+        self._scarce = self._session.request(task).astype(np.float64)
+        self._pool.start_search(self._claimed)
+        return self._place_with_victims(task, nominated_pods.alike(self._session, task))
+
+    @property
+    def groups(self) -> Sequence[Sequence[Evict]]:
+        """The evictions, in groups that only go together."""
+        by_pod = {evict.task.uid: evict for evict in self._trial.evicts}
+        return [[by_pod[task.uid] for task in unit.tasks] for unit in self._chosen.values()]
+
+    def _assign(self, task: Task, row: int) -> None:
+        self._trial.keep(reservation(self._session, task, row, self._until))
+        self.placed[task.uid] = (task, row)
+
+    def _is_allowed(self, task: Task) -> bool:
+        """Whether limits admit the task: its queue holds no more than before the pod is moved."""
+        del task
+        return True
+
+
+class Exchange:
+    """Makes room for replacements, by evictions on behalf of one starving job."""
+
+    def __init__(
+        self,
+        session: Session,
+        preemptor: Preemptor,
+        pool: Callable[[Task], VictimCandidates],
+        action: str,
+        kept: KeptBounds,
+    ) -> None:
+        """`pool` returns the candidates on behalf of a task; `kept` are columns of its own."""
+        self._session, self._preemptor, self._pool = session, preemptor, pool
+        self._action, self._kept = action, kept
+
+    def place(
+        self, statement: Statement, displacement: Displacement, until: float
+    ) -> Sequence[Sequence[Evict]] | None:
+        """Reserve resources for the replacement; return the evictions, None without success."""
+        pool = self._pool(displacement.claimant)
+        arguments = (self._session, statement, self._preemptor, pool, self._action, self._kept)
+        tried = ExchangeSearch(displacement, until, *arguments)
+        return tried.groups if tried.succeeds() else None

@@ -11,15 +11,16 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
-from vscheduler.core.eviction import queue_lack, rearrangement, standing_plans, victims
-from vscheduler.core.eviction.cheapest_nodes import CheapestNodes, KeptBounds
+from vscheduler.core.eviction import rules, standing_plans
+from vscheduler.core.eviction.bounds import CheapestNodes, KeptBounds
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.eviction.victims import NodeCandidate, VictimCandidates, VictimGroup
+from vscheduler.core.eviction.rules import NodeCandidate, VictimCandidates, VictimGroup
 from vscheduler.core.model import resources
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import PLACED, READY, PodClass, Task, TaskId, TaskStatus
 from vscheduler.core.model.resources import Share, Vector
 from vscheduler.core.placement import nominated_pods
+from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.session import job_state
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
@@ -333,7 +334,7 @@ class VictimSearch:
             candidate_node = self._candidate_on(task, bound.row)
             if candidate_node is None:
                 continue
-            cost = victims.ranked_cost(candidate_node.cost, candidate_node.losers, self._pool.rank)
+            cost = rules.ranked_cost(candidate_node.cost, candidate_node.losers, self._pool.rank)
             stored.put(candidate_node, bound.row, self._version)
             # A current cost, or one that hasn't grown, is the minimum: no stored cost is lower.
             if bound.version == self._version or cost <= bound.cost:
@@ -416,7 +417,7 @@ class VictimSearch:
             return None
         needed = self._minimal(task, row, chosen, checkpoint)
         self._trial.rollback(checkpoint)
-        return NodeCandidate(victims.cost(needed), tuple(needed))
+        return NodeCandidate(rules.cost(needed), tuple(needed))
 
     def _groups_on(self, task: Task, row: int) -> Sequence[VictimGroup]:
         """Return the groups to be evicted on this node until the task can start, in order."""
@@ -439,7 +440,7 @@ class VictimSearch:
             if not self._plans_hold(current.tasks):
                 self._trial.rollback(before)
                 continue
-            chosen = victims.merged(chosen, current)
+            chosen = rules.merged(chosen, current)
             if self._starts(task, row):
                 return chosen, True
         return chosen, False
@@ -488,7 +489,7 @@ class VictimSearch:
         if self._pool.hook != "reclaimable":
             return self._session.space.zeros()
         own = [task for task in self._needed if task.uid not in self.placed]
-        return queue_lack.of_others(self._session, self._pool.claimant, own)
+        return rules.lack_of_others(self._session, self._pool.claimant, own)
 
     def _starts(self, task: Task, row: int) -> bool:
         """Whether resources, queue and filters admit the task, now or after pending releases."""
@@ -542,7 +543,7 @@ class VictimSearch:
             self._chosen[unit.tasks[0].uid] = unit
             return
         earlier = [key for key, each in self._chosen.items() if each.state is unit.state]
-        *_, gang = victims.merged([self._chosen.pop(key) for key in earlier], unit)
+        *_, gang = rules.merged([self._chosen.pop(key) for key in earlier], unit)
         if not unit.borrowed:
             self._freed_whole += self._sum(unit.tasks)
         self._chosen[gang.state.job.id] = gang
@@ -560,5 +561,22 @@ class VictimSearch:
             del self.placed[task.uid]
         if all(self._is_allowed(task) and self._place(task) for task in moved):
             return True
-        tasks = [task for task, _ in placed]
-        return rearrangement.succeeds(self._session, self._trial, self._state, tasks, self.placed)
+        return self._rearrange([task for task, _ in placed])
+
+    def _rearrange(self, tasks: Sequence[Task]) -> bool:
+        """Place all of these tasks anew, some of which are placed now, and return success.
+
+        Placed one after the other, they may miss the nodes that fit all of them.
+        """
+        session, state = self._session, self._state
+        if len(tasks) < 2 or not attempt.could_help(session, state):
+            return False
+        for task in tasks:
+            if task.uid in self.placed:
+                self._trial.withdraw(task)
+                del self.placed[task.uid]
+        for task, row in attempt.rearranged(session, state, tasks):
+            if not self._is_allowed(task) or session.placement.at(task, row) is None:
+                return False
+            self._assign(task, row)
+        return len(self.placed) == len(tasks)

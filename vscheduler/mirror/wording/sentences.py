@@ -6,7 +6,7 @@ Phrases about nodes are kube-scheduler's, known to kubectl users.
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 
-from vscheduler.core.eviction import partial_gangs
+from vscheduler.core.eviction import incomplete_gangs
 from vscheduler.core.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.core.model.decisions import (
     LEAVES_MAX,
@@ -92,7 +92,7 @@ def rejected_configuration(path: str, problems: Sequence[str]) -> str:
 def _rule(evict: Evict) -> str:
     if evict.lost is not None:
         return f"gang.recoveryTimeout, as {_ran_on(evict.lost)}"
-    if evict.action == partial_gangs.RULE:
+    if evict.action == incomplete_gangs.RULE:
         return "gang.bindTimeout, as the rest of its gang could not be bound in time"
     return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")
 

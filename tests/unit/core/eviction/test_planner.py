@@ -9,8 +9,9 @@ from vscheduler.core.actions.reclaim import Reclaim
 from vscheduler.core.eviction import planner
 from vscheduler.core.eviction.planner import Planner
 from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.relocations import Relocation
+from vscheduler.core.eviction.rules import Scope
 from vscheduler.core.eviction.search import VictimSearch
-from vscheduler.core.eviction.victims import Scope
 from vscheduler.core.model.jobs import JobId
 from vscheduler.testing import pictures
 
@@ -29,8 +30,9 @@ def test_mild_plans_are_tried_before_pods_are_moved(monkeypatch: pytest.MonkeyPa
     class Fruitless(VictimSearch):
         def succeeds(self) -> bool:
             rules = self._pool.rules
-            moving = rules.relocation and (2 if rules.relocation.exchanges else 1)
-            tried.append((moving or 0, rules.whole))
+            moves = rules.relocation
+            exchanges = isinstance(moves, Relocation) and moves._exchange is not None
+            tried.append(((moves is not None) + exchanges, rules.whole))
             return False
 
         @property

@@ -6,10 +6,10 @@ from tests import running
 from tests.properties import test_cheapest_nodes_oracle
 from tests.running import Tree
 from vscheduler.core.eviction import victim_columns
-from vscheduler.core.eviction.claim_bounds import ClaimBounds
+from vscheduler.core.eviction.bounds import PreemptorBounds
 from vscheduler.core.eviction.planner import Planner
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.eviction.victims import Scope
+from vscheduler.core.eviction.rules import Scope
 from vscheduler.core.model.queues import Queue
 from vscheduler.testing import pictures
 
@@ -23,7 +23,7 @@ class Checked:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.excluded = self.left = 0
         self._is_excluded = False
-        plan, exclude = Planner.plan, ClaimBounds.exclude
+        plan, exclude = Planner.plan, PreemptorBounds.exclude
         asked = Planner._is_excluded
 
         def checked_plan(
@@ -41,7 +41,7 @@ class Checked:
             of._has_failed = True  # bounds hold before the first search in vain, too
             return asked(of, *arguments)  # type: ignore[arg-type]  # as they are
 
-        def noted(of: ClaimBounds, preemptor: Preemptor) -> bool:
+        def noted(of: PreemptorBounds, preemptor: Preemptor) -> bool:
             self._is_excluded = exclude(of, preemptor)
             self.excluded += self._is_excluded
             self.left += not self._is_excluded
@@ -49,7 +49,7 @@ class Checked:
 
         patch.setattr(Planner, "plan", checked_plan)
         patch.setattr(Planner, "_is_excluded", always_asked)
-        patch.setattr(ClaimBounds, "exclude", noted)
+        patch.setattr(PreemptorBounds, "exclude", noted)
 
 
 @pytest.mark.parametrize("tree", TREES, ids=TIERS)

@@ -1,4 +1,4 @@
-"""Victims: candidates for eviction, grouped so that no gang keeps only a part of its minimum.
+"""Rules of evictions: who may go for whom, in which order, and at what cost.
 
 A pod beyond the minimum of a job, or the only pod of a job, may be evicted alone. All other pods of
 a job are evicted only together, as a whole gang.
@@ -6,21 +6,22 @@ a job are evicted only together, as a whole gang.
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from vscheduler.core.api.contracts import Configured
-from vscheduler.core.eviction.relocations import Relocation
 from vscheduler.core.memo import evictable_pods
+from vscheduler.core.model import jobs
 from vscheduler.core.model.decisions import ShareAfter
-from vscheduler.core.model.jobs import EVICTABLE, HOLDING, JobId, Task, TaskStatus
+from vscheduler.core.model.jobs import EVICTABLE, HOLDING, JobId, Phase, PodClass, Task, TaskStatus
 from vscheduler.core.model.queues import Queue
 from vscheduler.core.model.resources import Vector
 from vscheduler.core.session import ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Descending
 from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
 
 
 class WholeGangs(StrEnum):
@@ -77,6 +78,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Moves(Protocol):
+    """Where pods of queues within their shares may go, as `relocations.Relocation` finds out."""
+
+    def is_possible(self, preemptor: Task, claimed: Vector, tasks: Sequence[Task]) -> bool:
+        """Whether a place seems to be there for each of the pods."""
+
+    def find(self, statement: Statement, tasks: Sequence[Task], until: float) -> bool:
+        """Reserve places for all of the pods until then; False if some get none."""
+
+
 class EvictionRules(msgspec.Struct, frozen=True, kw_only=True):
     """Which evictions an attempt may consider."""
 
@@ -85,7 +96,7 @@ class EvictionRules(msgspec.Struct, frozen=True, kw_only=True):
     always: bool
     """Whether a gang may be evicted whole even if that leaves its queue a smaller part of its share
     than the claimant's queue has."""
-    relocation: Relocation | None
+    relocation: Moves | None
     """Where pods of queues within their shares may move; None if such pods stay."""
     on_behalf: Task | None = None
     """The claimant, whichever task is placed; None: each task claims for itself."""
@@ -395,3 +406,40 @@ def ranked_cost(cost: Cost, losers: frozenset[str], rank: Callable[[str], Rank])
     if not cost:
         return cost
     return (*cost[:2], max(map(rank, losers)), *cost[2:])
+
+
+JOBS_PER_UNIT = 10
+"""How many waiting jobs are looked at in about a microsecond."""
+
+POD_COST = 5
+"""Approximate microseconds for asking whether the queue's share covers one more pod."""
+
+
+def lack_of_others(session: Session, queue: Queue, own: Sequence[Task]) -> Vector:
+    """Return what waiting pods request, (R,), as far as the queue's share covers them, too.
+
+    `own` are pods that come first, and don't count.
+    """
+    total = sum((session.counted(task) for task in own), start=session.space.zeros())
+    seen = {task.uid for task in own}
+    found = session.space.zeros()
+    states = [state for state in session.unfinished_jobs() if state.job.queue == queue.name]
+    session.spend("queue lacks", 1 + len(states) // JOBS_PER_UNIT)
+    for state in states:
+        if state.phase is Phase.PENDING:
+            continue
+        refused: set[PodClass] = set()
+        for task in state.tasks(TaskStatus.PENDING):
+            if task.uid in seen or task.pod_class in refused:
+                continue
+            if task.best_effort or task.never_preempts:
+                continue
+            session.spend("queue lacks", POD_COST)
+            more = total + session.counted(task)
+            request = dict(zip(session.space.names, more.tolist(), strict=True))
+            pod = jobs.stand_in(state.job, request)
+            if not session.dispatch.all_agree("preemptive", queue, (pod,)):
+                refused.add(task.pod_class)
+                continue
+            total, found = more, found + session.request(task)
+    return found

@@ -1,7 +1,8 @@
 import pytest
 
 from tests import running
-from vscheduler.core.eviction.victims import EvictionRules, Scope, VictimCandidates
+from vscheduler.core.eviction import rules
+from vscheduler.core.eviction.rules import EvictionRules, Scope, VictimCandidates
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import JobId
 from vscheduler.testing import pictures
@@ -42,3 +43,15 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
         trial.evict(Evict(task=victim, node="n1", action="reclaim", beneficiary=None))
         pool.start_search(session.request(task))
         assert overshoot() == pytest.approx(0.75, abs=1e-3)
+
+
+def test_pods_placed_in_this_cycle_make_no_surplus() -> None:
+    """Their binds may fail, and then the minimum would be split."""
+    picture = "node n1 cpu=4 queue q job q/j min=2 n1 n1 -"
+    session = running.open_session(pictures.documents(picture), running.TREE)
+    state = session.job_states[JobId("default/j")]
+    first, _, last = state.job.tasks
+    with session.statement() as trial:
+        trial.allocate(last, 0)
+        assert state.ready_tasks == 3
+        assert rules.surplus_pod(state, first) is None

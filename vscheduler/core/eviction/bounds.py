@@ -1,0 +1,694 @@
+"""Bounds: what evictions cost at least on each node, and what they could free at most.
+
+They say where to look first, and for whom there is nothing to look for; no plan depends on them.
+"""
+
+import bisect
+import functools
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.eviction import rules
+from vscheduler.core.eviction.preemptors import Preemptor
+from vscheduler.core.eviction.rules import Cost, NodeCandidate, Rank, VictimCandidates, VictimGroup
+from vscheduler.core.eviction.victim_columns import (
+    Entitled,
+    EntitledGroups,
+    Flags,
+    Likeness,
+    VictimColumns,
+)
+from vscheduler.core.model import resources
+from vscheduler.core.model.jobs import Task
+from vscheduler.core.model.resources import Vector
+from vscheduler.core.placement import nominated_pods, unschedulable_classes
+from vscheduler.core.placement.gang_search import attempt
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class NodeBounds(msgspec.Struct, eq=False):
+    """Bounds for equal tasks, if certain pods may be evicted."""
+
+    fits: Flags
+    """Whether evicting all these pods would make enough room, (N,)."""
+    keys: Floats
+    """Where it would: the parts of `rules.cost` after the rank, (N, 4)."""
+    seen: int = 0
+    """How many entries of `VictimColumns.changed` have been considered."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What bounds are asked for."""
+
+    eligible: Callable[[Ints], tuple[Flags, Flags]]
+    """Returns which of the pods of some rows may be evicted together, and which pods are similar to
+    these: any of them could be evicted instead."""
+    lacking: Ints
+    """What the task requests above what is free, (N, r), of the resources that it requests."""
+    used: Ints
+    """The columns of these resources, (r,)."""
+    whole: bool
+    """Whether at least one gang is evicted whole."""
+
+
+def _compute(columns: VictimColumns, wanted: Wanted) -> NodeBounds:
+    """Compute the bounds of all nodes."""
+    count = len(wanted.lacking)
+    found = NodeBounds(np.zeros(count, dtype=np.bool_), np.zeros((count, 4)))
+    _refresh(columns, wanted, found, np.arange(count))
+    return found
+
+
+def _refresh(columns: VictimColumns, wanted: Wanted, bounds: NodeBounds, rows: Ints) -> None:
+    """Compute the bounds of these rows again."""
+    bounds.seen = len(columns.changed)
+    bounds.fits[rows] = False
+    begin, end = columns.pods.bounds[rows], columns.pods.bounds[rows + 1]
+    rows, begin, end = (each[end > begin] for each in (rows, begin, end))
+    places = _ranges(begin, end)
+    eligible, similar = wanted.eligible(places)
+    amounts = columns.amounts(wanted.used)[places] * eligible[:, None]
+    every = _Pods(columns, rows, places, eligible, similar, amounts)
+    lacking = wanted.lacking[rows]
+    fits = (every.sums(every.amounts) >= lacking).all(axis=1)
+    fits &= every.sums(eligible[:, None])[:, 0] > 0
+    if fits.any():
+        bounds.fits[rows[fits]] = True
+        bounds.keys[rows[fits]] = _keys(every.on(fits), lacking[fits], whole=wanted.whole)
+
+
+class _Pods:
+    """All pods (p) of some rows (n), row by row."""
+
+    def __init__(
+        self,
+        columns: VictimColumns,
+        rows: Ints,
+        places: Ints,
+        eligible: Flags,
+        similar: Flags,
+        amounts: Ints,
+    ) -> None:
+        """Amounts (p, r) are requests of eligible pods, and 0 for the others."""
+        self.columns, self.rows, self.places = columns, rows, places
+        self.eligible, self.similar, self.amounts = eligible, similar, amounts
+        sizes = columns.pods.bounds[rows + 1] - columns.pods.bounds[rows]
+        self.ends = np.cumsum(sizes)
+        self.begins = self.ends - sizes
+        self.owner = np.repeat(np.arange(len(rows)), sizes)
+        """The place of each pod's row in `rows`, (p,)."""
+
+    def on(self, chosen: Flags) -> "_Pods":
+        """Return the pods of some of the rows, (n,)."""
+        inside = chosen[self.owner]
+        return _Pods(
+            self.columns,
+            self.rows[chosen],
+            self.places[inside],
+            self.eligible[inside],
+            self.similar[inside],
+            self.amounts[inside],
+        )
+
+    def below(self, levels: Floats) -> "_Pods":
+        """Return all pods, of which only those of jobs up to a priority (n,) are eligible."""
+        below = self.columns.levels[self.places] <= levels[self.owner]
+        eligible, similar = self.eligible & below, self.similar & below
+        amounts = self.amounts * eligible[:, None]
+        return _Pods(self.columns, self.rows, self.places, eligible, similar, amounts)
+
+    def sums(self, amounts: NDArray[np.generic]) -> Ints:
+        """Return the sums of amounts (p, r) by row, (n, r)."""
+        total = np.zeros((len(amounts) + 1, amounts.shape[1]), dtype=np.int64)
+        np.cumsum(amounts, axis=0, out=total[1:])
+        found: Ints = total[self.ends] - total[self.begins]
+        return found
+
+    def least(self, values: NDArray[np.generic]) -> Floats:
+        """Return the least value (p,) among eligible pods by row, (n,)."""
+        found: Floats = np.minimum.reduceat(np.where(self.eligible, values, np.inf), self.begins)
+        return found
+
+
+def _keys(pods: _Pods, lacking: Ints, *, whole: bool) -> Floats:
+    """Return the bounds, (n, 4), for rows where evictions make enough room."""
+    columns = pods.columns
+    keys = np.zeros((len(pods.rows), 4))
+    if columns.has_priorities:
+        keys[:, 0] = _least_priorities(pods, lacking)
+        pods = pods.below(keys[:, 0])
+    else:
+        keys[:, 0] = columns.levels[0]
+    keys[:, 1] = pods.least(columns.pods.priorities[pods.places])
+    largest = np.maximum(np.maximum.reduceat(pods.amounts, pods.begins, axis=0), 1)
+    number = np.maximum((-(-lacking // largest)).max(axis=1, initial=1), 1)
+    if whole:
+        number = np.maximum(number, pods.least(columns.gang_sizes[pods.places]).astype(np.int64))
+        keys[:, 3] = pods.least(-columns.gang_starts[pods.places])
+    else:
+        keys[:, 3] = -_latest_start(pods, number)
+    keys[:, 2] = number
+    return keys
+
+
+def _least_priorities(pods: _Pods, lacking: Ints) -> Floats:
+    """Return the priority (n,) such that jobs up to this priority just make enough room."""
+    columns = pods.columns
+    order = columns.by_priority[pods.places]  # the same rows at the same places
+    amounts = np.zeros((len(columns.queues), lacking.shape[1]), dtype=np.int64)
+    amounts[pods.places] = pods.amounts
+    total = np.zeros((len(order) + 1, lacking.shape[1]), dtype=np.int64)
+    np.cumsum(amounts[order], axis=0, out=total[1:])
+    enough = (total[1:] - total[pods.begins][pods.owner] >= lacking[pods.owner]).all(axis=1)
+    levels = np.where(enough, columns.levels[order], np.inf)
+    # Some pod must go in any case, even where the room is enough.
+    lowest = pods.least(columns.levels[pods.places])
+    found: Floats = np.maximum(np.minimum.reduceat(levels, pods.begins), lowest)
+    return found
+
+
+def _latest_start(pods: _Pods, number: Ints) -> Floats:
+    """Return the latest start (n,) that the oldest of so many (n,) pods can have."""
+    columns = pods.columns
+    order = columns.by_start[pods.places]  # the same rows at the same places
+    similar = np.zeros(len(columns.queues), dtype=np.bool_)
+    similar[pods.places] = pods.similar
+    chosen = similar[order]
+    total = np.zeros(len(order) + 1, dtype=np.int64)
+    np.cumsum(chosen, out=total[1:])
+    last = chosen & (total[1:] - total[pods.begins][pods.owner] == number[pods.owner])
+    found = np.zeros(len(pods.rows))
+    found[pods.owner[last]] = columns.pods.starts[order[last]]
+    return found
+
+
+def _ranges(begins: Ints, ends: Ints) -> Ints:
+    """Return all numbers of these ranges, one range after the other."""
+    sizes = ends - begins
+    shift = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+    found: Ints = np.arange(len(shift)) + shift
+    return found
+
+
+DEPTH_MAX = 8
+"""About how many victims, one after the other, a group is asked at most."""
+
+DEEP_GROUPS_MAX = 32
+"""With more groups, each is asked about one victim only."""
+
+GROUPS_PER_NODE = 2
+"""With more groups than that, looking at nodes takes less time than asking about groups."""
+
+ASK_COST = 60
+"""Approximate microseconds for one question about a group."""
+
+Step = tuple[float, Rank]
+"""The overshoot and the rank of an eviction, by which nodes are compared first."""
+
+FORBIDDEN = math.inf
+"""The overshoot of pods that may not be evicted any more."""
+
+NOTHING: Step = (0.0, ())
+"""A step that is no higher than any other."""
+
+
+class SimilarVictims:
+    """What evicting similar pods costs at least, on behalf of equal tasks in one attempt."""
+
+    def __init__(
+        self,
+        session: Session,
+        columns: VictimColumns,
+        pool: VictimCandidates,
+        task: Task,
+        entitled: Entitled,
+    ) -> None:
+        self._session, self._columns, self._pool, self._task = session, columns, pool, task
+        self._entitled = entitled
+        self._asks = (
+            columns.likeness is Likeness.CLASS
+            and int(entitled.groups.sum()) <= GROUPS_PER_NODE * session.layout.size
+        )
+        self._pods: dict[int, list[float]] = {}
+        """Overshoots of one victim, two, and so on, by group."""
+        self._gangs: dict[int, float | None] = {}
+        """Overshoots by group of gangs; None for gangs that may not be evicted."""
+        self._seen = 0
+
+    def forget_losers(self) -> None:
+        """Forget the answers for queues that have lost pods since the last call."""
+        columns = self._columns
+        lost = set(columns.losers[self._seen :])
+        self._seen = len(columns.losers)
+        if lost:
+            for group in [pod for pod in self._pods if columns.queue_of(pod) in lost]:
+                del self._pods[group]
+            self._gangs.clear()
+
+    def steps_of_pods(
+        self, statement: Statement, evict: Callable[[VictimGroup], None]
+    ) -> Mapping[int, Sequence[Step]]:
+        """Return the steps of each group, for one victim, two, and so on.
+
+        The last step holds for all further victims; its overshoot may be FORBIDDEN. evict is for
+        the trial, which is undone.
+        """
+        columns, found = self._columns, {}
+        for group in range(len(columns.representatives)):
+            queue = columns.queue_names[columns.queue_of(group)]
+            if queue in self._pool.scope.queues and self._entitled.groups[group]:
+                if group not in self._pods:
+                    self._pods[group] = self._overshoots(group, statement, evict)
+                rank = self._pool.rank(queue)
+                found[group] = [(overshoot, rank) for overshoot in self._pods[group]]
+        return {group: steps for group, steps in found.items() if steps and steps[0][0] < FORBIDDEN}
+
+    def steps_of_gangs(self, proportionate: Callable[[VictimGroup], bool]) -> Mapping[int, Step]:
+        """Return the steps of each group of gangs, without groups that may not be evicted.
+
+        proportionate tells which gangs aren't too large.
+        """
+        columns, scope, found = self._columns, self._pool.scope, {}
+        entitled = set(columns.gang_groups[self._entitled.owners].tolist())
+        groups, first = np.unique(columns.gang_groups, return_index=True)
+        for group, place in zip(groups.tolist(), first.tolist(), strict=True):
+            job = columns.pods.owner_jobs[place]
+            if group == 0:  # nothing is known, so nothing is forbidden
+                if columns.has_unknown_gangs:
+                    found[group] = NOTHING
+                continue
+            if job.queue not in scope.queues:
+                continue
+            if group not in entitled:
+                continue
+            if job.id == scope.without:
+                found[group] = NOTHING
+                continue
+            if group not in self._gangs:
+                self._gangs[group] = self._of_gang(rules.whole(columns.state(place)), proportionate)
+            overshoot = self._gangs[group]
+            if overshoot is not None:
+                found[group] = (overshoot, self._pool.rank(job.queue))
+        return found
+
+    def _of_gang(
+        self,
+        unit: VictimGroup | None,
+        proportionate: Callable[[VictimGroup], bool],
+    ) -> float | None:
+        """Return the overshoot if a gang like this were evicted; None if it may not be."""
+        if unit is None:
+            return None
+        after = self._pool.share_of_similar(self._task, unit.tasks) if self._asks else None
+        # Where nothing is known, nothing is forbidden.
+        unknown = self._session.dispatch.asks("share_after")
+        unit = unit._replace(borrowed=unknown if after is None else after.borrowed)
+        return self._overshoot(unit.tasks) if proportionate(unit) else None
+
+    def _overshoots(
+        self, group: int, statement: Statement, evict: Callable[[VictimGroup], None]
+    ) -> list[float]:
+        """Return the overshoots if one pod of the group is evicted, then two, and so on."""
+        columns, found = self._columns, list[float]()
+        if not self._asks:
+            return [0.0] if columns.first_of(group, self._pool.scope, 1) else []
+        deep = len(columns.representatives) <= DEEP_GROUPS_MAX
+        members = columns.first_of(group, self._pool.scope, self._depth(group) if deep else 1)
+        checkpoint = statement.checkpoint()
+        for number, place in enumerate(members, 1):
+            victim = columns.pods.task(place)
+            overshoot = self._overshoot((victim,))
+            if overshoot is None:
+                found.append(FORBIDDEN)
+                break
+            found.append(overshoot)
+            if number < len(members):
+                state = self._session.job_state_of(victim)
+                evict(VictimGroup(state=state, tasks=(victim,), whole=False))
+        statement.rollback(checkpoint)
+        return found
+
+    def _depth(self, group: int) -> int:
+        """Return how many pods of the group the task could need at most on a node."""
+        place = self._columns.representatives[group]
+        request = self._session.request(self._task)
+        freed: NDArray[np.int64] = self._columns.requests[self._columns.pods.class_numbers[place]]
+        used = request > 0
+        if not freed[used].all():
+            return DEPTH_MAX
+        return min(DEPTH_MAX, int((-(-request[used] // freed[used])).max()))
+
+    def _overshoot(self, tasks: Sequence[Task]) -> float | None:
+        """Return the overshoot if a pod, or a whole gang, like these were evicted; None if not.
+
+        The answer is 0 if plugins aren't asked.
+        """
+        asked, pool = self._session.dispatch, self._pool
+        if not self._asks:
+            return 0.0
+        claimant = pool.claimant_of(self._task)
+        self._session.spend("similar", ASK_COST)
+        entitled = (
+            asked.may_be_entitled(pool.hook, claimant, task, "alike_victims") for task in tasks
+        )
+        if not any(entitled):
+            return None
+        if pool.rules.relocation is not None:
+            return 0.0  # whatever can't be evicted now may be moved once the queue has lost others
+        after = pool.share_of_similar(self._task, tasks)
+        if after is None:
+            return 0.0
+        if after.within:
+            pool.left_movable = True
+            return None
+        unfair = not after.fair and not (pool.rules.always and len(tasks) > 1)
+        return None if unfair else after.overshoot
+
+
+KEPT_MAX = 64
+"""How many sets of bounds are kept during an action."""
+
+PODS_PER_UNIT = 15
+"""For how many pods bounds are computed in about a microsecond."""
+
+REFRESH_COST = 200
+"""Approximate microseconds for computing the bounds of a few rows again."""
+
+UNEXPLORED = -1
+"""The version of a bound that was computed without looking at the node."""
+
+NEVER = np.iinfo(np.int64).max
+"""The place of pods that may not be evicted."""
+
+Places = NDArray[np.int64]
+
+
+class CostLowerBound(msgspec.Struct, frozen=True):
+    """The node with the lowest known cost, under current ranks."""
+
+    cost: Cost
+    row: int
+    version: int
+    """The number of accepted candidates when the cost was computed."""
+
+
+class KeptBounds(msgspec.Struct, eq=False):
+    """Shared by all searches of one action: the columns, what queues may take, and bounds for equal
+    tasks.
+    """
+
+    columns: VictimColumns
+    entitled: EntitledGroups
+    known: dict[Hashable, NodeBounds] = msgspec.field(default_factory=dict)
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What may be evicted without a gang as a whole, or with at least one."""
+
+    of_groups: Places
+    """From which step on a first, second, … pod of each group may be evicted, (T, depth)."""
+    of_gangs: Places | None
+    """The same for gangs by group; None where no gang goes whole."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether a gang is evicted whole."""
+        return self.of_gangs is not None
+
+    def key(self, step: int) -> Hashable:
+        """Return a key that is equal where the same groups and gangs may be evicted."""
+        gangs = b"" if self.of_gangs is None else (self.of_gangs <= step).tobytes()
+        return self.whole, (self.of_groups <= step).tobytes(), gangs
+
+
+class CheapestNodes:
+    """The nodes where evictions could make room for tasks with equal needs, in one attempt."""
+
+    def __init__(
+        self,
+        session: Session,
+        kept: KeptBounds,
+        pool: VictimCandidates,
+        task: Task,
+    ) -> None:
+        """Prepare for tasks like this one."""
+        self._session, self._pool, self._kept = session, pool, kept
+        self._columns = kept.columns
+        self._seen = len(kept.columns.cheaper)
+        self._alike = nominated_pods.alike(session, task)
+        self._reachable = session.placement.reachable(task)
+        self._unexplored = self._reachable.copy()
+        """Nodes whose cost hasn't been computed."""
+        request = session.request(task)
+        self._used = np.flatnonzero(request)
+        self._request = request[self._used]
+        self._heaps: dict[frozenset[str], list[tuple[Cost, int, int]]] = {}
+        self._entitled = kept.entitled.of(pool.claimant, task)
+        self._similar = SimilarVictims(session, kept.columns, pool, task, self._entitled)
+        self._steps: list[Step] = []
+        self._stages: list[Stage] = []
+
+    def put(self, candidate: NodeCandidate, row: int, version: int) -> None:
+        """Add a node that `cheapest` has removed, with a cost that is no lower."""
+        heap = self._heaps.setdefault(candidate.losers, [])
+        heapq.heappush(heap, (candidate.cost, row, version))
+
+    def renew(self, rows: Iterable[int]) -> None:
+        """Consider nodes again on which the cost may have fallen."""
+        self._unexplored[list(rows)] = self._reachable[list(rows)]
+
+    def start_search(
+        self,
+        task: Task,
+        statement: Statement,
+        evict: Callable[[VictimGroup], None],
+        proportionate: Callable[[VictimGroup], bool],
+    ) -> None:
+        """Read what may be evicted in the present state.
+
+        evict is for a trial that is undone; proportionate tells which gangs aren't too large.
+        """
+        columns, pool = self._columns, self._pool
+        columns.refresh()
+        self.renew(columns.cheaper[self._seen :])
+        self._seen = len(columns.cheaper)
+        self._lacking = self._request - nominated_pods.room(self._session, task)[:, self._used]
+        asked = self._similar
+        asked.forget_losers()
+        pods = asked.steps_of_pods(statement, evict)
+        gangs = asked.steps_of_gangs(proportionate) if pool.rules.whole else {}
+        steps = {*gangs.values(), *itertools.chain.from_iterable(pods.values())}
+        self._steps = sorted(step for step in steps if step[0] < FORBIDDEN)
+        of_groups = self._of_groups(pods)
+        self._stages = [Stage(of_groups=of_groups, of_gangs=None)] if pods else []
+        if gangs:
+            self._stages.append(Stage(of_groups=of_groups, of_gangs=self._of_gangs(gangs)))
+
+    def cheapest(self) -> CostLowerBound | None:
+        """Remove and return the node with the lowest cost; ties go to the first row."""
+        found: tuple[Cost, int, int] | None = None
+        heap: list[tuple[Cost, int, int]] = []
+        for losers, each in self._heaps.items():
+            if each:
+                cost, row, version = each[0]
+                ranked = (rules.ranked_cost(cost, losers, self._pool.rank), row, version)
+                if found is None or ranked < found:
+                    found, heap = ranked, each
+        bound = self._cheapest_unexplored()
+        if bound is not None and (found is None or bound < found[:2]):
+            self._unexplored[bound[1]] = False
+            return CostLowerBound(*bound, UNEXPLORED)
+        if found is None:
+            return None
+        heapq.heappop(heap)
+        return CostLowerBound(*found)
+
+    def evictable(self) -> Flags:
+        """Return which pods may be evicted for such a task, (P,): others may not in this attempt.
+
+        `start_search` comes first.
+        """
+        pods = np.arange(len(self._columns.queues))
+        if not self._stages:
+            return np.zeros(len(pods), dtype=np.bool_)
+        return self._eligible(self._stages[-1], len(self._steps) - 1, pods)[0]
+
+    def _of_groups(self, pods: Mapping[int, Sequence[Step]]) -> Places:
+        """Return the places of the steps of each group, (T, depth)."""
+        place = {step: number for number, step in enumerate(self._steps)}
+        depth = max(map(len, pods.values()), default=1)
+        found = np.full((len(self._columns.representatives), depth), NEVER)
+        for group, steps in pods.items():
+            places = [place.get(step, NEVER) for step in steps]
+            found[group] = [*places, *places[-1:] * (depth - len(places))]
+        return found
+
+    def _of_gangs(self, gangs: Mapping[int, Step]) -> Places:
+        """Return the place of the step of each group of gangs."""
+        place = {step: number for number, step in enumerate(self._steps)}
+        found = np.full(self._columns.gang_groups_max + 1, NEVER)
+        for group, step in gangs.items():
+            found[group] = place[step]
+        return found
+
+    def _eligible(self, stage: Stage, step: int, pods: Places) -> tuple[Flags, Flags]:
+        """Return which of these pods may be evicted up to this step, and which are similar to them.
+
+        `pods` are those of some rows. The pods of a group on one node take the steps of the group
+        in turn, in any order.
+        """
+        columns = self._columns
+        within = columns.candidates(self._pool.scope, pods)
+        singles, groups = within & columns.spare[pods], columns.groups[pods]
+        similar = singles & (stage.of_groups[groups, 0] <= step)
+        eligible = similar
+        if stage.of_groups.shape[1] > 1:
+            turns = np.minimum(columns.turns(pods, singles), stage.of_groups.shape[1] - 1)
+            eligible = singles & (stage.of_groups[groups, turns] <= step)
+        if stage.of_gangs is not None:
+            gangs = stage.of_gangs[columns.gang_groups[columns.pods.owners[pods]]]
+            owned = self._entitled.owners[columns.pods.owners[pods]]
+            eligible = eligible | (within & owned & (gangs <= step))
+        return eligible, similar
+
+    def _cheapest_unexplored(self) -> tuple[Cost, int] | None:
+        """Return the lowest bound of the nodes whose cost isn't known, and its row."""
+        for stage in self._stages:
+            step = self._first_step(stage)
+            if step is None:
+                continue
+            bounds = self._bounds(stage, step)
+            rows = np.flatnonzero(bounds.fits & self._unexplored)
+            for column in range(bounds.keys.shape[1]):
+                values = bounds.keys[rows, column]
+                rows = rows[values == values.min()]
+            overshoot, rank = self._steps[step] if self._steps else (0.0, ())
+            return (int(stage.whole), overshoot, rank, *bounds.keys[rows[0]].tolist()), int(rows[0])
+        return None
+
+    def _first_step(self, stage: Stage) -> int | None:
+        """Return the first step up to which evictions would make room on any unexplored node."""
+
+        def suffices(step: int) -> bool:
+            return bool((self._bounds(stage, step).fits & self._unexplored).any())
+
+        last = len(self._steps) - 1
+        if last < 0:
+            return None
+        if suffices(0):
+            return 0
+        if not suffices(last):
+            return None
+        return bisect.bisect_left(range(last), x=True, lo=1, key=suffices)
+
+    def _bounds(self, stage: Stage, step: int) -> NodeBounds:
+        """Return up-to-date bounds where evictions up to this step are allowed."""
+        columns, known = self._columns, self._kept.known
+        wanted = Wanted(
+            eligible=functools.partial(self._eligible, stage, step),
+            lacking=self._lacking,
+            used=self._used,
+            whole=stage.whole,
+        )
+        owned = self._entitled.owners.tobytes() if stage.whole else b""
+        key = (self._alike, self._pool.scope, stage.key(step), owned)
+        bounds = known.get(key)
+        if bounds is None:
+            if len(known) >= KEPT_MAX:
+                known.clear()
+            self._session.spend("bounds", len(columns.queues) // PODS_PER_UNIT)
+            bounds = known[key] = _compute(columns, wanted)
+        elif bounds.seen < len(columns.changed):
+            rows = np.unique(np.array(columns.changed[bounds.seen :], dtype=np.int64))
+            self._session.spend("bounds", REFRESH_COST)
+            _refresh(columns, wanted, bounds, rows)
+        return bounds
+
+
+CHECK_COST = 10
+"""Approximate microseconds for comparing a class of pods with the bounds."""
+
+NODES_PER_UNIT = 200
+"""With how many nodes a class is compared in about a microsecond."""
+
+Rooms: TypeAlias = tuple[Vector, Vector]
+"""What nodes would have free, (n, R), and the most of it by resource, (R,)."""
+
+
+class PreemptorBounds:
+    """Bounds on behalf of one queue in the present state of the session."""
+
+    def __init__(
+        self,
+        session: Session,
+        columns: VictimColumns,
+        entitled: EntitledGroups,
+        pool: VictimCandidates,
+    ) -> None:
+        """`pool` has the rules of the attempt that allows the most evictions."""
+        self._session, self._columns, self._pool = session, columns, pool
+        self._entitled = entitled
+        columns.refresh()
+        self._pods = session.space.columns[resources.PODS]
+        self._free = session.cluster.allocatable - session.cluster.future_used
+        self._places = np.arange(len(columns.queues))
+        self._candidates = columns.candidates(pool.scope, self._places)
+        self._rooms: dict[bytes, Vector] = {}
+        """By requested resources, the most on each node, (N, R)."""
+        self._usable: dict[tuple[bytes, int], Rooms] = {}
+
+    def exclude(self, preemptor: Preemptor) -> bool:
+        """Whether it is certain that no evictions make room for any pod of the job."""
+        state = preemptor.state
+        task = unschedulable_classes.representative(state.job)
+        if task is None or not state.untouched or state.pending_best_effort:
+            return False
+        if attempt.could_help(self._session, state):
+            return False
+        self._session.spend("bounded", CHECK_COST)
+        request = self._session.request(task)
+        free, most = self._usable_rooms((request > 0).tobytes(), task)
+        if unschedulable_classes.exceeds(request, most):
+            return True
+        self._session.spend("bounded", len(free) // NODES_PER_UNIT)
+        return not resources.fits(request, free).any()
+
+    def _usable_rooms(self, asked: bytes, task: Task) -> Rooms:
+        """Return the most that nodes usable for the task would have free."""
+        pools = self._session.pools
+        domain = pools.domain(self._pool.claimant.name, task.pod_class)
+        if (asked, domain) not in self._usable:
+            if asked not in self._rooms:
+                self._rooms[asked] = self._room(task)
+            room = self._rooms[asked][pools.reach[domain][pools.kinds]]
+            most = room.max(axis=0, initial=-resources.SUM_MAX)
+            self._usable[asked, domain] = resources.by_column(room), most
+        return self._usable[asked, domain]
+
+    def _room(self, task: Task) -> Vector:
+        """Return the most that each node would have free, (N, R).
+
+        Gangs of any size count where gangs may go whole.
+        """
+        columns, pods = self._columns, self._columns.pods
+        self._session.spend("bounded", len(self._places) // PODS_PER_UNIT)
+        groups = self._entitled.of(self._pool.claimant, task).groups
+        entitled = self._candidates & groups[columns.groups]
+        leaving = entitled & columns.spare
+        if self._pool.rules.whole:
+            # One entitled pod is enough for a gang to go whole.
+            owners = np.zeros(len(pods.owner_jobs), dtype=np.bool_)
+            owners[pods.owners[entitled]] = True
+            leaving |= self._candidates & owners[pods.owners]
+        return self._free + columns.freed_by(leaving)
