@@ -8,6 +8,7 @@ from tests import running
 from vscheduler.core import cycle
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror import statuses
@@ -47,7 +48,7 @@ CLOSED = {name for name, hook in hooks.HOOKS.items() if hook.closed}
 UNASKED = {
     *("shortages", "job_starving", "job_enqueueable", "job_enqueued", "preemptive"),
     *("preemptable", "reclaimable", "share_after", "victim_queue_key", "shuffle_victims"),
-    *("start_timeout", "recovery_timeout", "queue_path", "queue_outlook", "share_with"),
+    *("start_timeout", "recovery_timeout", "queue_path", "share_with"),
 }
 """Hooks that allocate has no question for in this cluster."""
 
@@ -214,6 +215,7 @@ def test_a_vote_in_numpys_words_counts() -> None:
 
 @pytest.mark.parametrize("hook", sorted(set(hooks.HOOKS) - {"shortages"}))
 def test_none_abstains(hook: str) -> None:
-    """A plugin that says nothing, of rows neither, changes nothing, whatever it is asked."""
-    silent = {"row_outlook": says(None), hook: says(None)}
-    assert running.digest(run(**silent)) == running.digest(run())
+    """A plugin that says nothing changes nothing, whatever it is asked."""
+    assert running.digest(run(**{hook: depends_on(On.NOTHING)(says(None))})) == running.digest(
+        run()
+    )

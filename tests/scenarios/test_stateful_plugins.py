@@ -9,11 +9,15 @@ from numpy.typing import NDArray
 
 from tests import running
 from vscheduler.core import cycle, plugins
+from vscheduler.core.api import depends
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
+from vscheduler.core.config import policy as policies
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import PodClass, Task
 from vscheduler.core.model.nodes import NodeLayout
+from vscheduler.core.session import dispatch
 from vscheduler.testing import pictures
 
 MANY_NODES = "\n".join(f"node n{number:02} cpu=16" for number in range(12))
@@ -28,8 +32,8 @@ class TwoOnANode(Plugin):
     """At most two pods on one node, of those that were placed in this cycle."""
 
     name = "two-on-a-node"
-    nodes_last = True
 
+    @depends_on(On.NOTHING)
     def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> None:
         """Return None: empty nodes take any pod."""
         del pod_class, layout
@@ -62,8 +66,8 @@ class LooksForThem(Plugin):
     """At most two pods on one node. It takes no notes: the session knows who is where."""
 
     name = "looks-for-them"
-    nodes_last = True
 
+    @depends_on(On.NOTHING)
     def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> None:
         """Return None: empty nodes take any pod."""
         del pod_class, layout
@@ -96,19 +100,27 @@ class LikesThemFew(LooksForThem):
 
 
 class TellsItsCounts(TwoOnANode):
-    """The same, and says what its answers depend on."""
+    """The same, and declares what its answers depend on."""
 
-    def row_outlook(self, _: Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
-        """How many there are."""
+    def _on_rows(self, _: Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
         return [self._counts[row] for row in rows.tolist()]
+
+    @depends_on(On.NODE, row_fingerprint=_on_rows)
+    def filter_nodes(self, _: Task, nodes: NodeView) -> Sequence[FilterResult]:
+        """Nodes with fewer than two."""
+        return super().filter_nodes(_, nodes)
 
 
 class TellsTooMuch(TellsItsCounts):
-    """The same, with one answer too many."""
+    """The same, with one value too many."""
 
-    def row_outlook(self, _: Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
-        """One more than was asked for."""
-        return [*super().row_outlook(_, rows), 0]
+    def _and_more(self, _: Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
+        return [*self._on_rows(_, rows), 0]
+
+    @depends_on(On.NODE, row_fingerprint=_and_more)
+    def filter_nodes(self, _: Task, nodes: NodeView) -> Sequence[FilterResult]:
+        """Nodes with fewer than two."""
+        return super().filter_nodes(_, nodes)
 
 
 def run(plugin: type[Plugin]) -> CycleResult:
@@ -141,18 +153,17 @@ def test_a_plugin_that_looks_at_the_session_finds_it_as_it_is(
 
 
 @pytest.mark.parametrize("plugin", plugins.PLUGINS)
-def test_our_plugins_say_what_answers_about_nodes_depend_on(
-    plugin: type[Plugin],
-) -> None:
-    """One that doesn't would have everybody asked anew after each placement."""
-    answers = PluginSetting(plugin=plugin).answers
-    assert "row_outlook" in answers or not answers & {"filter_nodes", "score_nodes"}
+def test_our_plugins_declare_what_shared_answers_depend_on(plugin: type[Plugin]) -> None:
+    """One that doesn't would be asked anew about each pod, and each job."""
+    shared = {*dispatch.ABOUT_JOBS, *policies.ABOUT_WAITING, *policies.ABOUT_NODES, "job_key"}
+    answers = PluginSetting(plugin=plugin).answers & (shared | {"score_node_set"})
+    assert [hook for hook in answers if depends.of(plugin, hook) is None] == []
 
 
 def test_an_answer_for_another_number_of_rows_is_a_fault() -> None:
     """The plugin is named with the hook, and nothing is foreseen from it."""
     result = run(TellsTooMuch)
     assert [(fault.plugin, fault.hook) for fault in result.faults] == [
-        ("two-on-a-node", "row_outlook")
+        ("two-on-a-node", "filter_nodes")
     ]
     assert Counter(Counter(bind.node for bind in result.binds).values()) == {2: 6}

@@ -1,5 +1,6 @@
 """What hopeless jobs were told is said again without being found anew, as long as it holds."""
 
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from tests.scenarios import test_work_budget as tenants
 from tests.scenarios.test_work_budget import Cluster
 from tests.unit.mirror import manifests
 from vscheduler.core import cycle
+from vscheduler.core.api.depends import Depends, On
 from vscheduler.core.fair_share.usable_nodes import ANY_POD
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH, NO_MEMOS
@@ -145,6 +147,7 @@ def test_nodes_are_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None
     asked = []
     answer = Predicates.class_nodes
 
+    @functools.wraps(answer)
     def counted(self: Predicates, *about: Any) -> Any:
         if about[0] != ANY_POD:
             asked.append(about)
@@ -166,7 +169,8 @@ def test_nothing_is_kept_where_a_plugin_may_answer_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What it says of nodes may follow from the time, as that of tdm does."""
-    monkeypatch.setattr(Predicates, "nodes_last", False)
+    late = Depends(On.CLASS | On.TIME)
+    monkeypatch.setattr(Predicates.class_nodes, "depends_on", late)
     scheduler = Teller()
     assert [scheduler.found(), scheduler.found()] == [2 * GROUPS, 2 * GROUPS]
 
@@ -175,6 +179,7 @@ def test_after_a_plugin_failed_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) 
     """What was said while a filter couldn't answer isn't said again when it can."""
     answer, moody = Predicates.filter_nodes, True
 
+    @functools.wraps(answer)
     def answers(self: Predicates, *about: Any) -> Any:
         if moody:
             raise RuntimeError("moody")

@@ -11,6 +11,7 @@ from sandbox.demo import demo_view
 from tests import running
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.config import policy
 from vscheduler.core.model.jobs import PodClass, Task
 from vscheduler.core.model.nodes import NodeLayout
@@ -230,8 +231,8 @@ class Reserved(Plugin):
     """A plugin that isn't built in, and refuses all nodes."""
 
     name = "reserved"
-    nodes_last = True
 
+    @depends_on(On.NOTHING)
     def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> None:
         """Return None: empty nodes take any pod."""
         del pod_class, layout

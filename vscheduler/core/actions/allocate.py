@@ -186,7 +186,7 @@ def _lend(session: Session, states: Sequence[JobState]) -> None:
     """
     is_spent, lent = session.work_budget.part(4), False
     session.work_budget.lift()
-    in_vain: set[Hashable] = set()
+    in_vain, are_equal = set[Hashable](), session.dispatch.equal_for_equal_jobs
     classes = UnschedulableClasses(session)
     classes.grouped(states)
     lines: Lines = {}
@@ -204,7 +204,7 @@ def _lend(session: Session, states: Sequence[JobState]) -> None:
         if session.dispatch.any_says("overused", queue):
             continue
         turn = line.leave()
-        likeness = job_likeness.of_waiting(turn.state.job)
+        likeness = job_likeness.of_waiting(turn.state.job) if are_equal else None
         if not (classes.lacks_room(turn.state) or likeness in in_vain):
             session.work_budget.charge(turn.state.job.namespace)
             starts = _lend_to(session, queue, turn)

@@ -8,22 +8,26 @@ task comes next; whether a job may start; which nodes a pod may use, and which n
         name = "reserved"
         arguments = {"reserved.label": Argument(str, "example.com/reserved")}
 
+        @depends_on(On.NODE)
         def class_nodes(self, pod_class, layout):
             column, _ = layout.label(self.argument("reserved.label"))
             return column < 0
 
+        @depends_on(On.NODE)
         def filter_nodes(self, task, nodes):
             free = nodes.of(self.class_nodes(None, nodes.layout))
             return [FilterResult("node(s) were reserved", free)]
 
+        @depends_on(On.USED)
         def score_nodes(self, task, nodes):
             return 10.0 * (nodes.used[:, 0] == 0)
 
-`core.session.dispatch` combines them. None is an abstention; an empty answer is an opinion. Hooks
-modify no arguments, and answer equal questions equally: no clock, no randomness, no other input.
+`depends_on` is optional: it lets the scheduler ask less often (core.api.depends).
+`core.session.dispatch` combines the answers. None is an abstention; an empty answer is an opinion.
+Hooks modify no arguments, and follow from the session: no clock, no randomness, no other input.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
@@ -220,18 +224,9 @@ class Plugin(Configured):
     """Base of all plugins: define the hooks you need. hooks.HOOKS lists the flags of hooks."""
 
     victim_role: ClassVar[VictimRole] = VictimRole.ENTITLES
-    alike_victims: Sequence[str] = ()
-    alike_claimants: Sequence[str] = ()
-    alike_resources: Sequence[str] = ()
-    """Hooks whose answers are equal for similar victims, or claimants; see docs/plugins.md."""
     reads_annotations: ClassVar[Sequence[str]] = ()
     reads_labels: ClassVar[Sequence[str]] = ()
-    """What answers about nodes depend on; reading other texts of pods raises. docs/plugins.md."""
-    nodes_last: ClassVar[bool] = False
-    """Whether `class_nodes` and `queue_nodes` return equal answers in every cycle."""
-    waiting_lasts: ClassVar[bool] = False
-    """Whether answers about a job of which no pod has started only change with the job, the nodes'
-    layout and `queue_outlook`; see docs/plugins.md."""
+    """What hooks about nodes read of pods; reading other texts raises. docs/plugins.md."""
     allocates_claims: ClassVar[str] = ""
     """The argument that says whether the plugin looks at claims for devices; empty: it doesn't."""
 
@@ -241,6 +236,12 @@ class Plugin(Configured):
         be allocated. Known before any plugin is open.
         """
         return bool(cls.allocates_claims and cls(arguments).argument(cls.allocates_claims))
+
+    @classmethod
+    def abstains(cls, flags: frozenset[str]) -> Collection[str]:
+        """Return the hooks that are never asked with these flags, such as `enableHierarchy`."""
+        del flags
+        return ()
 
     def open(self, session: Session) -> None:
         """Prepare for the cycle. Answers of other plugins aren't available yet."""
@@ -315,11 +316,6 @@ class Hooks(Protocol):
     def allocatable(self, queue: Queue, task: Task) -> bool | None:
         """[Allocatable; all] May this task be allocated to the queue?"""
 
-    def queue_outlook(self, queue: Queue) -> Hashable:
-        """[-; all] A value that changes when answers to `overused`, `allocatable` or `shortages`
-        may have changed, now or since the last cycle. None: they never do.
-        """
-
     def share_with(self, queue: Queue, tasks: Sequence[Task]) -> float | None:
         """[-; first] With these tasks, how many times its share would the queue have of the
         resources that they request? Asked to lend to the smallest such queue first.
@@ -358,25 +354,10 @@ class Hooks(Protocol):
         """[-; all] The figures behind `overused`, or behind a refusal of `allocatable`."""
 
     def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
-        """[Predicate; all masks] Which nodes may the task use, free amounts aside? The answer must
-        be equal for all tasks of one class and queue with one `PodAffinityState.key`.
-        """
-
-    def outlook(self, task: Task) -> Hashable:
-        """[-; all] A value that changes when answers for this task may have changed on untouched
-        rows, such as a count of pods in a zone. None: answers never do.
-        """
-
-    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
-        """[-; all] For each row, a value that changes when the answer may have changed with an
-        equal view, for example with the pods on the node. None: never, for any rows. A plugin with
-        answers about nodes but without this hook is asked again after each placement.
-        """
+        """[Predicate; all masks] Which nodes may the task use, free amounts aside?"""
 
     def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64]:
-        """[NodeOrder; sum] The weighted score of each node, (n,); equal for all tasks of one class
-        and queue with one `PodAffinityState.key`.
-        """
+        """[NodeOrder; sum] The weighted score of each node, (n,)."""
 
     def score_node_set(
         self, task: Task, nodes: NodeView, feasible: NDArray[np.bool_]

@@ -60,7 +60,6 @@ HOOKS: Mapping[str, Hook] = {
     "job_enqueued": Hook("JobEnqueued", "enableJobEnqueued", Combine.EVERY),
     "overused": Hook("Overused", "enabledOverused", Combine.ANY, closed=True),
     "allocatable": Hook("Allocatable", "enabledAllocatable", Combine.ALL, closed=True),
-    "queue_outlook": Hook("", None, Combine.EVERY),
     "share_with": Hook("", "enabledAllocatable", Combine.FIRST),
     "queue_limits": Hook("", "enabledAllocatable", Combine.EVERY),
     "preemptive": Hook("Preemptive", "enablePreemptive", Combine.ALL, closed=True),
@@ -71,8 +70,6 @@ HOOKS: Mapping[str, Hook] = {
     "shuffle_victims": Hook("VictimTasks", "enabledVictim", Combine.FIRST_TIER, closed=True),
     "shortages": Hook("", None, Combine.EVERY),
     "filter_nodes": Hook("Predicate", "enablePredicate", Combine.ALL, closed=True),
-    "outlook": Hook("", None, Combine.EVERY),
-    "row_outlook": Hook("", None, Combine.EVERY),
     "score_nodes": Hook("NodeOrder", "enableNodeOrder", Combine.SUM),
     "score_node_set": Hook("BatchNodeOrder", "enableNodeOrder", Combine.SUM),
     "on_allocate": Hook("AllocateFunc", None, Combine.EVERY),
@@ -117,7 +114,7 @@ def verdicts(answer: Sequence[FilterResult] | None, view: NodeView) -> list[Filt
 def one_each(
     answer: Sequence[Hashable] | None, rows: NDArray[np.int64]
 ) -> Sequence[Hashable] | None:
-    """Validate an answer to row_outlook: one value is required for each row."""
+    """Validate the fingerprints of rows: one value is required for each row."""
     if answer is not None and len(answer) != rows.size:
         raise ValueError(f"{len(answer)} values for {rows.size} rows")
     return answer

@@ -21,8 +21,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 class NodeView:
     """The nodes that a question is about, as columns: n rows of the N nodes of the cluster.
 
-    The first question covers all rows, later questions only rows touched by placements. The answer
-    for a row must depend on that row only (see also `outlook` and `row_outlook`). Amounts are int64
+    All rows or some: with declared answers, only rows touched by placements. Amounts are int64
     arrays of shape (n, R), in the columns of the session's ResourceSpace; arrays are read-only.
     """
 

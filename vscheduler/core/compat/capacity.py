@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from vscheduler.core.api.contracts import Key
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import inqueue_resources, queue_usage
 from vscheduler.core.fair_share.queue_usage import (
@@ -120,6 +121,7 @@ class VolcanoCapacity(Capacity):
         """Return the default key; None once the plugin has stopped."""
         return None if self._stopped else super().victim_queue_key(claimant, queue)
 
+    @depends_on(On.NOTHING)
     def job_valid(self, state: JobState) -> Reason | None:
         """Abstain: where a job is in the wrong queue, nothing is placed anyway."""
         del state
@@ -130,6 +132,7 @@ class VolcanoCapacity(Capacity):
         usage = self._usage_tree.usages[state.job.queue]
         self._usage_tree.add_inqueue(usage, inqueue_resources.minimum(state))
 
+    @depends_on(On.QUEUE | On.PREEMPTOR_RESOURCES | On.VICTIM_CLASS)
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the default victims; none once the plugin has stopped."""
         return () if self._stopped else super().reclaimable(preemptor, candidates)

@@ -92,7 +92,8 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
             before = trial.checkpoint()
             self.evict(victim)
             torn = is_torn(session, session.job_state_of(victim))
-            if torn or not standing_plans.hold(session, trial, self.state, [victim]):
+            risky = standing_plans.may_break(session, self.state, [victim])
+            if torn or (risky and not standing_plans.hold(session, trial, self.state, [victim])):
                 trial.rollback(before)
                 victims.remove(victim)
         trial.rollback(start)

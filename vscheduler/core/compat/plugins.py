@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from vscheduler.core.api.contracts import FilterResult, Key, NodeView, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import fair_shares, inqueue_resources, share_arithmetic
 from vscheduler.core.fair_share.share_arithmetic import QueueAttributes
@@ -45,6 +46,7 @@ class VolcanoPriority(Priority):
         """Return the priority of the PodGroup's PriorityClass (Volcano: setPriorityClass)."""
         return job.class_priority
 
+    @depends_on(On.PREEMPTOR | On.VICTIM_CLASS)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods of jobs of a lower priority and, in the claimant's own job, pods of a lower
         priority.
@@ -103,9 +105,7 @@ class VolcanoNodeOrder(NodeOrder):
 class VolcanoNodegroup(Nodegroup):
     """Applies every limit of a node group to every pod; evictions never help."""
 
-    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
-        """Return the default answers, none of them curable by evictions."""
-        return _final(super().filter_nodes(task, nodes))
+    limits_curable: ClassVar[bool] = False
 
     def _counts(self, request: ResourceMap, resource: str) -> bool:
         """Return True: a limit counts even for pods that don't request the resource."""
@@ -116,14 +116,11 @@ class VolcanoNodegroup(Nodegroup):
 class VolcanoResourceStrategyFit(ResourceStrategyFit):
     """Ignores pending releases and evictions in the argument `proportional`."""
 
+    @depends_on(On.CLASS | On.NODE | On.USED)
     def filter_nodes(self, task: Task, nodes: NodeView) -> list[FilterResult]:
         """Return the default answers for the nodes' present state."""
-        return _final(super().filter_nodes(task, nodes))
-
-
-def _final(results: Sequence[FilterResult]) -> list[FilterResult]:
-    """Return the results without changes that evictions or pending releases would bring."""
-    return [FilterResult(result.refusal, result.passes) for result in results]
+        results = super().filter_nodes(task, nodes)
+        return [FilterResult(result.refusal, result.passes) for result in results]
 
 
 class VolcanoOvercommit(Overcommit):
@@ -199,6 +196,7 @@ class VolcanoPdb(Pdb):
             if budget.selector is not None and budget.selector.requirements
         ]
 
+    @depends_on(On.VICTIM)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the pods that may be evicted one after another within their budgets.
 
@@ -259,6 +257,7 @@ class VolcanoProportion(Proportion):
             # A nomination gives no claim to more than the share.
             attributes.nominated_limit = attributes.limit
 
+    @depends_on(On.VICTIM_RESOURCES)
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods of queues that have more than they deserve of any resource, whether the
         claimant needs that resource or not (Volcano: proportion ReclaimableFn).
@@ -275,6 +274,7 @@ class VolcanoProportion(Proportion):
                     allocated[column] -= amount
         return victims
 
+    @depends_on(On.NOTHING)
     def share_after(
         self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
     ) -> ShareAfter | None:
@@ -311,6 +311,7 @@ class VolcanoDrf(Drf):
     flat_tree: ClassVar[bool] = True
     compares_own: ClassVar[bool] = True
 
+    @depends_on(On.NOTHING)
     def share_after(
         self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
     ) -> ShareAfter | None:
@@ -363,6 +364,7 @@ class VolcanoTdm(Tdm):
 
     window_type: ClassVar[type[Window]] = VolcanoWindow
 
+    @depends_on(On.JOB)
     def job_valid(self, state: JobState) -> Reason | None:
         """Abstain: an invalid number of pods is ignored."""
         del state

@@ -5,14 +5,16 @@ Names known to Volcano but not implemented here cause a warning and are left out
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.api import contracts, hooks
+from vscheduler.core.api import contracts, depends, hooks
 from vscheduler.core.api.contracts import Action, Plugin
+from vscheduler.core.api.depends import On
 from vscheduler.core.config import cycle_rules, validation
 from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.core.config.validation import Findings, Path
@@ -38,13 +40,16 @@ BUILT_IN: Mapping[str, object] = {
 }
 """The configuration used without a file. Volcano's default has neither reclaim nor binpack."""
 
-BUILT_IN_PLUGINS = "vscheduler.core.plugins."
-"""Modules of plugins that order jobs by nothing but their PodGroups' specs and their own pods."""
+LASTING = On.CLASS | On.NODE | On.QUEUE
+"""What only changes with nodes, queues and pods that memos rest on."""
 
-ABOUT_WAITING = frozenset(
-    ("job_valid", "job_ready", "job_pipelined", "overused", "allocatable", "shortages")
-) | {"filter_nodes"}
-"""Hooks that are asked about jobs without room."""
+ABOUT_WAITING: Mapping[str, On] = {
+    **dict.fromkeys(("job_valid", "job_ready", "job_pipelined"), LASTING | On.JOB),
+    **dict.fromkeys(("overused", "allocatable", "shortages"), LASTING),
+    "filter_nodes": LASTING | On.PORTS,
+}
+"""Hooks that are asked about jobs without room, and what lets such a job wait without being asked
+about: what pods use is followed by the scheduler, and fingerprints are compared."""
 
 ABOUT_NODES = ("class_nodes", "queue_nodes")
 """Hooks that say which nodes count for shares."""
@@ -79,9 +84,11 @@ class PluginSetting:
 
     def __post_init__(self) -> None:
         on = (name for name, hook in hooks.HOOKS.items() if hook.flag not in self.off)
-        answers = frozenset(name for name in on if hasattr(self.plugin, name))
-        object.__setattr__(self, "answers", answers)
-        object.__setattr__(self, "flags", frozenset(validation.FLAGS) - self.off)
+        flags = frozenset(validation.FLAGS) - self.off
+        silent = self.plugin.abstains(flags)
+        answers = (name for name in on if hasattr(self.plugin, name) and name not in silent)
+        object.__setattr__(self, "answers", frozenset(answers))
+        object.__setattr__(self, "flags", flags)
 
 
 class ActionSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,8 +111,10 @@ class Policy:
     change while the Mirror stays."""
     hard_topology_waits: bool = True
     """Whether gangs with a hard network topology wait; otherwise such gangs start on any nodes."""
-    nodes_last: bool = dataclasses.field(init=False, compare=False, repr=False)
-    """Whether all answers about nodes, classes and queues stay the same in every cycle."""
+    keeps_domains: bool = dataclasses.field(init=False, compare=False, repr=False)
+    """Whether answers about empty nodes, classes and queues stay the same in every cycle."""
+    keeps_never_fitting: bool = dataclasses.field(init=False, compare=False, repr=False)
+    """Whether that holds for filters, too, but for what runs on nodes."""
     skips_unschedulable: bool = dataclasses.field(init=False, compare=False, repr=False)
     """Whether jobs without room may be left out (session.unschedulable_pool): plugins declare
     what their answers about such jobs depend on."""
@@ -132,16 +141,23 @@ class Policy:
         put(self, "allocates_claims", any(allocates))
         starting = [place for place, each in enumerate(every) if "start" in each.answers]
         put(self, "starting", tuple(starting))
-        about_nodes = [each for each in every if each.answers.intersection(ABOUT_NODES)]
-        put(self, "nodes_last", all(node.plugin.nodes_last for node in about_nodes))
-        lasts = all(each.plugin.waiting_lasts for each in every if each.answers & ABOUT_WAITING)
+        keeps = all(self.depends(hook, LASTING) for hook in ABOUT_NODES)
+        put(self, "keeps_domains", keeps)
+        filters = self.depends("filter_nodes", LASTING | On.PORTS | On.USED)
+        put(self, "keeps_never_fitting", keeps and filters)
+        lasts = all(itertools.starmap(self.depends, ABOUT_WAITING.items()))
         admits = self.runs("enqueue") and self.runs("allocate")
-        skips_unschedulable = self.rules.leaves_jobs_out and self.nodes_last and lasts and admits
+        skips_unschedulable = self.rules.leaves_jobs_out and keeps and lasts and admits
         put(self, "skips_unschedulable", skips_unschedulable)
-        orders = [each.plugin.__module__ for each in every if "job_key" in each.answers]
-        put(self, "alike_by_age", all(name.startswith(BUILT_IN_PLUGINS) for name in orders))
+        put(self, "alike_by_age", self.depends("job_key", LASTING | On.JOB | On.AGE))
         trees = (each.plugin.name for each in every if "enableHierarchy" in each.flags)
         put(self, "trees", frozenset(trees))
+
+    def depends(self, hook: str, within: On) -> bool:
+        """Whether all plugins declare that their answers depend on no more than this."""
+        found = [each.plugin for each in self.settings if hook in each.answers]
+        declared = [depends.of(plugin, hook) for plugin in found]
+        return all(each is not None and each.on in within for each in declared)
 
     def memo(self, key: str, compute: Callable[[], Answer]) -> Answer:
         """Return an answer that depends on the policy alone, computed once."""

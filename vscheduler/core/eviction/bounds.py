@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.api.depends import SIMILAR_VICTIMS
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import Cost, NodeCandidate, Rank, VictimCandidates, VictimGroup
@@ -360,7 +361,7 @@ class SimilarVictims:
         claimant = pool.claimant_of(self._task)
         self._session.spend("similar", ASK_COST)
         entitled = (
-            asked.may_be_entitled(pool.hook, claimant, task, "alike_victims") for task in tasks
+            asked.may_be_entitled(pool.hook, claimant, task, SIMILAR_VICTIMS) for task in tasks
         )
         if not any(entitled):
             return None

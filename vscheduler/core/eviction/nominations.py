@@ -72,7 +72,7 @@ def keep(session: Session) -> None:
     for state in _in_order(session, pending, _by_age(nominations, pending)):
         with session.statement() as trial:
             session.spend("promises", TASK_COST * len(pending[state.job.id]))
-            standing_plans.place(session, trial, pending[state.job.id])
+            standing_plans.place(trial, pending[state.job.id], session.placement.feasible)
             if state.waiting_tasks and session.dispatch.vote("job_pipelined", state):
                 trial.hold()
                 extend(session, state)

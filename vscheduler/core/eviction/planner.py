@@ -13,6 +13,7 @@ from enum import Enum
 from msgspec.structs import replace
 
 from vscheduler.core.api.contracts import Argument, Configured
+from vscheduler.core.api.depends import EQUAL_RESOURCES
 from vscheduler.core.eviction import nominations
 from vscheduler.core.eviction.bounds import KeptBounds, PreemptorBounds
 from vscheduler.core.eviction.joint_search import Found, LeastLossSearch, WholeGangSearch
@@ -258,10 +259,8 @@ class Planner:
         return self._read_columns()
 
     def _read_columns(self) -> KeptBounds:
-        session, known = (
-            self.session,
-            self.session.dispatch.tells_alike(self.hook, "alike_resources"),
-        )
+        session = self.session
+        known = session.dispatch.any_depends(self.hook, EQUAL_RESOURCES)
         columns = VictimColumns(session, self._limits.oldest, by_resources=known)
         session.spend("columns", len(columns.queues) // PODS_PER_UNIT + columns.pods.read)
         entitled = EntitledGroups(session, columns, self.hook)

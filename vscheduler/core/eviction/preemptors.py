@@ -56,9 +56,11 @@ class Preemptor:
         """Return a key: if a job finds no victims, jobs with equal keys find none, either.
 
         None for a job with sub-groups, or with any task not Pending: such a job resembles no other
-        job.
+        job. Nor does any if a plugin doesn't declare what its answers depend on.
         """
         state, job = self.state, self.state.job
+        if not self._dispatch.equal_for_equal_jobs:
+            return None
         if state.sub_groups is not None or len(job.tasks) > state.counts[TaskStatus.PENDING]:
             return None
         needs = job.memo("needs", functools.partial(job_likeness.needs, job))
@@ -190,7 +192,8 @@ class EqualPreemptors:
     def _is_one(self, group: UnschedulableGroup) -> bool:
         """Whether one of the jobs may ask for all: nothing is known of single ones."""
         session, carried = self._session, self._session.snapshot.carried
-        if carried.reclaim_failed or not session.policy.alike_by_age:
+        are_equal = session.policy.alike_by_age and session.dispatch.equal_for_equal_jobs
+        if carried.reclaim_failed or not are_equal:
             return False
         if not carried.reported.eviction_refused_jobs.isdisjoint(group.members):
             return False

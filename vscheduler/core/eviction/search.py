@@ -101,7 +101,7 @@ class VictimSearch:
                     failed.clear()  # a whole gang may have freed resources for the others
                     if task.uid in counted:
                         lacking = lacking - self._session.request(task)
-                elif (
+                elif self._session.dispatch.equal_for_equal_jobs and (
                     self._session.affinity_counts.state_of(task) is None
                 ):  # no affinity to new places
                     failed.add(alike)
@@ -535,7 +535,8 @@ class VictimSearch:
 
     def _depends_on_others(self, task: Task) -> bool:
         """Whether a change on one node may affect the task on a different node."""
-        return any(each is not None for each in self._session.dispatch.every("outlook", task))
+        dispatch, placement = self._session.dispatch, self._session.placement
+        return not dispatch.declares_nodes or placement.looks_elsewhere(task)
 
     def _remember(self, unit: VictimGroup) -> None:
         """Record the victims. A gang evicted whole absorbs single pods chosen before."""
@@ -548,18 +549,36 @@ class VictimSearch:
             self._freed_whole += self._sum(unit.tasks)
         self._chosen[gang.state.job.id] = gang
 
+    def _may_stay(self, places: Sequence[tuple[Task, int]]) -> bool:
+        """Whether these tasks may stay, for all that plugins without declarations say by now."""
+        session, trial = self._session, self._trial
+        if session.dispatch.declares_nodes:
+            return True
+        checkpoint = trial.checkpoint()
+        for task, row in places:
+            trial.withdraw(task)
+            if not session.placement.feasible(task, row):
+                break
+            trial.pipeline(task, row)
+        else:
+            trial.rollback(checkpoint)
+            return True
+        trial.rollback(checkpoint)
+        return False
+
     def _fits_without(self, spared: VictimGroup) -> bool:
         """Whether all placed tasks still fit if these victims stay."""
         rows = {self._session.layout.rows[task.node or ""] for task in spared.tasks}
         placed = list(self.placed.values())
         classes = {task.pod_class for task, _ in placed}
-        alike = len(classes) == 1 and not self._depends_on_others(placed[0][0])
+        alike = len(classes) == 1 and not self._session.placement.looks_elsewhere(placed[0][0])
         # At least one task is placed again, so that the queue's limits are checked.
         moved = [task for task, row in placed if not alike or row in rows] or [placed[-1][0]]
         for task in moved:
             self._trial.withdraw(task)
             del self.placed[task.uid]
-        if all(self._is_allowed(task) and self._place(task) for task in moved):
+        replaced = all(self._is_allowed(task) and self._place(task) for task in moved)
+        if replaced and self._may_stay([each for each in placed if each[0] not in moved]):
             return True
         return self._rearrange([task for task, _ in placed])
 

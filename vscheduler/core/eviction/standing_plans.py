@@ -12,7 +12,8 @@ after all actions.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from vscheduler.core.eviction import rules
@@ -31,6 +32,8 @@ PROOF_COST = 100
 Places: TypeAlias = Sequence[tuple[Task, int]]
 """Pods, each with the row of its node."""
 
+Fits: TypeAlias = Callable[[Task, int], bool]
+
 
 def hold(
     session: Session,
@@ -43,14 +46,16 @@ def hold(
     `state` is the job that the trial evicts for, and `changed` are the pods that leave or come.
     Plans come true in any order, so each has to hold with the job's pods in place and without them.
     """
+    fits = session.placement.feasible
     if not may_break(session, state, changed):
-        return True
+        if session.dispatch.declares_nodes:
+            return True
+        fits = session.placement.undeclared_allow
     leaving = {evict.task.uid for evict in statement.evicts}
     standing = [each for each in _standing(session) if each[0].uid not in leaving]
     own = _own(session, state)
-    if own and not _hold_with(session, statement, state, standing, own=()):
-        return False
-    return _hold_with(session, statement, state, standing, own)
+    hold_with = partial(_hold_with, session, statement, state, standing, fits=fits)
+    return not (own and not hold_with(own=())) and hold_with(own=own)
 
 
 def _hold_with(
@@ -58,11 +63,14 @@ def _hold_with(
     statement: Statement,
     state: JobState,
     standing: Places,
+    *,
     own: Places,
+    fits: Fits,
 ) -> bool:
     """Whether these pods can be placed again, one job after the other, first the standing ones.
 
-    Pods that merely wait for a release are nowhere meanwhile: nothing keeps their nodes for them.
+    `fits` says where pods may be: for all filters, or for those that declare nothing. Pods that
+    merely wait for a release are nowhere meanwhile: nothing keeps their nodes for them.
     """
     places = [*standing, *own]
     checkpoint = statement.checkpoint()
@@ -72,27 +80,24 @@ def _hold_with(
     by_job: defaultdict[JobId, list[tuple[Task, int]]] = defaultdict(list)
     for task, row in places:
         by_job[task.job].append((task, row))
-    holds = all(place(session, statement, each) for each in by_job.values())
+    holds = all(place(statement, each, fits) for each in by_job.values())
     statement.rollback(checkpoint)
     return holds
 
 
 def may_break(session: Session, state: JobState, changed: Collection[Task]) -> bool:
-    """Whether any standing plan may rest on these pods, present or absent; False is certain."""
-    if session.dispatch.rows_tell_all:
-        counts = session.affinity_counts
-        changed = [
-            task for task in changed if _has_claims(task) or counts.state_of(task) is not None
-        ]
-        if not changed:
-            return False
-    return any(
+    """Whether any standing plan may rest on these pods, present or absent; False is certain for all
+    that plugins declare.
+    """
+    counts = session.affinity_counts
+    changed = [task for task in changed if _has_claims(task) or counts.state_of(task) is not None]
+    return bool(changed) and any(
         _may_rest_on(session, task, changed)
         for task, _ in (*_standing(session), *_own(session, state))
     )
 
 
-def place(session: Session, statement: Statement, places: Places) -> bool:
+def place(statement: Statement, places: Places, fits: Fits) -> bool:
     """Let the pods of a job wait on these nodes where filters permit it; return whether all do.
 
     A pod that needs others of the job comes after these, whatever the order.
@@ -101,7 +106,7 @@ def place(session: Session, statement: Statement, places: Places) -> bool:
     while left:
         refused = []
         for task, row in left:
-            if session.placement.feasible(task, row):
+            if fits(task, row):
                 statement.pipeline(task, row)
             else:
                 refused.append((task, row))
@@ -148,8 +153,6 @@ def loose(session: Session, state: JobState) -> list[Task]:
 
 def _may_rest_on(session: Session, task: Task, others: Collection[Task]) -> bool:
     """Whether answers about the task may depend on whether these pods are there."""
-    if not session.dispatch.rows_tell_all:
-        return True
     if _has_claims(task) and any(map(_has_claims, others)):
         return True
     return session.affinity_counts.rests_on(task, others)

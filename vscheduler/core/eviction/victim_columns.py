@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.api.depends import EQUAL_CLASSES, EQUAL_RESOURCES
 from vscheduler.core.eviction.rules import Scope
 from vscheduler.core.memo import evictable_pods
 from vscheduler.core.model.jobs import Task
@@ -403,10 +404,10 @@ class EntitledGroups:
         groups, first = np.unique(columns.groups[candidates], return_index=True)
         self._session.spend("entitled", ENTITLED_COST * len(groups))
         is_coarse = columns.likeness is likeness.RESOURCES
-        alike = "alike_resources" if is_coarse else "alike_victims"
+        within = EQUAL_RESOURCES if is_coarse else EQUAL_CLASSES
         for group, place in zip(groups.tolist(), candidates[first].tolist(), strict=True):
             found[group] = self._session.dispatch.may_be_entitled(
-                self._hook, task, columns.pods.task(place), alike, "alike_claimants"
+                self._hook, task, columns.pods.task(place), within
             )
         owners = np.zeros(len(columns.pods.owner_jobs), dtype=np.bool_)
         owners[columns.pods.owners[found[columns.groups]]] = True

@@ -212,8 +212,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     free: Vector
     """What each node had free after pending releases, (N, R)."""
-    outlooks: Mapping[str, Hashable]
-    """By queue, the answers of plugins to `queue_outlook`."""
+    fingerprints: Mapping[str, Hashable]
+    """By queue, what answers of plugins about its limits depend on."""
 
 
 class UnschedulableJobs(msgspec.Struct, frozen=True, kw_only=True, eq=False):

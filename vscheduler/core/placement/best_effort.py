@@ -140,7 +140,7 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
             if (key or task.pod_class) in failed:
                 continue
             placed = self.place(task) if key is None else self.sub_group(key)
-            if not placed:
+            if not placed and self.session.dispatch.equal_for_equal_jobs:
                 failed.add(key or task.pod_class)
             yield placed
 

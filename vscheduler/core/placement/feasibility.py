@@ -92,7 +92,7 @@ class Feasibility:
         pending = state.tasks(TaskStatus.PENDING)
         task = next(each for each in pending if each.pod_class is pod_class)
         reason = reasons.no_room(self._session, state, task, empty=True)
-        if state.untouched:
+        if state.untouched and not self._session.placement.follows_pods(task):
             known.add(job, obstacle, reason)
         return reason
 

@@ -3,7 +3,7 @@
 Filters and scores cost about the same for one node as for a hundred. When tasks of one class are
 placed one after another, the best nodes are therefore evaluated in one call: with one more task,
 with two, and so on. A result is used only if a node gets into exactly the foreseen state: usage,
-host ports, and any further input of answers declared by plugins (`row_outlook`).
+host ports, and any further input of answers declared by plugins (`row_fingerprint`).
 """
 
 import itertools
@@ -53,17 +53,17 @@ class Lookahead:
             self._found[plan, state] = (now, later)
 
 
-def state(cluster: ClusterState, row: int, outlook: Hashable = None) -> Hashable:
+def state(cluster: ClusterState, row: int, fingerprint: Hashable = None) -> Hashable:
     """Return the present state of a row: everything scores may depend on.
 
-    `outlook` comes from the hook `row_outlook` of plugins.
+    `fingerprint` is what plugins declare for the row.
     """
     used, future = cluster.used[row].tobytes(), cluster.future_used[row].tobytes()
     if not cluster.ports and not cluster.leaving_ports:
-        return row, used, future, outlook
+        return row, used, future, fingerprint
     name = cluster.layout.names[row]
     taken = cluster.ports.get(name), cluster.leaving_ports.get(name)
-    return row, used, future, outlook, taken
+    return row, used, future, fingerprint, taken
 
 
 def foreseen(cluster: ClusterState, request: Vector, rows: Rows) -> NodeView | None:

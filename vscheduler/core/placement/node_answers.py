@@ -12,7 +12,10 @@ from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.placement import explanations, nominated_pods
 from vscheduler.core.placement.plans import Plan
+from vscheduler.core.session.hook_calls import Call
 from vscheduler.core.session.session import Session
+
+FILTER, SCORE = "filter_nodes", "score_nodes"
 
 NOT_READY = Refusal(RefusalCode.NOT_READY)
 """Such a node takes no pods in any configuration (Volcano: the node isn't in the snapshot)."""
@@ -33,17 +36,29 @@ class NodeAnswers:
 
     def filtered(
         self,
-        plan: Plan,
+        task: Task,
         view: NodeView,
         idle: NDArray[np.bool_],
         future: NDArray[np.bool_],
+        *,
+        declared: bool = True,
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return on which of the nodes where a task fits it may run; both arrays are changed."""
+        """Return on which of the nodes where a task fits it may run; both arrays are changed.
+
+        `declared` says which plugins are asked: those that declare what their answers depend on, or
+        the others.
+        """
         session = self._session
         if self._paused:
             # The pause after a refusal ends by itself, without any event: a cycle must be due then.
             session.wake(min(each.until for each in session.snapshot.refused.values()))
-        for result in self.verdicts(plan.task, view):
+        dispatch = session.dispatch
+        if declared:
+            results = self._lasting(task, view, dispatch.declared(FILTER))
+            results = [*self._always(task, view), *results, *self.pauses(task, view)]
+        else:
+            results = self._lasting(task, view, dispatch.undeclared(FILTER))
+        for result in results:
             idle &= result.passes
             future &= result.passes if result.later is None else result.later
         # What is free now may be reserved for pods that wait for other releases on the node.
@@ -78,19 +93,31 @@ class NodeAnswers:
 
     def lasting(self, task: Task, view: NodeView) -> list[FilterResult]:
         """Return the filter results that don't expire by themselves."""
-        dispatch, failed = self._session.dispatch, list[FilterResult]()
-        found = dispatch.each("filter_nodes", hooks.verdicts, failed, task, view)
-        for place in (place for place, answer in enumerate(found) if answer is failed):
-            found[place] = explanations.nobody(dispatch.plugins("filter_nodes")[place], view)
-        ready = FilterResult(NOT_READY, view.of(view.layout.ready))
-        results = [ready, *(result for answer in found for result in answer)]
-        asks = task.pod_class.constraints.resource_claims
-        return [*results, *self._session.devices.ignored(task.pod_class, view)] if asks else results
+        ready, *others = self._always(task, view)
+        return [ready, *self._lasting(task, view), *others]
 
-    def scores(self, task: Task, view: NodeView) -> NDArray[np.float64]:
-        """Return the sum of all plugins' scores for these nodes."""
-        total = np.zeros(view.size)
-        for answer in self._session.dispatch.each("score_nodes", hooks.scores, None, task, view):
+    def _always(self, task: Task, view: NodeView) -> list[FilterResult]:
+        """Return what no plugin says: which nodes are ready, and devices that nobody checks."""
+        ready = FilterResult(NOT_READY, view.of(view.layout.ready))
+        asks = task.pod_class.constraints.resource_claims
+        return [ready, *(self._session.devices.ignored(task.pod_class, view) if asks else ())]
+
+    def _lasting(
+        self, task: Task, view: NodeView, calls: Sequence[Call] | None = None
+    ) -> list[FilterResult]:
+        """Return the results of all plugins, or of some."""
+        dispatch, failed = self._session.dispatch, list[FilterResult]()
+        found = dispatch.each(FILTER, hooks.verdicts, failed, task, view, calls=calls)
+        for place in (place for place, answer in enumerate(found) if answer is failed):
+            names = dispatch.plugins(FILTER) if calls is None else [call.plugin for call in calls]
+            found[place] = explanations.nobody(names[place], view)
+        return [result for answer in found for result in answer]
+
+    def scores(self, task: Task, view: NodeView, *, declared: bool = True) -> NDArray[np.float64]:
+        """Return the sum of scores for these nodes, by plugins as in `filtered`."""
+        total, dispatch = np.zeros(view.size), self._session.dispatch
+        calls = (dispatch.declared if declared else dispatch.undeclared)(SCORE)
+        for answer in dispatch.each(SCORE, hooks.scores, None, task, view, calls=calls):
             if answer is not None:
                 total += answer
         return total

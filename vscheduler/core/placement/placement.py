@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,13 @@ from vscheduler.core.placement.plans import Plan, PlanKey, Rows, Unfiltered
 from vscheduler.core.session.interfaces import Choice, Explanation, Holes
 from vscheduler.core.session.session import Session
 
+Scores: TypeAlias = NDArray[np.float64]
+
 EXPLANATION_COST, EMPTY_NODE_COST = 30, 60
 """About how many microseconds an explanation for one pod class takes, beside what it shares, and
 one regardless of running pods."""
 
-OUTLOOK_COST = 200
+FINGERPRINT_COST = 200
 """How much longer changed nodes take if plugins declare more dependencies, as for pod affinity."""
 
 ANYWHERE_COST = 100
@@ -34,6 +37,8 @@ UNFILTERED_MAX = 8
 LOOKED_UP_MAX = 8
 """Of more changed rows, each is evaluated, whether or not its state is known."""
 
+NO_ROWS = np.empty(0, dtype=np.int64)
+
 PLAN_CELLS_MAX = 2**24
 """The most plans kept, times nodes: about 300 MiB of arrays."""
 
@@ -41,7 +46,8 @@ PLAN_CELLS_MAX = 2**24
 class Placement:
     """All plans of a cycle, and the choice of nodes from them.
 
-    Rows are sorted by node name, so argmax breaks ties by name.
+    Rows are sorted by node name, so argmax breaks ties by name. Plans hold what plugins declare to
+    depend on; other plugins are asked about each task anew.
     """
 
     def __init__(self, session: Session) -> None:
@@ -70,7 +76,8 @@ class Placement:
         plan = self._plan(task)
         named = self._session.decided.nominations.get(task.uid) or task.nominated_node
         nominated = self._session.layout.rows.get(named or "")
-        for scores, idle in ((plan.idle, True), (plan.future, False)):
+        now, later = self._asked_anew(task, plan.idle, plan.future)
+        for scores, idle in ((now, True), (later, False)):
             if nominated is not None and scores[nominated] > -np.inf:
                 return Choice(nominated, idle)
             row = self._best(plan, scores)
@@ -79,16 +86,60 @@ class Placement:
                 return Choice(row, idle)
         return None
 
+    def may_take(self, task: Task) -> bool:
+        """Whether any node can take pods of the task's class and queue, for all that plugins
+        declare: False is certain for all of them.
+        """
+        return bool(np.logical_or.reduce(self._plan(task).future > -np.inf))
+
+    def looks_elsewhere(self, task: Task) -> bool:
+        """Whether pods on one node may decide whether another one can take the task, for all that
+        plugins declare.
+        """
+        return _is_about_others(self._session.dispatch.node_fingerprints(task))
+
+    def follows_pods(self, task: Task) -> bool:
+        """Whether filters look at more of other pods than what they use and their ports."""
+        follows_rows = self._session.dispatch.row_fingerprints(task, NO_ROWS)
+        return bool(follows_rows) or self.looks_elsewhere(task)
+
     def feasible(self, task: Task, row: int) -> bool:
         """Whether this node can take the task, now or after pending releases."""
-        return bool(self._plan_of_row(task, row).future[row] > -np.inf)
+        fits = bool(self._plan_of_row(task, row).future[row] > -np.inf)
+        return fits and (self._session.dispatch.declares_nodes or self.undeclared_allow(task, row))
 
     def at(self, task: Task, row: int) -> Choice | None:
         """Return this node as a choice, or None if it can't take the task."""
         plan = self._plan_of_row(task, row)
         if not plan.future[row] > -np.inf:
             return None
-        return Choice(row, bool(plan.idle[row] > -np.inf))
+        if self._session.dispatch.declares_nodes:
+            return Choice(row, bool(plan.idle[row] > -np.inf))
+        here = slice(row, row + 1)
+        now, later = self._asked_anew(task, plan.idle[here], plan.future[here], row)
+        return Choice(row, bool(now[0] > -np.inf)) if later[0] > -np.inf else None
+
+    def undeclared_allow(self, task: Task, row: int) -> bool:
+        """Whether the plugins that declare nothing let this node take the task."""
+        fits = np.zeros(1)
+        return bool(self._asked_anew(task, fits, fits, row)[1][0] > -np.inf)
+
+    def _asked_anew(
+        self, task: Task, idle: Scores, future: Scores, row: int | None = None
+    ) -> tuple[Scores, Scores]:
+        """Return scores of all nodes, or of one, with the answers of plugins that declare nothing.
+
+        Such an answer counts for this task, and only now.
+        """
+        if self._session.dispatch.declares_nodes or not np.logical_or.reduce(future > -np.inf):
+            return idle, future
+        view = self._session.cluster.view(None if row is None else np.array([row]))
+        self._session.spend("plans", 170 + view.size // 30)
+        now, later = self._answers.filtered(
+            task, view, idle > -np.inf, future > -np.inf, declared=False
+        )
+        scores = self._answers.scores(task, view, declared=False)
+        return np.where(now, idle + scores, -np.inf), np.where(later, future + scores, -np.inf)
 
     def reachable(self, task: Task) -> NDArray[np.bool_]:
         """Return the nodes (N,) the task could use if evictions made room."""
@@ -98,7 +149,9 @@ class Placement:
     def ranked(self, task: Task, mask: NDArray[np.bool_]) -> list[int]:
         """Return the rows of these nodes (N,), best score first, whether or not the task fits."""
         plan = Plan(task, self._session.request(task))
-        scores = np.where(mask, self._answers.scores(task, self._session.cluster.view()), -np.inf)
+        view = self._session.cluster.view()
+        every = [self._answers.scores(task, view, declared=each) for each in (True, False)]
+        scores = np.where(mask, sum(every), -np.inf)
         scores = self._with_set_scores(plan, scores)
         order = np.argsort(-scores, kind="stable")
         rows: list[int] = order[: int(mask.sum())].tolist()
@@ -106,14 +159,15 @@ class Placement:
 
     def scores(self, task: Task) -> NDArray[np.float64]:
         """Return the score of each node (N,) for the task; 0 where the task doesn't fit."""
-        future = self._plan(task).future
-        return np.where(future > -np.inf, future, 0.0)
+        plan = self._plan(task)
+        _, later = self._asked_anew(task, plan.idle, plan.future)
+        return np.where(later > -np.inf, later, 0.0)
 
     def explanation(self, task: Task) -> Explanation:
         """Return why nodes refuse this task, computed once until a node changes."""
         key, version = self._key(task), len(self._session.cluster.touched)
         known = self._explained.get(key)
-        if known is not None and known[0] == version:
+        if known is not None and known[0] == version and self._session.dispatch.declares_nodes:
             return known[1]
         self._session.spend("explanations", EXPLANATION_COST)
         view = self._session.cluster.view()
@@ -171,27 +225,27 @@ class Placement:
             plan = self._plans[key] = Plan(task, session.request(task))
             if task.pod_class.constraints.resource_claims:
                 plan.only = session.devices.only_rows(task.pod_class)
-            self._set_outlook(plan, self._outlook(task))
+            self._set_fingerprints(plan, self._fingerprints(task))
             self._refresh(plan, None)
             plan.seen = len(touched)
         plan.task = task
         if plan.seen < len(touched):
             self._plans.move_to_end(key)
             rows = touched[plan.seen :]
-            outlook = self._outlook(task)
-            if outlook != plan.outlook:
-                self._set_outlook(plan, outlook)
-                self._follow_outlook(plan)
+            fingerprints = self._fingerprints(task)
+            if fingerprints != plan.fingerprints:
+                self._set_fingerprints(plan, fingerprints)
+                self._follow_fingerprints(plan)
             else:
                 self._update(plan, rows)
             plan.seen = len(touched)
         return plan
 
-    def _outlook(self, task: Task) -> list[Hashable]:
+    def _fingerprints(self, task: Task) -> list[Hashable]:
         """Return what answers about any node depend on besides arrays, as declared by plugins."""
-        found = self._session.dispatch.every("outlook", task)
+        found = self._session.dispatch.node_fingerprints(task)
         if _is_about_others(found):
-            self._session.spend("outlooks elsewhere", ANYWHERE_COST)
+            self._session.spend("fingerprints", ANYWHERE_COST)
         return found
 
     def _plan_of_row(self, task: Task, row: int) -> Plan:
@@ -203,7 +257,9 @@ class Placement:
         plan, touched = self._plans.get(self._key(task)), session.cluster.touched
         if plan is None or row in touched[plan.seen :]:
             return self._plan(task)
-        holds = plan.seen == len(touched) or session.dispatch.every("outlook", task) == plan.outlook
+        if plan.seen == len(touched):
+            return plan
+        holds = session.dispatch.node_fingerprints(task) == plan.fingerprints
         return plan if holds else self._plan(task)
 
     def _drop_plans(self, task: Task, key: PlanKey) -> None:
@@ -233,18 +289,17 @@ class Placement:
             self._refresh(plan, None)
             return
         # Evaluating some rows costs about as much as evaluating one, so many rows aren't looked up.
-        # A plugin that doesn't declare its dependencies could answer anything: known results can't
-        # be trusted.
-        if len(rows) > LOOKED_UP_MAX or not session.dispatch.rows_tell_all:
+        if len(rows) > LOOKED_UP_MAX:
             self._refresh(plan, np.array(rows, dtype=np.int64))
             return
         unknown: dict[int, Hashable] = {}
         # Asking about no rows at all tells whether any plugin has more to declare for this plan.
-        if plan.has_row_outlook is None:
-            plan.has_row_outlook = bool(self._row_outlooks(plan.task, np.empty(0, dtype=np.int64)))
-        outlooks = self._outlooks_by_row(plan, rows) if plan.has_row_outlook else {}
+        if plan.has_row_fingerprints is None:
+            found = session.dispatch.row_fingerprints(plan.task, NO_ROWS)
+            plan.has_row_fingerprints = bool(found)
+        by_row = self._fingerprints_by_row(plan, rows) if plan.has_row_fingerprints else {}
         for row in rows:
-            state = lookahead.state(session.cluster, row, outlooks.get(row))
+            state = lookahead.state(session.cluster, row, by_row.get(row))
             known = self._ahead.get(plan.number, state)
             if known is None:
                 unknown[row] = state
@@ -253,21 +308,17 @@ class Placement:
         if unknown:
             # Only the chosen row changed, most likely by a task of this plan: more of them may
             # follow.
-            if len(touched) == 1 and touched[0] == plan.chosen and not plan.has_row_outlook:
+            if len(touched) == 1 and touched[0] == plan.chosen and not plan.has_row_fingerprints:
                 self._look_ahead(plan, touched[0])
             at = np.array(list(unknown), dtype=np.int64)
             self._refresh(plan, at)
             self._ahead.put(plan.number, unknown.values(), plan.idle[at], plan.future[at])
 
-    def _row_outlooks(self, task: Task, rows: Rows) -> list[Sequence[Hashable]]:
-        """Return what answers about rows depend on besides arrays, as declared by plugins."""
-        every = self._session.dispatch.each("row_outlook", hooks.one_each, None, task, rows)
-        return [answer for answer in every if answer is not None]
-
-    def _outlooks_by_row(self, plan: Plan, rows: Sequence[int]) -> dict[int, Hashable]:
-        """Return outlooks by row, for a plan with any."""
-        outlooks = zip(*self._row_outlooks(plan.task, np.array(rows, dtype=np.int64)), strict=True)
-        return dict(zip(rows, outlooks, strict=True))
+    def _fingerprints_by_row(self, plan: Plan, rows: Sequence[int]) -> dict[int, Hashable]:
+        """Return the fingerprints of rows, for a plan with any."""
+        at = np.array(rows, dtype=np.int64)
+        found = zip(*self._session.dispatch.row_fingerprints(plan.task, at), strict=True)
+        return dict(zip(rows, found, strict=True))
 
     def _look_ahead(self, plan: Plan, row: int) -> None:
         """Evaluate the best nodes ahead, with more tasks of the plan on them.
@@ -283,11 +334,11 @@ class Placement:
                 plan.number, lookahead.states(session.cluster, view), *self._evaluate(plan, view)
             )
 
-    def _set_outlook(self, plan: Plan, outlook: list[Hashable]) -> None:
-        """Give the plan a new outlook, and a new number to invalidate old lookahead results."""
+    def _set_fingerprints(self, plan: Plan, fingerprints: list[Hashable]) -> None:
+        """Give the plan new fingerprints, and a new number to invalidate lookahead results."""
         self._numbers += 1
         plan.number = self._numbers
-        plan.outlook = outlook
+        plan.fingerprints = fingerprints
 
     def _refresh(self, plan: Plan, rows: Rows | None) -> None:
         """Evaluate these rows of the plan, or all of them."""
@@ -299,7 +350,7 @@ class Placement:
         if rows is None:
             session.spend("plans", 170 + view.size // 30)
         else:
-            declared = OUTLOOK_COST if plan.has_row_outlook else 0
+            declared = FINGERPRINT_COST if plan.has_row_fingerprints else 0
             session.spend("rows", 120 + view.size // 10 + declared)
         idle, future = self._evaluate(plan, view)
         if rows is None:
@@ -307,10 +358,10 @@ class Placement:
         else:
             plan.idle[rows], plan.future[rows] = idle, future
 
-    def _follow_outlook(self, plan: Plan) -> None:
-        """Evaluate all rows of a plan with another outlook.
+    def _follow_fingerprints(self, plan: Plan) -> None:
+        """Evaluate all rows of a plan with other fingerprints.
 
-        If scores of nodes don't depend on it, these and what nodes have free are found out for
+        If scores of nodes don't depend on these, scores and what nodes have free are found out for
         changed nodes only; filters answer about all nodes.
         """
         session = self._session
@@ -328,7 +379,7 @@ class Placement:
             known.unscored.update(rows)
         known.seen = len(touched)
         fitting = known.fits_now.copy(), known.fits_later.copy()
-        now, later = self._answers.filtered(plan, view, *fitting)
+        now, later = self._answers.filtered(plan.task, view, *fitting)
         due = [row for row in known.unscored if later[row]]
         if due:
             at = np.array(sorted(due), dtype=np.int64)
@@ -338,7 +389,7 @@ class Placement:
         plan.future = np.where(later, known.scores, -np.inf)
 
     def _keep_unfiltered(self, plan: Plan, found: Unfiltered) -> None:
-        """Keep what `_follow_outlook` goes on with, for the last few plans."""
+        """Keep what `_follow_fingerprints` goes on with, for the last few plans."""
         plan.unfiltered = found
         if plan not in self._unfiltered:
             self._unfiltered.append(plan)
@@ -355,7 +406,7 @@ class Placement:
         fitting = self._answers.fitting(plan, view)
         goes_on = view.rows is None and self._goes_on(plan)
         every = [each.copy() for each in fitting] if goes_on else fitting
-        idle, future = self._answers.filtered(plan, view, *every)
+        idle, future = self._answers.filtered(plan.task, view, *every)
         if view.rows is not None and not np.logical_or.reduce(future):
             nowhere = np.full(view.size, -np.inf)  # scores of so few nodes cost as much as of one
             return nowhere, nowhere
@@ -367,8 +418,8 @@ class Placement:
 
     def _goes_on(self, plan: Plan) -> bool:
         """Whether answers change with pods elsewhere, and only those of filters do."""
-        elsewhere = plan.only is None and _is_about_others(plan.outlook)
-        return elsewhere and self._session.dispatch.outlooks_are_for_filters
+        elsewhere = plan.only is None and _is_about_others(plan.fingerprints)
+        return elsewhere and self._session.dispatch.scores_follow_rows
 
     def _best(self, plan: Plan, scores: NDArray[np.float64]) -> int | None:
         """Return the row with the best score, or None if no node is feasible."""
@@ -387,11 +438,11 @@ class Placement:
             "score_node_set", hooks.scores, None, plan.task, view, feasible
         )
         given = [answer for answer in found if answer is not None]
-        # Plugins abstain only if nothing ever concerns the task, so the plan needn't ask again.
-        plan.set_scored = bool(given)
+        # Who declares abstains only if nothing ever concerns the class: the plan needn't ask again.
+        plan.set_scored = bool(given) or not self._session.dispatch.declares("score_node_set")
         return sum(given, start=scores)
 
 
-def _is_about_others(outlook: list[Hashable]) -> bool:
+def _is_about_others(fingerprints: list[Hashable]) -> bool:
     """Whether any plugin's answers depend on pods on other nodes."""
-    return outlook != [None] * len(outlook)
+    return fingerprints != [None] * len(fingerprints)

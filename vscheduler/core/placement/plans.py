@@ -50,8 +50,8 @@ class Plan:
     """
 
     __slots__ = (
-        *("chosen", "future", "idle", "number", "only", "outlook", "request"),
-        *("has_row_outlook", "seen", "set_scored", "task", "unfiltered"),
+        *("chosen", "future", "idle", "number", "fingerprints", "only", "request"),
+        *("has_row_fingerprints", "seen", "set_scored", "task", "unfiltered"),
     )
 
     def __init__(self, task: Task, request: Vector) -> None:
@@ -60,9 +60,9 @@ class Plan:
         self.only: Rows | None = None
         """The rows of the few nodes that have what the task's claims have got; None: all."""
         self.idle = self.future = NOTHING_YET
-        self.outlook: list[Hashable] = []
+        self.fingerprints: list[Hashable] = []
         """What scores depend on besides the nodes, as declared by plugins."""
-        self.has_row_outlook: bool | None = None
+        self.has_row_fingerprints: bool | None = None
         """Whether plugins declare that scores depend on more of a node than its arrays show; None
         until a node changes."""
         self.seen = 0
@@ -70,8 +70,8 @@ class Plan:
         self.set_scored = True
         """Whether score_node_set has answered for this plan so far."""
         self.number = 0
-        """The key of the plan in the lookahead, renewed whenever the outlook changes."""
+        """The key of the plan in the lookahead, renewed whenever the fingerprints change."""
         self.unfiltered: Unfiltered | None = None
-        """Kept for plans whose outlook changes, as long as few others have been made since."""
+        """Kept for plans whose fingerprints change, as long as few others have been made since."""
         self.chosen: int | None = None
         """The row chosen last, if the task can start there now."""

@@ -76,9 +76,9 @@ def check_reasons(session: Session) -> None:
     pool, budget = session.unschedulable, session.work_budget
     if not pool.is_on:
         return
-    free, outlooks = _free(session), _outlooks(session)
+    free, of_queues = _free(session), _fingerprints(session)
     part_is_spent = budget.part(PART if session.decided.binds else 1)
-    unsure = _unsure(session, free, outlooks) if pool else ()
+    unsure = _unsure(session, free, of_queues) if pool else ()
     for place, group in enumerate(unsure):
         if place and part_is_spent():
             pool.leave_unchecked(unsure[place:])
@@ -90,7 +90,7 @@ def check_reasons(session: Session) -> None:
             session.spend("unschedulable", STATUS_COST * len(group.members))
         pool.explain(group, reason)
     budget.charge()
-    pool.seen = Seen(free=free, outlooks=outlooks)
+    pool.seen = Seen(free=free, fingerprints=of_queues)
 
 
 def _free(session: Session) -> Vector:
@@ -99,13 +99,10 @@ def _free(session: Session) -> Vector:
     return free
 
 
-def _outlooks(session: Session) -> Mapping[str, Hashable]:
+def _fingerprints(session: Session) -> Mapping[str, Hashable]:
     """Return what plugins look at of each queue."""
-    asked = session.dispatch.asks("queue_outlook")
-    return {
-        name: tuple(session.dispatch.every("queue_outlook", queue)) if asked else ()
-        for name, queue in session.queues.items()
-    }
+    of = session.dispatch.queue_fingerprints
+    return {name: of(queue) for name, queue in session.queues.items()}
 
 
 def _requests(session: Session, groups: Groups) -> Vector:
@@ -131,14 +128,14 @@ def _fits(session: Session, requests: Vector, free: Vector) -> Flags:
     return found
 
 
-def _unsure(session: Session, free: Vector, outlooks: Mapping[str, Hashable]) -> Groups:
+def _unsure(session: Session, free: Vector, of_queues: Mapping[str, Hashable]) -> Groups:
     """Return the groups whose reasons may no longer be right."""
     pool = session.unschedulable
     groups, before = list(pool.groups), pool.before
     assert before is not None, "unschedulable jobs wait for what was free"
     rows = np.flatnonzero((free != before.free).any(axis=1))
     changed = {
-        name for name, outlook in outlooks.items() if outlook != before.outlooks.get(name, None)
+        name for name, each in of_queues.items() if each != before.fingerprints.get(name, None)
     }
     if not rows.size and not changed:
         return [group for group in groups if group in pool.unchecked] if pool.unchecked else ()

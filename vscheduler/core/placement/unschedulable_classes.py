@@ -68,11 +68,11 @@ class UnschedulableClasses:
         for task, each in sorted(by_pod, key=lambda group: len(group[1]), reverse=True):
             session.work_budget.charge(task.namespace)
             if not self._room.may_take(task):
-                session.unschedulable.note_without_room(each)
+                self._note_without_room(task, each)
                 found.append((task, each))
                 continue
             is_checked = len(each) >= JOBS_MIN and not is_spent()
-            if is_checked and session.placement.choose(task) is None:
+            if is_checked and not session.placement.may_take(task):
                 found.append((task, each))
         session.work_budget.charge()
         return found
@@ -82,8 +82,14 @@ class UnschedulableClasses:
         task = self._members.get(state.job.id)
         if task is None or not state.untouched or self._room.may_take(task):
             return False
-        self._session.unschedulable.note_without_room((state,))
+        self._note_without_room(task, (state,))
         return True
+
+    def _note_without_room(self, task: Task, states: Sequence[JobState]) -> None:
+        """Let jobs wait for resources if nothing else decides about their pods."""
+        session = self._session
+        if session.unschedulable.is_on and not session.placement.follows_pods(task):
+            session.unschedulable.note_without_room(states)
 
     def grouped(self, due: Iterable[JobState]) -> list[Group]:
         """Return the jobs whose pending pods all have equal chances, grouped by these chances."""
@@ -222,7 +228,7 @@ def report(session: Session, groups: Iterable[Group]) -> None:
 
     Jobs for which the budget doesn't suffice are left for the next cycle, except the first one.
     """
-    is_first = True
+    is_first, are_equal = True, session.dispatch.equal_for_equal_jobs
     for task, group in groups:
         queue = session.queues[group[0].job.queue]
         overused = session.dispatch.any_says("overused", queue)
@@ -236,7 +242,7 @@ def report(session: Session, groups: Iterable[Group]) -> None:
             job = state.job
             session.work_budget.charge(job.namespace)
             likeness = None if job.id in session.reasons.by_job else job_likeness.of_waiting(job)
-            if likeness in alike:
+            if are_equal and likeness in alike:
                 session.spend("roomless", REPEAT_COST)
                 session.reasons.note(job.id, alike[likeness])
                 session.unschedulable.add(state, likeness, alike[likeness])
@@ -246,7 +252,7 @@ def report(session: Session, groups: Iterable[Group]) -> None:
             if overused:
                 reasons.note_share(session, queue, turn)
             else:
-                record_refusal(session, queue, turn, known)
+                record_refusal(session, queue, turn, known if are_equal else {})
             if likeness is not None and state.untouched:
                 alike[likeness] = session.reasons.by_job[job.id]
                 session.unschedulable.add(state, likeness, alike[likeness])

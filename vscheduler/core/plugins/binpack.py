@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, NodeView, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.model import resources
 from vscheduler.core.model.jobs import PodClass, Task
 
@@ -53,9 +54,7 @@ class Binpack(Plugin):
         )
         self._parts: dict[PodClass, list[tuple[int, int, float]]] = {}
 
-    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
-        """Return nothing: scores depend on the node view alone."""
-
+    @depends_on(On.CLASS | On.NODE | On.USED)
     def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64]:
         """Return the scores. A resource too small or missing on the node adds nothing."""
         total = np.zeros(nodes.size)

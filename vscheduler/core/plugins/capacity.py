@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import inqueue_resources, queue_limits
 from vscheduler.core.fair_share.queue_usage import QueueUsage, QueueUsageTree, Request
@@ -81,10 +82,6 @@ class Capacity(Plugin):
     reclaimer_type: ClassVar[type[Reclaimer]] = Reclaimer
     """The class that counts victims while they are chosen."""
 
-    waiting_lasts = True
-    alike_victims = ("reclaimable",)
-    alike_claimants = ("reclaimable",)
-
     def open(self, session: Session) -> None:
         """Keep the session; everything else needs the total, which is known in `start`."""
         self._session = session
@@ -124,6 +121,7 @@ class Capacity(Plugin):
         paths = (self._tree.paths[claimant.name], self._tree.paths[queue.name])
         return -float(sum(map(operator.eq, *paths)))
 
+    @depends_on(On.JOB | On.QUEUE)
     def job_valid(self, state: JobState) -> Reason | None:
         """Return a reason if jobs can't run in the queue: it has children, or is set aside."""
         if self._tree is None:
@@ -167,6 +165,11 @@ class Capacity(Plugin):
         usage = self._usage_tree.usages[state.job.queue]
         self._usage_tree.add_inqueue(usage, inqueue_resources.outstanding(state))
 
+    def _figures(self, queue: Queue) -> Hashable:
+        """Return what the queue and its ancestors have and may have."""
+        return tuple(map(_figures_of, self._usage_tree.usages[queue.name].line))
+
+    @depends_on(On.CLASS | On.QUEUE, fingerprint=_figures)
     def allocatable(self, queue: Queue, task: Task) -> bool:
         """Whether the queue takes jobs, and the task keeps to the limits of queue and ancestors.
 
@@ -177,16 +180,13 @@ class Capacity(Plugin):
         usage = self._usage_tree.usages[queue.name]
         return next(self._usage_tree.exceeded(usage, self._request(task)), None) is None
 
-    def queue_outlook(self, queue: Queue) -> Hashable:
-        """Return what the queue and its ancestors have and may have."""
-        return tuple(map(_figures, self._usage_tree.usages[queue.name].line))
-
     def queue_limits(self, queue: Queue, task: Task) -> Sequence[QueueLimit]:
         """Return the limits of queue and ancestors."""
         del task
         usage = self._usage_tree.usages[queue.name]
         return tuple(queue_limits.of(self._usage_tree, usage, self._session.space.names))
 
+    @depends_on(On.CLASS | On.QUEUE, fingerprint=_figures)
     def shortages(self, queue: Queue, task: Task) -> Sequence[Shortage]:
         """Return the resources of which the task would take a queue above its limit."""
         if self._barred(queue) is not None:
@@ -194,6 +194,7 @@ class Capacity(Plugin):
         usage = self._usage_tree.usages[queue.name]
         return self._usage_tree.shortages(usage, self._request(task))
 
+    @depends_on(On.CLASS | On.QUEUE, fingerprint=_figures)
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """Whether the queue deserves all it would then have of the resources these tasks ask for.
 
@@ -212,6 +213,7 @@ class Capacity(Plugin):
                 return False
         return any(self._deserves(each, wanted) for each in (usage, *self._elders(usage)))
 
+    @depends_on(On.QUEUE | On.PREEMPTOR_RESOURCES | On.VICTIM_CLASS)
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods holding borrowed resources the claimant asks for (Volcano: ReclaimableFn).
 
@@ -372,7 +374,7 @@ class Capacity(Plugin):
         return request
 
 
-def _figures(usage: QueueUsage) -> Hashable:
+def _figures_of(usage: QueueUsage) -> Hashable:
     """Return all that decides whether the queue may have more."""
     limits = (usage.limit, usage.guarantee, usage.space)
     return tuple(usage.allocated), tuple(usage.owned), tuple(usage.held), *map(tuple, limits)

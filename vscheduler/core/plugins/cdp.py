@@ -7,6 +7,7 @@ in turn.
 from collections.abc import Sequence
 
 from vscheduler.core.api.contracts import Plugin, Session, VictimRole
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.model import durations
 from vscheduler.core.model.jobs import Task, TaskStatus
 
@@ -24,6 +25,7 @@ class Cdp(Plugin):
         """Keep the session; each pod names its own cool-down time."""
         self._session = session
 
+    @depends_on(On.VICTIM | On.TIME)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return all pods without cool-down time left (Volcano: cdp filterVictimFn)."""
         del preemptor

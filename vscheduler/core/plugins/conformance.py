@@ -6,6 +6,7 @@ Volcano: plugins/conformance.
 from collections.abc import Sequence
 
 from vscheduler.core.api.contracts import Plugin, VictimRole
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.model.jobs import Task
 
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
@@ -20,6 +21,7 @@ class Conformance(Plugin):
     name = "conformance"
     victim_role = VictimRole.PROTECTS
 
+    @depends_on(On.VICTIM)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return all other pods, for any claimant (Volcano: conformance evictableFn)."""
         del preemptor

@@ -9,6 +9,7 @@ from collections.abc import Collection, Hashable, Sequence
 from typing import ClassVar
 
 from vscheduler.core.api.contracts import Key, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import hierarchical_drf, share_arithmetic
 from vscheduler.core.fair_share.hierarchical_drf import JobUsage, QueuePath, Tree
@@ -24,6 +25,10 @@ SHARE_SLACK = 1e-6
 HIERARCHY = "volcano.sh/hierarchy"
 WEIGHTS = "volcano.sh/hierarchy-weights"
 """Annotations of a Queue: the path in the tree (`root/sci/dev`), and the weights along the path."""
+
+
+OF_TREES = ("queue_key", "queue_path", "reclaimable", "share_after")
+"""Hooks about the shares of queues in a tree."""
 
 
 class DrfAttributes:
@@ -49,14 +54,16 @@ class Drf(Plugin):
     compares_own: ClassVar[bool] = False
     """Whether pods of a job may go for other pods of it."""
 
+    @classmethod
+    def abstains(cls, flags: frozenset[str]) -> Collection[str]:
+        """Return the hooks about queues, unless these are in a tree."""
+        return () if "enableHierarchy" in flags else OF_TREES
+
     def open(self, session: Session) -> None:
         """Keep the session. Attributes of a job are made when first asked for; mostly never."""
         self._session = session
         self._attributes: dict[JobId, DrfAttributes] = {}
         self._requests: dict[PodClass, list[tuple[int, int]]] = {}
-        if "enableHierarchy" not in self.flags:  # both abstain
-            self.alike_victims = ("reclaimable", "share_after")
-            self.alike_claimants = self.alike_resources = ("reclaimable",)
 
     def start(self) -> None:
         """Read the total, of which shares are fractions."""
@@ -72,6 +79,7 @@ class Drf(Plugin):
         """Return the nodes of the tree that the queue's key has numbers for."""
         return () if self._tree is None else self._tree.path(queue.name)
 
+    @depends_on(On.JOB)
     def job_key(self, state: JobState) -> Key:
         """Return the dominant share, with pod slots as a resource (Volcano: drf updateShare)."""
         attributes = self._attributes.get(state.job.id) or self._attributes_of(state.job)
@@ -79,6 +87,7 @@ class Drf(Plugin):
             attributes.share = share_arithmetic.share(attributes.allocated, self._total)
         return attributes.share
 
+    @depends_on(On.PREEMPTOR | On.VICTIM)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods whose jobs keep at least the share of the claimant's job with its pod.
 
@@ -108,6 +117,7 @@ class Drf(Plugin):
                 victims.append(task)
         return victims
 
+    @depends_on(On.PREEMPTOR | On.VICTIM)
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """Return pods of queues with a larger share, compared where their paths part.
 
@@ -158,6 +168,7 @@ class Drf(Plugin):
             self._shift(task, 1)
         return victims
 
+    @depends_on(On.PREEMPTOR | On.VICTIM)
     def share_after(
         self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
     ) -> ShareAfter | None:

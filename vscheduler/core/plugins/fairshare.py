@@ -12,6 +12,7 @@ from typing import ClassVar, TypeGuard
 import numpy as np
 
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import constrained_max_min
 from vscheduler.core.model import durations, queues, resources
@@ -132,6 +133,7 @@ class FairShare(Plugin):
             self._used[queue.name] = used / queue.weight
         return (0.0 if floor is not None and floor.broken else 1.0, self._used[queue.name])
 
+    @depends_on(On.JOB | On.TIME)
     def job_key(self, state: JobState) -> Key:
         """Return the usage of the job's namespace within the queue."""
         place = state.job.queue, state.job.namespace

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session, VictimRole
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.model import durations, unassigned_pods
 from vscheduler.core.model.decisions import Reason, ReasonCode
@@ -22,7 +23,6 @@ class Gang(Plugin):
     """Enforces minMember, minima of roles if minMember is at least their sum, and sub-groups."""
 
     name = "gang"
-    waiting_lasts = True
     victim_role = VictimRole.LIMITS
     arguments: ClassVar[Mapping[str, Argument]] = {
         "gang.bindTimeout": Argument(str, "60s", parse=durations.seconds),
@@ -38,6 +38,7 @@ class Gang(Plugin):
         found = {name: _problem(queue.annotations) for name, queue in session.queues.items()}
         self._unreadable = {name: problem for name, problem in found.items() if problem}
 
+    @depends_on(On.JOB | On.QUEUE)
     def job_valid(self, state: JobState) -> Reason | None:
         """Return a reason if the existing pods can't make up the minimum, roles first.
 
@@ -82,6 +83,7 @@ class Gang(Plugin):
             )
         return None
 
+    @depends_on(On.JOB)
     def job_ready(self, state: JobState) -> bool:
         """Whether the minimum has resources now.
 
@@ -89,6 +91,7 @@ class Gang(Plugin):
         """
         return state.reaches(READY)
 
+    @depends_on(On.JOB)
     def job_pipelined(self, state: JobState) -> bool:
         """Vote on whether the minimum has resources now or after pending releases.
 
@@ -119,6 +122,7 @@ class Gang(Plugin):
         """Whether any pod has no place yet, so that an elastic job gets its share back as well."""
         return state.counts[TaskStatus.PENDING] > 0
 
+    @depends_on(On.VICTIM)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the pods each job has above its minimum, counted down in the order of the list.
 
@@ -137,6 +141,7 @@ class Gang(Plugin):
 
     reclaimable = preemptable
 
+    @depends_on(On.JOB)
     def job_key(self, state: JobState) -> Key:
         """Return jobs below their minimum first, and among them jobs with some pods ready.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.model.decisions import QueueLimit
 from vscheduler.core.model.jobs import HOLDING, Task
 from vscheduler.core.model.nodes import Mask, NodeLayout
@@ -33,11 +34,13 @@ class Nodegroup(Plugin):
     """Required and preferred affinity of queues to node groups, with limits."""
 
     name = "nodegroup"
-    nodes_last = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         "strict": Argument(bool, default=True),
         "enablePreferredOrder": Argument(bool, default=False),
     }
+
+    limits_curable: ClassVar[bool] = True
+    """Whether evictions may make room within the limits of a group."""
 
     def open(self, session: Session) -> None:
         """Count what queues with limits hold in each group."""
@@ -65,6 +68,18 @@ class Nodegroup(Plugin):
                     if task.status in HOLDING:
                         self._count(task, 1)
 
+    def _limits_left(self, task: Task) -> Hashable:
+        """Return which limits leave room for the task.
+
+        Pods on other nodes of a group count as well.
+        """
+        queue = self._session.job_states[task.job].job.queue
+        used = self._used.get(queue)
+        if used is None:
+            return None
+        return tuple(self._has_left(task, queue, group) for group in used)
+
+    @depends_on(On.CLASS | On.NODE | On.QUEUE, fingerprint=_limits_left)
     def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Return filter results: a queue may use the groups in its affinity, up to the limits.
 
@@ -91,7 +106,7 @@ class Nodegroup(Plugin):
                 free[self._codes[group]] = self._has_left(task, queue, group)
             passes = free[nodes.of(self._column)]
             used_up = Refusal(RefusalCode.NODE_GROUP_USED_UP, queue)
-            results.append(FilterResult(used_up, passes, curable=True))
+            results.append(FilterResult(used_up, passes, curable=self.limits_curable))
         return results
 
     def queue_limits(self, queue: Queue, task: Task) -> Sequence[QueueLimit]:
@@ -113,6 +128,7 @@ class Nodegroup(Plugin):
             if name in self._session.space.columns
         ]
 
+    @depends_on(On.QUEUE | On.NODE)
     def queue_nodes(self, queue: Queue, layout: NodeLayout) -> Mask:
         """Return the nodes of the queue's groups, regardless of limits."""
         if queue.group_limits is not None and queue.group_limits.problem:
@@ -123,20 +139,7 @@ class Nodegroup(Plugin):
         mask: Mask = answers[layout.label(LABEL)[0]]
         return mask
 
-    def outlook(self, task: Task) -> Hashable:
-        """Return which limits leave room for the task.
-
-        Pods on other nodes of a group count as well.
-        """
-        queue = self._session.job_states[task.job].job.queue
-        used = self._used.get(queue)
-        if used is None:
-            return None
-        return tuple(self._has_left(task, queue, group) for group in used)
-
-    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
-        """Return nothing: limits apply to groups, and `outlook` covers all limits."""
-
+    @depends_on(On.CLASS | On.NODE | On.QUEUE)
     def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64] | None:
         """Return 100 for required groups, up to 50 for preferred ones, -1 for groups to avoid."""
         affinity = self._affinity.get(self._session.job_states[task.job].job.queue)

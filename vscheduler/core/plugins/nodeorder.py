@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, NodeView, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.model import nodes as tables
 from vscheduler.core.model.constraints import Toleration
 from vscheduler.core.model.jobs import PodClass, Task
@@ -62,9 +63,7 @@ class NodeOrder(Plugin):
         self._preferences: dict[PodClass, Scores] = {}
         self._soft_taints: dict[tuple[Toleration, ...], NDArray[np.int64] | None] = {}
 
-    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
-        """Return nothing: scores of single nodes depend on the node view alone."""
-
+    @depends_on(On.CLASS | On.NODE | On.USED)
     def score_nodes(self, task: Task, nodes: NodeView) -> Scores:
         """Return scores for usage and for preferred node affinity, the latter unscaled."""
         scores = self._usage(task, nodes)
@@ -76,6 +75,7 @@ class NodeOrder(Plugin):
             scores += known if nodes.rows is None else known[nodes.rows]
         return scores
 
+    @depends_on(On.CLASS)
     def score_node_set(
         self, task: Task, nodes: NodeView, feasible: NDArray[np.bool_]
     ) -> Scores | None:

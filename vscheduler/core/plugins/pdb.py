@@ -8,6 +8,7 @@ candidates.
 from collections.abc import Sequence
 
 from vscheduler.core.api.contracts import Plugin, Session, VictimRole
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.model.jobs import EVICTABLE, Task
 from vscheduler.core.session.cluster_state import Budgets
 
@@ -22,6 +23,7 @@ class Pdb(Plugin):
         """Start with the budgets of the snapshot."""
         self._budgets = Budgets(session.snapshot.budgets)
 
+    @depends_on(On.VICTIM)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods that may be evicted one by one (Volcano: pdb pdbFilterFn).
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import PodAffinityState
 from vscheduler.core.model import nodes as tables
 from vscheduler.core.model.jobs import PodClass, Task
@@ -64,7 +65,7 @@ class CachedRules(msgspec.Struct, frozen=True):
 
     version: int
     rules: Sequence[FilterRule]
-    outlook: Hashable
+    elsewhere: Hashable
     local: Sequence[DomainFilter]
     """Filters whose result for a node changes only with pods on the node itself."""
 
@@ -78,8 +79,6 @@ class Predicates(Plugin):
 
     name = "predicates"
     allocates_claims = ALLOCATES
-    nodes_last = True
-    waiting_lasts = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         "predicate.NodeAffinityEnable": Argument(bool, default=True),
         "predicate.NodePortsEnable": Argument(bool, default=True),
@@ -127,6 +126,45 @@ class Predicates(Plugin):
         self._fixed: dict[Hashable, list[FilterResult]] = {}
         """Cached results, by the constraints of a pod class they follow from."""
 
+    def _elsewhere(self, task: Task) -> Hashable:
+        """Return which label values pass, for filters influenced by pods on other nodes.
+
+        The result has flags instead of pod counts, so most placements leave the value for other
+        nodes as before. For a pod with volumes or devices, the result also says what other pods
+        took of them.
+        """
+        affinity = self._affinity_counts.state_of(task)
+        near = None if affinity is None else self._ruling(affinity, task.pod_class).elsewhere
+        limits = task.pod_class.constraints
+        if not (limits.volumes or limits.resource_claims):
+            return near
+        taken = self._volumes.outlook(task.pod_class) if limits.volumes else None
+        if limits.resource_claims and self._allocation:
+            return near, taken, self._devices.outlook(task.pod_class)
+        return near if taken is None else (near, taken)
+
+    def _on_rows(self, task: Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
+        """Return which filters pass on each node, for filters influenced by its own pods only.
+
+        After a pod of a gang with anti-affinity to itself, for example, the node takes no second
+        pod.
+        """
+        affinity = self._affinity_counts.state_of(task)
+        local = () if affinity is None else self._ruling(affinity, task.pod_class).local
+        found: list[Sequence[Hashable]] = []
+        limits = task.pod_class.constraints
+        if limits.volumes:
+            attached = self._volumes.row_outlook(task.pod_class, rows)
+            found += [] if attached is None else [attached]
+        if limits.resource_claims and self._allocation:
+            allocated = self._devices.row_outlook(task.pod_class, rows)
+            found += [] if allocated is None else [allocated]
+        if local:
+            answers = [answer for domain_filter in local for answer in domain_filter.on(rows)]
+            found.append([each.tobytes() for each in np.stack(answers, axis=1)])
+        return list(zip(*found, strict=True)) if found else None
+
+    @depends_on(On.CLASS | On.NODE | On.PORTS, fingerprint=_elsewhere, row_fingerprint=_on_rows)
     def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Return the results of all filters that refuse any node of the cluster."""
         limits = task.pod_class.constraints
@@ -163,6 +201,7 @@ class Predicates(Plugin):
             results += nominated_pods.filtered(self._nominated.of(task), task, nodes, **asked)
         return results
 
+    @depends_on(On.CLASS | On.NODE)
     def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
         """Return the nodes passing cordons, taints and the pod's constraints, other pods aside."""
         limits = pod_class.constraints
@@ -189,44 +228,6 @@ class Predicates(Plugin):
             return mask if usable is None else mask & usable
         return mask
 
-    def outlook(self, task: Task) -> Hashable:
-        """Return which label values pass, for filters influenced by pods on other nodes.
-
-        The result has flags instead of pod counts, so most placements leave the outlook of other
-        nodes as before. For a pod with volumes or devices, the result also says what other pods
-        took of them.
-        """
-        affinity = self._affinity_counts.state_of(task)
-        near = None if affinity is None else self._ruling(affinity, task.pod_class).outlook
-        limits = task.pod_class.constraints
-        if not (limits.volumes or limits.resource_claims):
-            return near
-        taken = self._volumes.outlook(task.pod_class) if limits.volumes else None
-        if limits.resource_claims and self._allocation:
-            return near, taken, self._devices.outlook(task.pod_class)
-        return near if taken is None else (near, taken)
-
-    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
-        """Return which filters pass on each node, for filters influenced by its own pods only.
-
-        After a pod of a gang with anti-affinity to itself, for example, the node takes no second
-        pod.
-        """
-        affinity = self._affinity_counts.state_of(task)
-        local = () if affinity is None else self._ruling(affinity, task.pod_class).local
-        found: list[Sequence[Hashable]] = []
-        limits = task.pod_class.constraints
-        if limits.volumes:
-            attached = self._volumes.row_outlook(task.pod_class, rows)
-            found += [] if attached is None else [attached]
-        if limits.resource_claims and self._allocation:
-            allocated = self._devices.row_outlook(task.pod_class, rows)
-            found += [] if allocated is None else [allocated]
-        if local:
-            answers = [answer for domain_filter in local for answer in domain_filter.on(rows)]
-            found.append([each.tobytes() for each in np.stack(answers, axis=1)])
-        return list(zip(*found, strict=True)) if found else None
-
     def _volume_results(self, pod_class: PodClass, nodes: NodeView) -> Iterator[FilterResult]:
         """Yield results for the volumes of a pod class, in kube-scheduler's order."""
         yield from self._volumes.restrictions(pod_class, nodes)
@@ -249,7 +250,7 @@ class Predicates(Plugin):
         version = affinity.version
         if known is None or known.version != version:
             rules = tuple(self._rules(affinity, pod_class))
-            outlook = tuple(
+            elsewhere = tuple(
                 (domain_filter.now.tobytes(), domain_filter.later.tobytes())
                 for rule in rules
                 for domain_filter in rule.domain_filters
@@ -261,7 +262,7 @@ class Predicates(Plugin):
                 for domain_filter in rule.domain_filters
                 if domain_filter.changes is Changes.ON_ITS_NODE
             ]
-            known = self._rulings[affinity] = CachedRules(version, rules, outlook or None, local)
+            known = self._rulings[affinity] = CachedRules(version, rules, elsewhere or None, local)
         return known
 
     def _rules(self, affinity: PodAffinityState, pod_class: PodClass) -> Iterator[FilterRule]:

@@ -6,6 +6,7 @@ Volcano: plugins/priority.
 from collections.abc import Sequence
 
 from vscheduler.core.api.contracts import Key, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.model.jobs import Job, Task
 
@@ -15,12 +16,11 @@ class Priority(Plugin):
 
     name = "priority"
 
-    alike_victims = ("preemptable",)
-
     def open(self, session: Session) -> None:
         """Keep the session; jobs and tasks have their priorities."""
         self._session = session
 
+    @depends_on(On.JOB)
     def job_key(self, state: JobState) -> Key:
         """Return the priority of the job."""
         return -self._rank(state.job)
@@ -33,6 +33,7 @@ class Priority(Plugin):
         """Whether any pod has no place (Volcano: priority jobStarvingFn)."""
         return state.ready_tasks + state.waiting_tasks < state.job.task_count
 
+    @depends_on(On.PREEMPTOR | On.VICTIM_CLASS)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """Return pods of jobs with lower priority, and lower pods of the claimant's job.
 

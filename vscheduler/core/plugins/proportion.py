@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.fair_share import inqueue_resources, share_arithmetic
 from vscheduler.core.fair_share.fair_shares import FairShares
@@ -44,11 +45,6 @@ class Proportion(Plugin):
     arguments: ClassVar[Mapping[str, Argument]] = {
         GRACE: Argument(str, "30s", parse=durations.seconds),
     }
-
-    waiting_lasts = True
-    alike_victims = ("reclaimable", "share_after")
-    alike_claimants = ("reclaimable",)
-    alike_resources = ("reclaimable",)
 
     def open(self, session: Session) -> None:
         """Add up resources held by queues with jobs, and resources promised to their groups."""
@@ -125,6 +121,15 @@ class Proportion(Plugin):
             attributes.share = share_arithmetic.share(attributes.allocated, attributes.deserved)
         return (-queue.priority, attributes.share)
 
+    def _figures(self, queue: Queue) -> Hashable:
+        """Return what the queue has and may have, and what root has left."""
+        attributes = self._attributes.get(queue.name)
+        if attributes is None:
+            return None
+        together = None if self._root is None else tuple(self._root.allocated)
+        return attributes.figures, together
+
+    @depends_on(On.QUEUE, fingerprint=_figures)
     def overused(self, queue: Queue) -> bool:
         """Whether the queue has all deserved amounts of every resource (Volcano: OverusedFn)."""
         attributes = self._attributes.get(queue.name)
@@ -135,6 +140,7 @@ class Proportion(Plugin):
                 return False
         return True
 
+    @depends_on(On.CLASS | On.QUEUE, fingerprint=_figures)
     def allocatable(self, queue: Queue, task: Task) -> bool:
         """Whether the queue is open and stays within its share of the requested resources, and all
         queues together within the capability of queue root.
@@ -156,14 +162,6 @@ class Proportion(Plugin):
             if allocated[column] + amount > limit[column]:
                 return False
         return self._root is None or not self._root.exceeded(self._requests[task.pod_class])
-
-    def queue_outlook(self, queue: Queue) -> Hashable:
-        """Return what the queue has and may have, and what root has left."""
-        attributes = self._attributes.get(queue.name)
-        if attributes is None:
-            return None
-        together = None if self._root is None else tuple(self._root.allocated)
-        return attributes.figures, together
 
     def queue_limits(self, queue: Queue, task: Task) -> Sequence[QueueLimit]:
         """Return what is left of the share, or of the capability, and of root's capability."""
@@ -191,6 +189,7 @@ class Proportion(Plugin):
         )
         return max(parts, default=0.0)
 
+    @depends_on(On.CLASS | On.QUEUE, fingerprint=_figures)
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """Whether the queue is open and deserves these tasks, too (Volcano: PreemptiveFn)."""
         if not queue.open:
@@ -204,6 +203,7 @@ class Proportion(Plugin):
                 touched.add(column)
         return all(wanted[column] <= attributes.limit[column] for column in touched)
 
+    @depends_on(On.PREEMPTOR_RESOURCES | On.VICTIM_RESOURCES)
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods of queues above their share of a resource the claimant asks for.
 
@@ -230,6 +230,7 @@ class Proportion(Plugin):
                     break
         return victims
 
+    @depends_on(On.PREEMPTOR | On.VICTIM_CLASS)
     def share_after(
         self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
     ) -> ShareAfter | None:
@@ -337,6 +338,7 @@ class Proportion(Plugin):
         """Count the group's minResources as promised."""
         self._add_inqueue(self._attributes_of(state.job.id), self._inqueue_of(state))
 
+    @depends_on(On.CLASS | On.QUEUE, fingerprint=_figures)
     def shortages(self, queue: Queue, task: Task) -> Sequence[Shortage]:
         """Return the resources of which the task would take the queue above its share."""
         if not queue.open:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.model import resources
 from vscheduler.core.model.jobs import PodClass, Task
 from vscheduler.core.model.nodes import NodeLayout
@@ -179,9 +180,7 @@ class ResourceStrategyFit(Plugin):
         self._proportions = proportions(self._mapping("proportional"))
         self._parts: dict[PodClass, list[Part]] = {}
 
-    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
-        """Return nothing: scores depend on the node view alone."""
-
+    @depends_on(On.CLASS | On.NODE | On.USED)
     def score_nodes(self, task: Task, nodes: NodeView) -> Scores:
         """Return the weighted scores by strategy and by absence of scarce resources."""
         scores = np.zeros(nodes.size)
@@ -191,10 +190,12 @@ class ResourceStrategyFit(Plugin):
             scores += self._scarce.weight * FULL_SCORE * self._ordinary(task, nodes)
         return scores
 
+    @depends_on(On.NOTHING)
     def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> None:
         """Return None: on empty nodes, devices are free that pods without devices leave aside."""
         del pod_class, layout
 
+    @depends_on(On.CLASS | On.NODE | On.USED)
     def filter_nodes(self, task: Task, nodes: NodeView) -> list[FilterResult]:
         """Refuse nodes that would have too little cpu or memory left for free devices.
 

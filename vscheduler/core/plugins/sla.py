@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.model import durations
 from vscheduler.core.model.decisions import AdmissionFailure, Reason, ReasonCode
@@ -32,11 +33,13 @@ class Sla(Plugin):
         self._waiting_time = None if given is None else self.seconds(WAITING_TIME)
         self._due: dict[JobId, float | None] = {}
 
+    @depends_on(On.JOB | On.AGE)
     def job_key(self, state: JobState) -> Key:
         """Return when the waiting time ends; jobs without waiting time come last."""
         due = self._due_at(state.job)
         return (1, 0.0) if due is None else (0, due)
 
+    @depends_on(On.JOB)
     def job_valid(self, state: JobState) -> Reason | None:
         """Return a reason if the waiting time can't be read. Volcano ignores such an annotation."""
         problem = self._problem(state.job)
@@ -57,6 +60,7 @@ class Sla(Plugin):
             return AdmissionFailure(code=ReasonCode.BAD_SETTING, subject=problem)
         return self._permit(state.job)
 
+    @depends_on(On.JOB | On.AGE | On.TIME)
     def job_pipelined(self, state: JobState) -> bool | None:
         """Return a permit after the waiting time: nodes stay reserved even below the minimum."""
         return self._permit(state.job)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, FilterResult, Key, NodeView, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.model import durations
 from vscheduler.core.model.decisions import Reason, ReasonCode
@@ -142,6 +143,7 @@ class Tdm(Plugin):
         self._active = np.array([zone in active for zone in self._zones], dtype=np.bool_)
         self._scores = np.where(self._active, ACTIVE_SCORE, 0.0)
 
+    @depends_on(On.CLASS | On.NODE | On.TIME)
     def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Refuse nodes in closed or unknown zones, and all zones for pods that aren't revocable.
 
@@ -154,6 +156,7 @@ class Tdm(Plugin):
             results.append(FilterResult(RESERVED, nodes.of(~self._lent)))
         return results
 
+    @depends_on(On.CLASS | On.NODE | On.TIME)
     def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
         """Return nodes outside of zones; for revocable pods, nodes of open zones as well."""
         column, codes = layout.label(ZONE)
@@ -163,19 +166,19 @@ class Tdm(Plugin):
         mask: Mask = np.array([*free, True], dtype=np.bool_)[column]
         return mask
 
-    def row_outlook(self, task: Task, rows: NDArray[np.int64]) -> None:
-        """Return nothing: zones don't open or close within a cycle."""
-
+    @depends_on(On.CLASS | On.NODE | On.TIME)
     def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64]:
         """Prefer nodes of open zones for revocable pods."""
         if not _revocable(task):
             return np.zeros(nodes.size)
         return nodes.of(self._scores)
 
+    @depends_on(On.JOB)
     def job_key(self, state: JobState) -> Key:
         """Return jobs that aren't preemptable first."""
         return 1 if _job_preemptable(state.job) else 0
 
+    @depends_on(On.JOB)
     def job_valid(self, state: JobState) -> Reason | None:
         """Return a reason if a budget annotation can't be read.
 
@@ -196,6 +199,7 @@ class Tdm(Plugin):
                 )
         return None
 
+    @depends_on(On.JOB)
     def job_pipelined(self, state: JobState) -> bool:
         """Whether the minimum has resources, roles aside (Volcano: JobInfo.IsPipelined)."""
         placed = state.ready_tasks + state.waiting_tasks + state.pending_best_effort
@@ -205,6 +209,7 @@ class Tdm(Plugin):
         """Whether a job that isn't preemptable has pods without a place."""
         return not _job_preemptable(state.job) and state.counts[TaskStatus.PENDING] > 0
 
+    @depends_on(On.PREEMPTOR | On.VICTIM)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return preemptable pods outside of zones, as many of each job as its budget allows.
 

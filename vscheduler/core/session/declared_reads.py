@@ -12,15 +12,16 @@ from typing import Any
 
 import msgspec
 
+from vscheduler.core.api import depends as declarations
 from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.api.depends import Depends
 from vscheduler.core.model import group_texts, pod_texts
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.pod_texts import DeclaredTexts, PodReads
 
-KEPT_PER_CLASS = frozenset(
-    {"filter_nodes", "outlook", "row_outlook", "score_node_set", "score_nodes"}
-)
-"""Hooks whose answers are kept per pod class, and whose first argument is a task."""
+ABOUT_CLASSES = frozenset({"filter_nodes", "score_node_set", "score_nodes"})
+"""Hooks about nodes, whose first argument is a task. Shares and reasons follow from their answers
+for whole classes of pods."""
 
 BUILT_IN = "vscheduler.core."
 """Modules of plugins that tests check for such reads. Guarding them would cost time per pod."""
@@ -30,8 +31,22 @@ def method(plugin: type[Plugin], hook: str) -> Callable[..., Any]:
     """Return the method of a class of plugins for a hook, as a function whose first argument is the
     plugin; it is given a task with declared texts only.
     """
-    found = _function(plugin, hook)
-    if hook not in KEPT_PER_CLASS or plugin.__module__.startswith(BUILT_IN):
+    return _guarded(plugin, hook, _function(plugin, hook))
+
+
+def depends(plugin: type[Plugin], hook: str) -> Depends | None:
+    """Return what a class of plugins declares for a hook, with functions that are given such a
+    task, too.
+    """
+    found = declarations.of(plugin, hook)
+    if found is None:
+        return None
+    functions = (found.fingerprint, found.row_fingerprint)
+    return Depends(found.on, *(each and _guarded(plugin, hook, each) for each in functions))
+
+
+def _guarded(plugin: type[Plugin], hook: str, found: Callable[..., Any]) -> Callable[..., Any]:
+    if hook not in ABOUT_CLASSES or plugin.__module__.startswith(BUILT_IN):
         return found
     reads = pod_texts.reads(plugin)
 

@@ -4,23 +4,39 @@ A Dispatch is made once per session. For each hook and tier, the list of the plu
 hook is prepared once per policy, so that a call costs no more than the plugins' own methods.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vscheduler.core.api import hooks
+from vscheduler.core.api import depends, hooks
 from vscheduler.core.api.contracts import Key, VictimRole
+from vscheduler.core.api.depends import Fingerprint, On
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.model import computed
 from vscheduler.core.model.decisions import AdmissionFailure, Fault, ShareAfter
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.core.model.queues import Queue
 from vscheduler.core.session import hook_calls
 from vscheduler.core.session.hook_calls import Call, Opened
 
 Answer = TypeVar("Answer")
+
+NODES = ("filter_nodes", "score_nodes")
+"""Hooks about single nodes."""
+
+ABOUT_JOBS = (
+    *("filter_nodes", "score_nodes", "allocatable", "shortages", "job_ready", "job_pipelined"),
+    *("preemptive", "preemptable", "reclaimable", "share_after"),
+)
+"""Hooks whose answers decide whether a job, or its pods, find the same as others."""
+
+LIMITS = ("overused", "allocatable", "shortages")
+"""Hooks about what a queue may have."""
 
 ABSTAINS: tuple[float, ...] = ()
 """The sort key of an abstaining plugin: less than all other keys, and equal to itself."""
@@ -33,6 +49,19 @@ class PluginFailedError(Exception):
         error = f"{type(cause).__name__}: {cause}"
         self.fault = Fault(plugin=plugin, hook=hook, error=error)
         super().__init__(f"plugin {plugin}, {hook}: {error}")
+
+
+class Asked(NamedTuple):
+    """A function that a plugin declares for a hook."""
+
+    hook: str
+    call: Call
+    function: Fingerprint
+
+
+def _asked(calls: Iterable[tuple[str, Call]], which: str) -> Sequence[Asked]:
+    every = ((hook, call, getattr(call.depends, which)) for hook, call in calls)
+    return tuple(Asked(*each) for each in every if each[2] is not None)
 
 
 class Dispatch:
@@ -56,23 +85,99 @@ class Dispatch:
         self._plugins = plugins
         self.evictions_off = False
         """True after a plugin with a say in evictions failed: nothing is evicted in this cycle."""
-        self._settings = policy.settings
         self._tiers, self._calls = hook_calls.prepared(policy, unopened)
-        self._alike_by_hook: dict[str, Mapping[int, frozenset[str]]] = {}
+        self._declared: dict[tuple[str, ...], bool] = {}
+        self._by_declaration: dict[str, tuple[list[Call], list[Call]]] = {}
+        self._fine_enough: dict[tuple[str, On], frozenset[int]] = {}
 
-    @computed.once
-    def rows_tell_all(self) -> bool:
-        """Whether answers about a row depend only on values that can be compared: the row's columns
-        and ports, `outlook` and `row_outlook`.
+    def declares(self, *hooks_: str) -> bool:
+        """Whether plugins declare what all of their answers to these hooks depend on.
+
+        Jobs from one template then get equal answers. A plugin that has failed declares nothing.
         """
-        return all(_declares_dependencies(setting, self._guarded) for setting in self._settings)
+        found = self._declared.get(hooks_)
+        if found is None:
+            calls = itertools.chain.from_iterable(self._calls[hook] for hook in hooks_)
+            found = self._declared[hooks_] = all(map(self._is_declared, calls))
+        return found
 
     @computed.once
-    def outlooks_are_for_filters(self) -> bool:
-        """Whether no score of a node changes with `outlook`, and all dependencies are declared."""
-        return self.rows_tell_all and not any(
-            {"outlook", "score_nodes"} <= setting.answers for setting in self._settings
-        )
+    def declares_nodes(self) -> bool:
+        """Whether plugins declare what all answers about single nodes depend on."""
+        return self.declares(*NODES)
+
+    @computed.once
+    def equal_for_equal_jobs(self) -> bool:
+        """Whether plugins answer equally for jobs from one template, and for their pods."""
+        return self.declares(*ABOUT_JOBS)
+
+    def _is_declared(self, call: Call) -> bool:
+        return call.depends is not None and call.plugin not in self._guarded
+
+    def declared(self, hook: str) -> Sequence[Call]:
+        """Return the calls whose answers depend on nothing but what is declared."""
+        return self._parts(hook)[0]
+
+    def undeclared(self, hook: str) -> Sequence[Call]:
+        """Return the calls whose answers may depend on anything."""
+        return self._parts(hook)[1]
+
+    def _parts(self, hook: str) -> tuple[list[Call], list[Call]]:
+        found = self._by_declaration.get(hook)
+        if found is None:
+            calls = self._calls[hook]
+            found = self._by_declaration[hook] = (
+                [call for call in calls if self._is_declared(call)],
+                [call for call in calls if not self._is_declared(call)],
+            )
+        return found
+
+    @computed.once
+    def scores_follow_rows(self) -> bool:
+        """Whether no declared score of a node changes with anything elsewhere."""
+        calls = self.declared("score_nodes")
+        return not any(call.depends and call.depends.fingerprint for call in calls)
+
+    @computed.once
+    def _of_nodes(self) -> tuple[Sequence[Asked], Sequence[Asked]]:
+        """The fingerprints of answers about nodes, and those of single rows."""
+        calls = [(hook, call) for hook in NODES for call in self.declared(hook)]
+        return _asked(calls, "fingerprint"), _asked(calls, "row_fingerprint")
+
+    @computed.once
+    def _of_queues(self) -> Sequence[Asked]:
+        """The fingerprints of what queues may have; plugins use one for several hooks."""
+        calls = [(hook, call) for hook in LIMITS for call in self.declared(hook)]
+        once = {(each.call.place, each.function): each for each in _asked(calls, "fingerprint")}
+        return tuple(once.values())
+
+    def node_fingerprints(self, task: Task) -> list[Any]:
+        """Return what declared answers about any node depend on, besides arrays and names."""
+        plugins, found = self._plugins, []
+        for hook, call, function in self._of_nodes[0]:  # before each placement
+            try:
+                found.append(function(plugins[call.place], task))
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                found.append(self._stands_in(call, hook, error, None))
+        return found
+
+    def row_fingerprints(self, task: Task, rows: NDArray[np.int64]) -> list[Sequence[Any]]:
+        """Return the same for single rows, one value for each row; nothing if there is no more."""
+        found = (self._fingerprint(each, task, rows) for each in self._of_nodes[1])
+        return [answer for answer in found if answer is not None]
+
+    def queue_fingerprints(self, queue: Queue) -> tuple[Any, ...]:
+        """Return what declared answers about the limits of a queue depend on."""
+        return tuple(self._fingerprint(each, queue) for each in self._of_queues)
+
+    def _fingerprint(self, asked: Asked, *subject: Any) -> Any:
+        try:
+            found = asked.function(self._plugins[asked.call.place], *subject)
+            if len(subject) > 1:
+                hooks.one_each(found, subject[1])
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            return self._stands_in(asked.call, asked.hook, error, None)
+        return found
 
     def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
         """Return the sort key of the subject: one part per plugin, in order of tiers."""
@@ -191,15 +296,16 @@ class Dispatch:
                 return [] if self.evictions_off else left
         return []
 
-    def may_be_entitled(self, hook: str, preemptor: Task, victim: Task, *alike: str) -> bool:
+    def may_be_entitled(self, hook: str, preemptor: Task, victim: Task, within: On) -> bool:
         """Whether `entitled` could name any pod similar to this one: False is certain.
 
-        `alike` are the attributes by which plugins tell which victims, and claimants, are similar.
+        `within` is what similar victims, and preemptors, have in common: plugins whose answers
+        depend on more aren't asked.
         """
+        sure = self._depending(hook, within)
         for tier in self._tiers[hook]:
             calls = [call for call in tier if call.role is VictimRole.ENTITLES]
-            named = self._alike(hook)
-            known = [call for call in calls if named[call.place].issuperset(alike)]
+            known = [call for call in calls if call.place in sure]
             answers = [self._victims(each, hook, preemptor, (victim,)) for each in known]
             if any(answer is not None and not answer for answer in answers):
                 return False
@@ -207,25 +313,24 @@ class Dispatch:
                 return not self.evictions_off
         return False
 
-    def tells_alike(self, hook: str, attribute: str) -> bool:
-        """Whether any plugin names the hook in this attribute."""
-        return any(attribute in each for each in self._alike(hook).values())
+    def any_depends(self, hook: str, within: On) -> bool:
+        """Whether the answers of any plugin depend on no more than this."""
+        return bool(self._depending(hook, within))
 
-    def _alike(self, hook: str) -> Mapping[int, frozenset[str]]:
-        """Return the attributes in which each plugin, as it is open, names the hook, by place."""
-        found = self._alike_by_hook.get(hook)
+    def _depending(self, hook: str, within: On) -> frozenset[int]:
+        """Return the places of plugins whose answers depend on no more than this."""
+        found = self._fine_enough.get((hook, within))
         if found is None:
-            plugins = {call.place: self._plugins[call.place] for call in self._calls[hook]}
-            found = self._alike_by_hook[hook] = {
-                place: frozenset(each for each in hook_calls.ALIKE if hook in getattr(plugin, each))
-                for place, plugin in plugins.items()
-            }
+            calls = self.declared(hook)
+            found = self._fine_enough[hook, within] = frozenset(
+                call.place for call in calls if call.depends and call.depends.on in within
+            )
         return found
 
     def share_of_similar(self, *subject: object) -> ShareAfter | None:
         """Return the answer of `share_after` for pods similar to these; None if it may differ."""
         hook = "share_after"
-        if all("alike_victims" in each for each in self._alike(hook).values()):
+        if len(self._depending(hook, depends.SIMILAR_VICTIMS)) == len(self._calls[hook]):
             found: ShareAfter | None = self.first(hook, None, *subject)
             return found
         return None
@@ -286,10 +391,17 @@ class Dispatch:
                 self._stands_in(call, hook, error, None)
 
     def each(
-        self, hook: str, check: Callable[[Any, Any], Answer], default: Answer, *subject: object
+        self,
+        hook: str,
+        check: Callable[[Any, Any], Answer],
+        default: Answer,
+        *subject: object,
+        calls: Sequence[Call] | None = None,
     ) -> list[Answer]:
-        """Return all answers, each validated by `check(answer, view)`; view is subject[1]."""
-        calls, view = self._calls[hook], subject[1]
+        """Return all answers, or those to some calls of the hook, each validated by `check(answer,
+        view)`; view is subject[1].
+        """
+        calls, view = self._calls[hook] if calls is None else calls, subject[1]
         answers = [default] * len(calls)
         for number, call in enumerate(calls):
             try:
@@ -316,17 +428,6 @@ class Dispatch:
         if call.plugin not in self._guarded:
             raise PluginFailedError(call.plugin, hook, error) from error
         return default
-
-
-def _declares_dependencies(setting: PluginSetting, guarded: frozenset[str]) -> bool:
-    """Whether a plugin declares what its answers about nodes depend on, and hasn't failed.
-
-    Without a declaration, answers may depend on anything in the session, or on the plugin's own
-    state.
-    """
-    if "row_outlook" in setting.answers:
-        return setting.plugin.name not in guarded
-    return not setting.answers & {"filter_nodes", "score_nodes"}
 
 
 def common(left: list[Task], answer: Sequence[Task] | None) -> list[Task]:

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Plugin, VictimRole
+from vscheduler.core.api.depends import Depends
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.session import declared_reads
-
-ALIKE = ("alike_victims", "alike_claimants", "alike_resources")
-"""Attributes with which plugins declare for which pods a hook's answers are equal."""
 
 
 class Unopened:
@@ -22,8 +20,6 @@ class Unopened:
 
     The plugin itself isn't used any more, since its state may be incomplete.
     """
-
-    alike_victims = alike_claimants = alike_resources = ()
 
 
 UNOPENED = Unopened()
@@ -42,6 +38,8 @@ class Call(NamedTuple):
     role: VictimRole
     types: tuple[type, ...]
     """The types of valid answers."""
+    depends: Depends | None
+    """What the plugin declares that its answers depend on; its functions are guarded as well."""
 
 
 class CallsByTier(dict[str, list[list[Call]]]):
@@ -66,7 +64,8 @@ class CallsByTier(dict[str, list[list[Call]]]):
                     plugin = setting.plugin
                     failed = place in self._unopened
                     function = _failing(hook) if failed else declared_reads.method(plugin, hook)
-                    calls.append(Call(plugin.name, place, function, plugin.victim_role, types))
+                    role, declared = plugin.victim_role, declared_reads.depends(plugin, hook)
+                    calls.append(Call(plugin.name, place, function, role, types, declared))
                 place += 1
             if calls:
                 found.append(calls)

@@ -44,8 +44,24 @@ class Placement(Protocol):
     def choose(self, task: Task) -> Choice | None:
         """Return the best node for this task, or None."""
 
+    def may_take(self, task: Task) -> bool:
+        """Whether any node can take pods of the task's class and queue, for all that is declared:
+        False is certain for all of them.
+        """
+
+    def looks_elsewhere(self, task: Task) -> bool:
+        """Whether pods on one node may decide whether another one can take the task, for all that
+        plugins declare.
+        """
+
+    def follows_pods(self, task: Task) -> bool:
+        """Whether filters look at more of other pods than what they use and their ports."""
+
     def feasible(self, task: Task, row: int) -> bool:
         """Whether this node can take the task, now or after pending releases."""
+
+    def undeclared_allow(self, task: Task, row: int) -> bool:
+        """Whether the plugins that declare nothing let this node take the task."""
 
     def at(self, task: Task, row: int) -> Choice | None:
         """Return this node as a choice, or None if it can't take the task."""

@@ -116,11 +116,11 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
 def _memos(session: Session, groups: Sequence[GroupStatus], unchanged: UnchangedJobs) -> Memos:
     """Return what the next cycle may reuse."""
     policy, known = session.policy, session.memos
-    may_keep = policy.nodes_last and policy.rules.leaves_jobs_out
+    may_keep = policy.keeps_domains and policy.rules.leaves_jobs_out
     found = Memos(
         basis=known.basis,
         domains=NodeDomains(session.pools.known) if may_keep else NodeDomains(),
-        never_fitting=known.never_fitting if policy.nodes_last else NeverFittingJobs(),
+        never_fitting=known.never_fitting if policy.keeps_never_fitting else NeverFittingJobs(),
         unschedulable=session.unschedulable.memo(session, groups),
         unchanged=unchanged,
         evictable=session.cluster.known_evictable,

@@ -9,6 +9,7 @@ from tests import running
 from tests.unit.core.placement.unschedulable_cluster import PICTURE, TREE, WAITING, Around, waiting
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.fair_share import node_domains
@@ -223,30 +224,32 @@ class Moody(Plugin):
 
 
 class Steady(Moody):
-    """The same, but it says when its answers change."""
+    """The same, but it declares when its answers change."""
 
     name = "steady"
-    waiting_lasts = True
 
-    def queue_outlook(self, queue: object) -> bool:
-        """Return what the answers depend on."""
-        del queue
+    def _refuses(self, _: object) -> bool:
         return self.refuses
+
+    @depends_on(On.QUEUE, fingerprint=_refuses)
+    def allocatable(self, queue: object, task: Task) -> bool:
+        """Answer as it likes."""
+        return super().allocatable(queue, task)
 
 
 class Full(Plugin):
     """A plugin for which a queue has enough, or has not."""
 
     name = "full"
-    waiting_lasts = True
     refuses: ClassVar[bool] = False
 
-    def overused(self, queue: object) -> bool:
-        """Answer as it likes."""
-        del queue
+    def _refuses(self, _: object) -> bool:
         return self.refuses
 
-    queue_outlook = overused
+    @depends_on(On.QUEUE, fingerprint=_refuses)
+    def overused(self, queue: object) -> bool:
+        """Answer as it likes."""
+        return self._refuses(queue)
 
 
 def with_plugin(plugin: type[Plugin]) -> Policy:
@@ -382,17 +385,21 @@ def test_a_rest_that_was_left_out_is_told_later() -> None:
     assert {status.job for status in found.now().statuses} == WAITING
 
 
-@pytest.mark.parametrize("hook", ["allocatable", "queue_outlook"])
-def test_nothing_is_kept_after_a_plugin_failed(hook: str) -> None:
+@pytest.mark.parametrize("declares", [False, True])
+def test_nothing_is_kept_after_a_plugin_failed(*, declares: bool) -> None:
     """The cycle started again, with answers that may not be those of the plugin."""
 
     def fail(*_: object) -> NoReturn:
         raise ValueError
 
+    def allow(*_: object) -> bool:
+        return True
+
+    method = depends_on(On.QUEUE, fingerprint=fail)(allow) if declares else fail
     taken = Around().mirror.snapshot(pictures.NOW.timestamp(), FRESH)
-    failing = type("Failing", (Steady,), {"name": "failing", hook: fail})
+    failing = type("Failing", (Steady,), {"name": "failing", "allocatable": method})
     result = cycle.run_cycle(taken, with_plugin(failing))
-    assert [fault.hook for fault in result.faults] == [hook]
+    assert [fault.hook for fault in result.faults] == ["allocatable"]
     assert result.carried.memos is NO_MEMOS
 
 

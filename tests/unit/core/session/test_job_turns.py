@@ -49,5 +49,5 @@ def test_pods_that_depend_on_pods_elsewhere_are_charged_more() -> None:
                 assert choice is not None
                 trial.allocate(task, choice.row)
         costs[state.job.name] = opened.work_budget.spent - before
-    assert opened.work["outlooks elsewhere"] == 3
+    assert opened.work["fingerprints"] == 3
     assert costs["b"] > costs["a"] + 300

@@ -244,7 +244,7 @@ def assemble(
         # a plugin that doesn't declare what they depend on may depend on anything. Nodes that are
         # avoided for a while prove nothing.
         exact=(
-            session.dispatch.rows_tell_all
+            _may_prove(session)
             and not session.nominated.anybody
             and most is None
             and all(sample.is_lasting for sample in samples)
@@ -256,6 +256,11 @@ def assemble(
     return Assembled(
         given=whole, tasks=kinds, rows=rows, limits=of_queue, samples=samples, volumes=choice
     )
+
+
+def _may_prove(session: Session) -> bool:
+    """Whether plugins declare enough for a proof that a gang fits nowhere."""
+    return session.dispatch.declares_nodes
 
 
 def _with_devices(
