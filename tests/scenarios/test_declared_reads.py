@@ -7,19 +7,26 @@ import numpy as np
 import pytest
 
 from tests import running
-from vscheduler.core import actions, compat, plugins
+from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Session
+from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.config import policy
+from vscheduler.core.config.policy import Policy
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import Job, PodClass, Task
 from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.session import declared_reads
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.state import Options as MirrorOptions
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures
+from vscheduler.testing.pictures import Document
 
 ROOM = "example.com/room"
+OWNER = "example.com/owner"
 TIER = {"plugins": [{"name": "gang"}, {"name": "rooms"}, {"name": "predicates"}]}
 
 
@@ -176,17 +183,135 @@ def test_an_undeclared_read_is_a_failure_of_the_plugin(
         (lambda job: job.labels.get("node"), "label node", "reads_labels"),
     ],
 )
-def test_texts_of_podgroups_are_no_part_of_a_class(
+def test_undeclared_texts_of_podgroups_are_no_part_of_a_class(
     read: Callable[[Job], object], what: str, attribute: str
 ) -> None:
     """A filter that reads them fails, with the names of the plugin, the hook and the text."""
-    plugin = type("OfGroups", (OfGroups,), {"read": staticmethod(read)})
+    undeclared = {"reads_annotations": (), "reads_labels": ()}
+    plugin = type("OfGroups", (OfGroups,), {"read": staticmethod(read), **undeclared})
     (fault,) = _decided(plugin).faults
     assert (fault.plugin, fault.hook) == ("rooms", "filter_nodes")
     assert fault.error == (
         f"UndeclaredReadError: plugin rooms reads {what} of a PodGroup in filter_nodes, whose "
-        "answer counts for equal pods of other PodGroups, too: write it on the pods, and add it to "
-        f"{attribute} of the plugin"
+        f"answer counts for equal pods of other PodGroups, too: add it to {attribute} of the plugin"
+    )
+
+
+class Owned(Rooms):
+    """Nodes with an owner in an annotation take only pods of PodGroups with this owner."""
+
+    reads_annotations: ClassVar[Sequence[str]] = (OWNER,)
+    reads_labels: ClassVar[Sequence[str]] = ("tier",)
+
+    def open(self, session: Session) -> None:
+        """Keep the jobs."""
+        self._states = session.job_states
+
+    def _mask(self, owner: str | None, layout: NodeLayout) -> Mask:
+        column, codes = layout.annotation(OWNER)
+        mask: Mask = column == codes.get(owner or "", len(codes))
+        return mask
+
+    @depends_on(On.CLASS | On.NODE)
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
+        """Return the nodes of the owner."""
+        hints = pod_class.hints
+        return self._mask(hints.get(f"group {OWNER}") or hints.get("group label tier"), layout)
+
+    @depends_on(On.CLASS | On.NODE)
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
+        """Refuse all other nodes."""
+        job = self._states[task.job].job
+        owner = job.annotations.get(OWNER) or job.labels.get("tier")
+        mine = nodes.of(self._mask(owner, nodes.layout))
+        return [FilterResult("node(s) had another owner", mine)]
+
+
+class ReadsNodes(Owned):
+    """Reads an annotation of nodes that it doesn't declare."""
+
+    reads_annotations = ()
+
+    def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
+        """Refuse all other nodes."""
+        del task
+        return [FilterResult("node(s)", nodes.of(self._mask("lab", nodes.layout)))]
+
+    def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
+        """Return all nodes."""
+        del pod_class
+        return np.ones(layout.size, dtype=np.bool_)
+
+
+class World:
+    """A Mirror, and what its cycles bind."""
+
+    def __init__(self, documents: Sequence[Document], configured: Policy) -> None:
+        names = (pictures.SCHEDULER,)
+        self.mirror = Mirror(MirrorOptions(scheduler_names=names, reads=configured.reads))
+        self.policy = configured
+        self.documents = {(each["kind"], each["metadata"]["name"]): each for each in documents}
+        for document in documents:
+            self.show(document)
+
+    def show(self, document: Document) -> None:
+        """Show an object as it is now."""
+        kind = events.kind_of(document)
+        assert kind is not None
+        self.mirror.apply(events.convert(kind, document))
+
+    def result(self) -> CycleResult:
+        """One cycle."""
+        return cycle.run_cycle(self.mirror.snapshot(pictures.NOW.timestamp()), self.policy)
+
+    def nodes(self) -> dict[str, str]:
+        """The node of each pod that a cycle binds."""
+        return {bind.task.name: bind.node for bind in self.result().binds}
+
+
+def _owned(plugin: type[Plugin] = Owned) -> World:
+    """Two jobs that are equal but for their PodGroups, two nodes with owners, and one without."""
+    tree = {"actions": "allocate", "tiers": [TIER]}
+    parsed = policy.parse(tree, (*plugins.PLUGINS, plugin), actions.ACTIONS, compat.VOLCANO)
+    assert parsed.policy is not None
+    documents = pictures.documents("""
+        node n1 cpu=8   node n2 cpu=8   node n3 cpu=8
+        queue q
+        job q/a min=1 -   job q/b min=1 -
+        """)
+    named = {(each["kind"], each["metadata"]["name"]): each["metadata"] for each in documents}
+    named["Node", "n1"]["annotations"] = {OWNER: "lab"}
+    named["Node", "n2"]["annotations"] = {OWNER: "web"}
+    named["PodGroup", "a"]["annotations"] = {OWNER: "web"}
+    named["PodGroup", "b"]["labels"] = {"tier": "lab"}
+    return World(documents, parsed.policy)
+
+
+def test_declared_texts_of_podgroups_and_nodes_are_read() -> None:
+    """Equal pods of PodGroups with different texts get answers of their own."""
+    assert _owned().nodes() == {"a-0": "n2", "b-0": "n1"}
+
+
+def test_pods_follow_the_texts_of_their_podgroup() -> None:
+    """Whether the PodGroup gets another annotation, or loses it."""
+    world = _owned()
+    group = world.documents["PodGroup", "a"]
+    for owner, node in (("lab", "n1"), ("web", "n2"), ("nobody", None)):
+        group["metadata"]["annotations"] = {OWNER: owner}
+        world.show(group)
+        assert world.nodes().get("a-0") == node
+    del group["metadata"]["annotations"]
+    world.show(group)
+    assert world.nodes() == {"b-0": "n1"}
+
+
+def test_an_undeclared_annotation_of_nodes_is_a_failure_of_the_plugin() -> None:
+    """The fault names it."""
+    (fault,) = _owned(ReadsNodes).result().faults
+    assert (fault.plugin, fault.hook) == ("rooms", "filter_nodes")
+    assert fault.error == (
+        f"UndeclaredReadError: annotation {OWNER} of nodes is read, but not declared: "
+        "add it to reads_annotations of the plugin"
     )
 
 

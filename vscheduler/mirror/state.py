@@ -442,6 +442,9 @@ class Mirror:
         self._pods_by_class.move_group(key, None if new is None else new.job.queue, members)
         if old is None or new is None:
             self._columns.reseat(members)
+        texts = {} if new is None else self._reader.group_texts(new)
+        for before, after in self._overlay.regroup(key, texts, members):
+            self._move_pod(before, after)
 
 
 class NamedObjects:

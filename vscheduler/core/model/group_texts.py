@@ -1,21 +1,24 @@
 """Annotations and labels of PodGroups, and the failure of reads that would answer for other jobs.
 
 Some hooks are asked about one pod of a class, and their answer counts for equal pods of all jobs of
-a queue. PodGroups aren't part of the class, so reading their texts there fails.
+a queue. Of PodGroups, only what plugins declare is part of the class; reading more there fails.
 """
 
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
-from vscheduler.core.model.pod_texts import UndeclaredReadError
+from vscheduler.core.model.pod_texts import PodReads, UndeclaredReadError
 
-READER: ContextVar[tuple[str, str] | None] = ContextVar("READER", default=None)
-"""The plugin and the hook that answer for a whole class; None outside of such hooks."""
+READER: ContextVar[tuple[str, str, PodReads] | None] = ContextVar("READER", default=None)
+"""The plugin, the hook that answers for a whole class, and what the plugin declares to read; None
+outside of such hooks."""
 
 
 class _GroupTexts(dict[str, str]):
-    """Texts of a PodGroup; every read within such a hook raises UndeclaredReadError."""
+    """Texts of a PodGroup; within such a hook, reading what the plugin doesn't declare raises
+    UndeclaredReadError.
+    """
 
     __slots__ = ()
     kind: ClassVar[str]
@@ -56,12 +59,13 @@ class _GroupTexts(dict[str, str]):
     def _check(self, name: object = None) -> None:
         reader = READER.get()
         if reader is not None:
-            plugin, hook = reader
+            plugin, hook, reads = reader
+            if name in (reads.annotations if self.kind == "annotation" else reads.labels):
+                return
             what = f"{self.kind}s" if name is None else f"{self.kind} {name}"
             message = (
                 f"plugin {plugin} reads {what} of a PodGroup in {hook}, whose answer counts for "
-                f"equal pods of other PodGroups, too: write it on the pods, and add it to "
-                f"{self.declared_by} of the plugin"
+                f"equal pods of other PodGroups, too: add it to {self.declared_by} of the plugin"
             )
             raise UndeclaredReadError(message)
 

@@ -25,6 +25,7 @@ from vscheduler.core.model.constraints import (
     Term,
     Toleration,
 )
+from vscheduler.core.model.pod_texts import UndeclaredReadError, undeclared
 from vscheduler.core.model.resources import Vector
 
 Answer = TypeVar("Answer")
@@ -43,11 +44,27 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str | None], ...] = ()
+    """Those that plugins declare to read, with None for missing ones."""
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
     features: tuple[str, ...] = ()
     """Features declared by the kubelet."""
+
+
+UNDECLARED = "\0"
+"""Stands for a text that no plugin reads; no text has this value."""
+
+
+def _coded(values: Sequence[str | None]) -> tuple[NDArray[np.int64], Mapping[str, int]]:
+    """Return the code of each value, (N,), -1 for None, and the codes."""
+    codes: dict[str, int] = {}
+    column = np.full(len(values), -1, dtype=np.int64)
+    for row, value in enumerate(values):
+        if value is not None:
+            column[row] = codes.setdefault(value, len(codes))
+    return column, codes
 
 
 class NodeLayout:
@@ -64,6 +81,7 @@ class NodeLayout:
         assert list(self.names) == sorted(self.rows), "nodes are sorted and named once"
         self._memo: dict[Hashable, Any] = {}
         self._labels: dict[str, tuple[NDArray[np.int64], Mapping[str, int]]] = {}
+        self._annotations: dict[str, tuple[NDArray[np.int64], Mapping[str, int]]] = {}
         self._variant: NodeLayout | None = None
 
     @property
@@ -91,13 +109,19 @@ class NodeLayout:
         if known is None and key not in self._label_keys:  # users may ask for any number of keys
             return self._unlabelled
         if known is None:
-            codes: dict[str, int] = {}
-            column = np.full(self.size, -1, dtype=np.int64)
-            for row, labels in enumerate(self._label_maps):
-                value = labels.get(key)
-                if value is not None:
-                    column[row] = codes.setdefault(value, len(codes))
-            known = self._labels[key] = (column, codes)
+            values = [labels.get(key) for labels in self._label_maps]
+            known = self._labels[key] = _coded(values)
+        return known
+
+    def annotation(self, key: str) -> tuple[NDArray[np.int64], Mapping[str, int]]:
+        """Return an annotation as `label` does; raise UndeclaredReadError if no plugin reads it."""
+        known = self._annotations.get(key)
+        if known is None:
+            values = [dict(spec.annotations).get(key, UNDECLARED) for spec in self.specs]
+            if UNDECLARED in values:
+                message = undeclared("annotation", key, "reads_annotations", "nodes")
+                raise UndeclaredReadError(message)
+            known = self._annotations[key] = _coded(values)
         return known
 
     def variant(self, specs: tuple[NodeSpec, ...]) -> "NodeLayout":

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+GROUP = "group"
+"""Marks a text of the PodGroup among the hints of a class."""
+
 OWN = "volcano.sh/"
 """Prefix of annotations that every task keeps."""
 
@@ -121,6 +124,6 @@ class DeclaredTexts(Mapping[str, str]):
         return self[name] if name in self else default  # noqa: SIM401 - this is `get`
 
 
-def undeclared(kind: str, name: object, attribute: str) -> str:
+def undeclared(kind: str, name: object, attribute: str, of: str = "pods") -> str:
     """Return the message for an undeclared read."""
-    return f"{kind} {name} of pods is read, but not declared: add it to {attribute} of the plugin"
+    return f"{kind} {name} of {of} is read, but not declared: add it to {attribute} of the plugin"

@@ -51,7 +51,7 @@ def _guarded(plugin: type[Plugin], hook: str, found: Callable[..., Any]) -> Call
     reads = pod_texts.reads(plugin)
 
     def guarded(opened: object, task: Task, *others: object) -> object:
-        token = group_texts.READER.set((plugin.name, hook))
+        token = group_texts.READER.set((plugin.name, hook, reads))
         try:
             return found(opened, _as_declared(task, reads), *others)
         finally:

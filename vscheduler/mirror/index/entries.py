@@ -153,6 +153,7 @@ class Reader:
         self._on_error = on_error
         self._most = most
         self._translator = Translator(scheduler_names, most, reads)
+        self._reads = reads
         self._scheduler_names = scheduler_names
         self._default_queue = default_queue
         self._node_selector = frozenset(node_selector)
@@ -160,6 +161,14 @@ class Reader:
     def claiming(self, pod: pods.Pod, use: ResourceClaimUse) -> pods.Pod:
         """Return the pod as one that uses this claim, too."""
         return self._translator.claiming(pod, use)
+
+    def group_texts(self, group: Group) -> Mapping[str, str]:
+        """Return what plugins read of a PodGroup, as hints of its pods' classes."""
+        return self._translator.group_texts(group.job)
+
+    def grouped(self, pod: pods.Pod, texts: Mapping[str, str]) -> pods.Pod:
+        """Return the pod as one of a PodGroup with these texts."""
+        return self._translator.grouped(pod, texts)
 
     def charged(self, pod: pods.Pod, devices: Mapping[str, int]) -> pods.Pod:
         """Return the pod with devices that count for it."""
@@ -214,7 +223,7 @@ class Reader:
                 self._most.check_group(found)
                 value = translation.pod_group(found, self._default_queue)
             case wire.Node():
-                node = translation.node(found)
+                node = translation.node(found, self._reads.annotations)
                 value = node if self._sees(node) else None
             case wire.Queue():
                 value = translation.queue(found, self._scheduler_names)

@@ -11,7 +11,7 @@ import numpy as np
 
 from vscheduler.core.model import nodes, resources
 from vscheduler.core.model.constraints import HostPort
-from vscheduler.core.model.jobs import PodClass, TaskId
+from vscheduler.core.model.jobs import JobId, PodClass, TaskId
 from vscheduler.core.model.nodes import NodeLayout, NodeSpec, NodeTable
 from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 from vscheduler.mirror.index import entries, pods_by_class
@@ -336,6 +336,9 @@ class Assumption(msgspec.Struct, frozen=True):
     """The same pod as Binding, kept because each look at it asks for it."""
 
 
+NOBODY = JobId("")
+
+
 class PodOverlay:
     """What is known of pods beside their objects, by UID."""
 
@@ -352,6 +355,8 @@ class PodOverlay:
         """Waiting pods for which no node is searched for now; an ordered set."""
         self.charged: dict[TaskId, Mapping[str, int]] = {}
         """Devices of claims that count for the pod."""
+        self.group_texts: dict[JobId, Mapping[str, str]] = {}
+        """What plugins read of PodGroups, as hints of pod classes."""
 
     def assume(self, pod: Pod, node: str, now: float) -> tuple[Pod, Pod]:
         """Let a waiting pod be Binding to a node; return the pod as seen before and now."""
@@ -367,6 +372,8 @@ class PodOverlay:
             return None
         if pod.extended and self.classes:
             pod = self._with_claim(pod)
+        if self.group_texts and pod.ours and (texts := self.group_texts.get(pod.group or NOBODY)):
+            pod = self._reader.grouped(pod, texts)
         if self.charged and (devices := self.charged.get(pod.uid)):
             pod = self._reader.charged(pod, devices)
         if pod.uid in self.evicting:
@@ -387,6 +394,22 @@ class PodOverlay:
         before = [self.as_seen(pod) for pod in concerned]
         self.classes = classes
         return list(zip(before, map(self.as_seen, concerned), strict=True))
+
+    def regroup(
+        self, key: JobId, texts: Mapping[str, str], members: Collection[Pod]
+    ) -> list[tuple[Pod | None, Pod | None]]:
+        """Let a PodGroup have other texts that plugins read; return its pods as seen before and
+        now.
+        """
+        if texts == self.group_texts.get(key, {}):
+            return []
+        before = list(members)
+        self.group_texts[key] = texts
+        if not texts:
+            del self.group_texts[key]
+        stored = (self._stored[pod.uid].value for pod in before)
+        now = [self.as_seen(pod) if isinstance(pod, Pod) else None for pod in stored]
+        return list(zip(before, now, strict=True))
 
     def _with_claim(self, pod: Pod) -> Pod:
         """Return the pod with the claim that stands for its extended resources, if any do."""

@@ -19,6 +19,7 @@ from vscheduler.core.model.jobs import (
     PREEMPTABLE,
     ROLE,
     WAITING,
+    Job,
     JobId,
     PodClass,
     Task,
@@ -190,6 +191,15 @@ class Translator:
         known = pod.pod_class.constraints
         claims = (*known.resource_claims, use)
         return pod.of_class(self._classes.with_claims(pod.pod_class, known.volumes, claims))
+
+    def group_texts(self, job: Job) -> Mapping[str, str]:
+        """Return what plugins read of a PodGroup, as hints of its pods' classes."""
+        found = _declared(job.annotations, job.labels, self._reads)
+        return {f"{pod_texts.GROUP} {name}": text for name, text in found.items()}
+
+    def grouped(self, pod: Pod, texts: Mapping[str, str]) -> Pod:
+        """Return the pod as one of a PodGroup with these texts."""
+        return pod.of_class(self._classes.with_hints(pod.pod_class, texts))
 
     def charged(self, pod: Pod, devices: Mapping[str, int]) -> Pod:
         """Return the pod with devices that count for it."""
@@ -408,7 +418,7 @@ def _hints(metadata: Metadata, reads: PodReads) -> Mapping[str, str]:
     GetPodRevocableZone).
     """
     annotations = metadata.annotations
-    declared = _declared(metadata, reads)
+    declared = _declared(annotations, metadata.labels, reads)
     if not annotations:
         return declared
     found = {key: annotations[key] for key in SCORING if annotations.get(key)}
@@ -419,16 +429,14 @@ def _hints(metadata: Metadata, reads: PodReads) -> Mapping[str, str]:
     return dict(sorted(found.items())) if found else NONE
 
 
-def _declared(metadata: Metadata, reads: PodReads) -> Mapping[str, str]:
+def _declared(
+    annotations: Mapping[str, str], labels: Mapping[str, str], reads: PodReads
+) -> Mapping[str, str]:
     """Return the texts that plugins of other packages declare, sorted; labels are marked."""
     if reads == pod_texts.NOTHING:
         return NONE
-    found = {
-        key: metadata.annotations[key] for key in reads.annotations if key in metadata.annotations
-    }
-    found |= {
-        f"{LABEL} {key}": metadata.labels[key] for key in reads.labels if key in metadata.labels
-    }
+    found = {key: annotations[key] for key in reads.annotations if key in annotations}
+    found |= {f"{LABEL} {key}": labels[key] for key in reads.labels if key in labels}
     return dict(sorted(found.items())) if found else NONE
 
 
@@ -524,6 +532,12 @@ class Classes:
         """
         conditions = replace(pod_class.constraints, volumes=volumes, resource_claims=claims)
         return self._intern(dict(pod_class.request), conditions, pod_class.hints)
+
+    def with_hints(self, pod_class: PodClass, hints: Mapping[str, str]) -> PodClass:
+        """Return the class of pods that are like these, and have these hints, too."""
+        every = dict(sorted({**pod_class.hints, **hints}.items()))
+        request, devices = dict(pod_class.request), pod_class.devices
+        return self._intern(request, pod_class.constraints, every, devices)
 
     def with_devices(self, pod_class: PodClass, devices: Mapping[str, int]) -> PodClass:
         """Return the class of pods that are like these, and for which these devices count."""

@@ -108,8 +108,8 @@ def reject(kind: Kind, metadata: Metadata, error: FieldError) -> DecodeError:
     return DecodeError(kind=kind, key=key, field=error.field, message=error.message)
 
 
-def node(node: wire.Node) -> Node:
-    """Translate a node.
+def node(node: wire.Node, annotations: Sequence[str] = ()) -> Node:
+    """Translate a node, with these annotations.
 
     Without `allocatable` the capacity counts. A node without a Ready condition is ready (Volcano:
     NodeInfo.setNodeState). Resources with an amount of zero are dropped.
@@ -122,6 +122,7 @@ def node(node: wire.Node) -> Node:
         spec=NodeSpec(
             name=node.metadata.name,
             labels=tuple(sorted(node.metadata.labels.items())),
+            annotations=tuple((name, node.metadata.annotations.get(name)) for name in annotations),
             taints=tuple(_taint(taint, at) for at, taint in enumerate(node.spec.taints)),
             unschedulable=node.spec.unschedulable,
             ready=all(
