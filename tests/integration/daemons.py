@@ -16,7 +16,8 @@ from tests import patience
 from tests.integration import forking
 from tests.integration.forking import Forked
 from vscheduler.controllers.podgroups import owners
-from vscheduler.daemon import watched_kinds
+from vscheduler.daemon import startup
+from vscheduler.mirror import paths
 
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
@@ -197,8 +198,8 @@ def until(done: Callable[[], object], daemon: Daemon) -> None:
 
 def first_lists(daemon: Daemon) -> int:
     """Wait until both processes have listed what they watch, and return the number of lists."""
-    theirs = [watched_kinds.PATHS[kind] for kind in watched_kinds.NEEDED_BY_CONTROLLERS]
-    known = Counter([*watched_kinds.PATHS.values(), *theirs, *owners.WATCHED.values()])
+    theirs = [paths.WATCHED[kind] for kind in startup.NEEDED_BY_CONTROLLERS]
+    known = Counter([*paths.WATCHED.values(), *theirs, *owners.WATCHED.values()])
     until(lambda: Counter(each["path"] for each in daemon.said("watch.listed")) >= known, daemon)
     return known.total()
 

@@ -17,8 +17,8 @@ from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Configured, Hooks, Plugin
 from vscheduler.core.config import policy, validation
 from vscheduler.core.model.snapshot import Carried, Reported
-from vscheduler.daemon import watched_kinds
 from vscheduler.daemon.observability import metric_table
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
@@ -204,7 +204,7 @@ def test_commands_of_the_readme_are_targets_of_make() -> None:
 @pytest.mark.parametrize("kind", sorted({*Kind} - {Kind.RESOURCE_CLAIM_TEMPLATE}))
 def test_every_watched_kind_has_its_path_and_its_role(kind: Kind) -> None:
     """The shipped ClusterRole of the scheduler may list and watch what the daemon follows."""
-    path = watched_kinds.PATHS[kind]
+    path = paths.WATCHED[kind]
     assert path.kind == kind
     roles = yaml.safe_load_all((ROOT / "manifests" / "cluster" / "roles.yaml").read_text())
     (role,) = [role for role in roles if role["metadata"]["name"] == "vscheduler-scheduler"]

@@ -12,13 +12,13 @@ import structlog
 from msgspec.structs import replace
 
 from vscheduler.backoff import Backoff, Growth
-from vscheduler.cluster.writes.claim_writer import ClaimResult, Outcome, Write
+from vscheduler.cluster.writes.claim_writer import ClaimResult, ClaimWriter, Outcome, Write
+from vscheduler.containment import Failures
 from vscheduler.core.model.claim_decisions import ClaimKind
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.jobs import TaskId
 from vscheduler.core.model.snapshot import Reported
 from vscheduler.daemon.observability.metrics import Metrics
-from vscheduler.daemon.outlets import Outlets
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Change
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
@@ -40,14 +40,15 @@ class ClaimWrites:
     def __init__(
         self,
         mirror: Mirror,
-        outlets: Outlets,
+        writer: ClaimWriter,
         observed: Metrics,
         *,
+        failures: Failures,
         growth: Growth,
         changed: Callable[[], None],
     ) -> None:
         """`changed` is called when a cycle may decide otherwise."""
-        self._mirror, self._writer, self._failures = mirror, outlets.claim_writer, outlets.failures
+        self._mirror, self._writer, self._failures = mirror, writer, failures
         self._observe = {
             ClaimKind.VOLUMES: observed.observe_claim,
             ClaimKind.DEVICES: observed.observe_allocation,

@@ -8,7 +8,9 @@ spot = "example_spot:Spot"
 """
 
 import functools
+import hashlib
 import inspect
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -19,8 +21,9 @@ from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Argument, Plugin
 from vscheduler.core.config import policy
-from vscheduler.core.config.policy import Parsed, Plugins, Policy
+from vscheduler.core.config.policy import Parsed, Plugins, PluginSetting, Policy
 from vscheduler.core.config.validation import Problem
+from vscheduler.daemon.settings import Settings
 from vscheduler.mirror.decode import documents
 from vscheduler.mirror.decode.documents import Document, DocumentError
 
@@ -200,3 +203,55 @@ def _are_names(names: object) -> bool:
 def _place(point: metadata.EntryPoint) -> str:
     origin = f"{point.dist.name} {point.dist.version}, " if point.dist else ""
     return f"{origin}entry point {point.name} = {point.value}"
+
+
+DIGEST_LENGTH = 12
+"""In hexadecimal digits: enough to tell apart the configurations that one cluster ever sees."""
+
+
+def digest(policy: Policy, settings: Settings) -> str:
+    """Return the digest of what decides, as hexadecimal digits.
+
+    By it instances of one scheduler notice that their configurations differ: the leader writes it
+    into the annotations of its Lease. What decides are actions, plugins, their arguments (with
+    defaults, so that a default written out makes no difference), the rules of a compatibility
+    mode, and the flags with which a cycle would decide otherwise.
+    """
+    content = {
+        "actions": [
+            [action.action.name, _arguments(action.action.arguments, action.arguments)]
+            for action in policy.actions
+        ],
+        "tiers": [[_plugin_digest(each) for each in tier] for tier in policy.tiers],
+        "rules": type(policy.rules).__name__,
+        "hard topology waits": policy.hard_topology_waits,
+        "flags": {
+            "claim-unowned-podgroups": settings.claim_unowned,
+            "default-queue": settings.default_queue,
+            "node-selector": sorted(settings.node_selector),
+            "priority-class": settings.priority_classes,
+            **{name: getattr(settings.most, name) for name in settings.most.__struct_fields__},
+        },
+    }
+    text = json.dumps(_plain(content), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def _plugin_digest(setting: PluginSetting) -> list[object]:
+    arguments = _arguments(setting.plugin.arguments, setting.arguments)
+    return [setting.plugin.name, arguments, sorted(setting.off)]
+
+
+def _arguments(declared: Mapping[str, Argument], given: Mapping[str, object]) -> dict[str, object]:
+    """Return the arguments in force; a declared name ending in `*` has no default of its own."""
+    defaults = {name: each.default for name, each in declared.items() if name[-1:] != "*"}
+    return {**defaults, **given}
+
+
+def _plain(value: object) -> object:
+    """Return the value as it is written as JSON: 1.0 is 1, and names are text."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

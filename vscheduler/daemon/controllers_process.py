@@ -23,7 +23,7 @@ from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister, Sta
 from vscheduler.controllers.queues import gone_schedulers, queue_controller
 from vscheduler.controllers.queues.queue_controller import QueueController
 from vscheduler.controllers.queues.queue_index import Indices, QueueIndex
-from vscheduler.daemon import child_process, leader_session, watched_kinds
+from vscheduler.daemon import child_process, leader_session, startup
 from vscheduler.daemon.configuration import Loaded
 from vscheduler.daemon.controllers_api import Api
 from vscheduler.daemon.leader_election.api import CompositeToken, Permit, Token
@@ -134,7 +134,7 @@ class Controllers:
         for event in batch:
             with self._runtime.failures.contained("mirror", event.kind):
                 self._runtime.mirror.apply(event)
-        needed = any(event.kind in watched_kinds.NEEDED_BY_CONTROLLERS for event in batch)
+        needed = any(event.kind in startup.NEEDED_BY_CONTROLLERS for event in batch)
         if self._podgroups is not None and needed:
             self._podgroups.changed()
 

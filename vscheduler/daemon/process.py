@@ -14,7 +14,7 @@ import structlog
 from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.containment import Failures
-from vscheduler.daemon import health, informers, leader_session, startup, watched_kinds
+from vscheduler.daemon import health, informers, leader_session, startup
 from vscheduler.daemon.configuration import Loaded
 from vscheduler.daemon.health import Report
 from vscheduler.daemon.informers import Informers
@@ -111,7 +111,7 @@ class Process:
         )
         self._informers = Informers(
             link,
-            watched_kinds.watched(settings),
+            startup.watched(settings),
             self._mirror.read,
             self.feed,
             self._failures,

@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import structlog
+import watchfiles
 
 from vscheduler.cluster.http import objects
 from vscheduler.cluster.http.connection import ApiError, Connection, Forbidden
@@ -21,21 +23,19 @@ from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, Usa
 from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.model.jobs import JobId, TaskId
-from vscheduler.daemon import child_process, configuration_digest, pacing
+from vscheduler.daemon import child_process, configuration, pacing
 from vscheduler.daemon.child_process import ChildProcess
-from vscheduler.daemon.configuration import Loaded
+from vscheduler.daemon.configuration import ConfigurationError, Loaded
 from vscheduler.daemon.health import Report
-from vscheduler.daemon.kind_access import KindAccess
+from vscheduler.daemon.informers import KindAccess
 from vscheduler.daemon.leader_election import elector
 from vscheduler.daemon.leader_election.api import CompositeToken, Permit, Token
 from vscheduler.daemon.leader_session import LeaderSession
 from vscheduler.daemon.observability.logs import LineWriter
-from vscheduler.daemon.outlets import Outlets
 from vscheduler.daemon.pacing import Pace
 from vscheduler.daemon.process import Process, Tasks
-from vscheduler.daemon.reloading import Reload, Reloader
 from vscheduler.daemon.runtime import Runtime
-from vscheduler.daemon.scheduling_loop import SchedulingLoop
+from vscheduler.daemon.scheduling_loop import Outlets, SchedulingLoop
 from vscheduler.daemon.settings import Settings
 from vscheduler.daemon.startup import Opened
 from vscheduler.mirror import statuses
@@ -68,7 +68,7 @@ class SchedulerProcess(Process):
         kill_timer: Callable[[], None],
     ) -> None:
         """`kill_timer` is called regularly as long as the interpreter is alive."""
-        self._digest = configuration_digest.digest(loaded.policy, settings)
+        self._digest = configuration.digest(loaded.policy, settings)
         super().__init__(settings, loaded, opened, lines, kill_timer)
         self._scheduler = Scheduler(self._runtime, loaded.policy)
         self._reloader = Reloader(loaded, self._adopt, self._record_reload)
@@ -119,11 +119,11 @@ class SchedulerProcess(Process):
 
     def _adopt(self, policy: Policy) -> None:
         """Use this policy from the next cycle on, and tell of it with the next renewal."""
-        self._digest = configuration_digest.digest(policy, self._settings)
+        self._digest = configuration.digest(policy, self._settings)
         self._policy = policy
         self._scheduler.adopt(policy)
 
-    def _record_reload(self, reload: Reload) -> None:
+    def _record_reload(self, reload: "Reload") -> None:
         """Count a reload, and record an event on the scheduler's own pod or the default queue.
 
         The own pod is known from POD_NAMESPACE, POD_NAME and POD_UID; `kubectl describe` finds
@@ -305,3 +305,107 @@ async def ensure_queue(connection: Connection, name: str, permit: Permit) -> Non
             await asyncio.sleep(QUEUE_RETRY_SECONDS)
             continue
         return
+
+
+DEBOUNCE_MILLISECONDS = 400
+"""Changes within this time count as a single change. The file is read 50 ms after the last
+change."""
+
+POLL_MILLISECONDS = 500
+"""Interval for polling the directory where the system cannot report changes."""
+
+LOOK_MILLISECONDS = 5000
+"""Interval for reading the file without a reported change. A file behind a link to another
+directory changes unnoticed."""
+
+RETRY_SECONDS = 1.0
+
+
+class Reload(msgspec.Struct, frozen=True):
+    """The result of reading the file again."""
+
+    path: str
+    problems: tuple[str, ...] = ()
+    """All problems of the file. None: the file is in effect."""
+
+
+class Reloader:
+    """Follows a configuration file.
+
+    An invalid file leaves the last valid configuration in effect. The file's directory is watched,
+    not the file: a ConfigMap is updated by switching a symbolic link in the directory, and many
+    editors replace the file by a new one.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        adopt: Callable[[Policy], None],
+        on_reload: Callable[[Reload], None],
+    ) -> None:
+        self._path = loaded.path
+        self._adopt = adopt
+        self._on_reload = on_reload
+        self._seen: str | None = loaded.text
+        """The text last read, valid or not. None if the file could not be read."""
+
+    async def run(self) -> None:
+        """Watch for ever, whatever happens to the file. Without a file, return at once."""
+        polls = False
+        while self._path:
+            try:
+                await self._follow(polls=polls)
+            except (OSError, RuntimeError) as error:  # no directory, no inotify, too many watches
+                log.warning("configuration.unwatched", path=self._path, message=str(error))
+                polls = True
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self, *, polls: bool) -> None:
+        await self.look()
+        async for _ in watchfiles.awatch(
+            Path(self._path).parent,
+            watch_filter=self._concerns,
+            recursive=False,
+            debounce=DEBOUNCE_MILLISECONDS,
+            rust_timeout=LOOK_MILLISECONDS,
+            yield_on_timeout=True,
+            force_polling=polls,
+            poll_delay_ms=POLL_MILLISECONDS,
+        ):
+            await self.look()
+
+    def _concerns(self, _: watchfiles.Change, changed: str) -> bool:
+        """Whether a change in the directory may affect the file.
+
+        A ConfigMap's own link is called ..data. Changes of other files, such as a log in the same
+        directory, are ignored.
+        """
+        name = Path(changed).name
+        return name == Path(self._path).name or name.startswith("..")
+
+    async def look(self) -> None:
+        """Read the file, and put a changed and valid configuration into effect."""
+        problems: tuple[str, ...] = ()
+        text = None
+        try:
+            text = await asyncio.to_thread(configuration.read, self._path)
+        except ConfigurationError as error:
+            problems = error.problems
+        if text == self._seen:
+            return
+        self._seen = text
+        if text is not None:
+            problems = self._try(text)
+        if problems:
+            log.error("configuration.rejected", path=self._path, problems=problems)
+        self._on_reload(Reload(self._path, problems))
+
+    def _try(self, text: str) -> tuple[str, ...]:
+        """Put the text into effect, or return its problems."""
+        try:
+            loaded = configuration.parse(text, self._path)
+        except ConfigurationError as error:
+            return error.problems
+        log.info("configuration.reloaded", path=self._path, warnings=loaded.warnings)
+        self._adopt(loaded.policy)
+        return ()

@@ -8,32 +8,54 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+import msgspec
 import structlog
 
 from vscheduler.backoff import Backoff
 from vscheduler.cluster.cooperative import CooperativeYield
 from vscheduler.cluster.writes import binder, evictor
-from vscheduler.cluster.writes.binder import BindResult, Still
-from vscheduler.cluster.writes.evictor import EvictionResult
+from vscheduler.cluster.writes.binder import Binder, BindResult, Outcome, Still
+from vscheduler.cluster.writes.claim_writer import ClaimWriter
+from vscheduler.cluster.writes.evictor import EvictionResult, Evictor
+from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, UsageWriter
+from vscheduler.cluster.writes.status_writer import StatusWriter
+from vscheduler.containment import Failures
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.model.decisions import Bind, CycleResult
 from vscheduler.core.model.jobs import JobId, TaskId
 from vscheduler.core.model.nodes import NodeLayout
-from vscheduler.core.model.snapshot import FRESH, Reported, Snapshot
+from vscheduler.core.model.snapshot import FRESH, BindRefusal, Reported, Snapshot
 from vscheduler.daemon import cycle_thread
 from vscheduler.daemon.claim_writes import ClaimWrites
-from vscheduler.daemon.cycle_thread import CycleThread, FailedError
+from vscheduler.daemon.cycle_thread import CycleThread, FailedError, SmallCycles
+from vscheduler.daemon.liveness.progress import Cycles
 from vscheduler.daemon.observability.cycle_log import CycleLog
 from vscheduler.daemon.observability.metrics import Metrics
-from vscheduler.daemon.outlets import Outlets
 from vscheduler.daemon.pacing import Pace, Pacing
-from vscheduler.daemon.refused_binds import RefusedBinds
-from vscheduler.daemon.small_cycles import SmallCycles
 from vscheduler.mirror.decode.events import DecodeError, Kind
 from vscheduler.mirror.index.entries import Change, Reference
 from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.wording import plain_text
+from vscheduler.web.history import Observer
 
 log = structlog.get_logger(__name__)
+
+
+class Outlets(msgspec.Struct, frozen=True, kw_only=True):
+    """The writers for a cycle's decisions and findings."""
+
+    committer: Binder
+    claim_writer: ClaimWriter
+    evictor: Evictor
+    reporter: StatusWriter
+    queue_reporter: QueueStatusWriter
+    usage_writer: UsageWriter
+    cycles: Cycles = msgspec.field(default_factory=Cycles)
+    """Records running cycles for the watchdog."""
+    observer: Observer = msgspec.field(default_factory=Observer)
+    """Is told what was decided, and what became of it."""
+    failures: Failures = msgspec.field(default_factory=Failures)
+    """Receives unexpected exceptions."""
 
 
 class SchedulingLoop:
@@ -80,7 +102,14 @@ class SchedulingLoop:
         self._refused_binds = RefusedBinds()
         self._refused_jobs: Backoff[JobId] = Backoff(pace.growth(free=1))
         growth, changed = pace.growth(free=1), self._pacing.changed
-        self._claims = ClaimWrites(mirror, outlets, observed, growth=growth, changed=changed)
+        self._claims = ClaimWrites(
+            mirror,
+            outlets.claim_writer,
+            observed,
+            failures=outlets.failures,
+            growth=growth,
+            changed=changed,
+        )
         self._refused_victims: Backoff[TaskId] = Backoff(pace.growth())
 
     @property
@@ -408,3 +437,66 @@ class SchedulingLoop:
     def _still_fits(self, layout: NodeLayout, bind: Bind) -> bool:
         """Whether a bind decided on this node layout is still correct."""
         return self._mirror.still_fits(bind.task.uid, layout.specs[layout.rows[bind.node]])
+
+
+LENGTH_MAX = 500
+"""Longest message in characters: an admission webhook may answer at any length."""
+PODS_MAX = 10_000
+"""How many pods are known; beyond the limit all are forgotten, until their next attempts."""
+LASTING = 3
+"""After so many refusals in a row, the pod has no place during its pauses."""
+
+
+class _Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """The refusals of one pod in a row."""
+
+    job: JobId
+    last: BindRefusal
+    times: int
+
+
+class RefusedBinds:
+    """Binds that the API server refused: what it said, until the pod is bound or gone.
+
+    The refusal of an admission policy, or for want of permission, concerns one pod and may last.
+    The pod keeps its place on the node between two attempts, so it looks bound to a cycle. With
+    these messages, a cycle knows better, and tells users. After several refusals in a row, the pod
+    no longer keeps its place: others that fit must not wait for what may never be allowed.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[TaskId, _Refused] = {}
+
+    def take(self, outcome: Outcome) -> bool:
+        """Take in the result of a bind; return whether a cycle has to report something new."""
+        task = outcome.bind.task
+        if outcome.verdict is not BindResult.REFUSED:
+            # The watch shows a bound pod; after any other result nothing is known any more.
+            self._found.pop(task.uid, None)
+            return False
+        if len(self._found) >= PODS_MAX:
+            self._found.clear()
+        message = plain_text.shown(outcome.message[:LENGTH_MAX])[:LENGTH_MAX]
+        refusal = BindRefusal(node=outcome.bind.node, message=message)
+        before = self._found.get(task.uid)
+        times = 1 if before is None else before.times + 1
+        self._found[task.uid] = _Refused(job=task.job, last=refusal, times=times)
+        return before is None or before.last != refusal
+
+    def lasts(self, task: TaskId) -> bool:
+        """Whether the last binds of the pod were refused one after the other."""
+        found = self._found.get(task)
+        return found is not None and found.times >= LASTING
+
+    @property
+    def lasting_jobs(self) -> frozenset[JobId]:
+        """The jobs of such pods. To evict pods for these jobs might be in vain."""
+        return frozenset(each.job for each in self._found.values() if each.times >= LASTING)
+
+    def current(self, is_there: Callable[[TaskId], bool]) -> dict[JobId, dict[TaskId, BindRefusal]]:
+        """Return the refusals of all pods that still exist, by job, and forget the others."""
+        self._found = {uid: found for uid, found in self._found.items() if is_there(uid)}
+        by_job: dict[JobId, dict[TaskId, BindRefusal]] = {}
+        for uid, found in self._found.items():
+            by_job.setdefault(found.job, {})[uid] = found.last
+        return by_job

@@ -13,13 +13,17 @@ import msgspec
 
 from vscheduler.cluster.http.connection import Access, Connection
 from vscheduler.cluster.http.lists import EarlyPages
-from vscheduler.daemon import watched_kinds
 from vscheduler.daemon.liveness import signals
 from vscheduler.daemon.settings import Settings
+from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Kind
 
 SWITCH_INTERVAL_SECONDS = 0.0001
 """How long the cycle's thread may keep the interpreter. With Python's 5 ms, the event loop makes
 480 round trips a second during a cycle; with this value, 3,400."""
+
+NEEDED_BY_CONTROLLERS = frozenset({Kind.POD, Kind.POD_GROUP, Kind.NAMESPACE})
+"""Kinds that the controllers' process watches."""
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +38,16 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         await self.link.close()
 
 
+def watched(settings: Settings) -> list[Kind]:
+    """Return the kinds to watch: only kinds that some part of this instance needs."""
+    return [
+        kind
+        for kind in paths.WATCHED
+        if (settings.schedules or kind in NEEDED_BY_CONTROLLERS)
+        and (settings.priority_classes or kind is not Kind.PRIORITY_CLASS)
+    ]
+
+
 def access(settings: Settings) -> Access:
     """Return how to reach the API server."""
     return Access(kubeconfig=settings.kubeconfig, context=settings.context, master=settings.master)
@@ -45,7 +59,7 @@ async def open_connection(settings: Settings) -> Opened:
     Raises connection.CredentialsError.
     """
     link = await Connection.open(access(settings))
-    wanted = [watched_kinds.PATHS[kind] for kind in watched_kinds.watched(settings)]
+    wanted = [paths.WATCHED[kind] for kind in watched(settings)]
     return Opened(link=link, lists=EarlyPages(link, wanted))
 
 

@@ -269,3 +269,26 @@ COMMANDS = Collection(api_version="bus.volcano.sh/v1alpha1", kind="Command", plu
 
 PAGE = "/api/v1"
 """Where the page serves its JSON, on an address of its own."""
+
+
+WATCHED: Mapping[Kind, Path] = {
+    Kind.NODE: NODES.everywhere,
+    Kind.POD: PODS.everywhere,
+    Kind.POD_GROUP: POD_GROUPS.everywhere,
+    Kind.QUEUE: QUEUES.everywhere,
+    Kind.PRIORITY_CLASS: PRIORITY_CLASSES.everywhere,
+    Kind.BUDGET: BUDGETS.everywhere,
+    Kind.QUOTA: QUOTAS.everywhere,
+    Kind.NAMESPACE: NAMESPACES.everywhere,
+    Kind.CLAIM: CLAIMS.everywhere,
+    Kind.VOLUME: VOLUMES.everywhere,
+    Kind.STORAGE_CLASS: STORAGE_CLASSES.everywhere,
+    Kind.CSI_NODE: CSI_NODES.everywhere,
+    Kind.CSI_DRIVER: CSI_DRIVERS.everywhere,
+    Kind.CAPACITY: CAPACITIES.everywhere,
+    Kind.ATTACHMENT: ATTACHMENTS.everywhere,
+    Kind.RESOURCE_CLAIM: RESOURCE_CLAIMS.everywhere,
+    Kind.RESOURCE_SLICE: RESOURCE_SLICES.everywhere,
+    Kind.DEVICE_CLASS: DEVICE_CLASSES.everywhere,
+}
+"""The collection of each watched kind, in all namespaces."""

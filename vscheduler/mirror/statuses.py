@@ -2,7 +2,9 @@
 
 Everything here is pure. Writers compare with the status they last sent, as computed by
 `group_state`, and write only differences. Volcano: session close, gang OnSessionClose. Volcano
-leaves an old Unschedulable condition True beside Scheduled; here Unschedulable turns False.
+leaves an old Unschedulable condition True beside Scheduled; here Unschedulable turns False. The
+condition of a PodGroup has the reason's own code, as `simulate`, metrics and the page have. Where
+Volcano tells no reason of its own, it says NotEnoughResources.
 """
 
 import datetime as dt

@@ -64,7 +64,15 @@ async def session(serve: Serve) -> Session:
     outlets = worlds.outlets(await serve(answer), queue, mirror, observed, Cycles())
     growth = Growth(first_seconds=1.0, longest_seconds=8.0)
     changed = lambda: asked.append(None)  # noqa: E731 - what counts is that it is called
-    return Session(ClaimWrites(mirror, outlets, observed, growth=growth, changed=changed), asked)
+    writes = ClaimWrites(
+        mirror,
+        outlets.claim_writer,
+        observed,
+        failures=outlets.failures,
+        growth=growth,
+        changed=changed,
+    )
+    return Session(writes, asked)
 
 
 async def test_a_refusal_is_known_until_another_result(session: Session) -> None:

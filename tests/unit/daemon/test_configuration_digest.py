@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.daemon import configuration, configuration_digest, settings
+from vscheduler.daemon import configuration, settings
 from vscheduler.daemon.settings import Given, Settings
 
 BASE = """
@@ -22,7 +22,7 @@ GIVEN = settings.check(Given())
 
 def digest(text: str, given: Settings = GIVEN) -> str:
     """The digest of a configuration file."""
-    return configuration_digest.digest(configuration.parse(text, "a.yaml").policy, given)
+    return configuration.digest(configuration.parse(text, "a.yaml").policy, given)
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_the_digest_lasts(tmp_path: Path) -> None:
     """It is the same in every process: nothing in it depends on memory, hash seeds or paths."""
     path = tmp_path / "other.yaml"
     path.write_text(BASE, encoding="utf-8")
-    assert configuration_digest.digest(configuration.load(str(path)).policy, GIVEN) == digest(BASE)
+    assert configuration.digest(configuration.load(str(path)).policy, GIVEN) == digest(BASE)

@@ -15,8 +15,9 @@ from tests.unit.cluster.conftest import Serve
 from tests.unit.mirror import manifests
 from vscheduler.cluster.reflector import Reflector
 from vscheduler.containment import Failures
-from vscheduler.daemon import health, informers, watched_kinds
+from vscheduler.daemon import health, informers
 from vscheduler.daemon.informers import Codec, Informers
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Remove, Upsert
 from vscheduler.mirror.index.entries import Event, Replace
 from vscheduler.mirror.state import Mirror, Options
@@ -125,7 +126,7 @@ async def test_all_that_are_silent_go_on_anew_where_one_was_overtaken(
         busy.clear()
         made.following.overtake(Kind.POD)
         made.following.stop()
-    assert set(asked) == {watched_kinds.PATHS[kind] for kind in KINDS}
+    assert set(asked) == {paths.WATCHED[kind] for kind in KINDS}
 
 
 @asynccontextmanager

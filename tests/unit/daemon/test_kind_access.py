@@ -6,9 +6,9 @@ from structlog import testing
 from tests import device_labs, volume_labs
 from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound
 from vscheduler.core.model.storage import Storage
-from vscheduler.daemon import kind_access
+from vscheduler.daemon import informers
 from vscheduler.daemon.health import WatchState
-from vscheduler.daemon.kind_access import KindAccess
+from vscheduler.daemon.informers import KindAccess
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
@@ -87,7 +87,7 @@ async def test_kinds_that_only_limit_pods_may_be_missing() -> None:
 
 async def test_a_change_makes_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rights may be granted at any time."""
-    monkeypatch.setattr(kind_access, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(informers, "ACCESS_LOOK_SECONDS", 0.001)
     mirror, cycle = a_mirror(), asyncio.Event()
     refused = Forbidden("no", status=403)
     access = KindAccess(mirror, lambda: [watch(paths.Kind.CLAIM, refused)])

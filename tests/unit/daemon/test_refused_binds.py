@@ -14,8 +14,8 @@ from vscheduler.cluster.writes.binder import BindResult, Outcome
 from vscheduler.core.model.decisions import Bind
 from vscheduler.core.model.jobs import TaskId, TaskStatus
 from vscheduler.core.model.snapshot import BindRefusal
-from vscheduler.daemon import refused_binds
-from vscheduler.daemon.refused_binds import RefusedBinds
+from vscheduler.daemon import scheduling_loop
+from vscheduler.daemon.scheduling_loop import RefusedBinds
 from vscheduler.testing import pictures
 
 REFUSED = BindResult.REFUSED
@@ -53,15 +53,15 @@ def test_a_refusal_is_known_until_the_pod_is_bound_or_gone() -> None:
 
 def test_neither_messages_nor_memory_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A webhook writes the messages, and tenants make the pods."""
-    monkeypatch.setattr(refused_binds, "PODS_MAX", 2)
+    monkeypatch.setattr(scheduling_loop, "PODS_MAX", 2)
     known = RefusedBinds()
     assert known.take(outcome("a-0", message="x" * 9999))
     ((told,),) = (each.values() for each in known.current(everybody).values())
-    assert len(told.message) == refused_binds.LENGTH_MAX
+    assert len(told.message) == scheduling_loop.LENGTH_MAX
     known.take(outcome("a-0", message="two\nlines \x1b[31m" + "\u202e" * 9999))
     ((told,),) = (each.values() for each in known.current(everybody).values())
     assert told.message.startswith(r"two\nlines \x1b[31m\u202e")
-    assert len(told.message) == refused_binds.LENGTH_MAX
+    assert len(told.message) == scheduling_loop.LENGTH_MAX
     for name in ("a-1", "a-2"):
         known.take(outcome(name))
     assert known.current(everybody) == {"ns/a": {"uid-a-2": refusal()}}
@@ -179,7 +179,7 @@ async def test_a_pod_that_may_not_be_bound_keeps_nobody_from_starting(
         await patience.until(lambda: f"; before, {message}" in str(made.statuses("a")))
         binds = made.bound()
         await worlds.rest(made)
-    assert binds["a-0"] == refused_binds.LASTING
+    assert binds["a-0"] == scheduling_loop.LASTING
     assert "refused" not in str(made.statuses("b"))
     assert "SchedulingGated" not in str(made.calls)
 
@@ -209,7 +209,7 @@ async def test_a_session_leaves_no_pod_held_back(serve: Serve) -> None:
     picture = "node n1 cpu=1\nqueue default\njob default/a min=1 cpu=1 -"
     pace = replace(worlds.PACE, retry_seconds=0.01, retry_max_seconds=600.0)
     async with worlds.world(serve, picture, pace=pace, answers={"/binding": [403] * 999}) as made:
-        await patience.until(lambda: made.bound()["a-0"] >= refused_binds.LASTING)
+        await patience.until(lambda: made.bound()["a-0"] >= scheduling_loop.LASTING)
 
         def statuses() -> set[TaskStatus]:
             return {task.status for job in made.mirror.snapshot(0.0).jobs for task in job.tasks}

@@ -10,8 +10,8 @@ from structlog import testing
 
 from tests import patience
 from vscheduler.core.config.policy import Policy
-from vscheduler.daemon import configuration, reloading
-from vscheduler.daemon.reloading import Reloader
+from vscheduler.daemon import configuration, scheduler_process
+from vscheduler.daemon.scheduler_process import Reloader
 
 FIRST = "actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n"
 SECOND = "actions: allocate\ntiers: [{plugins: [{name: drf}]}]\n"
@@ -125,7 +125,7 @@ async def test_changes_are_seen_however_they_are_made(
     file: Path, change: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written, replaced, or turned by a link twice over; without waiting for the next look."""
-    monkeypatch.setattr(reloading, "LOOK_MILLISECONDS", 600_000)
+    monkeypatch.setattr(scheduler_process, "LOOK_MILLISECONDS", 600_000)
     change(file, FIRST)
     async with following(file) as made:
         change(file, SECOND)
@@ -167,8 +167,8 @@ async def test_where_nothing_can_be_watched_the_file_is_polled(
         return watch(*paths, force_polling=True, **rest)  # type: ignore[arg-type]  # passed on
 
     monkeypatch.setattr(watchfiles, "awatch", refuse)
-    monkeypatch.setattr(reloading, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(reloading, "POLL_MILLISECONDS", 50)
+    monkeypatch.setattr(scheduler_process, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(scheduler_process, "POLL_MILLISECONDS", 50)
     with testing.capture_logs() as said:
         async with following(file) as made:
             write(file, SECOND)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.daemon import remedy_process, settings
-from vscheduler.daemon.remedy_process import RemedyProcess
+from vscheduler.daemon import settings, web_page
 from vscheduler.daemon.settings import Given
+from vscheduler.daemon.web_page import RemedyProcess
 from vscheduler.web.remedies import FinderError
 
 GIVEN = settings.check(
@@ -29,13 +29,13 @@ def runs(monkeypatch: pytest.MonkeyPatch, program: str) -> RemedyProcess:
     def command(*_: object) -> Sequence[str]:
         return [sys.executable, "-I", "-c", program]
 
-    monkeypatch.setattr(remedy_process, "command", command)
+    monkeypatch.setattr(web_page, "command", command)
     return RemedyProcess(GIVEN)
 
 
 def test_the_command_has_the_daemons_own_settings() -> None:
     """The same cluster, configuration and nodes."""
-    words = list(remedy_process.command(GIVEN, "lab", "train"))
+    words = list(web_page.command(GIVEN, "lab", "train"))
     assert words[1:6] == ["-m", "vscheduler", "job", "why", "podgroup/train"]
     assert words[6:] == [
         *("--kubeconfig=/k", "--scheduler-conf=/c", "--node-selector=pool=batch"),
@@ -55,11 +55,11 @@ async def test_failures_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that fails, is too slow, or has too little memory."""
     with pytest.raises(FinderError, match="has failed"):
         await runs(monkeypatch, "raise SystemExit(3)").find("a", "b")
-    monkeypatch.setattr(remedy_process, "SECONDS_MAX", 0.05)
+    monkeypatch.setattr(web_page, "SECONDS_MAX", 0.05)
     with pytest.raises(FinderError, match="longer than"):
         await runs(monkeypatch, "import time; time.sleep(60)").find("a", "b")
-    monkeypatch.setattr(remedy_process, "SECONDS_MAX", 60.0)
-    monkeypatch.setattr(remedy_process, "MEMORY_MAX", 1 << 20)
+    monkeypatch.setattr(web_page, "SECONDS_MAX", 60.0)
+    monkeypatch.setattr(web_page, "MEMORY_MAX", 1 << 20)
     with pytest.raises(FinderError, match="too little memory"):
         await runs(monkeypatch, "").find("a", "b")
     elsewhere = RemedyProcess(replace(GIVEN, master="https://api"))
@@ -70,10 +70,10 @@ async def test_failures_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("most", "used", "left"),
     [
-        ("max", "5", remedy_process.MEMORY_MAX),
-        (str(1 << 40), "5", remedy_process.MEMORY_MAX),
-        (str(500 << 20), str(200 << 20), (300 << 20) - remedy_process.RESERVE),
-        ("", "", remedy_process.MEMORY_MAX),
+        ("max", "5", web_page.MEMORY_MAX),
+        (str(1 << 40), "5", web_page.MEMORY_MAX),
+        (str(500 << 20), str(200 << 20), (300 << 20) - web_page.RESERVE),
+        ("", "", web_page.MEMORY_MAX),
     ],
 )
 def test_the_process_leaves_memory_to_the_scheduler(
@@ -82,5 +82,5 @@ def test_the_process_leaves_memory_to_the_scheduler(
     """It may use what the container has left, but for a reserve."""
     (tmp_path / "memory.max").write_text(f"{most}\n")
     (tmp_path / "memory.current").write_text(f"{used}\n")
-    assert remedy_process.memory_left(tmp_path) == left
-    assert remedy_process.memory_left(tmp_path / "none") == remedy_process.MEMORY_MAX
+    assert web_page.memory_left(tmp_path) == left
+    assert web_page.memory_left(tmp_path / "none") == web_page.MEMORY_MAX

@@ -14,8 +14,8 @@ from vscheduler.core.actions.allocate import Allocate
 from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.config.policy import ActionSetting, PluginSetting
 from vscheduler.core.session.session import Session
-from vscheduler.daemon import small_cycles
-from vscheduler.daemon.small_cycles import SmallCycles
+from vscheduler.daemon import cycle_thread
+from vscheduler.daemon.cycle_thread import SmallCycles
 from vscheduler.testing import pictures
 
 POLICY = running.policy_of(running.TREE)
@@ -35,11 +35,11 @@ def test_a_cycle_is_expected_to_be_as_small_as_the_last_one() -> None:
     """The first one isn't: it sees everything for the first time."""
     cycles = SmallCycles()
     assert not cycles.expects(POLICY)
-    cycles.ended(small_cycles.UNITS_MAX, small_cycles.SECONDS_MAX)
+    cycles.ended(cycle_thread.UNITS_MAX, cycle_thread.SECONDS_MAX)
     assert cycles.expects(POLICY)
-    cycles.ended(small_cycles.UNITS_MAX + 1, 0.0)
+    cycles.ended(cycle_thread.UNITS_MAX + 1, 0.0)
     assert not cycles.expects(POLICY)
-    cycles.ended(0, 2 * small_cycles.SECONDS_MAX)
+    cycles.ended(0, 2 * cycle_thread.SECONDS_MAX)
     assert not cycles.expects(POLICY)
 
 
@@ -58,7 +58,7 @@ async def test_small_cycles_run_in_the_event_loop_and_others_in_their_thread(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that turns out to be large when it is under way; its pods are bound once."""
-    monkeypatch.setattr(small_cycles, "SECONDS_MAX", 60.0)  # this machine may be slow
+    monkeypatch.setattr(cycle_thread, "SECONDS_MAX", 60.0)  # this machine may be slow
 
     class Noting(Allocate):
         """Notes where it runs; counts as ours."""

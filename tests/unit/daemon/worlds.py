@@ -27,10 +27,9 @@ from vscheduler.core.config.policy import ActionSetting, Policy
 from vscheduler.daemon import pacing
 from vscheduler.daemon.liveness.progress import Cycles
 from vscheduler.daemon.observability.metrics import Metrics
-from vscheduler.daemon.outlets import Outlets
 from vscheduler.daemon.pacing import Pace
 from vscheduler.daemon.scheduler_process import StoredGroups
-from vscheduler.daemon.scheduling_loop import SchedulingLoop
+from vscheduler.daemon.scheduling_loop import Outlets, SchedulingLoop
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event
 from vscheduler.mirror.state import Mirror, Options

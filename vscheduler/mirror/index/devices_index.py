@@ -40,7 +40,12 @@ class Uses(msgspec.Struct, kw_only=True):
 
 
 class DeviceCharges:
-    """Follows claims and the pods that use them."""
+    """For which pods the devices of claims count in the figures of queues.
+
+    A claim counts once, for a pod that uses it. As soon as it is reserved, that is the first pod
+    that it is reserved for. Before, each job that waits for the claim has one pod for which it
+    counts: none of them may start without it.
+    """
 
     def __init__(
         self,

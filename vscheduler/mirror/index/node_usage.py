@@ -340,7 +340,11 @@ NOBODY = JobId("")
 
 
 class PodOverlay:
-    """What is known of pods beside their objects, by UID."""
+    """Pods as cycles see them, with what the API server doesn't say of them, by UID.
+
+    These are binds and evictions in flight, pauses between binds, the claim for extended resources
+    that stand for devices, and the devices of claims that count for a pod.
+    """
 
     def __init__(self, reader: Reader, stored: Mapping[str, Entry]) -> None:
         """`stored` are all pods as last seen, by UID."""

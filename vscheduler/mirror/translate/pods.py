@@ -456,7 +456,7 @@ SCHEDULED = "PodScheduled"
 
 def has_reason(pod: wire.Pod) -> bool:
     """Whether the pod's condition says that it isn't scheduled, and why."""
-    return "False" in [
+    return "False" in [  # no generator: every pod is looked at with every change
         condition.status for condition in pod.status.conditions if condition.type == SCHEDULED
     ]
 

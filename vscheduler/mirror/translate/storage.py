@@ -279,7 +279,10 @@ NO_VOLUMES: tuple[PodVolume, ...] = ()
 
 
 def volumes_of_pod(pod: wire.Pod) -> tuple[PodVolume, ...]:
-    """Return the volumes of a pod that matter for the choice of a node, in their order."""
+    """Return the volumes of a pod that matter for the choice of a node, in their order.
+
+    Kubernetes: component-helpers storage/ephemeral, csi-translation-lib.
+    """
     for volume in pod.spec.volumes:
         if volume.matters:
             return tuple(_of_volumes(pod))

@@ -1,4 +1,6 @@
-"""Gangs in English: what they lack, and what a search for nodes for all pods has shown."""
+"""Gangs in English: what they lack, what a search for nodes for all pods has shown, and which pods
+belong to them or stand aside without role or labels.
+"""
 
 import difflib
 from collections.abc import Mapping, Sequence
