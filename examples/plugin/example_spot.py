@@ -1,6 +1,6 @@
 """Spot nodes can disappear at any time: only listed queues may use them, and prefer them."""
 
-from vscheduler.core.api.contracts import Argument, FilterResult, Plugin
+from vscheduler.core.api.contracts import Argument, FilterResult, On, Plugin, depends_on
 
 LABEL = Argument(str, "example.com/spot")
 QUEUES = Argument(str, "")
@@ -15,14 +15,17 @@ class Spot(Plugin):
         self.welcome = str(self.argument("spot.queues")).replace(",", " ").split()
         self.label = str(self.argument("spot.label"))
 
+    @depends_on(On.QUEUE | On.NODE)
     def queue_nodes(self, queue, layout):
         return None if queue.name in self.welcome else ~self._spot(layout)
 
+    @depends_on(On.CLASS | On.NODE)
     def filter_nodes(self, task, nodes):
         if self.job_states[task.job].job.queue in self.welcome:
             return []
         return [FilterResult("node(s) were spot nodes", ~nodes.of(self._spot(nodes.layout)))]
 
+    @depends_on(On.NODE)
     def score_nodes(self, task, nodes):
         return 100.0 * nodes.of(self._spot(nodes.layout))
 

@@ -11,7 +11,7 @@ NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 MODULE = '''"""{name}: which nodes its pods avoid, and which they prefer."""
 
-from vscheduler.core.api.contracts import Argument, FilterResult, Plugin
+from vscheduler.core.api.contracts import Argument, FilterResult, On, Plugin, depends_on
 
 
 class {kind}(Plugin):
@@ -20,11 +20,13 @@ class {kind}(Plugin):
     name = "{name}"
     arguments = {{"{name}.label": Argument(str, "example.com/{name}")}}
 
+    @depends_on(On.NODE)
     def class_nodes(self, pod_class, layout):
         """Return the nodes that pods may use if these are empty; shares are computed from them."""
         column, _ = layout.label(self.argument("{name}.label"))
         return column < 0
 
+    @depends_on(On.NODE)
     def filter_nodes(self, task, nodes):
         """Return which of the nodes pass, and what is said of the others."""
         passing = nodes.of(self.class_nodes(None, nodes.layout))
