@@ -11,7 +11,7 @@ from vscheduler.backoff import Backoff, Growth
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http.connection import ApiError, Forbidden
 from vscheduler.cluster.reflector import Reflector
-from vscheduler.controllers import handlers, operator
+from vscheduler.controllers import operator
 from vscheduler.controllers.podgroups import owners, podgroup_controller
 from vscheduler.controllers.podgroups.owners import Codec, Event, Owners, Seen
 from vscheduler.controllers.podgroups.podgroup_controller import (
@@ -99,7 +99,7 @@ class ControllersProcess(Process):
             self.stop()
             await asyncio.wait({work})
 
-        outlets = handlers.Outlets(
+        outlets = operator.Outlets(
             started=self._controllers.know, changed=self._controllers.changed, ended=end
         )
         api = self._controllers.api(lambda: not self._stopping.is_set())

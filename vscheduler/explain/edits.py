@@ -11,7 +11,6 @@ from vscheduler.core.model import constraints
 from vscheduler.core.model.jobs import PREEMPTABLE, ROLE, WAITING, JobId
 from vscheduler.core.model.nodes import CORDON
 from vscheduler.core.model.queues import QueueState
-from vscheduler.explain import smaller_pods
 from vscheduler.explain.changes import (
     ActionArgument,
     Change,
@@ -51,6 +50,7 @@ from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.decode.events import Kind, LargePod, Remove, Upsert
 from vscheduler.mirror.decode.quantities import Quantity
 from vscheduler.mirror.decode.wire import (
+    Container,
     Metadata,
     NetworkTopology,
     Node,
@@ -61,7 +61,9 @@ from vscheduler.mirror.decode.wire import (
     PodGroupSpec,
     PodStatus,
     Queue,
+    ResourceList,
     ResourceQuota,
+    ResourceRequirements,
     Toleration,
 )
 from vscheduler.mirror.decode.wire_storage import (
@@ -74,8 +76,8 @@ from vscheduler.mirror.decode.wire_storage import (
     VolumeStatus,
 )
 from vscheduler.mirror.state import Mirror
-from vscheduler.mirror.translate import pods, storage, translation
-from vscheduler.simulator import closed_queues
+from vscheduler.mirror.translate import pod_requests, pods, storage, translation
+from vscheduler.simulator import admission
 
 Event: TypeAlias = Upsert | Remove
 Key: TypeAlias = tuple[Kind, str]
@@ -220,7 +222,7 @@ def _opened(objects: Objects, change: OpenQueues) -> Iterator[Event]:
     for name in change.queues:
         status = _alter(known[name].status, state=str(QueueState.OPEN))
         after[name] = _alter(known[name], status=status)
-    for queue in closed_queues.settled(after.values()):
+    for queue in admission.with_states(after.values()):
         if queue is not known[queue.metadata.name]:
             yield Upsert(kind=Kind.QUEUE, object=queue)
 
@@ -388,9 +390,9 @@ def _smaller(objects: Objects, change: FewerPods | SmallerRequest) -> list[Event
     name, made = change.resource, []
     before = after = 0
     for pod in objects.waiting:
-        smaller = smaller_pods.capped(pod, name, change.after)
-        before += smaller_pods.requested(pod, name)
-        after += smaller_pods.requested(smaller, name)
+        smaller = capped(pod, name, change.after)
+        before += requested(pod, name)
+        after += requested(smaller, name)
         if smaller is not pod:
             made.append(_pod(smaller))
     group = objects.group(objects.job)
@@ -544,3 +546,62 @@ def _read(name: str, text: Quantity) -> int:
 
 def _written(name: str, amount: int) -> str:
     return quantities.format_quantity(name, amount)
+
+
+def requested(pod: Pod, resource: str) -> int:
+    """Return how much of a resource the pod requests."""
+    return pod_requests.of_pod(pod).get(resource, 0)
+
+
+def all_requested(pod: Pod) -> list[str]:
+    """Return the names of all resources that the pod requests."""
+    return list(pod_requests.of_pod(pod))
+
+
+def capped(pod: Pod, resource: str, most: int) -> Pod:
+    """Return the pod with a request of at most `most`: its largest containers ask for less.
+
+    The overhead of a runtime class can't be lowered, so the request may remain above `most`.
+    """
+    if requested(pod, resource) <= most:
+        return pod
+    spec = pod.spec
+    most = max(0, most - _amount(spec.overhead, resource))
+    containers = list(spec.containers)
+    excess = sum(_of(container, resource) for container in containers) - most
+    for index in sorted(range(len(containers)), key=lambda at: -_of(containers[at], resource)):
+        has = _of(containers[index], resource)
+        less = min(has, max(0, excess))
+        if less:
+            containers[index] = _with(containers[index], resource, has - less)
+            excess -= less
+    before = [
+        _with(container, resource, most) if _of(container, resource) > most else container
+        for container in spec.init_containers
+    ]
+    whole = spec.resources
+    if whole is not None and resource in {**whole.requests, **whole.limits}:
+        whole = _less(whole, resource, most)
+    changed = _alter(spec, containers=containers, init_containers=before, resources=whole)
+    return _alter(pod, spec=changed)
+
+
+def _of(container: Container, resource: str) -> int:
+    if container.resources is None:
+        return 0
+    asked = container.resources
+    return _amount({**asked.limits, **asked.requests}, resource)
+
+
+def _amount(amounts: ResourceList, resource: str) -> int:
+    return quantities.parse(resource, amounts[resource]) if resource in amounts else 0
+
+
+def _with(container: Container, resource: str, amount: int) -> Container:
+    assert container.resources is not None
+    return _alter(container, resources=_less(container.resources, resource, amount))
+
+
+def _less(asked: ResourceRequirements, resource: str, amount: int) -> ResourceRequirements:
+    text = quantities.format_quantity(resource, amount)
+    return _alter(asked, requests={**asked.requests, resource: text})

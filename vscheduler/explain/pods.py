@@ -11,7 +11,7 @@ from vscheduler.core.model.constraints import Taint
 from vscheduler.core.model.decisions import ReasonCode
 from vscheduler.core.model.jobs import ROLE, VALID, WAITING, Job, SubGroup, Task, TaskStatus
 from vscheduler.core.model.resources import ResourceSpace
-from vscheduler.explain import smaller_pods
+from vscheduler.explain import edits
 from vscheduler.explain.changes import (
     Change,
     CreateClaims,
@@ -83,7 +83,7 @@ def smaller(search: Search, job: Job) -> Iterator[Remedy]:
     for resource in _requested(waiting) if waiting else ():
         if resource == resources.PODS:
             continue
-        before = max(smaller_pods.requested(pod, resource) for pod in waiting)
+        before = max(edits.requested(pod, resource) for pod in waiting)
         grid = step(resource, before)
         top = -(-before // grid)
         sizes = [_less(resource, before, grid, size).after for size in range(1, top)]
@@ -190,7 +190,7 @@ def tasks(search: Search) -> list[Task]:
 
 
 def _requested(waiting: tuple[Pod, ...]) -> list[str]:
-    names = {name for pod in waiting for name in smaller_pods.all_requested(pod)}
+    names = {name for pod in waiting for name in edits.all_requested(pod)}
     return list(ResourceSpace.of(dict.fromkeys(names, 1)).names)
 
 

@@ -44,7 +44,7 @@ from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import bounds, pods
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences, sentences
-from vscheduler.simulator import closed_queues, devices, manifests, priorities
+from vscheduler.simulator import admission, manifests, simulated_claims
 from vscheduler.simulator.manifests import Collection, Manifest, Named, Problem
 from vscheduler.simulator.world import World
 
@@ -267,16 +267,16 @@ def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options)
             reads=options.reads,
         )
     )
-    admitted = priorities.filled(collected.objects)
+    admitted = admission.with_priorities(collected.objects)
     objects = [*admitted.objects, *(admitted.unknown if options.unknown_classes else ())]
     if admitted.unknown and not options.unknown_classes:
-        problems = (*collected.problems, *map(priorities.problem, admitted.unknown))
+        problems = (*collected.problems, *map(admission.problem, admitted.unknown))
         collected = replace(collected, problems=problems)
     objects = _with_permanent_queues(objects, options.default_queue)
-    decoded = devices.with_claims(
+    decoded = simulated_claims.with_claims(
         events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)
     )
-    settled = tuple(closed_queues.below_closed(decoded))
+    settled = tuple(admission.below_closed(decoded))
     for event in settled:
         mirror.apply(event)
     return Given(
@@ -371,7 +371,7 @@ def tree(outcome: Outcome) -> dict[str, Any]:
             for binding in prepared.requests
             if isinstance(binding, ClaimBinding)
         ],
-        "devices": list(devices.allocated(outcome.results)),
+        "devices": list(simulated_claims.allocated(outcome.results)),
         "podGroups": {
             status.job: _group(status, outcome.states[status.job]) for status in last.groups
         },

@@ -27,8 +27,7 @@ from vscheduler.mirror.decode.wire import (
     PodStatus,
 )
 from vscheduler.mirror.translate import translation
-from vscheduler.simulator.devices import Devices
-from vscheduler.simulator.volumes import Volumes
+from vscheduler.simulator.simulated_claims import Devices, Volumes
 
 Controller: TypeAlias = tuple[str, str, str, str]
 """Namespace, API group, kind, and UID or name."""

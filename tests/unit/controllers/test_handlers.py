@@ -5,16 +5,16 @@ from typing import cast
 
 import pytest
 
-from vscheduler.controllers import handlers
+from vscheduler.controllers import operator
 
 PAUSE_SECONDS = 0.3
 
 
 async def test_logins_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kopf logs in again after each 401."""
-    monkeypatch.setattr(handlers, "LOGIN_SECONDS", PAUSE_SECONDS)
+    monkeypatch.setattr(operator, "LOGIN_SECONDS", PAUSE_SECONDS)
     entry = SimpleNamespace(host="https://server", session=lambda: None)
-    log_in_with = handlers._login(entry)
+    log_in_with = operator._login(entry)
     log_in = cast("Callable[[], Awaitable[object]]", log_in_with)
     began = time.monotonic()
     for _ in range(3):

@@ -17,9 +17,8 @@ from aiohttp import web
 from structlog import testing
 
 from tests import patience
-from vscheduler.controllers import handlers, operator
-from vscheduler.controllers.handlers import Outlets
-from vscheduler.controllers.operator import EndlessBackoffs, Pace
+from vscheduler.controllers import operator
+from vscheduler.controllers.operator import EndlessBackoffs, Outlets, Pace
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.controllers.queues.queue_index import Indices
 from vscheduler.controllers.queues.queue_objects import Kind
@@ -324,7 +323,7 @@ def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
     assert settings.scanning.disabled
     run = Run(Cluster())
     outlets = Outlets(started=run._start, changed=run.heard.append, ended=run._end)
-    registry = handlers.registry(frozenset(Kind), Cluster(), outlets)
+    registry = operator.registry(frozenset(Kind), Cluster(), outlets)
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
     assert len(registry._watching.get_all_handlers()) == 3

@@ -2,7 +2,7 @@
 
 from vscheduler.mirror.decode.wire import Metadata, Queue, QueueSpec, QueueStatus
 from vscheduler.mirror.translate import translation
-from vscheduler.simulator import closed_queues
+from vscheduler.simulator import admission
 
 
 def _queue(name: str, parent: str = "", state: str = "Open", *, inherited: bool = False) -> Queue:
@@ -15,7 +15,7 @@ def _queue(name: str, parent: str = "", state: str = "Open", *, inherited: bool 
 
 
 def _states(*queues: Queue) -> dict[str, str]:
-    return {each.metadata.name: each.status.state for each in closed_queues.settled(queues)}
+    return {each.metadata.name: each.status.state for each in admission.with_states(queues)}
 
 
 def test_queues_below_a_closed_queue_are_closed() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests import running
-from vscheduler.simulator import manifests, priorities, run
+from vscheduler.simulator import admission, manifests, run
 from vscheduler.simulator.manifests import Manifest
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures
@@ -60,7 +60,7 @@ def test_a_pod_has_what_its_class_says(
 ) -> None:
     """Name, value and policy; fields of a pod that has a priority stay."""
     documents = [pod(**spec), *classes]
-    found = priorities.filled(
+    found = admission.with_priorities(
         manifests.collect(Manifest(tree=document) for document in documents).objects
     )
     (tree,) = (each.tree["spec"] for each in found.objects if each.kind == "Pod")

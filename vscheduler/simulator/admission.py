@@ -1,0 +1,157 @@
+"""What an API server and the Queue controller would have added to manifests: priorities of pods
+from their PriorityClasses, and the states of queues below a closed queue.
+
+kubernetes: plugin/pkg/admission/priority. Volcano: controllers/queue closes and opens the children
+of a queue with the queue.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from vscheduler.core.model.queues import ROOT, QueueState
+from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
+from vscheduler.mirror.decode.wire import Queue
+from vscheduler.mirror.translate import translation
+from vscheduler.simulator.manifests import Named, Problem
+
+Tree = Mapping[str, Any]
+
+ALWAYS: Mapping[str, Tree] = {
+    "system-cluster-critical": {"value": 2_000_000_000},
+    "system-node-critical": {"value": 2_000_001_000},
+}
+"""The PriorityClasses that every cluster has."""
+
+
+class Filled(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects as an API server would have stored them."""
+
+    objects: Sequence[Named]
+    unknown: Sequence[Named]
+    """Pods whose PriorityClass doesn't exist. An API server would refuse them."""
+
+
+def with_priorities(objects: Iterable[Named]) -> Filled:
+    """Return the objects, with priority and preemptionPolicy of pods from their PriorityClasses.
+
+    A pod with a priority has been admitted before, whatever has become of its class.
+    """
+    listed = list(objects)
+    classes = dict(ALWAYS)
+    for each in listed:
+        if each.kind is Kind.PRIORITY_CLASS:
+            classes[each.name] = each.tree
+    default = _default(classes)
+    found, unknown = [], []
+    for each in listed:
+        spec = each.tree.get("spec")
+        if each.kind is not Kind.POD or not isinstance(spec, Mapping):
+            found.append(each)
+            continue
+        name = spec.get("priorityClassName") or ("" if _has_priority(spec) else default)
+        if name and name not in classes and not _has_priority(spec):
+            unknown.append(each)
+        else:
+            found.append(_with_class(each, spec, str(name), classes.get(name)))
+    return Filled(objects=found, unknown=unknown)
+
+
+def problem(pod: Named) -> Problem:
+    """Return why a pod of an unknown PriorityClass can't be used, in the API server's words."""
+    field = "spec.priorityClassName"
+    name = pod.tree["spec"]["priorityClassName"]
+    message = f"Pod {pod.key}: {field}: no PriorityClass with name {name} was found"
+    return Problem(place=pod.manifest.place(field), message=message)
+
+
+def _default(classes: Mapping[str, Tree]) -> str:
+    """Return the name of the default class, the one of lowest value; empty without any."""
+    found = [
+        (each.get("value"), name) for name, each in classes.items() if each.get("globalDefault")
+    ]
+    return min((each for each in found if isinstance(each[0], int)), default=(0, ""))[1]
+
+
+def _has_priority(spec: Tree) -> bool:
+    return spec.get("priority") is not None
+
+
+def _with_class(pod: Named, spec: Tree, name: str, priority_class: Tree | None) -> Named:
+    if priority_class is None:
+        return pod
+    given = {
+        "priorityClassName": name,
+        "priority": priority_class.get("value"),
+        "preemptionPolicy": priority_class.get("preemptionPolicy"),
+    }
+    missing = {key: value for key, value in given.items() if value and spec.get(key) is None}
+    return replace(pod, tree={**pod.tree, "spec": {**spec, **missing}}) if missing else pod
+
+
+OPEN = str(QueueState.OPEN)
+CLOSED = str(QueueState.CLOSED)
+
+
+Event: TypeAlias = Upsert | DecodeFailed
+
+
+def below_closed(found: Iterable[Event]) -> list[Event]:
+    """Return the objects with queues as `settled` has them."""
+    given = list(found)
+    queues_given = (each.object for each in given if isinstance(each, Upsert))
+    states = {
+        queue.metadata.name: queue
+        for queue in with_states(each for each in queues_given if isinstance(each, Queue))
+    }
+    return [
+        replace(each, object=states[each.object.metadata.name])
+        if isinstance(each, Upsert) and isinstance(each.object, Queue)
+        else each
+        for each in given
+    ]
+
+
+def with_states(found: Iterable[Queue]) -> Iterator[Queue]:
+    """Yield the queues with the states that a controller leads to: closed as long as an ancestor
+    is, and as before afterwards.
+    """
+    by_name = {queue.metadata.name: queue for queue in found}
+    for queue in by_name.values():
+        yield _with_state(queue, below_closed=any(map(_closed_itself, _above(queue, by_name))))
+
+
+def _above(queue: Queue, by_name: dict[str, Queue]) -> Iterator[Queue]:
+    """Yield the ancestors, each once: a tree may be defective."""
+    seen = {queue.metadata.name}
+    while queue.metadata.name != ROOT:
+        name = queue.spec.parent or ROOT
+        if name in seen or name not in by_name:
+            return
+        seen.add(name)
+        queue = by_name[name]
+        yield queue
+
+
+def _closed_itself(queue: Queue) -> bool:
+    return not _is_open(queue) and not translation.closed_by_parent(queue)
+
+
+def _is_open(queue: Queue) -> bool:
+    return queue.status.state in {"", OPEN}
+
+
+def _with_state(queue: Queue, *, below_closed: bool) -> Queue:
+    """Return the queue as it is below a closed queue, or below open ones."""
+    if _closed_itself(queue) or _is_open(queue) is not below_closed:
+        return queue
+    annotations = dict(queue.metadata.annotations)
+    if below_closed:
+        annotations[translation.CLOSED_BY_PARENT] = "true"
+    else:
+        annotations.pop(translation.CLOSED_BY_PARENT, None)
+    metadata = replace(queue.metadata, annotations=annotations)
+    state = CLOSED if below_closed else OPEN
+    return replace(queue, metadata=metadata, status=replace(queue.status, state=state))
