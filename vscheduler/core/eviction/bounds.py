@@ -383,6 +383,9 @@ KEPT_MAX = 64
 PODS_PER_UNIT = 15
 """For how many pods bounds are computed in about a microsecond."""
 
+COLUMNS_PER_UNIT = 2
+"""For how many pods that could be evicted columns are made in about a microsecond."""
+
 REFRESH_COST = 200
 """Approximate microseconds for computing the bounds of a few rows again."""
 
@@ -402,16 +405,6 @@ class CostLowerBound(msgspec.Struct, frozen=True):
     row: int
     version: int
     """The number of accepted candidates when the cost was computed."""
-
-
-class KeptBounds(msgspec.Struct, eq=False):
-    """Shared by all searches of one action: the columns, what queues may take, and bounds for equal
-    tasks.
-    """
-
-    columns: VictimColumns
-    entitled: EntitledGroups
-    known: dict[Hashable, NodeBounds] = msgspec.field(default_factory=dict)
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -439,14 +432,14 @@ class CheapestNodes:
     def __init__(
         self,
         session: Session,
-        kept: KeptBounds,
+        bounds: "Bounds",
         pool: VictimCandidates,
         task: Task,
     ) -> None:
         """Prepare for tasks like this one."""
-        self._session, self._pool, self._kept = session, pool, kept
-        self._columns = kept.columns
-        self._seen = len(kept.columns.cheaper)
+        self._session, self._pool, self._known = session, pool, bounds.known
+        self._columns = bounds.columns
+        self._seen = len(bounds.columns.cheaper)
         self._alike = nominated_pods.alike(session, task)
         self._reachable = session.placement.reachable(task)
         self._unexplored = self._reachable.copy()
@@ -455,8 +448,8 @@ class CheapestNodes:
         self._used = np.flatnonzero(request)
         self._request = request[self._used]
         self._heaps: dict[frozenset[str], list[tuple[Cost, int, int]]] = {}
-        self._entitled = kept.entitled.of(pool.claimant, task)
-        self._similar = SimilarVictims(session, kept.columns, pool, task, self._entitled)
+        self._entitled = bounds.entitled.of(pool.claimant, task)
+        self._similar = SimilarVictims(session, bounds.columns, pool, task, self._entitled)
         self._steps: list[Step] = []
         self._stages: list[Stage] = []
 
@@ -595,7 +588,7 @@ class CheapestNodes:
 
     def _bounds(self, stage: Stage, step: int) -> NodeBounds:
         """Return up-to-date bounds where evictions up to this step are allowed."""
-        columns, known = self._columns, self._kept.known
+        columns, known = self._columns, self._known
         wanted = Wanted(
             eligible=functools.partial(self._eligible, stage, step),
             lacking=self._lacking,
@@ -693,3 +686,48 @@ class PreemptorBounds:
             owners[pods.owners[entitled]] = True
             leaving |= self._candidates & owners[pods.owners]
         return self._free + columns.freed_by(leaving)
+
+
+class Bounds:
+    """What the searches of one action needn't look at: they ask here, and nowhere else.
+
+    If nobody were ruled out and every node were looked at, the plans would be the same.
+    """
+
+    def __init__(self, session: Session, hook: str, oldest: float) -> None:
+        """Read which pods may be evicted; those that started after `oldest` may not."""
+        self._session, self._hook = session, hook
+        coarse = session.dispatch.any_depends(hook, EQUAL_RESOURCES)
+        self.columns = VictimColumns(session, oldest, by_resources=coarse)
+        read = len(self.columns.queues) // COLUMNS_PER_UNIT + self.columns.pods.read
+        session.spend("columns", read)
+        self.entitled = EntitledGroups(session, self.columns, hook)
+        self.known: dict[Hashable, NodeBounds] = {}
+        """Bounds of nodes, by all that they depend on."""
+        self._by_queue: dict[str, PreemptorBounds] = {}
+        """By the preemptor's queue, since the last successful plan."""
+
+    def rule_out(self, preemptor: Preemptor, pool: VictimCandidates) -> bool:
+        """Whether no evictions make room for the job; `pool` allows the most of them.
+
+        Without searches, nothing would ask for a cycle after the pause of a node.
+        """
+        equal = unschedulable_classes.representative(preemptor.state.job)
+        asking = preemptor.tasks if equal is None else [equal]
+        self.entitled.ask(pool.claimant, pool.scope, asking)
+        if self._hook != "reclaimable" or self._session.snapshot.refused:
+            return False
+        bounds = self._by_queue.get(pool.claimant.name)
+        if bounds is None:
+            bounds = PreemptorBounds(self._session, self.columns, self.entitled, pool)
+            self._by_queue[pool.claimant.name] = bounds
+        return bounds.exclude(preemptor)
+
+    def nodes(self, pool: VictimCandidates, task: Task) -> CheapestNodes:
+        """Return where evictions could make room for tasks like this one, the cheapest first."""
+        return CheapestNodes(self._session, self, pool, task)
+
+    def forget(self) -> None:
+        """Forget what the plan has changed that was just committed."""
+        self.entitled.forget()
+        self._by_queue.clear()

@@ -10,13 +10,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from vscheduler.core.eviction import search
-from vscheduler.core.eviction.bounds import CheapestNodes
 from vscheduler.core.eviction.rules import VictimGroup
-from vscheduler.core.eviction.search import VictimSearch
+from vscheduler.core.eviction.search import Places, Problem, VictimSearch
 from vscheduler.core.eviction.victim_columns import Flags
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.nodes import Mask
@@ -25,30 +23,22 @@ from vscheduler.core.model.snapshot import SearchRoom
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import attempt
 
-Places = list[tuple[Task, int]] | None
-
-
-class Found(msgspec.Struct, eq=False):
-    """What the attempts of a plan have found."""
-
-    most: dict[tuple[bool, bool], Vector | None] = msgspec.field(default_factory=dict)
-    """What evictions could free on each node, (N, R), with whole gangs and moves or without; None
-    if that can't be enough."""
-    places: dict[bytes, Places] = msgspec.field(default_factory=dict)
-    """Nodes for the gang, by what evictions could free."""
-
 
 class WholeGangSearch(VictimSearch):
     """One attempt to place a gang of unequal pods, where taking them one by one has failed."""
 
-    def __init__(self, known: Found, *arguments: Any) -> None:
-        """`known` is what other attempts of the same plan have found."""
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._known = known
         self._is_thrifty = False
         """Whether victims are chosen that free no more than necessary."""
         self._coming: dict[int, Vector] = {}
         """By row, what pods ask for that are still to be placed there, (R,)."""
+
+    @staticmethod
+    def applies(problem: Problem) -> bool:
+        """Whether a search for the whole gang may find nodes that the job's pods miss singly."""
+        state = problem.preemptor.state
+        return not problem.has_minimum and attempt.could_help(problem.session, state)
 
     def succeeds(self) -> bool:
         """Choose nodes as if all that may be evicted were gone, then the victims on each."""
@@ -90,17 +80,17 @@ class WholeGangSearch(VictimSearch):
         if most is None:
             return None
         key = most.tobytes()
-        if key not in self._known.places:
+        if key not in self._problem.places:
             rooms = SearchRoom
             room = rooms.EVICTABLE_GANGS if self._pool.rules.whole else rooms.EVICTABLE
-            self._known.places[key] = attempt.with_room_to_free(
+            self._problem.places[key] = attempt.with_room_to_free(
                 self._session, self._state, self._tasks, room, most
             )
-        return self._known.places[key]
+        return self._problem.places[key]
 
     def _most(self) -> Vector | None:
         """Return what evictions could free on each node, (N, R); None if that can't be enough."""
-        rules, known = self._pool.rules, self._known.most
+        rules, known = self._pool.rules, self._problem.freed
         key = rules.whole, rules.relocation is not None
         if key not in known:
             known[key] = self._compute_most()
@@ -116,7 +106,7 @@ class WholeGangSearch(VictimSearch):
         claiming = {kind: task for kind, task in tasks.items() if self._may_claim(task)}
         if not claiming or sum(kind in claiming for kind in kinds) < len(needed):
             return None
-        columns, scope = self._kept.columns, self._pool.scope
+        columns, scope = self._bounds.columns, self._pool.scope
         columns.refresh()
         # First by amounts only, then by asking plugins what may be evicted.
         chosen = columns.steady & columns.there & columns.in_scope(scope)
@@ -136,7 +126,7 @@ class WholeGangSearch(VictimSearch):
 
     def _evictable_for(self, task: Task) -> Flags:
         """Return the pods that may be evicted for such a task, (P,)."""
-        nodes = CheapestNodes(self._session, self._kept, self._pool, task)
+        nodes = self._bounds.nodes(self._pool, task)
         nodes.start_search(task, self._trial, self._evict, self._is_proportionate)
         return nodes.evictable()
 
@@ -210,6 +200,11 @@ class LeastLossSearch(WholeGangSearch):
         self._is_thrifty = True
         self._evictable: dict[int, Sequence[Vector]] = {}
 
+    @staticmethod
+    def applies(problem: Problem) -> bool:
+        """Whether the job wants its minimum; `_may_help` knows of the rest."""
+        return not problem.has_minimum
+
     def succeeds(self) -> bool:
         """Try choices of nodes, those first whose victims free the least in all."""
         most = self._most() if self._may_help() else None
@@ -233,7 +228,7 @@ class LeastLossSearch(WholeGangSearch):
         parts = self._state.sub_groups is not None or self._state.job.roles_count
         if self._pool.hook != "reclaimable" or self._pool.rules.whole or parts:
             return False
-        return not self.has_minimum and 0 < len(self._ordered) <= TASKS_MAX
+        return 0 < len(self._ordered) <= TASKS_MAX
 
     @functools.cached_property
     def _ordered(self) -> Sequence[Task]:

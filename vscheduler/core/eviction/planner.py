@@ -7,16 +7,16 @@ the victim. If no plan works, nothing is evicted.
 """
 
 import functools
-from collections.abc import Callable, Hashable, Mapping
+import itertools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
 
 from msgspec.structs import replace
 
 from vscheduler.core.api.contracts import Argument, Configured
-from vscheduler.core.api.depends import EQUAL_RESOURCES
 from vscheduler.core.eviction import nominations
-from vscheduler.core.eviction.bounds import KeptBounds, PreemptorBounds
-from vscheduler.core.eviction.joint_search import Found, LeastLossSearch, WholeGangSearch
+from vscheduler.core.eviction.bounds import Bounds
+from vscheduler.core.eviction.joint_search import LeastLossSearch, WholeGangSearch
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.relocations import Exchange, Relocation
 from vscheduler.core.eviction.rules import (
@@ -26,21 +26,16 @@ from vscheduler.core.eviction.rules import (
     VictimCandidates,
     WholeGangs,
 )
-from vscheduler.core.eviction.search import VictimSearch
-from vscheduler.core.eviction.victim_columns import EntitledGroups, VictimColumns
+from vscheduler.core.eviction.search import Problem, VictimSearch
 from vscheduler.core.model import durations
 from vscheduler.core.model.jobs import Task
 from vscheduler.core.model.queues import Queue
-from vscheduler.core.placement import nominated_pods, unschedulable_classes
-from vscheduler.core.placement.gang_search import attempt
+from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 
 PLAN_COST = 20
 """Approximate microseconds for one job that asks for victims, whatever the result."""
-
-PODS_PER_UNIT = 2
-"""For how many pods that could be evicted columns are made in about a microsecond."""
 
 SKIP_COST = 6
 """Approximate microseconds for one job skipped because a similar job found no victims."""
@@ -65,15 +60,14 @@ class Moving(Enum):
     BY_EXCHANGE = "to resources that evictions free, too"
 
 
+STRATEGIES: Sequence[type[VictimSearch]] = (VictimSearch, WholeGangSearch, LeastLossSearch)
+"""How a plan is looked for, one after the other: each one only where those before have failed."""
+
+
 class Planner:
     """Plans evictions for one action in one cycle."""
 
-    def __init__(
-        self,
-        session: Session,
-        action: Configured,
-        hook: str,
-    ) -> None:
+    def __init__(self, session: Session, action: Configured, hook: str) -> None:
         """Read the action's arguments. hook is `preemptable` or `reclaimable`."""
         self.session = session
         self.action = action.name
@@ -83,10 +77,6 @@ class Planner:
         """Seconds for which resources are reserved for the replacements of moved pods."""
         self._failed: set[Hashable] = set()
         """Likenesses of jobs that found no victims since the last successful plan."""
-        self._has_failed = False
-        """Whether a search was in vain since the last successful plan."""
-        self._bounds: dict[str, PreemptorBounds] = {}
-        """By claimant's queue, since the last successful plan."""
         self._only_moving: set[Hashable] = set()
         """Queues and similar pods for which no victims exist except pods that can be moved: evicted
         although their queue is within its share, because their replacements fit elsewhere. Such an
@@ -105,78 +95,48 @@ class Planner:
         likeness = preemptor.likeness(session)
         if likeness in self._failed:
             return False
-        equal = unschedulable_classes.representative(preemptor.state.job)
-        self._kept.entitled.ask(queue, scope, preemptor.tasks if equal is None else [equal])
-        if not self._is_excluded(queue, preemptor, scope):
-            if self._finds_a_plan(queue, preemptor, scope):
-                return True
-            self._has_failed = True
+        candidates = functools.partial(self._pool, queue, scope)
+        every = candidates(self._rules(whole=self._limits.whole_gangs is not WholeGangs.NEVER))
+        ruled_out = self._bounds.rule_out(preemptor, every)
+        if not ruled_out and self._finds_a_plan(queue, preemptor, candidates):
+            return True
         if likeness is not None:
             self._failed.add(likeness)
         return False
 
-    def _finds_a_plan(self, queue: Queue, preemptor: Preemptor, scope: Scope) -> bool:
+    def _finds_a_plan(
+        self,
+        queue: Queue,
+        preemptor: Preemptor,
+        candidates: Callable[[EvictionRules], VictimCandidates],
+    ) -> bool:
         """Whether one of several attempts finds a plan, the mildest first.
 
         Moving pods of queues within their shares is tried only if a search without moves has met
         such pods, and evictions in favour of these only if they find no free resources. Whole gangs
         go only if single pods don't suffice.
         """
-        session = self.session
         gangs = (False,) if self._limits.whole_gangs is WholeGangs.NEVER else (False, True)
-        pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
-        kinds: list[Callable[..., VictimSearch]] = [VictimSearch]
-        known = Found()
-        if attempt.could_help(session, preemptor.state):
-            kinds.append(functools.partial(WholeGangSearch, known))
-        kinds.append(functools.partial(LeastLossSearch, known))
-        candidates = functools.partial(self._pool, queue, scope)
+        pods = (queue.name, nominated_pods.alike(self.session, preemptor.tasks[0]))
+        problem = Problem(self.session, preemptor, self.action, self._bounds)
+        strategies = [strategy for strategy in STRATEGIES if strategy.applies(problem)]
         for moving in Moving:
             if (moving is Moving.NOT) is (pods in self._only_moving):
                 continue
             might_move = False
-            for whole, kind in ((whole, kind) for whole in gangs for kind in kinds):
+            for whole, strategy in itertools.product(gangs, strategies):
                 rules = self._rules(whole=whole)
                 relocation = self._relocation(preemptor, moving, candidates, rules)
-                pool = candidates(replace(rules, relocation=relocation))
-                tried = self._try(kind, preemptor, pool)
-                if tried is None:
-                    return True
+                with self.session.statement() as trial:
+                    pool = candidates(replace(rules, relocation=relocation))
+                    tried = strategy(problem, trial, pool)
+                    if self._carry_out(tried, trial, preemptor):
+                        return True
                 might_move |= tried.might_move
-                if tried.has_minimum:
-                    del kinds[1:]  # one more pod is all that is asked for
             if not might_move:
                 return False
             self._only_moving.add(pods)
         return False
-
-    def _try(
-        self,
-        kind: Callable[..., VictimSearch],
-        preemptor: Preemptor,
-        pool: VictimCandidates,
-    ) -> VictimSearch | None:
-        """Make one attempt, and return it if it fails; None if a plan is committed."""
-        with self.session.statement() as trial:
-            tried = kind(self.session, trial, preemptor, pool, self.action, self._kept)
-            return None if self._carry_out(tried, trial, preemptor) else tried
-
-    def _is_excluded(self, queue: Queue, preemptor: Preemptor, scope: Scope) -> bool:
-        """Whether the bounds exclude every plan for the job.
-
-        Bounds are computed once a search was in vain; until then, jobs may well find victims.
-        Without searches, nothing would ask for a cycle after the pause of a node.
-        """
-        if not self._has_failed or self.hook != "reclaimable" or self.session.snapshot.refused:
-            return False
-        bounds = self._bounds.get(queue.name)
-        if bounds is None:
-            whole = self._limits.whole_gangs is not WholeGangs.NEVER
-            pool = self._pool(queue, scope, self._rules(whole=whole))
-            kept = self._kept
-            bounds = PreemptorBounds(self.session, kept.columns, kept.entitled, pool)
-            self._bounds[queue.name] = bounds
-        return bounds.exclude(preemptor)
 
     def _pool(self, queue: Queue, scope: Scope, rules: EvictionRules) -> VictimCandidates:
         """Return the candidates of one attempt."""
@@ -210,9 +170,10 @@ class Planner:
         def on_behalf_of(preemptor: Task) -> VictimCandidates:
             return candidates(replace(rules, on_behalf=preemptor))
 
-        exchange = Exchange(
-            self.session, preemptor, on_behalf_of, self.action, self._kept_for_exchanges
-        )
+        def problem() -> Problem:
+            return Problem(self.session, preemptor, self.action, self._bounds_of_exchanges)
+
+        exchange = Exchange(problem, on_behalf_of)
         return Relocation(self.session, exchange)
 
     def _carry_out(
@@ -239,9 +200,7 @@ class Planner:
         self.session.reasons.forget(preemptor.state.job.id)
         preemptor.drop(tried.placed)
         self._failed.clear()
-        self._bounds.clear()
-        self._kept.entitled.forget()
-        self._has_failed = False
+        self._bounds.forget()
         return True
 
     def is_futile(self, preemptor: Preemptor) -> bool:
@@ -249,19 +208,10 @@ class Planner:
         return preemptor.likeness(self.session) in self._failed
 
     @functools.cached_property
-    def _kept(self) -> KeptBounds:
-        """What searches on behalf of different jobs share."""
-        return self._read_columns()
+    def _bounds(self) -> Bounds:
+        return Bounds(self.session, self.hook, self._limits.oldest)
 
     @functools.cached_property
-    def _kept_for_exchanges(self) -> KeptBounds:
-        """The same for searches within a search, which would see what that one only tries."""
-        return self._read_columns()
-
-    def _read_columns(self) -> KeptBounds:
-        session = self.session
-        known = session.dispatch.any_depends(self.hook, EQUAL_RESOURCES)
-        columns = VictimColumns(session, self._limits.oldest, by_resources=known)
-        session.spend("columns", len(columns.queues) // PODS_PER_UNIT + columns.pods.read)
-        entitled = EntitledGroups(session, columns, self.hook)
-        return KeptBounds(columns, entitled)
+    def _bounds_of_exchanges(self) -> Bounds:
+        """Those of searches within a search, which would see what that one only tries."""
+        return Bounds(self.session, self.hook, self._limits.oldest)

@@ -21,10 +21,8 @@ import msgspec
 import numpy as np
 
 from vscheduler.core.eviction import search
-from vscheduler.core.eviction.bounds import KeptBounds
-from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import VictimCandidates
-from vscheduler.core.eviction.search import VictimSearch
+from vscheduler.core.eviction.search import Problem, VictimSearch
 from vscheduler.core.model.constraints import ClaimUse
 from vscheduler.core.model.decisions import Evict
 from vscheduler.core.model.jobs import EVICTABLE, JobId, Phase, PodClass, Task, TaskId, TaskStatus
@@ -377,22 +375,18 @@ class Exchange:
     """Makes room for replacements, by evictions on behalf of one starving job."""
 
     def __init__(
-        self,
-        session: Session,
-        preemptor: Preemptor,
-        pool: Callable[[Task], VictimCandidates],
-        action: str,
-        kept: KeptBounds,
+        self, problem: Callable[[], Problem], pool: Callable[[Task], VictimCandidates]
     ) -> None:
-        """`pool` returns the candidates on behalf of a task; `kept` are columns of its own."""
-        self._session, self._preemptor, self._pool = session, preemptor, pool
-        self._action, self._kept = action, kept
+        """`problem` returns that of the job as it is then, and `pool` the candidates on behalf of a
+        task. The bounds are apart from those of the search around it, which would see what is only
+        tried.
+        """
+        self._problem, self._pool = problem, pool
 
     def place(
         self, statement: Statement, displacement: Displacement, until: float
     ) -> Sequence[Sequence[Evict]] | None:
         """Reserve resources for the replacement; return the evictions, None without success."""
         pool = self._pool(displacement.claimant)
-        arguments = (self._session, statement, self._preemptor, pool, self._action, self._kept)
-        tried = ExchangeSearch(displacement, until, *arguments)
+        tried = ExchangeSearch(displacement, until, self._problem(), statement, pool)
         return tried.groups if tried.succeeds() else None

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 
 from vscheduler.core.eviction import rules, standing_plans
-from vscheduler.core.eviction.bounds import CheapestNodes, KeptBounds
+from vscheduler.core.eviction.bounds import Bounds, CheapestNodes
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import NodeCandidate, VictimCandidates, VictimGroup
 from vscheduler.core.model import resources
@@ -22,8 +22,11 @@ from vscheduler.core.model.resources import Share, Vector
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.session import job_state
+from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+
+Places = list[tuple[Task, int]] | None
 
 PROPORTION = 2.0
 """The limit for whole gangs, as a multiple of the resources that the preemptor lacks."""
@@ -41,25 +44,32 @@ LIMIT_COST = 30
 """Approximate microseconds for one group that may be evicted for a limit of the queue."""
 
 
-class VictimSearch:
-    """One attempt to place a job under the given eviction rules."""
+class Problem:
+    """Who needs room, and what the attempts to make it share: strategies look for a plan."""
 
-    def __init__(
-        self,
-        session: Session,
-        statement: Statement,
-        preemptor: Preemptor,
-        pool: VictimCandidates,
-        action: str,
-        kept: KeptBounds,
-    ) -> None:
-        """Prepare the attempt. action is recorded with each eviction."""
-        self._session, self._trial, self._pool = session, statement, pool
-        self._action, self._kept = action, kept
-        self._state = preemptor.state
-        self.has_minimum = self._is_pipelined()
+    def __init__(self, session: Session, preemptor: Preemptor, action: str, bounds: Bounds) -> None:
+        """`action` is recorded with each eviction."""
+        self.session, self.preemptor, self.bounds = session, preemptor, bounds
+        self.action = action
+        self.has_minimum = _is_pipelined(session, preemptor.state)
         """Whether the job only wants one more pod."""
-        self._tasks = self._tasks_to_place(preemptor)
+        self.freed: dict[tuple[bool, bool], Vector | None] = {}
+        """What evictions could free on each node, (N, R), with whole gangs and moves or without;
+        None if that can't be enough."""
+        self.places: dict[bytes, Places] = {}
+        """Nodes for the whole gang, by what evictions could free; None if there are none."""
+
+
+class VictimSearch:
+    """One attempt to place a job under the given eviction rules: the first strategy."""
+
+    def __init__(self, problem: Problem, statement: Statement, pool: VictimCandidates) -> None:
+        """Prepare the attempt."""
+        self._problem, self._trial, self._pool = problem, statement, pool
+        self._session, self._bounds = problem.session, problem.bounds
+        self._state = problem.preemptor.state
+        self.has_minimum = problem.has_minimum
+        self._tasks = self._tasks_to_place(problem.preemptor)
         self.placed: dict[TaskId, tuple[Task, int]] = {}
         """Placed tasks with their rows, in the order of placement."""
         self._chosen: dict[object, VictimGroup] = {}
@@ -74,6 +84,12 @@ class VictimSearch:
         self._version = 0
         self._vacated: defaultdict[Hashable, set[int]] = defaultdict(set)
         """Rows where the cost may have fallen below the lower bound."""
+
+    @staticmethod
+    def applies(problem: Problem) -> bool:
+        """Whether the strategy may find a plan where those before it have failed."""
+        del problem
+        return True
 
     def succeeds(self) -> bool:
         """Place what the job needs, first on free resources, then with evictions."""
@@ -222,19 +238,7 @@ class VictimSearch:
             return False
         if self.has_minimum:
             return bool(self.placed)
-        return self._is_pipelined()
-
-    def _is_pipelined(self) -> bool:
-        """Whether the job could start with current and awaited resources. A plugin (sla) may let a
-        job hold less, but such a job might never start and doesn't justify evictions.
-        """
-        state, dispatch = self._state, self._session.dispatch
-        placed = state.ready_tasks + state.waiting_tasks + state.pending_best_effort
-        if dispatch.asks("job_pipelined") and placed < state.minimum:
-            return False
-        if job_state.rests(dispatch, state, PLACED):
-            return False
-        return dispatch.vote("job_pipelined", state)
+        return _is_pipelined(self._session, self._state)
 
     def _place_idle(self, task: Task) -> bool:
         if self._done() or not self._is_needed(task) or not self._may_claim(task):
@@ -326,7 +330,7 @@ class VictimSearch:
         """
         stored = self._candidates.get(alike)
         if stored is None:
-            stored = CheapestNodes(self._session, self._kept, self._pool, task)
+            stored = self._bounds.nodes(self._pool, task)
             self._candidates[alike] = stored
         stored.renew(self._vacated.pop(alike, ()))
         stored.start_search(task, self._trial, self._evict, self._is_proportionate)
@@ -347,7 +351,7 @@ class VictimSearch:
         checkpoint, before = self._trial.checkpoint(), dict(self._chosen)
         freed = self._freed_whole.copy()
         evictable = self._candidates[alike].evictable()
-        rows = np.unique(self._kept.columns.pods.rows[evictable]).tolist()
+        rows = np.unique(self._bounds.columns.pods.rows[evictable]).tolist()
         units = [unit for row in rows for unit in self._pool.units(task, row)]
         self._session.spend("limits", LIMIT_COST * len(units))
         gone = self._evict_for_limits(task, sorted(units, key=self._pool.preference))
@@ -507,7 +511,7 @@ class VictimSearch:
                 Evict(
                     task=task,
                     node=task.node,
-                    action=self._action,
+                    action=self._problem.action,
                     beneficiary=self._state.job.id,
                     whole=unit.whole,
                     moves=unit.moves,
@@ -599,3 +603,16 @@ class VictimSearch:
                 return False
             self._assign(task, row)
         return len(self.placed) == len(tasks)
+
+
+def _is_pipelined(session: Session, state: JobState) -> bool:
+    """Whether the job could start with current and awaited resources. A plugin (sla) may let a
+    job hold less, but such a job might never start and doesn't justify evictions.
+    """
+    dispatch = session.dispatch
+    placed = state.ready_tasks + state.waiting_tasks + state.pending_best_effort
+    if dispatch.asks("job_pipelined") and placed < state.minimum:
+        return False
+    if job_state.rests(dispatch, state, PLACED):
+        return False
+    return dispatch.vote("job_pipelined", state)

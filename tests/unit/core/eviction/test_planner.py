@@ -39,12 +39,13 @@ def test_mild_plans_are_tried_before_pods_are_moved(monkeypatch: pytest.MonkeyPa
         def might_move(self) -> bool:
             return True
 
-    monkeypatch.setattr(planner, "VictimSearch", Fruitless)
+    monkeypatch.setattr(planner, "STRATEGIES", (Fruitless,))
     picture = "node n1 cpu=4 queue q queue lender job lender/l n1*4 job q/g min=2 - -"
     session = running.open_session(pictures.documents(picture), TREE)
     state = session.job_states[JobId("default/g")]
     whole = {"reclaim.wholeGangs": "always"}
     subject = Planner(session, Reclaim(whole), "reclaimable")
     preemptor = Preemptor(session.dispatch, state)
-    assert not subject.plan(session.queues["q"], preemptor, Scope(queues=frozenset()))
+    scope = Scope(queues=frozenset({"lender"}))
+    assert not subject.plan(session.queues["q"], preemptor, scope)
     assert tried == [(0, False), (0, True), (1, False), (1, True), (2, False), (2, True)]
