@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api.depends import SIMILAR_VICTIMS
+from vscheduler.core.api.depends import EQUAL_RESOURCES, SIMILAR_VICTIMS
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import Cost, NodeCandidate, Rank, VictimCandidates, VictimGroup
@@ -358,10 +358,10 @@ class SimilarVictims:
         asked, pool = self._session.dispatch, self._pool
         if not self._asks:
             return 0.0
-        claimant = pool.claimant_of(self._task)
+        preemptor = pool.preemptor_of(self._task)
         self._session.spend("similar", ASK_COST)
         entitled = (
-            asked.may_be_entitled(pool.hook, claimant, task, SIMILAR_VICTIMS) for task in tasks
+            asked.may_be_entitled(pool.hook, preemptor, task, SIMILAR_VICTIMS) for task in tasks
         )
         if not any(entitled):
             return None
@@ -448,7 +448,7 @@ class CheapestNodes:
         self._used = np.flatnonzero(request)
         self._request = request[self._used]
         self._heaps: dict[frozenset[str], list[tuple[Cost, int, int]]] = {}
-        self._entitled = bounds.entitled.of(pool.claimant, task)
+        self._entitled = bounds.entitled.of(pool.queue, task)
         self._similar = SimilarVictims(session, bounds.columns, pool, task, self._entitled)
         self._steps: list[Step] = []
         self._stages: list[Stage] = []
@@ -661,7 +661,7 @@ class PreemptorBounds:
     def _usable_rooms(self, asked: bytes, task: Task) -> Rooms:
         """Return the most that nodes usable for the task would have free."""
         pools = self._session.pools
-        domain = pools.domain(self._pool.claimant.name, task.pod_class)
+        domain = pools.domain(self._pool.queue.name, task.pod_class)
         if (asked, domain) not in self._usable:
             if asked not in self._rooms:
                 self._rooms[asked] = self._room(task)
@@ -677,7 +677,7 @@ class PreemptorBounds:
         """
         columns, pods = self._columns, self._columns.pods
         self._session.spend("bounded", len(self._places) // PODS_PER_UNIT)
-        groups = self._entitled.of(self._pool.claimant, task).groups
+        groups = self._entitled.of(self._pool.queue, task).groups
         entitled = self._candidates & groups[columns.groups]
         leaving = entitled & columns.spare
         if self._pool.rules.whole:
@@ -714,13 +714,13 @@ class Bounds:
         """
         equal = unschedulable_classes.representative(preemptor.state.job)
         asking = preemptor.tasks if equal is None else [equal]
-        self.entitled.ask(pool.claimant, pool.scope, asking)
+        self.entitled.ask(pool.queue, pool.scope, asking)
         if self._hook != "reclaimable" or self._session.snapshot.refused:
             return False
-        bounds = self._by_queue.get(pool.claimant.name)
+        bounds = self._by_queue.get(pool.queue.name)
         if bounds is None:
             bounds = PreemptorBounds(self._session, self.columns, self.entitled, pool)
-            self._by_queue[pool.claimant.name] = bounds
+            self._by_queue[pool.queue.name] = bounds
         return bounds.exclude(preemptor)
 
     def nodes(self, pool: VictimCandidates, task: Task) -> CheapestNodes:

@@ -67,7 +67,7 @@ class WholeGangSearch(VictimSearch):
             self._coming[row] = coming + self._session.request(task)
         for task, row in places:
             self._pool.start_search(lacking)
-            if not self._may_claim(task) or not self._put(task, row):
+            if not self._may_reclaim(task) or not self._put(task, row):
                 return False
             if not task.best_effort:
                 lacking = lacking - self._session.request(task)
@@ -103,8 +103,8 @@ class WholeGangSearch(VictimSearch):
         tasks = dict(zip(reversed(kinds), reversed(sized), strict=True))
         each = search.TASK_COST + self._session.layout.size // search.NODES_PER_UNIT
         self._session.spend("claims", each * len(tasks))
-        claiming = {kind: task for kind, task in tasks.items() if self._may_claim(task)}
-        if not claiming or sum(kind in claiming for kind in kinds) < len(needed):
+        asking_for = {kind: task for kind, task in tasks.items() if self._may_reclaim(task)}
+        if not asking_for or sum(kind in asking_for for kind in kinds) < len(needed):
             return None
         columns, scope = self._bounds.columns, self._pool.scope
         columns.refresh()
@@ -116,10 +116,10 @@ class WholeGangSearch(VictimSearch):
             if asking:
                 self._scarce = self._scarce_request(sized)
                 self._pool.start_search(self._sum(needed))
-                evictable = [self._evictable_for(task) for task in claiming.values()]
+                evictable = [self._evictable_for(task) for task in asking_for.values()]
                 chosen = np.any(evictable, axis=0)
             most = columns.freed_by(chosen)
-            able = {kind for kind, task in claiming.items() if self._may_fit(task, most)}
+            able = {kind for kind, task in asking_for.items() if self._may_fit(task, most)}
             if not chosen.any() or sum(kind in able for kind in kinds) < len(needed):
                 return None
         return most
@@ -224,7 +224,7 @@ class LeastLossSearch(WholeGangSearch):
         return False
 
     def _may_help(self) -> bool:
-        """Whether the attempt is about a small gang without parts, and its queue's claims."""
+        """Whether the attempt is about a small gang without parts, and reclaim."""
         parts = self._state.sub_groups is not None or self._state.job.roles_count
         if self._pool.hook != "reclaimable" or self._pool.rules.whole or parts:
             return False

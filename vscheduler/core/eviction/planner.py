@@ -143,7 +143,7 @@ class Planner:
         return VictimCandidates(
             self.session,
             hook=self.hook,
-            claimant=queue,
+            queue=queue,
             scope=scope,
             oldest=self._limits.oldest,
             rules=rules,

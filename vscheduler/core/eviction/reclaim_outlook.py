@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.eviction import rules, search
+from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.rules import Limits, WholeGangs
 from vscheduler.core.memo import evictable_pods
 from vscheduler.core.model import reclaim_outlooks, resources
@@ -155,8 +155,8 @@ class _Finder:
         Plugins decide; the figures only tell which resource it is.
         """
         tasks = _waiting_tasks(state.job)[: _lacking(state)]
-        claimant = self._session.queues[queue.name]
-        if self._session.dispatch.all_agree("preemptive", claimant, tasks):
+        own = self._session.queues[queue.name]
+        if self._session.dispatch.all_agree("preemptive", own, tasks):
             return None
         room = reclaim_outlooks.SURPLUS_LEAST
         beyond = [name for name, amount in needed.items() if _surplus(queue, name) + amount > room]
@@ -176,15 +176,15 @@ class _Finder:
         own = _waiting_tasks(state.job)[: _lacking(state)]
         others = rules.lack_of_others(session, session.queues[state.job.queue], own)
         lack = needed[made.resource] + int(others[session.space.columns[made.resource]])
-        limit = search.PROPORTION * lack
-        claimed = session.space.vector(needed)
+        limit = rules.PROPORTION * lack
+        requested = session.space.vector(needed)
         counted: Counter[Protection] = Counter()
         room = np.maximum(session.cluster.allocatable - session.cluster.future_used, 0)
         for owner, each in self._pods(frozenset(made.above)):
             found = self._protection(limits, owner, each, task)
             if found is None:
                 whole = self._is_kept_whole(limits, owner, each, made.resource, limit)
-                found = self._kept_for(limits, owner, each, (task, claimed), whole=whole)
+                found = self._kept_for(limits, owner, each, (task, requested), whole=whole)
             counted[found or Protection.NONE] += 1
             if found is None and each.node in session.layout.rows:
                 room[session.layout.rows[each.node]] += session.cluster.request(each)
@@ -254,7 +254,7 @@ class _Finder:
         limits: Limits,
         owner: JobState,
         pod: Task,
-        claim: tuple[Task, Vector],
+        asked: tuple[Task, Vector],
         *,
         whole: bool,
     ) -> Protection | None:
@@ -267,11 +267,11 @@ class _Finder:
         gang = Protection.GANG if whole else None
         if unit is None:
             return gang
-        dispatch, (claimant, claimed) = self._session.dispatch, claim
-        if not dispatch.entitled(HOOK, claimant, unit.tasks):
+        dispatch, (preemptor, requested) = self._session.dispatch, asked
+        if not dispatch.entitled(HOOK, preemptor, unit.tasks):
             return gang or Protection.SHARE
         after: ShareAfter | None = dispatch.first(
-            "share_after", None, claimant, claimed, unit.tasks
+            "share_after", None, preemptor, requested, unit.tasks
         )
         if after is not None and after.borrowed:
             return gang if limits.whole_gangs is WholeGangs.NEVER else None

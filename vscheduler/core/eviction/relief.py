@@ -34,7 +34,7 @@ ASK_COST = 10
 """Approximate microseconds for one question about victims, without their number."""
 
 ASKED_MAX = 2000
-"""So many questions are asked in a cycle about jobs of the claimant's own priority."""
+"""So many questions are asked in a cycle about jobs of the preemptor's own priority."""
 
 Amounts = NDArray[np.float64]
 
@@ -103,12 +103,12 @@ class Evictable:
         return list(found.values())
 
     def part_of(self, preemptor: Task, group: AlikeJobs) -> Amounts:
-        """Return what the claimant may take of these jobs, (R,), by what it may take of one."""
+        """Return what the preemptor may take of these jobs, (R,), by what it may take of one."""
         part = len(self.legal(preemptor, group.first)) / len(group.first)
         return part * self.amounts(group.every) if part else self.amounts(())
 
     def legal(self, preemptor: Task, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Return which of these pods of one queue the claimant may take together."""
+        """Return which of these pods of one queue the preemptor may take together."""
         self.asked += 1
         self._session.spend("relief", ASK_COST + len(tasks))
         dispatch = self._session.dispatch
@@ -215,10 +215,10 @@ class Relief:
         }
         self._below: dict[str, frozenset[str]] = {}
         self._own: dict[object, Amounts] = {}
-        """By claimant's queue and priority: what may be taken of less important jobs there."""
+        """By preemptor's queue and priority: what may be taken of less important jobs there."""
         self._equals: dict[object, Amounts] = {}
         self._others: dict[object, Mapping[str, Amounts]] = {}
-        """By claimant's queue and resources: what may be taken of each other queue."""
+        """By preemptor's queue and resources: what may be taken of each other queue."""
         self._verdicts: dict[object, bool] = {}
         """Answers, until the next admission."""
 
@@ -314,9 +314,9 @@ class Relief:
         key = (job.queue, job.priority)
         groups = victims_.groups(job.queue)
         if key not in self._own:
-            claimant = _claimant(state)
+            preemptor = _preemptor(state)
             less = [group for group in groups if group.priority < job.priority]
-            parts = [victims_.part_of(claimant, each) for each in less]
+            parts = [victims_.part_of(preemptor, each) for each in less]
             self._own[key] = sum(parts, start=victims_.amounts(()))
         found = self._own[key]
         equals = [group for group in groups if group.priority == job.priority]
@@ -324,8 +324,8 @@ class Relief:
             return found
         request = (*key, tuple(inqueue_resources.outstanding(state).items()))
         if request not in self._equals:
-            claimant = _claimant(state)
-            parts = [victims_.part_of(claimant, equal) for equal in equals]
+            preemptor = _preemptor(state)
+            parts = [victims_.part_of(preemptor, equal) for equal in equals]
             self._equals[request] = sum(parts, start=found)
         return self._equals[request]
 
@@ -340,7 +340,7 @@ class Relief:
             RECLAIM in self._limits
             and dispatch.asks("preemptive")
             and not dispatch.any_says("overused", queue)
-            and dispatch.all_agree("preemptive", queue, [_claimant(state)])
+            and dispatch.all_agree("preemptive", queue, [_preemptor(state)])
         )
 
     def _reclaimable(self, state: JobState) -> Mapping[str, Amounts]:
@@ -349,9 +349,9 @@ class Relief:
         key = (state.job.queue, tuple(sorted(name for name, amount in asked.items() if amount)))
         found = self._others.get(key)
         if found is None:
-            claimant, victims_ = _claimant(state), self._evictables[RECLAIM]
+            preemptor, victims_ = _preemptor(state), self._evictables[RECLAIM]
             found = self._others[key] = {
-                queue.name: self._taken(victims_, claimant, queue.name)
+                queue.name: self._taken(victims_, preemptor, queue.name)
                 for queue in self._session.queues.values()
                 if queue.reclaimable and queue.name != state.job.queue
             }
@@ -420,7 +420,7 @@ def _waiting(state: JobState) -> Sequence[Task]:
     return [task for task in state.job.tasks if task.status is TaskStatus.PENDING]
 
 
-def _claimant(state: JobState) -> Task:
+def _preemptor(state: JobState) -> Task:
     """Return a single pod with the minimum request of the whole group."""
     job = state.job
     return job.memo(

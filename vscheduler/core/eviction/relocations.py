@@ -69,11 +69,11 @@ def successor(task: Task) -> Task | None:
 
 
 class Displacement(NamedTuple):
-    """A pod that would be moved in favour of a claimant."""
+    """A pod that would be moved in favour of a preemptor."""
 
-    claimant: Task
-    claimed: Vector
-    """What the claimant's job still requests, (R,)."""
+    preemptor: Task
+    requested: Vector
+    """What the preemptor's job still requests, (R,)."""
     replacement: Task
 
 
@@ -85,19 +85,19 @@ class Relocation:
         self._session, self._exchange = session, exchange
         self._waiting: dict[str, list[Task]] = {}
         """By queue, waiting pods that could start alone."""
-        self._claimants: dict[TaskId, Task] = {}
+        self._preemptors: dict[TaskId, Task] = {}
         """For whom each pod would be moved."""
         self._failed: set[PodClass] = set()
         """Pods for whose replacements evictions make no room."""
         self._with_devices: frozenset[str] | None = None
         """UIDs of the pods that claims of devices are reserved for, once somebody asks."""
 
-    def is_possible(self, preemptor: Task, claimed: Vector, tasks: Sequence[Task]) -> bool:
+    def is_possible(self, preemptor: Task, requested: Vector, tasks: Sequence[Task]) -> bool:
         """Whether each pod's replacement seems to fit elsewhere, or a waiting pod of the queue with
-        at least the same request does. `claimed` (R,) is what the claimant's job still requests.
+        at least the same request does. `requested` (R,) is what the preemptor's job still requests.
         """
-        self._claimants.update((task.uid, preemptor) for task in tasks)
-        return all(self._fits_elsewhere(task) or self._fits_by(task, claimed) for task in tasks)
+        self._preemptors.update((task.uid, preemptor) for task in tasks)
+        return all(self._fits_elsewhere(task) or self._fits_by(task, requested) for task in tasks)
 
     def find(self, statement: Statement, tasks: Sequence[Task], until: float) -> bool:
         """Reserve resources for each pod's replacement, or place a waiting pod of the queue.
@@ -144,12 +144,12 @@ class Relocation:
         return True
 
     def _make_room(
-        self, statement: Statement, task: Task, claimed: Vector, until: float
+        self, statement: Statement, task: Task, requested: Vector, until: float
     ) -> Sequence[Sequence[Evict]] | None:
         replacement = self._successor(task)
         if self._exchange is None or replacement is None:
             return None
-        displacement = Displacement(self._claimants[task.uid], claimed, replacement)
+        displacement = Displacement(self._preemptors[task.uid], requested, replacement)
         return self._exchange.place(statement, displacement, until)
 
     def _successor(self, task: Task) -> Task | None:
@@ -161,12 +161,12 @@ class Relocation:
             self._with_devices = frozenset(each.uid for of in claims for each in of.reserved_for)
         return None if task.uid in self._with_devices else successor(task)
 
-    def _fits_by(self, task: Task, claimed: Vector) -> bool:
+    def _fits_by(self, task: Task, requested: Vector) -> bool:
         """Whether evictions could make room for the pod's replacement."""
         if task.pod_class in self._failed:
             return False
         with self._session.statement() as trial:
-            if self._make_room(trial, task, claimed, self._session.snapshot.now) is not None:
+            if self._make_room(trial, task, requested, self._session.snapshot.now) is not None:
                 return True
         self._failed.add(task.pod_class)
         return False
@@ -344,7 +344,7 @@ class ExchangeSearch(VictimSearch):
     def __init__(self, displacement: Displacement, until: float, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._replacement, self._until = displacement.replacement, until
-        self._claimed = displacement.claimed
+        self._requested = displacement.requested
 
     def succeeds(self) -> bool:
         """Reserve resources where evictions cost least."""
@@ -352,7 +352,7 @@ class ExchangeSearch(VictimSearch):
         nodes = self._session.layout.size
         self._session.spend("moves", search.TASK_COST + nodes // search.NODES_PER_UNIT)
         self._scarce = self._session.request(task).astype(np.float64)
-        self._pool.start_search(self._claimed)
+        self._pool.start_search(self._requested)
         return self._place_with_victims(task, nominated_pods.alike(self._session, task))
 
     @property
@@ -387,6 +387,6 @@ class Exchange:
         self, statement: Statement, displacement: Displacement, until: float
     ) -> Sequence[Sequence[Evict]] | None:
         """Reserve resources for the replacement; return the evictions, None without success."""
-        pool = self._pool(displacement.claimant)
+        pool = self._pool(displacement.preemptor)
         tried = ExchangeSearch(displacement, until, self._problem(), statement, pool)
         return tried.groups if tried.succeeds() else None

@@ -1,7 +1,24 @@
 """Rules of evictions: who may go for whom, in which order, and at what cost.
 
-A pod beyond the minimum of a job, or the only pod of a job, may be evicted alone. All other pods of
-a job are evicted only together, as a whole gang.
+Pods go in groups (`VictimGroup`): a pod beyond the minimum of its job, or the only pod of a job,
+goes alone; all others go only together, as a whole gang. A group may go if all of this holds, asked
+in this order (`VictimCandidates.legal`); docs/fair-shares.md, "Which queue loses pods", says it for
+administrators:
+
+1. Each pod runs and permits evictions, its PodGroup does, too, and it is older than `minRuntime`.
+   For `preempt`, it is of the preemptor's queue; for `reclaim`, of another one that is reclaimable.
+2. What is left of the gang has its minimum, or nothing is left. Gangs with nominated pods stay.
+3. Every PodDisruptionBudget permits it.
+4. No plugin protects any of the pods, whatever tier it is in.
+5. The preemptor is entitled to the pods: in `preempt` to each, in `reclaim` to one of the gang.
+6. In `reclaim`, the pods' queue ends with no smaller part of its share than the preemptor's queue.
+   A queue within its share loses pods only if they can move (`Moves`). A gang that can only run on
+   what its queue borrows goes all the same, and any gang with `wholeGangs: always`.
+7. Whole gangs free at most PROPORTION times what is lacking, unless borrowed or with `always`;
+   searches know what is lacking (`VictimSearch._is_proportionate`).
+
+Searches try groups on a node in the order of `preference`, and take the node, and so the groups, of
+the least `cost`.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,8 +49,11 @@ class WholeGangs(StrEnum):
     ALWAYS = "always"
 
 
+PROPORTION = 2.0
+"""The limit for whole gangs, as a multiple of the resources that the preemptor lacks."""
+
 Rank = tuple[tuple[float, ...], ...]
-"""A queue's position among queues that may lose pods to the claimant: the smallest loses first."""
+"""A queue's position among queues that may lose pods to the preemptor: the smallest loses first."""
 
 Cost = tuple[Any, ...]
 """The cost of evictions; smaller is better."""
@@ -81,7 +101,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Moves(Protocol):
     """Where pods of queues within their shares may go, as `relocations.Relocation` finds out."""
 
-    def is_possible(self, preemptor: Task, claimed: Vector, tasks: Sequence[Task]) -> bool:
+    def is_possible(self, preemptor: Task, requested: Vector, tasks: Sequence[Task]) -> bool:
         """Whether a place seems to be there for each of the pods."""
 
     def find(self, statement: Statement, tasks: Sequence[Task], until: float) -> bool:
@@ -95,11 +115,11 @@ class EvictionRules(msgspec.Struct, frozen=True, kw_only=True):
     """Whether gangs may be evicted whole."""
     always: bool
     """Whether a gang may be evicted whole even if that leaves its queue a smaller part of its share
-    than the claimant's queue has."""
+    than the preemptor's queue has."""
     relocation: Moves | None
     """Where pods of queues within their shares may move; None if such pods stay."""
     on_behalf: Task | None = None
-    """The claimant, whichever task is placed; None: each task claims for itself."""
+    """The preemptor, whichever task is placed; None: each task asks for itself."""
 
 
 class VictimGroup(NamedTuple):
@@ -218,14 +238,14 @@ class VictimCandidates:
         session: Session,
         *,
         hook: str,
-        claimant: Queue,
+        queue: Queue,
         scope: Scope,
         oldest: float,
         rules: EvictionRules,
     ) -> None:
         self._session = session
         self.hook = hook
-        self.claimant = claimant
+        self.queue = queue
         self.scope = scope
         self._oldest = oldest
         """Pods that started after this instant are left alone."""
@@ -233,13 +253,13 @@ class VictimCandidates:
         self.left_movable = False
         """Whether a group was skipped only because its pods may not be moved in this attempt, or
         not where that takes further evictions."""
-        self._claimed = session.space.zeros()
-        """What the claimant's job still requests, (R,)."""
+        self._requested = session.space.zeros()
+        """What the preemptor's job still requests, (R,)."""
         self._ranks: dict[str, Rank] = {}
         self._overshoots: dict[JobId, float] = {}
         """Overshoots of whole gangs, for the current task."""
 
-    def claimant_of(self, task: Task) -> Task:
+    def preemptor_of(self, task: Task) -> Task:
         """Return on whose behalf pods are evicted if this task is placed."""
         return self.rules.on_behalf or task
 
@@ -248,12 +268,12 @@ class VictimCandidates:
         evictable = self._session.cluster.evictable_on(row)
         return [task for task in evictable if self._is_candidate(task)]
 
-    def start_search(self, claimed: Vector) -> None:
+    def start_search(self, requested: Vector) -> None:
         """Start the search for another task.
 
-        claimed is the request of the task and all later tasks, (R,).
+        requested is the request of the task and all later tasks, (R,).
         """
-        self._claimed = claimed
+        self._requested = requested
         self._ranks.clear()
         self._overshoots.clear()
 
@@ -261,7 +281,7 @@ class VictimCandidates:
         """Return the queue's rank when the search for the task began."""
         if queue not in self._ranks:
             owner = self._session.queues[queue]
-            key = self._session.dispatch.key("victim_queue_key", self.claimant, owner)
+            key = self._session.dispatch.key("victim_queue_key", self.queue, owner)
             self._ranks[queue] = key
         return self._ranks[queue]
 
@@ -314,7 +334,7 @@ class VictimCandidates:
 
     def legal(self, preemptor: Task, unit: VictimGroup) -> VictimGroup | None:
         """Return the group in its present state, or None if a rule forbids the eviction."""
-        preemptor = self.claimant_of(preemptor)
+        preemptor = self.preemptor_of(preemptor)
         current = whole(unit.state) if unit.whole else surplus_pod(unit.state, unit.tasks[0])
         if current is None or not all(map(self._is_candidate, current.tasks)):
             return None
@@ -350,7 +370,7 @@ class VictimCandidates:
             if self.rules.relocation is None:
                 self.left_movable = True
                 return None
-            possible = self.rules.relocation.is_possible(preemptor, self._claimed, unit.tasks)
+            possible = self.rules.relocation.is_possible(preemptor, self._requested, unit.tasks)
             self.left_movable |= not possible
             return unit.judged(rank, moves=True) if possible else None
         if not after.fair and not (self.rules.always and unit.whole):
@@ -361,7 +381,7 @@ class VictimCandidates:
         if self.hook != "reclaimable":
             return None
         after: ShareAfter | None = self._session.dispatch.first(
-            "share_after", None, self.claimant_of(preemptor), self._claimed, tasks
+            "share_after", None, self.preemptor_of(preemptor), self._requested, tasks
         )
         return after
 
@@ -369,8 +389,8 @@ class VictimCandidates:
         """Return the shares after an eviction of pods like these; None if they can't be known."""
         if self.hook != "reclaimable":
             return None
-        on_behalf = self.claimant_of(preemptor)
-        return self._session.dispatch.share_of_similar(on_behalf, self._claimed, tasks)
+        on_behalf = self.preemptor_of(preemptor)
+        return self._session.dispatch.share_of_similar(on_behalf, self._requested, tasks)
 
     def _is_candidate(self, task: Task) -> bool:
         state = self._session.job_state_of(task)

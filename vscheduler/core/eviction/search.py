@@ -28,9 +28,6 @@ from vscheduler.core.session.statement import Statement
 
 Places = list[tuple[Task, int]] | None
 
-PROPORTION = 2.0
-"""The limit for whole gangs, as a multiple of the resources that the preemptor lacks."""
-
 TASK_COST = 100
 """Approximate microseconds for one task to be placed, without the search on nodes."""
 
@@ -109,7 +106,7 @@ class VictimSearch:
                 continue
             if task.best_effort:
                 self._place_idle(task)  # perhaps on a pod slot freed for a larger task
-            elif self._is_needed(task) and self._may_claim(task):
+            elif self._is_needed(task) and self._may_reclaim(task):
                 nodes = self._session.layout.size
                 self._session.spend("claims", TASK_COST + nodes // NODES_PER_UNIT)
                 self._pool.start_search(lacking)
@@ -241,7 +238,7 @@ class VictimSearch:
         return _is_pipelined(self._session, self._state)
 
     def _place_idle(self, task: Task) -> bool:
-        if self._done() or not self._is_needed(task) or not self._may_claim(task):
+        if self._done() or not self._is_needed(task) or not self._may_reclaim(task):
             return False
         return self._is_allowed(task) and self._place(task)
 
@@ -256,14 +253,14 @@ class VictimSearch:
         self._trial.pipeline(task, row)
         self.placed[task.uid] = (task, row)
 
-    def _may_claim(self, task: Task) -> bool:
+    def _may_reclaim(self, task: Task) -> bool:
         """Whether the queue may reclaim resources for this task."""
         if self._pool.hook != "reclaimable":
             return True
-        return self._session.dispatch.all_agree("preemptive", self._pool.claimant, (task,))
+        return self._session.dispatch.all_agree("preemptive", self._pool.queue, (task,))
 
     def _is_allowed(self, task: Task) -> bool:
-        return self._session.dispatch.all_agree("allocatable", self._pool.claimant, task)
+        return self._session.dispatch.all_agree("allocatable", self._pool.queue, task)
 
     def _is_needed(self, task: Task) -> bool:
         """Whether one more pod of the task's role brings the job closer to its minimum."""
@@ -391,7 +388,7 @@ class VictimSearch:
     def _excess(self, task: Task) -> float:
         """Return how much the task would exceed limits of its queue, all resources together."""
         columns, request = self._session.space.columns, self._session.counted(task).tolist()
-        answers = self._session.dispatch.every("queue_limits", self._pool.claimant, task)
+        answers = self._session.dispatch.every("queue_limits", self._pool.queue, task)
         excess = 0.0
         for limit in itertools.chain.from_iterable(answer or () for answer in answers):
             if limit.nodes is None and (amount := request[columns.get(limit.resource, 0)]):
@@ -473,7 +470,7 @@ class VictimSearch:
         return needed
 
     def _is_proportionate(self, unit: VictimGroup, chosen: Sequence[VictimGroup] = ()) -> bool:
-        """Whether the gang frees no more than PROPORTION times what is lacking, or no limit
+        """Whether the gang frees no more than rules.PROPORTION times what is lacking, or no limit
         applies: none does to what is borrowed. With `always`, the limit applies only when the
         preemptor already has its minimum.
         """
@@ -482,10 +479,10 @@ class VictimSearch:
             return True
         gangs = [each for each in (*chosen, unit) if each.whole and not each.borrowed]
         freed = self._freed_whole + self._sum(task for gang in gangs for task in gang.tasks)
-        if (freed <= PROPORTION * self._scarce).all():
+        if (freed <= rules.PROPORTION * self._scarce).all():
             return True
         lack = self._scarce + self._lack_of_others
-        return bool((freed <= PROPORTION * lack).all())
+        return bool((freed <= rules.PROPORTION * lack).all())
 
     @functools.cached_property
     def _lack_of_others(self) -> Vector:
@@ -493,7 +490,7 @@ class VictimSearch:
         if self._pool.hook != "reclaimable":
             return self._session.space.zeros()
         own = [task for task in self._needed if task.uid not in self.placed]
-        return rules.lack_of_others(self._session, self._pool.claimant, own)
+        return rules.lack_of_others(self._session, self._pool.queue, own)
 
     def _starts(self, task: Task, row: int) -> bool:
         """Whether resources, queue and filters admit the task, now or after pending releases."""

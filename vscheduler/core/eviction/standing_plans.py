@@ -234,9 +234,9 @@ def _fits(session: Session, statement: Statement, evicts: list[Evict]) -> bool:
 
     The preemptors' own pods may be placed on different nodes.
     """
-    claimants = {evict.beneficiary for evict in evicts}
+    preemptors = {evict.beneficiary for evict in evicts}
     waiting: list[Task] = []
-    for job in sorted(filter(None, claimants)):
+    for job in sorted(filter(None, preemptors)):
         state = session.job_states[job]
         tasks = state.tasks(TaskStatus.PIPELINED)
         waiting += ordering.tasks(session.dispatch, state, tasks)

@@ -353,7 +353,7 @@ ENTITLED_COST = 10
 
 
 class Entitled(msgspec.Struct, frozen=True, eq=False):
-    """The answers for equal claimants."""
+    """The answers for equal preemptors."""
 
     groups: Flags
     """Whether the queue may take any pod of the group, (T,): False is certain."""
@@ -362,7 +362,7 @@ class Entitled(msgspec.Struct, frozen=True, eq=False):
 
 
 class EntitledGroups:
-    """The answers of one action, by the claimant's queue and the requested resources."""
+    """The answers of one action, by the preemptor's queue and the requested resources."""
 
     def __init__(self, session: Session, columns: VictimColumns, hook: str) -> None:
         """`hook` is asked; answers about `preemptable` depend on more than queue and resources."""

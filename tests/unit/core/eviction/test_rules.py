@@ -26,7 +26,7 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
     pool = VictimCandidates(
         session,
         hook="reclaimable",
-        claimant=session.queues["poor"],
+        queue=session.queues["poor"],
         scope=Scope(queues=frozenset(("rich",))),
         oldest=session.snapshot.now,
         rules=EvictionRules(whole=True, always=False, relocation=None),
