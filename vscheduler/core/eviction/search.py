@@ -354,9 +354,11 @@ class VictimSearch:
         gone = self._evict_for_limits(task, sorted(units, key=self._pool.preference))
         if gone and self._is_allowed(task):
             self._version += 1
-            self._note_vacated(task, gone)
+            # Nodes where limits refused the task may do now, so all of them are looked at again.
+            self._candidates.clear()
             if self._place(task) or self._place_where_cheapest(task, alike):
                 return True
+            self._candidates.clear()
         self._trial.rollback(checkpoint)
         self._chosen, self._freed_whole = before, freed
         return False
