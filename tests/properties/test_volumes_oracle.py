@@ -166,7 +166,7 @@ def test_rollback_restores_volumes_exactly(world: World, chance: random.Random) 
 
 def books(found: Volumes) -> object:
     """All that the volumes of a cycle keep account of."""
-    binding, users = found._binding, found._users
+    binding, users = found._choices, found._users
     given_away = {name: dict(each) for name, each in binding._given.items() if each}
     claims = {key: counts for key, counts in users._of_claims.items() if any(counts)}
     return (

@@ -9,7 +9,7 @@ from typing import Any
 from tests import device_labs, running
 from tests.device_labs import Lab
 from vscheduler.core import cycle
-from vscheduler.core.claims.devices import assumed
+from vscheduler.core.claims.devices import choices
 from vscheduler.core.model.decisions import CycleResult
 from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror.decode import events
@@ -186,7 +186,7 @@ def test_evictions_for_a_job_are_looked_for_once_its_claim_is_read() -> None:
 def test_a_search_in_vain_on_many_nodes_is_bounded_and_charged() -> None:
     """Eight devices with one value, of which each node has seven, and no two are alike."""
     spent = [searched(nodes) for nodes in (40, 160)]
-    assert spent[0] > 3 * assumed.EXTRA_MAX
+    assert spent[0] > 3 * choices.EXTRA_MAX
     assert spent[1] < 2 * spent[0]
 
 

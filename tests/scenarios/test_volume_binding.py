@@ -5,7 +5,7 @@ import pytest
 from tests import volume_labs
 from tests.volume_labs import Document, Lab, binds, waits
 from vscheduler.core import cycle
-from vscheduler.core.claims.volumes.binding import Binding
+from vscheduler.core.claims.volumes.choices import VolumeChoices
 from vscheduler.core.model.claim_decisions import ReleaseClaim, ReleaseVolume
 from vscheduler.core.model.decisions import CycleResult, ReasonCode
 
@@ -191,7 +191,7 @@ def test_time_outs_lead_to_other_nodes_and_then_to_a_pause() -> None:
 
 def test_pods_without_a_choice_for_their_claims_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the filters had let them pass: the cycle goes on, and other jobs start."""
-    monkeypatch.setattr(Binding, "decided", lambda *_: ())
+    monkeypatch.setattr(VolumeChoices, "decided", lambda *_: ())
     result = Lab(TWO_NODES + "job q/next min=1 -", SLOW, *CLAIMS, uses=EACH).cycle()
     assert binds(result).keys() == {"next-0"}
     assert (result.claims, result.carried.nominations) == ((), {})

@@ -8,7 +8,7 @@ from tests.integration import devices as driver
 from tests.unit.benchmarks.growth import FLAT, LINEAR, exponent, work_of
 from vscheduler.core import cycle
 from vscheduler.core.actions.enqueue import Enqueue
-from vscheduler.core.claims.devices import kinds
+from vscheduler.core.claims.devices import needs
 from vscheduler.core.model.jobs import TaskStatus
 from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror.decode.events import Kind
@@ -100,10 +100,9 @@ def test_each_waiting_pod_is_charged() -> None:
     costs = []
     for gangs in (50, 100):
         taken = devices.filled(SMALL, gangs).snapshot()
-        for _ in range(2):  # the second cycle knows what the claims ask for
-            opened = cycle.open_session(taken, devices.POLICY)
-            costs.append(opened.work_budget.spent)
-    assert costs[3] - costs[1] == 50 * devices.GANG * kinds.KIND_COST
+        opened = cycle.open_session(taken, devices.POLICY)
+        costs.append(opened.work_budget.spent)
+    assert costs[1] - costs[0] == 50 * devices.GANG * (needs.KIND_COST + needs.NEEDS_COST)
 
 
 def test_a_pool_that_changes_makes_little_work_for_others() -> None:

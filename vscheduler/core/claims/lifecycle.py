@@ -119,7 +119,7 @@ class ClaimLifecycle:
 def _prepared(waiting: Iterable[Waiting]) -> Iterator[PrepareClaims]:
     """Iterate over what the API server doesn't show yet, by job; no claim is in two of them."""
     pods: defaultdict[JobId, list[Task]] = defaultdict(list)
-    found: dict[str, Request] = {}
+    requests: dict[str, Request] = {}
     owners: dict[str, JobId] = {}
     for pod in waiting:
         if pod.lacks.anything:
@@ -127,11 +127,11 @@ def _prepared(waiting: Iterable[Waiting]) -> Iterator[PrepareClaims]:
         for request in pod.lacks.requests:
             if not request.requested:
                 owners.setdefault(request.key, pod.task.job)
-                known = found.get(request.key)
-                found[request.key] = request if known is None else _joined(known, request)
+                before = requests.get(request.key)
+                requests[request.key] = request if before is None else _joined(before, request)
     by_job: defaultdict[JobId, list[Request]] = defaultdict(list)
-    for key in sorted(found):
-        by_job[owners[key]].append(found[key])
+    for key in sorted(requests):
+        by_job[owners[key]].append(requests[key])
     for job in sorted(by_job):
         yield PrepareClaims(job=job, pods=tuple(pods[job]), requests=tuple(by_job[job]))
 

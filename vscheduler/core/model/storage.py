@@ -233,23 +233,23 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memo:
-    """Tables made of objects, kept as long as these objects stay the same."""
+    """Tables computed from objects, kept as long as these objects are the same."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[tuple[object, ...], object]] = {}
+        self._entries: dict[Hashable, tuple[tuple[object, ...], object]] = {}
 
-    def get(self, key: Hashable, made_of: tuple[object, ...], make: Callable[[], T]) -> T:
-        """Return the table under this key; made anew unless all parts are the same objects."""
-        known = self._known.get(key)
-        if known is not None and all(map(operator.is_, known[0], made_of)):
-            return cast("T", known[1])
-        if len(self._known) >= MEMO_MAX:
-            self._known.clear()
-        found = make()
-        self._known[key] = made_of, found
-        return found
+    def get(self, key: Hashable, depends_on: tuple[object, ...], compute: Callable[[], T]) -> T:
+        """Return the table under this key; computed anew when an object it depends on changes."""
+        entry = self._entries.get(key)
+        if entry is not None and all(map(operator.is_, entry[0], depends_on)):
+            return cast("T", entry[1])
+        if len(self._entries) >= MEMO_MAX:
+            self._entries.clear()
+        value = compute()
+        self._entries[key] = depends_on, value
+        return value
 
 
 Object: TypeAlias = Claim | Volume | StorageClass | CsiNode | CsiDriver | Capacity | Attachment

@@ -86,12 +86,12 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     def at(self, row: int) -> "Shape":
         """Return what is asked for on a node: what its device plugin has is left out."""
         firsts = (alternatives[0].provided for alternatives in self.requests)
-        kept = tuple(at for at, there in enumerate(firsts) if there is None or not there[row])
-        if len(kept) == len(self.requests):
+        left = tuple(at for at, there in enumerate(firsts) if there is None or not there[row])
+        if len(left) == len(self.requests):
             return self
-        if kept not in self.parts:
-            self.parts[kept] = Shape(tuple(self.requests[at] for at in kept), self.rules)
-        return self.parts[kept]
+        if left not in self.parts:
+            self.parts[left] = Shape(tuple(self.requests[at] for at in left), self.rules)
+        return self.parts[left]
 
     @property
     def is_plain(self) -> bool:
@@ -184,20 +184,20 @@ class Search:
         if request == len(requests):
             return self._claim(claim + 1)
         picked = self._picked[claim]
-        taken = sum(len(found) for _, found in picked)
+        count_so_far = sum(len(picks) for _, picks in picked)
         for demand in requests[request]:
             count = demand.count
             if count is None:
                 every = [at for at in self._positions if demand.matches[at]]
                 count = len(every)
-            if not count or taken + count > devices.RESULTS_MAX:
+            if not count or count_so_far + count > devices.RESULTS_MAX:
                 continue
             picked.append((demand, []))
             if demand.count is None and count > len(self._candidates[demand]):
-                found = False  # one of all devices has a taint
+                picks = False  # one of all devices has a taint
             else:
-                found = self._pick(claim, request, count, 0)
-            if found:
+                picks = self._pick(claim, request, count, 0)
+            if picks:
                 return True
             picked.pop()
         return False

@@ -45,11 +45,6 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What these ask for."""
 
     @property
-    def are_unread(self) -> bool:
-        """Whether later cycles go on with reading a claim."""
-        return any(problem.code is Code.RESOURCE_CLAIM_UNREAD for problem in self.problems)
-
-    @property
     def demands(self) -> Iterator[Demand]:
         """All ways to satisfy all requests."""
         for shape in self.shapes:
@@ -71,16 +66,16 @@ class Reader:
         layout: NodeLayout,
         reads: Reading,
     ) -> None:
-        self._known, self._shapes, self._layout, self._reading = devices, shapes, layout, reads
+        self._devices, self._shapes, self._layout, self._reading = devices, shapes, layout, reads
 
     def found(self, uses: Sequence[ResourceClaimUse]) -> tuple[ResourceClaim | None, ...]:
         """Return the claims of a pod, as they are now; None where there is none."""
-        claims = self._known.claims
+        claims = self._devices.claims
         return tuple([claims.get(use.claim) for use in uses])
 
     def needs_of(self, uses: Sequence[ResourceClaimUse]) -> Needs:
         """Return what a pod with these claims asks for."""
-        if not self._known.served:
+        if not self._devices.served:
             return Needs(problems=(UNSERVED,))
         found = self.found(uses)
         problems = [
@@ -140,7 +135,7 @@ class Shapes:
         """`provided` are the nodes (N,) that have extended resources by a device plugin."""
         self._classes, self._selectors, self._table = devices.classes, devices.selectors, table
         self.provided = provided
-        self._known: dict[object, Shape | Refusal] = {}
+        self._shapes: dict[object, Shape | Refusal] = {}
         self.unfinished = Unfinished()
 
     def of(self, claim: ResourceClaim, reads: Reading) -> Shape | Refusal | None:
@@ -150,13 +145,13 @@ class Shapes:
         if claim.unsupported:
             return Refusal(Code.RESOURCE_CLAIM_UNSUPPORTED, claim.name, claim.unsupported)
         key = (claim.requests, claim.constraints, claim.extended)
-        found = self._known.get(key)
+        found = self._shapes.get(key)
         if found is None:
             found = reads.read(claim.namespace, key, lambda: self._shaped(claim))
             if found is not None:
-                if len(self._known) >= SHAPES_MAX:
-                    self._known.clear()
-                self._known[key] = found
+                if len(self._shapes) >= SHAPES_MAX:
+                    self._shapes.clear()
+                self._shapes[key] = found
         return found
 
     def _shaped(self, claim: ResourceClaim) -> Steps[Shape | Refusal]:

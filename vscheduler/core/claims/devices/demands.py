@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from vscheduler.core.claims.devices import tables
 from vscheduler.core.claims.devices.allocator import Demand
-from vscheduler.core.claims.devices.assumed import AssumedClaims
-from vscheduler.core.claims.devices.claims import Needs
-from vscheduler.core.claims.devices.kinds import PodKinds
+from vscheduler.core.claims.devices.choices import DeviceChoices
+from vscheduler.core.claims.devices.needs import PodNeeds
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.core.model.devices import ResourceClaim
 from vscheduler.core.model.jobs import PodClass
@@ -25,15 +24,13 @@ class DeviceDemands:
 
     def __init__(
         self,
-        needs_of: Callable[[PodClass], Needs],
-        kinds: PodKinds,
+        needs: PodNeeds,
         table: DeviceTable,
-        state: AssumedClaims,
+        state: DeviceChoices,
         count: Callable[[Flags], Ints],
     ) -> None:
         """`count` returns how many of these devices (D,) each node has, (N,)."""
-        self._needs_of, self._table, self._assumed = needs_of, table, state
-        self._kinds, self._count = kinds, count
+        self._needs, self._table, self._choices, self._count = needs, table, state, count
         self._same: dict[Hashable, Demand] = {}
         """One of the demands that the same devices satisfy."""
 
@@ -41,10 +38,10 @@ class DeviceDemands:
         """Return the kind of these pods, as long as their claims have no devices, and none are
         chosen for them; the class itself for all other pods.
         """
-        needs = self._needs_of(pod_class)
-        if len(needs.open) < len(needs.claims) or any(map(self._assumed.is_assumed, needs.open)):
+        needs = self._needs.of(pod_class)
+        if len(needs.open) < len(needs.claims) or any(map(self._choices.is_chosen, needs.open)):
             return pod_class
-        return self._kinds.of(pod_class) or pod_class
+        return self._needs.kind_of(pod_class) or pod_class
 
     def counted(self, pod_class: PodClass, shared: Collection[str]) -> list[tuple[Demand, int]]:
         """Return what numbers of devices a pod asks for at least by its own claims, and by these
@@ -55,7 +52,7 @@ class DeviceDemands:
         """
         if not pod_class.constraints.resource_claims:
             return []
-        needs = self._needs_of(pod_class)
+        needs = self._needs.of(pod_class)
         found: Counter[Demand] = Counter()
         for claim, shape in zip(needs.open, needs.shapes, strict=True):
             if self._is_shared(claim) and claim.key not in shared:
@@ -117,7 +114,7 @@ class DeviceDemands:
 
     def _any_of(self, demands: Sequence[Demand], *, later: bool, in_use: bool) -> Flags:
         chosen: Flags = np.logical_or.reduce([demand.usable for demand in demands])
-        return chosen if in_use else chosen & self._assumed.free(later=later)
+        return chosen if in_use else chosen & self._choices.free(later=later)
 
     def sharing_nodes(self) -> list[Mask]:
         """Return groups of nodes (N,) that share devices."""
@@ -129,7 +126,7 @@ class DeviceDemands:
         """
         if not pod_class.constraints.resource_claims:
             return frozenset()
-        needs = self._needs_of(pod_class)
+        needs = self._needs.of(pod_class)
         return frozenset(
             claim.key
             for claim, shape in zip(needs.open, needs.shapes, strict=True)

@@ -37,7 +37,7 @@ class ExtendedResources:
 
         `count` returns how many devices of a class each node can use, (N,).
         """
-        known, table = snapshot.devices, snapshot.nodes
+        devices, table = snapshot.devices, snapshot.nodes
 
         def amounts() -> tuple[Vector, dict[object, Mask]]:
             found = table.allocatable.copy()
@@ -46,19 +46,20 @@ class ExtendedResources:
                 column[~provided] = count(self._classes[name])[~provided]
             return found, {}
 
-        made_of = (
-            known.pools,
-            known.classes,
+        depends_on = (
+            devices.pools,
+            devices.classes,
             table.holding,
             snapshot.space,
             snapshot.extended_resources,
         )
-        allocatable, holding = known.memo.get("extended amounts", made_of, amounts)
+        allocatable, holding = devices.memo.get("extended amounts", depends_on, amounts)
 
-        def made() -> NodeTable:
+        def nodes() -> NodeTable:
             return dataclasses.replace(table, allocatable=allocatable, holding=holding)
 
-        return replace(snapshot, nodes=known.memo.get("extended nodes", (table, allocatable), made))
+        shown = devices.memo.get("extended nodes", (table, allocatable), nodes)
+        return replace(snapshot, nodes=shown)
 
     def provides_all(self, names: tuple[str, ...], row: int) -> bool:
         """Whether a node has all of these resources by its device plugin."""

@@ -74,25 +74,25 @@ class Reading:
 
         `begin` starts the steps. Those of an earlier cycle with this key go on.
         """
-        kept = self._unfinished.steps
-        if key in kept and not self._may(namespace):
+        unfinished = self._unfinished.steps
+        if key in unfinished and not self._may(namespace):
             self._unfinished.waiting.add(namespace)
             return None
-        steps = kept.pop(key, None) or begin()
+        steps = unfinished.pop(key, None) or begin()
         while True:
             try:
                 cost = next(steps)
             except StopIteration as end:
-                found: Answer = end.value
-                return found
-            if len(kept) >= UNFINISHED_MAX:
-                kept.clear()
-            kept[key] = steps  # spending may end the cycle
+                answer: Answer = end.value
+                return answer
+            if len(unfinished) >= UNFINISHED_MAX:
+                unfinished.clear()
+            unfinished[key] = steps  # spending may end the cycle
             self._spend(namespace, cost)
             if not self._may(namespace):
                 self._unfinished.waiting.add(namespace)
                 return None
-            del kept[key]
+            del unfinished[key]
 
     def _spend(self, namespace: str, cost: int) -> None:
         if cost:

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import FilterResult, NodeView
-from vscheduler.core.claims.devices import capacity, claims, known_tables
+from vscheduler.core.claims.devices import claims, supply, tables
 from vscheduler.core.claims.devices.allocator import Demand, Shape
-from vscheduler.core.claims.devices.assumed import AssumedClaims
-from vscheduler.core.claims.devices.capacity import DeviceCapacity
+from vscheduler.core.claims.devices.choices import DeviceChoices
 from vscheduler.core.claims.devices.claims import Needs
 from vscheduler.core.claims.devices.demands import DeviceDemands
 from vscheduler.core.claims.devices.extended import ExtendedResources
@@ -44,13 +43,12 @@ class Devices:
 
     def __init__(self, snapshot: Snapshot, budget: Budget, *, wanted: bool) -> None:
         """`wanted` says whether a plugin has claims allocated: otherwise nobody gets devices."""
-        self._known, self._layout = snapshot.devices, snapshot.nodes.layout
+        self._devices, self._layout = snapshot.devices, snapshot.nodes.layout
         self._budget, self._spend = budget, budget.spend
         self._jobs, self._nodes = snapshot.jobs, snapshot.nodes
         self._extended = ExtendedResources(snapshot)
-        self._allocates = wanted and self._known.served and self._known is not devices.NO_DEVICES
-        self._solved: dict[Hashable, bool] = {}
-        """Whether devices were found, by all that a search depends on."""
+        in_use = self._devices.served and self._devices is not devices.NO_DEVICES
+        self._allocates = wanted and in_use
 
     @property
     def allocates(self) -> bool:
@@ -60,11 +58,12 @@ class Devices:
     @computed.once
     def table(self) -> DeviceTable:
         """All devices that can be allocated."""
-        return known_tables.of(self._known, self._layout)
+        return tables.table_of(self._devices, self._layout)
 
     @computed.once
     def _needs(self) -> PodNeeds:
-        return PodNeeds(self._known, self.table, self._nodes, self._extended.provided, self._budget)
+        provided = self._extended.provided
+        return PodNeeds(self._devices, self.table, self._nodes, provided, self._budget)
 
     @property
     def are_unread(self) -> bool:
@@ -72,28 +71,22 @@ class Devices:
         return "_needs" in self.__dict__ and self._needs.reading.is_unfinished
 
     @computed.once
-    def _assumed(self) -> AssumedClaims:
-        allocated = known_tables.allocated(self._known, self.table)
-        return AssumedClaims(self._known, self.table, allocated, self._jobs, self._spend)
-
-    @computed.once
-    def _capacity(self) -> DeviceCapacity:
-        return DeviceCapacity(self.table, self._layout, self._spend)
+    def _choices(self) -> DeviceChoices:
+        allocated = tables.allocated(self._devices, self.table)
+        return DeviceChoices(self._devices, self.table, allocated, self._jobs, self._spend)
 
     @computed.once
     def _supply(self) -> DeviceSupply:
-        return DeviceSupply(self._known, self.table, self._layout, self._spend)
+        return DeviceSupply(self._devices, self.table, self._layout, self._spend)
 
     @computed.once
     def demands(self) -> DeviceDemands:
         """What a search for a whole gang asks."""
-        return DeviceDemands(
-            self.needs_of, self._needs.kinds, self.table, self._assumed, self._capacity.count
-        )
+        return DeviceDemands(self._needs, self.table, self._choices, self._supply.count)
 
     def first_like(self, pod_class: PodClass) -> PodClass:
-        """Return a class of pods that could use the same nodes; see kinds.PodKinds."""
-        kind = self._needs.kinds.of(pod_class) if self._allocates else None
+        """Return a class of pods that could use the same nodes; see needs.PodKind."""
+        kind = self._needs.kind_of(pod_class) if self._allocates else None
         return pod_class if kind is None else kind.first
 
     def only_rows(self, pod_class: PodClass) -> Ints | None:
@@ -136,17 +129,17 @@ class Devices:
         """Give the task's claims what is chosen for them on this node."""
         if self._allocates:
             self._spend("devices", SEARCH_COST)
-            self._assumed.assume(task, self.needs_of(task.pod_class), row)
+            self._choices.assume(task, self.needs_of(task.pod_class), row)
 
     def forget(self, task: Task) -> None:
         """Undo `assume` exactly."""
         if self._allocates:
-            self._assumed.forget(task)
+            self._choices.forget(task)
 
     def leave(self, task: Task, step: int) -> None:
         """Count the task as one that leaves its devices (step 1), or stays after all (step -1)."""
         if self._allocates:
-            self._assumed.leave(task, step)
+            self._choices.leave(task, step)
 
     def unallocated(self, task: Task) -> tuple[ClaimAllocation, ...]:
         """Return what the placed task's claims lack before it may start, in the pod's order: the
@@ -154,14 +147,14 @@ class Devices:
         """
         if not (self._allocates and task.pod_class.constraints.resource_claims):
             return ()
-        return tuple(self._assumed.lacking(task, self.needs_of(task.pod_class)))
+        return tuple(self._choices.lacking(task, self.needs_of(task.pod_class)))
 
     def lacks_choice(self, task: Task) -> bool:
         """Whether a claim isn't allocated, although no free devices were chosen for the task."""
         if not (self._allocates and task.pod_class.constraints.resource_claims):
             return False
         needs = self.needs_of(task.pod_class)
-        return bool(needs.problems) or not self._assumed.are_free(needs)
+        return bool(needs.problems) or not self._choices.are_free(needs)
 
     # The filter.
 
@@ -176,7 +169,7 @@ class Devices:
         if any(claims.lasting(problem) for problem in needs.problems):
             return np.zeros(layout.size, dtype=np.bool_)
         masks = [each.passes for each in needs.elsewhere]
-        masks += [enough for enough, _ in self._capacity.short(needs.shapes)]
+        masks += [enough for enough, _ in self._supply.short(needs.shapes)]
         return np.logical_and.reduce(masks) if masks else None
 
     def filter(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
@@ -208,7 +201,7 @@ class Devices:
 
     def _static(self, needs: Needs, view: NodeView) -> Iterator[FilterResult]:
         """Yield refusals of nodes without enough devices for a request, in use or not."""
-        for enough, request in self._capacity.short(needs.shapes):
+        for enough, request in self._supply.short(needs.shapes):
             passes = view.of(enough)
             if not passes.all():  # the figures of a refusal take a look at all devices
                 failed = next(iter(request[0].failed.values()), "")
@@ -221,7 +214,7 @@ class Devices:
 
     def _refusal(self, code: RefusalCode, demand: Demand) -> Refusal:
         """Return a refusal with figures of all nodes."""
-        every, used = demand.matches, demand.matches & self._assumed.in_use
+        every, used = demand.matches, demand.matches & self._choices.in_use
         figures = [str(every.sum()), str(used.sum())]
         if demand.unsupported:
             others = demand.unsupported.items()
@@ -233,14 +226,14 @@ class Devices:
         holds to its node.
         """
         for claim in needs.claims:
-            if not self._assumed.has_place(claim):
+            if not self._choices.has_place(claim):
                 nowhere = np.zeros(view.size, dtype=np.bool_)
                 refusal = Refusal(Code.RESOURCE_CLAIM_IN_USE, claim.name)
                 yield FilterResult(refusal, nowhere, temporary=True)
-            mask = self._assumed.held_to(claim, self._layout)
+            mask = self._choices.held_to(claim, self._layout)
             if mask is not None:
                 later = view.of(mask)
-                now = np.zeros_like(later) if self._assumed.waits(claim) else later
+                now = np.zeros_like(later) if self._choices.waits(claim) else later
                 yield FilterResult(claims.ELSEWHERE, now, later, temporary=True)
 
     def _counting(
@@ -249,7 +242,7 @@ class Devices:
         """Yield a refusal of a pod whose shared claims have no devices yet, and count for another
         pod of the job: the queue may not have them.
         """
-        left = [claim for claim in needs.open if not self._assumed.is_assumed(claim)]
+        left = [claim for claim in needs.open if not self._choices.is_chosen(claim)]
         shared = next((claim for claim in left if not claim.owner), None)
         if shared is None:
             return
@@ -265,7 +258,7 @@ class Devices:
         first = next(iter(needs.shapes[0].requests), ())
         now, enough = self._passing(needs, rows, later=False)
         later, _ = (
-            self._passing(needs, rows, later=True) if self._assumed.leaving else (now, enough)
+            self._passing(needs, rows, later=True) if self._choices.leaving else (now, enough)
         )
         few_now, few_later = now | enough, later | enough
         if first and not (few_now.all() and few_later.all()):
@@ -277,18 +270,18 @@ class Devices:
         """Return which of these rows have devices for all claims, and which have enough for each
         request alone.
         """
-        shapes = self._assumed.unfinished(needs)
-        free = self._assumed.free(later=later)
+        shapes = self._choices.unfinished(needs)
+        free = self._choices.free(later=later)
         enough = np.ones(rows.size, dtype=np.bool_)
         for shape in shapes:
             for request in shape.requests:
                 any_of = np.zeros(rows.size, dtype=np.bool_)
                 for demand in request:
                     if demand.admin_access:
-                        there = self._capacity.most(demand)
+                        there = self._supply.most(demand)
                     else:
-                        self._spend("devices", capacity.COUNT_COST)
-                        there = self._assumed.counts(demand, later=later)
+                        self._spend("devices", supply.COUNT_COST)
+                        there = self._choices.counts(demand, later=later)
                     any_of |= there[rows] >= (demand.count or 1)
                     if demand.provided is not None:
                         any_of |= demand.provided[rows]
@@ -297,12 +290,12 @@ class Devices:
         if shapes and not self._decides_alone(shapes, free, rows, passes):
             for at in np.flatnonzero(enough).tolist():
                 passes[at] = self._fits(shapes, int(rows[at]), later=later)
-        if shapes and self._assumed.open_rows:
+        if shapes and self._choices.open_rows:
             undecided = np.zeros(self._layout.size, dtype=np.bool_)
-            undecided[list(self._assumed.open_rows)] = True
+            undecided[list(self._choices.open_rows)] = True
             for at in np.flatnonzero(~passes & undecided[rows]).tolist():
                 self._spend("devices", SEARCH_COST)
-                passes[at] = self._assumed.solve(shapes, int(rows[at])) is not None
+                passes[at] = self._choices.solve(shapes, int(rows[at])) is not None
         return passes, enough
 
     def _decides_alone(
@@ -323,14 +316,14 @@ class Devices:
         total = np.zeros(self._layout.size, dtype=np.int64)
         for demand in demands:
             total += (demand.count or 0) * (1 if demand.provided is None else ~demand.provided)
-        passes &= (self._capacity.count(demands[0].usable & free) >= total)[rows]
+        passes &= (self._supply.count(demands[0].usable & free) >= total)[rows]
         return True
 
     def _fits(self, shapes: Sequence[Shape], row: int, *, later: bool) -> bool:
         """Whether a node has devices for the claims beside what is chosen already."""
         self._spend("devices", SEARCH_COST)
         shapes = [shape.at(row) for shape in shapes]
-        free = self._assumed.free(later=later)
+        free = self._choices.free(later=later)
         positions = self.table.on(row)
         if any(
             demand.count is None and self.table.unready[row]
@@ -339,20 +332,15 @@ class Devices:
             for demand in request
         ):
             return False
-        key = (tuple(shapes), tuple(positions), tuple(bool(free[at]) for at in positions))
-        found = self._solved.get(key)
-        if found is None:
-            found = self._assumed.search(shapes, positions, free) is not None
-            self._solved[key] = found
-        return found
+        return self._choices.search(shapes, positions, free) is not None
 
     # What answers depend on, beside the arrays of nodes.
 
     def outlook(self, pod_class: PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""
         needs = self.needs_of(pod_class)
-        return tuple(self._assumed.state_of(claim) for claim in needs.claims), (
-            self._assumed.shared_state() if needs.shapes else None
+        return tuple(self._choices.state_of(claim) for claim in needs.claims), (
+            self._choices.shared_state() if needs.shapes else None
         )
 
     def row_outlook(
@@ -361,7 +349,7 @@ class Devices:
         """Return what the answers for each node depend on; None if nothing changes them."""
         if not self.needs_of(pod_class).shapes:
             return None
-        return [self._assumed.state_on(row) for row in rows.tolist()]
+        return [self._choices.state_on(row) for row in rows.tolist()]
 
     def needs_of(self, pod_class: PodClass) -> Needs:
         """Return what the claims of a pod class ask for."""

@@ -1,19 +1,30 @@
-"""Device supply: how many devices of each class nodes have."""
+"""Device supply: how many devices nodes have, for requests of claims and for classes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from vscheduler.core.claims.devices import reading
+from vscheduler.core.claims.devices.allocator import Demand, Shape
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.core.model import resources
 from vscheduler.core.model.devices import DeviceId, Devices
-from vscheduler.core.model.nodes import NodeLayout
+from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.model.resources import ResourceSpace, Vector
+
+COUNT_COST = 20
+"""About how many microseconds it takes to count the devices that match a request, and
+DEVICES_PER_UNIT more."""
+
+DEVICES_PER_UNIT = 1000
+
+Request: TypeAlias = Sequence[Demand]
+"""What satisfies a request, best first."""
 
 
 class DeviceSupply:
-    """Counts the devices that classes select, whatever claims ask for."""
+    """Counts the devices of a cycle. Requests for the same devices share a count."""
 
     def __init__(
         self,
@@ -22,7 +33,40 @@ class DeviceSupply:
         layout: NodeLayout,
         spend: Callable[[str, int], None],
     ) -> None:
-        self._known, self._table, self._layout, self._spend = devices, table, layout, spend
+        self._devices, self._table, self._layout, self._spend = devices, table, layout, spend
+        self._counts: dict[Hashable, Ints] = {}
+        self._short: dict[Sequence[Shape], Sequence[tuple[Mask, Request]]] = {}
+
+    def count(self, chosen: Flags) -> Ints:
+        """Return how many of these devices (D,) each node has, (N,)."""
+        self._spend("devices", COUNT_COST + chosen.size // DEVICES_PER_UNIT)
+        return self._table.counts(chosen)
+
+    def most(self, demand: Demand) -> Ints:
+        """Return how many devices each node has that a request could use, (N,)."""
+        key = demand.expressions, demand.tolerations
+        if key not in self._counts:
+            self._counts[key] = self.count(demand.usable)
+        return self._counts[key]
+
+    def short(self, shapes: Sequence[Shape]) -> Sequence[tuple[Mask, Request]]:
+        """Return the requests for which some nodes have too few devices, in use or not, each with
+        the nodes (N,) that have enough.
+        """
+        if shapes not in self._short:
+            requests = [request for shape in shapes for request in shape.requests]
+            every = [(self._enough(request), request) for request in requests]
+            self._short[shapes] = [each for each in every if not each[0].all()]
+        return self._short[shapes]
+
+    def _enough(self, request: Request) -> Mask:
+        """Return the nodes (N,) with enough devices for a request."""
+        enough = np.zeros(self._layout.size, dtype=np.bool_)
+        for demand in request:
+            enough |= self.most(demand) >= (demand.count or 1)
+            if demand.provided is not None:
+                enough |= demand.provided
+        return enough
 
     def of_class(self, name: str) -> Ints:
         """Return how many devices of a class each node can use that have no taint, (N,)."""
@@ -45,7 +89,7 @@ class DeviceSupply:
 
     def _of_class(self, name: str) -> Flags | None:
         """Return the devices (D,) that a class selects; None if nobody can say."""
-        device_class, selectors = self._known.classes.get(name), self._known.selectors
+        device_class, selectors = self._devices.classes.get(name), self._devices.selectors
         if device_class is None:
             return None
         if not device_class.selectors:
@@ -64,7 +108,7 @@ class DeviceSupply:
         """Iterate over devices in use by pods of other schedulers. A claim whose pods are gone will
         be free in a moment.
         """
-        for key in self._known.foreign:
-            allocation = self._known.claims[key].allocation
+        for key in self._devices.foreign:
+            allocation = self._devices.claims[key].allocation
             if allocation is not None:
                 yield from (device.id for device in allocation.devices if not device.admin_access)

@@ -23,6 +23,7 @@ from vscheduler.core.model.devices import (
     Answer,
     Device,
     DeviceId,
+    Devices,
     DeviceTaint,
     DeviceToleration,
     Pool,
@@ -99,28 +100,28 @@ class Part:
 
     def matching(self, expressions: tuple[str, ...], selectors: Selectors) -> Steps[Matches]:
         """Return which devices all expressions select; computed once."""
-        return self._kept(self.matches, self.listed, expressions, selectors)
+        return self._computed_once(self.matches, self.listed, expressions, selectors)
 
     def matching_unsupported(
         self, expressions: tuple[str, ...], selectors: Selectors
     ) -> Steps[Matches]:
         """Return the same for devices that can't be allocated."""
-        return self._kept(self.never, self.unsupported, expressions, selectors)
+        return self._computed_once(self.never, self.unsupported, expressions, selectors)
 
-    def _kept(
+    def _computed_once(
         self,
-        known: dict[tuple[str, ...], Matches],
+        computed: dict[tuple[str, ...], Matches],
         listed: Sequence[Device],
         expressions: tuple[str, ...],
         selectors: Selectors,
     ) -> Steps[Matches]:
-        found = known.get(expressions)
-        if found is None:
-            found = yield from matches(self.pool.driver, listed, expressions, selectors)
-            if len(known) >= MATCHES_MAX:
-                known.clear()
-            known[expressions] = found
-        return found
+        answer = computed.get(expressions)
+        if answer is None:
+            answer = yield from matches(self.pool.driver, listed, expressions, selectors)
+            if len(computed) >= MATCHES_MAX:
+                computed.clear()
+            computed[expressions] = answer
+        return answer
 
 
 def matches(
@@ -278,8 +279,8 @@ class DeviceTable:
         if found is None:
             parts = []
             for part in self._parts:
-                known = part.matches.get(expressions)
-                parts.append(known or (yield from part.matching(expressions, selectors)))
+                computed = part.matches.get(expressions)
+                parts.append(computed or (yield from part.matching(expressions, selectors)))
             failed = {
                 start + at: error
                 for part, start in zip(parts, self._part_starts.tolist(), strict=True)
@@ -330,6 +331,52 @@ class DeviceTable:
             if part.tainted
             for at, taints in part.tainted
         ]
+
+
+def table_of(devices: Devices, layout: NodeLayout) -> DeviceTable:
+    """Return the table of all devices that can be allocated.
+
+    A pool that is as it was keeps what is known of it, so the change of one pool costs no work for
+    the devices of all others.
+    """
+    parts = devices.memo.get("parts", (), dict[PoolId, Part])
+
+    def compute() -> DeviceTable:
+        current = {
+            key: part
+            if (part := parts.get(key)) is not None and part.pool is pool
+            else part_of(pool)
+            for key, pool in devices.pools.items()
+        }
+        parts.clear()
+        parts.update(current)
+        return DeviceTable(current.values(), layout)
+
+    return devices.memo.get("table", (devices.pools, layout), compute)
+
+
+class _Allocated(msgspec.Struct):
+    """The devices of a table that claims had in the last cycle."""
+
+    claimed: Mapping[DeviceId, object]
+    flags: Flags
+
+
+def allocated(devices: Devices, table: DeviceTable) -> Flags:
+    """Return the devices (D,) that claims have. Of the last cycle's, only those change that claims
+    have got or lost since.
+    """
+    last = devices.memo.get(
+        "allocated", (table,), lambda: _Allocated({}, np.zeros(table.size, dtype=np.bool_))
+    )
+    if last.claimed is not devices.allocated:
+        found = last.flags.copy()
+        for device in last.claimed.keys() ^ devices.allocated.keys():
+            at = table.position(device)
+            if at is not None:
+                found[at] = device in devices.allocated
+        last.claimed, last.flags = devices.allocated, found
+    return last.flags
 
 
 def reaching(access: Access, layout: NodeLayout) -> Mask:

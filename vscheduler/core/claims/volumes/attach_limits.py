@@ -37,11 +37,11 @@ class AttachLimits:
     """The limits of all nodes, and what counts against them as the cycle begins."""
 
     def __init__(self, storage: Storage, layout: NodeLayout) -> None:
-        self._stored, self._layout = storage, layout
+        self._storage, self._layout = storage, layout
 
     def limit(self, driver: str) -> NDArray[np.int64]:
         """Return how many volumes of a driver each node can have, (N,)."""
-        stored, layout = self._stored, self._layout
+        stored, layout = self._storage, self._layout
 
         def compute() -> NDArray[np.int64]:
             found = np.full(layout.size, UNLIMITED, dtype=np.int64)
@@ -54,7 +54,7 @@ class AttachLimits:
 
     def at_most(self) -> NDArray[np.int64]:
         """Return an upper bound of the volumes that each node has by now, (N,)."""
-        stored, layout = self._stored, self._layout
+        stored, layout = self._storage, self._layout
 
         def compute() -> NDArray[np.int64]:
             found = np.zeros(layout.size, dtype=np.int64)
@@ -101,7 +101,7 @@ class AttachLimits:
         `there` are the pods on the node by volume, after the decisions of the cycle so far.
         """
         name = self._layout.names[row]
-        node = self._stored.csi_nodes.get(name, CsiNode(name=name))
+        node = self._storage.csi_nodes.get(name, CsiNode(name=name))
         wanted, held = self.handles(volumes), self._held(row, there)
         staying = {handle for handle, stays in held.used.items() if stays}
         return (
@@ -116,7 +116,7 @@ class AttachLimits:
             handle = self._handle(volume)
             if handle is not None:
                 used[handle] = used.get(handle, False) or staying + coming > 0
-        attachments = self._stored.attachments.get(self._layout.names[row], ())
+        attachments = self._storage.attachments.get(self._layout.names[row], ())
         now = {*used, *filter(None, map(self._attached, attachments))}
         later = {handle for handle in now if used.get(handle, True)}
         return _Held(used, now, later)
@@ -126,13 +126,13 @@ class AttachLimits:
         if isinstance(volume, DiskUse):
             driver = storage.DRIVERS.get(volume.plugin)
             return (driver, volume.disk[0]) if driver else None
-        claim = self._stored.claims.get(volume.claim)
+        claim = self._storage.claims.get(volume.claim)
         if claim is None:
             return None
-        found = self._stored.volumes.get(claim.volume)
+        found = self._storage.volumes.get(claim.volume)
         if found is None:
             # Before a volume exists, the claim stands for it.
-            storage_class = self._stored.class_of(claim)
+            storage_class = self._storage.class_of(claim)
             plugin = "" if storage_class is None else storage_class.provisioner
             return (storage.DRIVERS.get(plugin, plugin), claim.key) if plugin else None
         source = found.source
@@ -140,7 +140,7 @@ class AttachLimits:
 
     def _attached(self, attachment: Attachment) -> Handle | None:
         """Return the volume of an attachment; only volumes of CSI drivers count."""
-        volume = self._stored.volumes.get(attachment.volume)
+        volume = self._storage.volumes.get(attachment.volume)
         if volume is None or volume.source is None or volume.source.plugin:
             return None
         return attachment.driver, volume.source.handle

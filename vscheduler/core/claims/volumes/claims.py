@@ -63,16 +63,16 @@ def needs_of(volumes: Sequence[PodVolume], storage: Storage, layout: NodeLayout)
         if (problem := _problem(use, claim, storage)) is not None
     ]
     claims = list(dict.fromkeys(claim.key for claim in found if claim is not None))
-    known = [storage.claims[key] for key in claims]
-    bound = [claim for claim in known if claim.bound]
-    delayed = [] if problems else [claim for claim in known if not claim.bound]
+    existing = [storage.claims[key] for key in claims]
+    bound = [claim for claim in existing if claim.bound]
+    delayed = [] if problems else [claim for claim in existing if not claim.bound]
     return Needs(
         problems=tuple(dict.fromkeys(problems)),
         binding=tuple(_binding(bound, storage, layout)),
-        zones=tuple(_zones(known, storage, layout)),
+        zones=tuple(_zones(existing, storage, layout)),
         delayed=tuple(sorted(delayed, key=lambda claim: claim.request)),
         unbound=tuple(claim.key for claim in delayed),
-        single=tuple(claim.key for claim in known if claim.single_pod),
+        single=tuple(claim.key for claim in existing if claim.single_pod),
         attached=tuple(volumes),
         disks=tuple(volume for volume in volumes if isinstance(volume, DiskUse)),
     )

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.claims.volumes.attach_limits import AttachLimits
-from vscheduler.core.claims.volumes.binding import Binding, VolumeSupply
+from vscheduler.core.claims.volumes.choices import VolumeChoices, VolumeSupply
 from vscheduler.core.claims.volumes.claims import Needs
 from vscheduler.core.claims.volumes.tables import Ints
 from vscheduler.core.claims.volumes.users import VolumeUsers
@@ -34,13 +34,13 @@ class VolumeDemands:
     def __init__(
         self,
         needs_of: Callable[[tuple[PodVolume, ...]], Needs],
-        chosen: Binding,
+        chosen: VolumeChoices,
         limits: AttachLimits,
         used: VolumeUsers,
         storage: Storage,
     ) -> None:
-        self._needs_of, self._binding, self._limits = needs_of, chosen, limits
-        self._users, self._stored = used, storage
+        self._needs_of, self._choices, self._limits = needs_of, chosen, limits
+        self._users, self._storage = used, storage
         self.binds = self.attaches = False
         """Whether a plugin looks at claims, and at attach limits."""
 
@@ -68,12 +68,12 @@ class VolumeDemands:
         if not self.binds or not pod_class.constraints.volumes:
             return []
         needs = self._needs_of(pod_class.constraints.volumes)
-        keys = [claim.key for claim in self._binding.choosing(needs)]
+        keys = [claim.key for claim in self._choices.choosing(needs)]
         return sorted(keys, key=lambda key: (repr(self.demand(key)), key))
 
     def demand(self, key: str) -> Hashable:
         """Return what a claim asks for: the same volumes satisfy claims that ask for the same."""
-        claim = self._stored.claims[key]
+        claim = self._storage.claims[key]
         return (
             claim.class_name,
             claim.request,
@@ -88,7 +88,7 @@ class VolumeDemands:
 
         Of volumes for the same nodes, only so many are named as `most` claims could need.
         """
-        return self._binding.supply([self._stored.claims[key] for key in wanted], most)
+        return self._choices.supply([self._storage.claims[key] for key in wanted], most)
 
     def attached(self, pod_class: PodClass) -> frozenset[tuple[str, str]]:
         """Return the volumes of the pod that count against attach limits: driver and handle."""

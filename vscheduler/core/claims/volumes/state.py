@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vscheduler.core.api.contracts import FilterResult, NodeView
 from vscheduler.core.claims.volumes import claims, demands
 from vscheduler.core.claims.volumes.attach_limits import AttachLimits
-from vscheduler.core.claims.volumes.binding import Binding
+from vscheduler.core.claims.volumes.choices import VolumeChoices
 from vscheduler.core.claims.volumes.claims import Needs
 from vscheduler.core.claims.volumes.demands import VolumeDemands
 from vscheduler.core.claims.volumes.users import VolumeUsers
@@ -47,13 +47,13 @@ class Volumes:
     """The volumes of a cycle; see node_views.Volumes."""
 
     def __init__(self, snapshot: Snapshot, spend: Callable[[str, int], None]) -> None:
-        self._stored, self._layout = snapshot.storage, snapshot.nodes.layout
+        self._storage, self._layout = snapshot.storage, snapshot.nodes.layout
         self._spend = spend
-        self._limits = AttachLimits(self._stored, self._layout)
-        self._binding = Binding(self._stored, self._layout, snapshot.jobs)
-        self._untouched = Binding(self._stored, self._layout, snapshot.jobs)
+        self._limits = AttachLimits(self._storage, self._layout)
+        self._choices = VolumeChoices(self._storage, self._layout, snapshot.jobs)
+        self._untouched = VolumeChoices(self._storage, self._layout, snapshot.jobs)
         """What could be chosen as the cycle began."""
-        self._users = VolumeUsers(self._stored, self._layout)
+        self._users = VolumeUsers(self._storage, self._layout)
         self._binds = False
         self.bind_timeout_seconds = 0.0
         """How long pods keep their nodes while a claim isn't bound; 0 without a limit."""
@@ -61,17 +61,17 @@ class Volumes:
         self._delayed: dict[tuple[PodVolume, ...], tuple[Hashable, list[FilterResult]]] = {}
         """By volumes, the nodes (N,) on which claims can be bound, and what that depends on."""
         self.demands = VolumeDemands(
-            self._needs_of, self._binding, self._limits, self._users, self._stored
+            self._needs_of, self._choices, self._limits, self._users, self._storage
         )
 
     def bind_claims(self, timeout_seconds: float) -> None:
         """Let `unbound` and `assume` answer: a plugin looks at claims."""
-        self._binds = self.demands.binds = self._stored.served
+        self._binds = self.demands.binds = self._storage.served
         self.bind_timeout_seconds = timeout_seconds
 
     def limit_attachments(self) -> None:
         """Let the demands of gangs count against attach limits: a plugin looks at these."""
-        self.demands.attaches = self._stored.served
+        self.demands.attaches = self._storage.served
 
     def intend(self, choices: Mapping[str, str | None]) -> None:
         """Choose these volumes for these claims, by `namespace/name`, whatever else would fit; None
@@ -79,7 +79,7 @@ class Volumes:
 
         Claims for which volumes are chosen already keep them.
         """
-        self._binding.intend(choices)
+        self._choices.intend(choices)
 
     @property
     def binds(self) -> bool:
@@ -94,16 +94,16 @@ class Volumes:
         """
         if not (task.volumes and self._binds):
             return ()
-        return self._binding.decided(task, self._needs_of(task.volumes), row)
+        return self._choices.decided(task, self._needs_of(task.volumes), row)
 
     def assume(self, task: Task, row: int) -> None:
         """Give the task's claims what is chosen for them on this node."""
         if self._binds and (needs := self._needs_of(task.volumes)).delayed:
-            self._binding.assume(task, needs, row)
+            self._choices.assume(task, needs, row)
 
     def forget(self, task: Task) -> None:
         """Undo `assume` exactly."""
-        self._binding.forget(task)
+        self._choices.forget(task)
 
     def move(self, task: Task, row: int, presence: PodPresence, step: int) -> None:
         """Count the task's volumes with this presence (step 1), or remove them again (step -1)."""
@@ -118,8 +118,8 @@ class Volumes:
         """
         volumes = pod_class.constraints.volumes
         needs = self._needs_of(volumes)
-        if layout is not self._layout and self._stored.served:
-            needs = claims.needs_of(volumes, self._stored, layout)
+        if layout is not self._layout and self._storage.served:
+            needs = claims.needs_of(volumes, self._storage, layout)
         if binding and any(claims.lasting(problem) for problem in needs.problems):
             return np.zeros(layout.size, dtype=np.bool_)
         results = (*(needs.binding if binding else ()), *(needs.zones if zones else ()))
@@ -185,7 +185,7 @@ class Volumes:
         needs = self._needs_of(pod_class.constraints.volumes)
         if not (needs.delayed or needs.single):
             return None
-        return self._binding.state(needs), tuple(self._users.of_claim(key) for key in needs.single)
+        return self._choices.state(needs), tuple(self._users.of_claim(key) for key in needs.single)
 
     def row_outlook(
         self, pod_class: PodClass, rows: NDArray[np.int64]
@@ -204,20 +204,20 @@ class Volumes:
                 self._needs.clear()
                 self._delayed.clear()
             needs = self._needs[volumes] = (
-                claims.needs_of(volumes, self._stored, self._layout)
-                if self._stored.served
+                claims.needs_of(volumes, self._storage, self._layout)
+                if self._storage.served
                 else Needs()
             )
         return needs
 
     def _delayed_of(self, volumes: tuple[PodVolume, ...]) -> list[FilterResult]:
         needs = self._needs_of(volumes)
-        state = self._binding.state(needs)
-        known = self._delayed.get(volumes)
-        if known is None or known[0] != state:
+        state = self._choices.state(needs)
+        answer = self._delayed.get(volumes)
+        if answer is None or answer[0] != state:
             cost = MATCH_COST + self._layout.size // NODES_PER_UNIT
             self._spend("volumes", cost * len(needs.delayed))
-            bindable, roomy = self._binding.bindable(needs)
+            bindable, roomy = self._choices.bindable(needs)
             before = bindable
             if state != self._untouched.state(needs):
                 before = bindable | self._untouched.bindable(needs)[0]
@@ -227,9 +227,9 @@ class Volumes:
                 FilterResult(claims.NO_MATCH, bindable | ~before, temporary=True),
                 FilterResult(claims.NO_SPACE, roomy),
             ]
-            known = state, [result for result in results if not result.passes.all()]
-            self._delayed[volumes] = known
-        return known[1]
+            answer = state, [result for result in results if not result.passes.all()]
+            self._delayed[volumes] = answer
+        return answer[1]
 
     def _near_limit(self, volumes: Sequence[PodVolume]) -> NDArray[np.int64]:
         """Return the rows that these volumes could bring beyond a limit."""
@@ -247,7 +247,7 @@ class Volumes:
         """Return the nodes where no pod uses these disks in a way that excludes others."""
         size = self._layout.size
         now, later = np.ones(size, dtype=np.bool_), np.ones(size, dtype=np.bool_)
-        used = {self._layout.rows[name] for name in self._stored.uses if name in self._layout.rows}
+        used = {self._layout.rows[name] for name in self._storage.uses if name in self._layout.rows}
         self._spend("volumes", len(used) // NODES_PER_UNIT)
         for row in used | self._users.changes.keys():
             for volume, (staying, leaving, coming) in self._users.on(row).items():

@@ -19,7 +19,7 @@ class VolumeUsers:
     """The users of all volumes, after the decisions of the cycle so far."""
 
     def __init__(self, storage: Storage, layout: NodeLayout) -> None:
-        self._stored, self._layout = storage, layout
+        self._storage, self._layout = storage, layout
         self.changes: dict[int, dict[PodVolume, list[int]]] = {}
         """By row, how the numbers of users have changed; rows without changes are left out."""
         self._of_claims: dict[str, list[int]] = {}
@@ -39,16 +39,16 @@ class VolumeUsers:
 
     def on(self, row: int) -> UsersByVolume:
         """Return the users on a node by volume."""
-        before = self._stored.uses.get(self._layout.names[row], {})
-        found = {volume: (*counts, 0) for volume, counts in before.items()}
+        before = self._storage.uses.get(self._layout.names[row], {})
+        users = {volume: (*counts, 0) for volume, counts in before.items()}
         for volume, (staying, leaving, coming) in self.changes.get(row, {}).items():
-            known = found.get(volume, (0, 0, 0))
-            found[volume] = (known[0] + staying, known[1] + leaving, known[2] + coming)
-        return found
+            counts = users.get(volume, (0, 0, 0))
+            users[volume] = (counts[0] + staying, counts[1] + leaving, counts[2] + coming)
+        return users
 
     def of_claim(self, key: str) -> Users:
         """Return the users of a claim on all nodes."""
-        before = self._stored.claim_uses.get(key, (0, 0))
+        before = self._storage.claim_uses.get(key, (0, 0))
         staying, leaving, coming = self._of_claims.get(key, (0, 0, 0))
         return before[0] + staying, before[1] + leaving, coming
 

@@ -1,4 +1,4 @@
-"""Assumed claims: the devices that pods placed in this cycle get, before anything is written."""
+"""Choices: the devices that pods placed in this cycle get, before anything is written."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ class Chosen(msgspec.Struct, frozen=True):
     """Whether other pods must leave the devices first."""
 
 
-class AssumedClaims:
+class DeviceChoices:
     """The choices of a cycle, and the devices that are free beside them."""
 
     def __init__(
@@ -60,7 +60,7 @@ class AssumedClaims:
         spend: Callable[[str, int], None],
     ) -> None:
         """`allocated` are the devices (D,) that claims have, and `every` all jobs."""
-        self._known, self._table, self._spend = devices, table, spend
+        self._devices, self._table, self._spend = devices, table, spend
         self._extra: Counter[tuple[Shape, ...]] = Counter()
         """By what is searched for, the steps that nodes have taken beyond STEPS_LEAST."""
         self._jobs = every
@@ -78,7 +78,7 @@ class AssumedClaims:
         self._chosen: dict[str, Chosen] = {}
         self._last: dict[str, Chosen] = {}
         """The last choice of claims without users: a pod that is placed again gets it back."""
-        self._settled: set[str] = set()
+        self._fixed: set[str] = set()
         """Claims whose choice isn't changed any more."""
         self._users: defaultdict[str, dict[TaskId, None]] = defaultdict(dict)
         self._placed: dict[TaskId, Needs] = {}
@@ -107,7 +107,7 @@ class AssumedClaims:
     def _held(self) -> Mapping[str, Sequence[str]]:
         """By UID of a pod, the allocated claims that it may use. Only asked when pods leave."""
         held: defaultdict[str, list[str]] = defaultdict(list)
-        for key, claim in self._known.claims.items():
+        for key, claim in self._devices.claims.items():
             if claim.allocation is not None:
                 for consumer in claim.reserved_for:
                     held[consumer.uid].append(key)
@@ -125,9 +125,9 @@ class AssumedClaims:
             self._counts[key] = demand.usable, found
         return self._counts[key][1]
 
-    def _settle(self, key: str) -> None:
+    def _fix(self, key: str) -> None:
         """Leave the choice of a claim as it is."""
-        self._settled.add(key)
+        self._fixed.add(key)
         self._note_open(self._chosen[key].row)
         for at in _exclusive(self._chosen[key].choice):
             self.in_use[at] = True
@@ -142,7 +142,7 @@ class AssumedClaims:
         else:
             self.leaving.discard(uid)
         for key in self._held[uid]:
-            claim = self._known.claims[key]
+            claim = self._devices.claims[key]
             goes = all(each.uid in self.leaving for each in claim.reserved_for)
             for each in claim.allocation.devices if claim.allocation else ():
                 at = self._table.position(each.id)
@@ -158,7 +158,7 @@ class AssumedClaims:
             self._users[claim.key][task.uid] = None
         for claim, shape in zip(needs.open, needs.shapes, strict=True):
             if claim.key in self._chosen:
-                self._settle(claim.key)  # the other pods of the claim rely on it
+                self._fix(claim.key)  # the other pods of the claim rely on it
             elif not self._choose_again(claim.key, row):
                 new.append((claim.key, shape))
         if new:
@@ -170,11 +170,11 @@ class AssumedClaims:
         """
         last = self._last.pop(key, None)
         if last is None or last.row != row or not self._is_as_good(last):
-            self._settled.discard(key)
+            self._fixed.discard(key)
             return False
         self._put(key, last)
-        if key in self._settled:
-            self._settle(key)
+        if key in self._fixed:
+            self._fix(key)
         return True
 
     def _is_as_good(self, last: Chosen) -> bool:
@@ -240,7 +240,7 @@ class AssumedClaims:
         return [
             key
             for key in self._on.get(row, ())
-            if key not in self._settled and not self._chosen[key].waits
+            if key not in self._fixed and not self._chosen[key].waits
         ]
 
     def _note_open(self, row: int) -> None:
@@ -315,7 +315,7 @@ class AssumedClaims:
         chosen = self._chosen.get(claim.key)
         return chosen is None or chosen.waits
 
-    def is_assumed(self, claim: ResourceClaim) -> bool:
+    def is_chosen(self, claim: ResourceClaim) -> bool:
         """Whether devices are chosen for the claim in this cycle."""
         return claim.key in self._chosen
 
@@ -349,9 +349,9 @@ class AssumedClaims:
                     continue
                 if claim.extended:
                     requests, mappings = _made(claim, chosen)
-                self._settle(claim.key)
+                self._fix(claim.key)
                 allocation = allocator.allocation(
-                    claim, self._known.classes, self._table, chosen.choice
+                    claim, self._devices.classes, self._table, chosen.choice
                 )
             elif claim.is_reserved_for(str(task.uid)):
                 continue
@@ -376,14 +376,14 @@ class AssumedClaims:
 
     def state_on(self, row: int) -> Hashable:
         """Return what was decided about the devices of a node, with equal values for equal ones."""
-        taken = tuple(
-            (key, tuple(_every(self._chosen[key].choice)), key in self._settled)
+        chosen = tuple(
+            (key, tuple(_every(self._chosen[key].choice)), key in self._fixed)
             for key in self._on.get(row, ())
         )
         if not self.leaving:
-            return taken
+            return chosen
         positions = self._table.on(row)
-        return taken, tuple(at for at in positions if self._free[True][at])
+        return chosen, tuple(at for at in positions if self._free[True][at])
 
     def shared_state(self) -> Hashable:
         """Return the devices that several nodes can use and that are free."""

@@ -1,4 +1,4 @@
-"""Binding of claims: the choice of a volume for each claim that waits for a pod's node.
+"""Choices: a volume for each claim that waits for a pod's node.
 
 Kubernetes: kube-scheduler VolumeBinding.FindPodVolumes. A volume that is chosen for a claim is
 given away for the rest of the cycle; so is a node chosen for a claim that several pods share.
@@ -47,11 +47,11 @@ class VolumeSupply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """(D, N), the nodes for which a new volume could be made instead."""
 
 
-class Binding:
+class VolumeChoices:
     """The choices of a cycle for claims that aren't bound."""
 
     def __init__(self, storage: Storage, layout: NodeLayout, every: Sequence[Job]) -> None:
-        self._stored, self._layout, self._jobs = storage, layout, every
+        self._storage, self._layout, self._jobs = storage, layout, every
         self._choices: dict[TaskId, Choices] = {}
         self._chosen: dict[str, Chosen] = {}
         """By claim, for claims of tasks placed in this cycle."""
@@ -68,7 +68,7 @@ class Binding:
         if choices is None:
             choices = self._choose(needs, row) or {}
         return tuple(
-            self._binding(self._stored.claims[key], choices[key], row)
+            self._request(self._storage.claims[key], choices[key], row)
             for key in needs.unbound
             if key in choices
         )
@@ -80,13 +80,13 @@ class Binding:
             for claim in needs.delayed
         )
 
-    def _binding(self, claim: Claim, volume: str | None, row: int) -> ClaimBinding:
+    def _request(self, claim: Claim, volume: str | None, row: int) -> ClaimBinding:
         chosen = self._chosen.get(claim.key)
         node = claim.selected_node or self._layout.names[row if chosen is None else chosen.row]
         if volume is None:
             requested = bool(claim.selected_node)
         else:
-            requested = self._stored.volumes[volume].is_for(claim)
+            requested = self._storage.volumes[volume].is_for(claim)
         return ClaimBinding(
             namespace=claim.namespace,
             name=claim.name,
@@ -103,9 +103,9 @@ class Binding:
             return
         self._choices[task.uid] = choices
         for key, volume in choices.items():
-            known = self._chosen.get(key)
-            if known is not None:
-                self._chosen[key] = Chosen(known.row, known.volume, known.tasks + 1)
+            chosen = self._chosen.get(key)
+            if chosen is not None:
+                self._chosen[key] = Chosen(chosen.row, chosen.volume, chosen.tasks + 1)
                 continue
             self._chosen[key] = Chosen(row, volume, 1)
             self._give(key, volume, given=True)
@@ -113,17 +113,17 @@ class Binding:
     def forget(self, task: Task) -> None:
         """Undo `assume` exactly."""
         for key in self._choices.pop(task.uid, ()):
-            known = self._chosen[key]
-            if known.tasks > 1:
-                self._chosen[key] = Chosen(known.row, known.volume, known.tasks - 1)
+            chosen = self._chosen[key]
+            if chosen.tasks > 1:
+                self._chosen[key] = Chosen(chosen.row, chosen.volume, chosen.tasks - 1)
             else:
                 del self._chosen[key]
-                self._give(key, known.volume, given=False)
+                self._give(key, chosen.volume, given=False)
 
     def intend(self, choices: Choices) -> None:
         """Choose these volumes for these claims, and for no others; see Volumes.intend."""
         for key in {*self._intended, *choices}:
-            self._versions[self._stored.claims[key].class_name] += 1
+            self._versions[self._storage.claims[key].class_name] += 1
         self._intended = choices
 
     def _taken(self, of_class: str) -> Collection[str]:
@@ -157,11 +157,11 @@ class Binding:
             table = self._table(of_class)
             if table is None:
                 continue
-            taken, number = self._taken(of_class), dict[int, int]()
+            given, number = self._taken(of_class), dict[int, int]()
             for demand, claim in enumerate(wanted):
                 if claim.class_name != of_class:
                     continue
-                for position in table.first(table.fitting(claim, taken), most).tolist():
+                for position in table.first(table.fitting(claim, given), most).tolist():
                     if position not in number:
                         number[position] = len(names)
                         names.append(table.volumes[position].name)
@@ -174,7 +174,7 @@ class Binding:
         return VolumeSupply(names=names, fits=flags, reach=reach, provided=provided)
 
     def _give(self, key: str, volume: str | None, *, given: bool) -> None:
-        of_class = self._stored.claims[key].class_name
+        of_class = self._storage.claims[key].class_name
         self._versions[of_class] += 1
         if volume is None:
             return
@@ -247,14 +247,14 @@ class Binding:
             return None
         if chosen is None or chosen.volume is None:
             return self._provisioned(claim)
-        return tables.usable(self._stored.volumes[chosen.volume].affinity, self._layout)
+        return tables.usable(self._storage.volumes[chosen.volume].affinity, self._layout)
 
     def _intent(self, claim: Claim) -> Mask:
         """Return where the claim can be used with the volume that it is to get, (N,)."""
         volume = self._intended[claim.key]
         if volume is None:
             return self._provisioned(claim)
-        return tables.usable(self._stored.volumes[volume].affinity, self._layout)
+        return tables.usable(self._storage.volumes[volume].affinity, self._layout)
 
     def _is_shared(self, claim: Claim) -> bool:
         """Whether several waiting pods of one job use the claim.
@@ -279,7 +279,7 @@ class Binding:
 
     def _reserved(self, claim: Claim) -> Volume | None:
         """Return the volume that is reserved for the claim, if the claim can get it."""
-        for volume in self._stored.reserved.get(claim.key, ()):
+        for volume in self._storage.reserved.get(claim.key, ()):
             if (
                 volume.is_for(claim)
                 and volume.capacity >= claim.request
@@ -292,10 +292,10 @@ class Binding:
         return None
 
     def _table(self, of_class: str) -> VolumeTable | None:
-        volumes = self._stored.available.get(of_class)
+        volumes = self._storage.available.get(of_class)
         if volumes is None:
             return None
-        return self._stored.memo.get(
+        return self._storage.memo.get(
             ("table", of_class),
             (volumes, self._layout),
             lambda: VolumeTable(volumes, self._layout),
@@ -303,7 +303,7 @@ class Binding:
 
     def _provisioned(self, claim: Claim) -> Mask:
         """Return the nodes (N,) for which a volume can be made, whatever its size."""
-        storage_class = self._stored.class_of(claim)
+        storage_class = self._storage.class_of(claim)
         if storage_class is None or not storage_class.provisions:
             return np.zeros(self._layout.size, dtype=np.bool_)
         if not storage_class.topologies:
@@ -312,12 +312,12 @@ class Binding:
 
     def _spacious(self, claim: Claim) -> Mask:
         """Return the nodes (N,) with enough space for a new volume, as far as the driver tells."""
-        storage_class = self._stored.class_of(claim)
-        driver = self._stored.drivers.get(storage_class.provisioner if storage_class else "")
+        storage_class = self._storage.class_of(claim)
+        driver = self._storage.drivers.get(storage_class.provisioner if storage_class else "")
         if driver is None or not driver.storage_capacity or not claim.request:
             return np.ones(self._layout.size, dtype=np.bool_)
         mask = np.zeros(self._layout.size, dtype=np.bool_)
-        for each in self._stored.capacities.get(claim.class_name, ()):
+        for each in self._storage.capacities.get(claim.class_name, ()):
             if each.nodes is not None and each.largest >= claim.request:
                 mask |= _labelled(each.nodes, self._layout)
         return mask
@@ -327,8 +327,8 @@ class Binding:
         choices: dict[str, str | None] = {}
         free: list[Claim] = []
         for claim in needs.delayed:
-            if self._is_settled(claim, row):
-                choices[claim.key] = self._settled(claim)
+            if self._is_fixed(claim, row):
+                choices[claim.key] = self._fixed(claim)
             else:
                 free.append(claim)
         for of_class, members in _by_class(free).items():
@@ -349,14 +349,14 @@ class Binding:
                     return None
         return choices
 
-    def _is_settled(self, claim: Claim, row: int) -> bool:
+    def _is_fixed(self, claim: Claim, row: int) -> bool:
         """Whether it is settled what the claim gets on this node, whatever volumes there are."""
         if claim.key in self._chosen or claim.key in self._intended or claim.selected_node:
             return True
         reserved = self._reserved(claim)
         return reserved is not None and bool(tables.usable(reserved.affinity, self._layout)[row])
 
-    def _settled(self, claim: Claim) -> str | None:
+    def _fixed(self, claim: Claim) -> str | None:
         """Return the volume of such a claim, or None for a volume to be made."""
         chosen = self._chosen.get(claim.key)
         if chosen is not None:
