@@ -58,7 +58,7 @@ class Outlets(msgspec.Struct, frozen=True, kw_only=True):
 
 def registry(kinds: Collection[Kind], entry: Entry, outlets: Outlets) -> kopf.OperatorRegistry:
     """Return a registry with the handlers for these kinds."""
-    made = kopf.OperatorRegistry()
+    handlers = kopf.OperatorRegistry()
 
     async def start(**given: Any) -> None:
         outlets.started(Indices(**{str(kind): given.get(str(kind), {}) for kind in Kind}))
@@ -69,14 +69,14 @@ def registry(kinds: Collection[Kind], entry: Entry, outlets: Outlets) -> kopf.Op
     async def notice(event: Mapping[str, Any], **_: Any) -> None:
         outlets.changed(event["type"] is None)
 
-    kopf.on.login(registry=made, id="daemon")(_login(entry))
-    kopf.on.startup(registry=made)(start)
-    kopf.on.cleanup(registry=made)(clean_up)
+    kopf.on.login(registry=handlers, id="daemon")(_login(entry))
+    kopf.on.startup(registry=handlers)(start)
+    kopf.on.cleanup(registry=handlers)(clean_up)
     for kind in kinds:
         group, _, version = COLLECTIONS[kind].api_version.partition("/")
-        kopf.index(group, version, str(kind), id=str(kind), registry=made)(INDEXING[kind])
-        kopf.on.event(group, version, str(kind), id=str(kind), registry=made)(notice)
-    return made
+        kopf.index(group, version, str(kind), id=str(kind), registry=handlers)(INDEXING[kind])
+        kopf.on.event(group, version, str(kind), id=str(kind), registry=handlers)(notice)
+    return handlers
 
 
 async def _index_queue(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Queue]:
@@ -280,15 +280,17 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 def settings() -> kopf.OperatorSettings:
     """Return Kopf's settings. Every setting that matters is explicit, whatever its default."""
-    made = kopf.OperatorSettings()
-    made.persistence.diffbase_storage = NoDiffs()
-    made.posting.enabled = False
-    made.scanning.disabled = True
-    made.process.ultimate_exiting_timeout = None
-    made.networking.error_backoffs = EndlessBackoffs()
-    made.networking.request_timeout = 30.0
-    made.networking.connect_timeout = 10.0
-    made.watching.server_timeout = 20
-    made.watching.inactivity_timeout = 24.0  # longer than any watch lasts: the connection is dead
-    made.queueing.idle_timeout = 1.0
-    return made
+    kopf_settings = kopf.OperatorSettings()
+    kopf_settings.persistence.diffbase_storage = NoDiffs()
+    kopf_settings.posting.enabled = False
+    kopf_settings.scanning.disabled = True
+    kopf_settings.process.ultimate_exiting_timeout = None
+    kopf_settings.networking.error_backoffs = EndlessBackoffs()
+    kopf_settings.networking.request_timeout = 30.0
+    kopf_settings.networking.connect_timeout = 10.0
+    kopf_settings.watching.server_timeout = 20
+    kopf_settings.watching.inactivity_timeout = (
+        24.0  # longer than any watch lasts: the connection is dead
+    )
+    kopf_settings.queueing.idle_timeout = 1.0
+    return kopf_settings

@@ -50,7 +50,7 @@ STEADY_SECONDS = 60.0
 SILENT = Report(waits=("the controllers don't answer: they start, or start again",))
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer of the child."""
 
     number: int
@@ -121,7 +121,7 @@ class ChildProcess:
             with suppress(ProcessLookupError):
                 self._process.terminate()
 
-    async def ask(self) -> Told | None:
+    async def ask(self) -> Answer | None:
         """Return what the child has to tell; None if it doesn't answer."""
         async with self._asking:
             if self._line is None:
@@ -132,9 +132,9 @@ class ChildProcess:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     writer.write(f"{self._questions}\n".encode())
                     while True:  # an earlier question may have been given up before its answer
-                        told = msgspec.json.decode(await reader.readline(), type=Told)
-                        if told.number == self._questions:
-                            return told
+                        answer = msgspec.json.decode(await reader.readline(), type=Answer)
+                        if answer.number == self._questions:
+                            return answer
             except (OSError, ValueError, msgspec.DecodeError):
                 return None
 
@@ -162,7 +162,7 @@ async def answer(
     reader, writer = await asyncio.open_connection(sock=line)
     with suppress(OSError):
         while question := await reader.readline():
-            told = Told(number=int(question), metrics=metrics().decode(), report=report())
-            writer.write(msgspec.json.encode(told) + b"\n")
+            reply = Answer(number=int(question), metrics=metrics().decode(), report=report())
+            writer.write(msgspec.json.encode(reply) + b"\n")
     log.info("parent.ended")
     on_end()

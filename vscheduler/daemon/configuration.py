@@ -96,12 +96,12 @@ def examine(text: str, path: str) -> Examined:
     """
     known = _known()
     try:
-        found = documents.load(text, path)
+        loaded = documents.load(text, path)
     except DocumentError as error:
         raise ConfigurationError([str(error)]) from error
-    if len(found) != 1:
-        raise ConfigurationError([f"{path}: one document is needed, there are {len(found)}"])
-    (document,) = found
+    if len(loaded) != 1:
+        raise ConfigurationError([f"{path}: one document is needed, there are {len(loaded)}"])
+    (document,) = loaded
     if isinstance(document.content, Mapping) and document.content.get("kind") == "ConfigMap":
         raise ConfigurationError([_config_map(path, document.content)])
     parsed = policy.parse(document.content, known, actions.ACTIONS, compat.VOLCANO)
@@ -122,10 +122,10 @@ def _config_map(path: str, tree: Mapping[str, object]) -> str:
 
 def _known() -> Plugins:
     """Return the built-in plugins and the plugins of other packages."""
-    found = installed()
-    if found.problems:
-        raise ConfigurationError(found.problems)
-    return (*plugins.PLUGINS, *found.plugins)
+    others = installed()
+    if others.problems:
+        raise ConfigurationError(others.problems)
+    return (*plugins.PLUGINS, *others.plugins)
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,28 +143,28 @@ class _BadPluginError(Exception):
 @functools.cache
 def installed() -> Found:
     """Return the plugins of installed packages. Cached, so that a reload imports nothing."""
-    taken = [plugin.name for plugin in plugins.PLUGINS]
-    return discover(metadata.entry_points(group=ENTRY_POINTS), taken)
+    names = [plugin.name for plugin in plugins.PLUGINS]
+    return discover(metadata.entry_points(group=ENTRY_POINTS), names)
 
 
-def discover(points: Iterable[metadata.EntryPoint], taken: Collection[str]) -> Found:
+def discover(points: Iterable[metadata.EntryPoint], used_names: Collection[str]) -> Found:
     """Load the plugins of these entry points.
 
-    A plugin with a name in `taken`, or a name used twice, is a problem.
+    A plugin with a name in `used_names`, or a name used twice, is a problem.
     """
-    found: dict[str, type[Plugin]] = {}
+    by_name: dict[str, type[Plugin]] = {}
     problems = []
     for point in sorted(points, key=lambda point: (point.name, point.value)):
         try:
-            plugin = _load(point, {*taken, *found})
+            plugin = _load(point, {*used_names, *by_name})
         except _BadPluginError as error:
             problems.append(f"{_place(point)}: {error}")
         else:
-            found[plugin.name] = plugin
-    return Found(plugins=tuple(found.values()), problems=tuple(problems))
+            by_name[plugin.name] = plugin
+    return Found(plugins=tuple(by_name.values()), problems=tuple(problems))
 
 
-def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[Plugin]:
+def _load(point: metadata.EntryPoint, used_names: Collection[str]) -> type[Plugin]:
     try:
         plugin = point.load()
     except Exception as error:  # importing a foreign module may raise anything
@@ -174,7 +174,7 @@ def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[Plugin]:
     name = getattr(plugin, "name", None)
     if name != point.name:
         raise _BadPluginError(f"its plugin calls itself {name!r}; both names must be the same")
-    if name in taken:
+    if name in used_names:
         raise _BadPluginError(f'there is another plugin called "{name}"')
     if not _are_arguments(plugin.arguments):
         raise _BadPluginError("its `arguments` must be a mapping of names to contracts.Argument")

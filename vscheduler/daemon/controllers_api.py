@@ -112,13 +112,13 @@ class Api:
             if answer.done():  # the caller was cancelled
                 return
             try:
-                given = await self._made(call)
+                result = await self._made(call)
             except RefusedError as refusal:
                 if not answer.done():
                     answer.set_exception(refusal)
             else:
                 if not answer.done():
-                    answer.set_result(given)
+                    answer.set_result(result)
 
         self._queue.put(WritePriority.CONTROL, make)
         return await answer

@@ -104,7 +104,7 @@ class ControllersProcess(Process):
         )
         api = self._controllers.api(lambda: not self._stopping.is_set())
         try:
-            await operator.run(api, self._runtime.link, outlets, stop=stop, spawned=listen)
+            await operator.run(api, self._runtime.connection, outlets, stop=stop, spawned=listen)
         except Exception as error:
             self._failures.failed("kopf", "kopf", error)
             raise KopfEndedError(str(error)) from error
@@ -165,7 +165,7 @@ class Controllers:
         failures = self._runtime.failures
         watches = {
             kind: Reflector(
-                self._runtime.link,
+                self._runtime.connection,
                 path,
                 Codec(kind),
                 self.feed_owners,
@@ -184,20 +184,20 @@ class Controllers:
 
     async def keep_queues(self, held: Mapping[str, Token]) -> None:
         """Run the Queue controller under these Leases until cancelled."""
-        await self._runtime.watches.wait_for_lists()
+        await self._runtime.informers.wait_for_lists()
         indices = await self._indices
         runtime = self._runtime
         port = self.api(runtime.permit(CompositeToken(held.values())))
         keeper = self._queues = QueueController(
             port,
             index=QueueIndex(
-                indices, runtime.given.default_queue, StatusEvidence(runtime.mirror).counter
+                indices, runtime.settings.default_queue, StatusEvidence(runtime.mirror).counter
             ),
-            observe=runtime.observed.observe_write,
+            observe=runtime.metrics.observe_write,
             pace=queue_controller.Pace(),
             failures=runtime.failures,
         )
-        gone = gone_schedulers.GoneSchedulers(port, runtime.given.election.namespace)
+        gone = gone_schedulers.GoneSchedulers(port, runtime.settings.election.namespace)
         end = runtime.mirror.subscribe(lambda _: keeper.changed())
         try:
             async with asyncio.TaskGroup() as group:
@@ -210,7 +210,7 @@ class Controllers:
 
     def api(self, permit: Permit) -> Api:
         """Return the controllers' way to the API server, for writes while the permit is valid."""
-        return Api(self._runtime.link, self._runtime.calls, permit)
+        return Api(self._runtime.connection, self._runtime.write_queue, permit)
 
     def know(self, indices: Indices) -> None:
         """Use these indices of Kopf's."""
@@ -226,7 +226,7 @@ class Controllers:
         warned = False
         while True:
             try:
-                await self._runtime.link.call("GET", watch.path.with_query({"limit": "1"}))
+                await self._runtime.connection.call("GET", watch.path.with_query({"limit": "1"}))
             except Forbidden as error:
                 if not warned:
                     log.warning("owners.forbidden", path=watch.path, message=str(error))
@@ -241,7 +241,7 @@ class Controllers:
         self, scheduler_names: tuple[str, ...], token: Token
     ) -> PodGroupController:
         """Return the PodGroup controller of these schedulers, active while the token is valid."""
-        runtime, given = self._runtime, self._runtime.given
+        runtime, settings = self._runtime, self._runtime.settings
         recorder = runtime.recorder.under(runtime.permit_for_events(token))
         return PodGroupController(
             PodGroupLister(runtime.mirror, self._owners, scheduler_names),
@@ -249,11 +249,11 @@ class Controllers:
             Backoff[str](PAUSES),
             Options(
                 schedulers=scheduler_names,
-                grace_seconds=given.podgroup_grace_seconds,
-                inherit_owner_annotations=given.inherit_owner_annotations,
+                grace_seconds=settings.podgroup_grace_seconds,
+                inherit_owner_annotations=settings.inherit_owner_annotations,
             ),
             outlets=Outlets(
-                observe=runtime.observed.observe_group_call,
+                observe=runtime.metrics.observe_group_call,
                 notify=recorder.notify,
                 failures=runtime.failures,
             ),

@@ -176,11 +176,11 @@ class SmallCycles:
     ) -> CycleResult:
         """Run a cycle: here if it is small, else in the thread. Raises cycle_thread.FailedError."""
         result = None
-        given = snapshot, policy, budget
+        arguments = snapshot, policy, budget
         if self.expects(policy):
-            result = thread.run_here(partial(cycle.run_small_cycle, *given, most=UNITS_MAX))
+            result = thread.run_here(partial(cycle.run_small_cycle, *arguments, most=UNITS_MAX))
         if result is None:
-            result = await thread.run(partial(cycle.run_cycle, *given))
+            result = await thread.run(partial(cycle.run_cycle, *arguments))
         self.ended(result.spent, thread.worked_seconds)
         return result
 

@@ -134,11 +134,11 @@ def _unreachable(watches: Sequence[WatchState], lease_statuses: Iterable[LeaseSt
 
 def _silent(watches: Iterable[WatchState]) -> list[str]:
     """Return which watches are silent, if they are of a kind that is needed."""
-    found = [watch for watch in watches if watch.silent]
-    if not any(each.kind in NEEDED for each in found):
+    silent = [watch for watch in watches if watch.silent]
+    if not any(each.kind in NEEDED for each in silent):
         return []
-    names = ", ".join(each.kind.value for each in found)
-    seconds = max(each.silent_seconds for each in found)
+    names = ", ".join(each.kind.value for each in silent)
+    seconds = max(each.silent_seconds for each in silent)
     return [f"the watches of {names} have been silent for {seconds:.0f} s: no changes are seen"]
 
 
@@ -169,9 +169,9 @@ def pages(
         return web.Response(status=503, text=f"{why}\n") if why else web.Response(text="ok\n")
 
     async def ready(_: web.Request) -> web.Response:
-        why, found = stuck(), await report()
-        waits = (why, *found.waits) if why else found.waits
-        lines = (*(waits or ("ok",)), *found.without, *found.leases)
+        why, current = stuck(), await report()
+        waits = (why, *current.waits) if why else current.waits
+        lines = (*(waits or ("ok",)), *current.without, *current.leases)
         text = "".join(f"{line}\n" for line in lines)
         return web.Response(status=503 if waits else 200, text=text)
 

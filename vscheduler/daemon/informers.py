@@ -78,13 +78,13 @@ class Codec:
         """Decode some objects of a list."""
         return [self._read(events.decode(self._kind, item)) for item in items]
 
-    def begin(self, found: Sequence[Read]) -> list[Event]:
+    def begin(self, objects_read: Sequence[Read]) -> list[Event]:
         """Return the event for a part of the first list; the complete list follows at the end."""
-        return [Part(kind=self._kind, found=dict(found))]
+        return [Part(kind=self._kind, found=dict(objects_read))]
 
-    def replace(self, found: Sequence[Read]) -> list[Event]:
+    def replace(self, objects_read: Sequence[Read]) -> list[Event]:
         """Return the event for a complete list."""
-        return [Replace(kind=self._kind, found=dict(found))]
+        return [Replace(kind=self._kind, found=dict(objects_read))]
 
     def change(self, change: str, item: bytes | msgspec.Raw) -> list[Event]:
         """Return the events for one object that was ADDED, MODIFIED or DELETED."""
@@ -252,14 +252,14 @@ async def _has_caught_up(
 ) -> bool:
     selector = f"spec.schedulerName={name},{LIVE}"
     try:
-        listed = await objects.list_versions(
+        versions = await objects.list_versions(
             connection, paths.PODS.everywhere, {"fieldSelector": selector}
         )
     except ApiError as error:
         log.warning("pods.not_listed", scheduler=name, message=str(error))
         await asyncio.sleep(LIST_RETRY_SECONDS)
         return False
-    wanted = [Reference(uid=each.uid, resource_version=each.resource_version) for each in listed]
+    wanted = [Reference(uid=each.uid, resource_version=each.resource_version) for each in versions]
     deadline = asyncio.get_running_loop().time() + BEHIND_PATIENCE_SECONDS
     while wanted := _behind(mirror, wanted):
         if asyncio.get_running_loop().time() > deadline:  # a watch lags, or a pod was deleted

@@ -81,7 +81,7 @@ class LeaderSession:
     def __init__(self, runtime: Runtime, serve: Serve) -> None:
         self._runtime = runtime
         self._serve = serve
-        self._served = runtime.given.scheduler_names
+        self._served = runtime.settings.scheduler_names
         """The scheduler names for which the Mirror translates objects."""
         self.token: CompositeToken | None = None
         """The token of the current session, or None."""
@@ -90,10 +90,10 @@ class LeaderSession:
 
     async def work(self, held: Mapping[str, Token]) -> None:
         """Serve the scheduler names of these Leases until cancelled."""
-        runtime, given = self._runtime, self._runtime.given
-        lease_of = given.election.lease_of
-        names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
-        await runtime.watches.wait_for_lists()
+        runtime, settings = self._runtime, self._runtime.settings
+        lease_of = settings.election.lease_of
+        names = tuple(name for name in settings.scheduler_names if lease_of[name] in held)
+        await runtime.informers.wait_for_lists()
         token = self.token = CompositeToken(held.values())
         try:
             await self._prepare_mirror(names)
@@ -102,7 +102,7 @@ class LeaderSession:
         finally:
             token.end()
             self.token = None
-            runtime.observed.forget_figures()
+            runtime.metrics.forget_figures()
             runtime.observer.forget()
             self._forget_calls_later()
 
@@ -110,13 +110,13 @@ class LeaderSession:
         """Make the Mirror show the cluster for these names, and no older than the Leases."""
         runtime = self._runtime
         if names == self._served:
-            if runtime.given.election.enabled:
-                overtake = partial(runtime.watches.overtake, Kind.POD)
-                await informers.catch_up(runtime.link, runtime.mirror, names, overtake)
+            if runtime.settings.election.enabled:
+                overtake = partial(runtime.informers.overtake, Kind.POD)
+                await informers.catch_up(runtime.connection, runtime.mirror, names, overtake)
             return  # without election, no predecessor can have written after the first lists
         runtime.mirror.serve(names)
         self._served = names
-        await runtime.watches.list_anew(OWNED)
+        await runtime.informers.list_anew(OWNED)
 
     def _forget_calls_later(self) -> None:
         """Let the Mirror of a standby forget calls of this session that are never confirmed.

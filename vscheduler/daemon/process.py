@@ -125,13 +125,13 @@ class Process:
             observe=self._metrics.observe_write,
         )
         self._runtime = Runtime(
-            given=settings,
-            link=link,
-            calls=self._write_queue,
+            settings=settings,
+            connection=link,
+            write_queue=self._write_queue,
             mirror=self._mirror,
-            watches=self._informers,
+            informers=self._informers,
             recorder=self._recorder,
-            observed=self._metrics,
+            metrics=self._metrics,
             stopping=self._stopping.is_set,
             withholding=self._withholding.is_set,
             observer=Observer() if settings.web is None else History(),
@@ -226,7 +226,7 @@ class Process:
         """Return the permanent tasks of every process."""
         leases = self._settings.election.lease_of.values()
         return {
-            "refresh credentials": self._runtime.link.refresh_credentials,
+            "refresh credentials": self._runtime.connection.refresh_credentials,
             "commit": self._write_queue.run,
             "collect garbage": self._collect_garbage,
             "serve": lambda: leader_session.run_while_leading(

@@ -20,13 +20,13 @@ from vscheduler.web.history import Observer
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """The daemon's long-lived objects and permits."""
 
-    given: Settings
-    link: Connection
-    calls: WriteQueue
+    settings: Settings
+    connection: Connection
+    write_queue: WriteQueue
     mirror: Mirror
-    watches: Informers
+    informers: Informers
     recorder: EventRecorder
-    observed: Metrics
+    metrics: Metrics
     stopping: Callable[[], bool]
     """Whether the shutdown has begun, so that nothing new may start."""
     withholding: Callable[[], bool]
@@ -39,7 +39,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def failures(self) -> Failures:
         """Receives unexpected exceptions."""
-        return self.calls.failures
+        return self.write_queue.failures
 
     def permit(self, token: Token) -> Permit:
         """Return a permit valid while the token is valid and the daemon is not shutting down."""

@@ -187,7 +187,7 @@ class Scheduler:
             async with asyncio.TaskGroup() as group:
                 self._schedule(group, names, token)
                 ensured = ensure_queue(
-                    runtime.link, runtime.given.default_queue, runtime.permit(token)
+                    runtime.connection, runtime.settings.default_queue, runtime.permit(token)
                 )
                 group.create_task(ensured, name="ensure default queue")
         finally:
@@ -198,16 +198,16 @@ class Scheduler:
         self, group: asyncio.TaskGroup, names: Sequence[str], token: CompositeToken
     ) -> None:
         runtime = self._runtime
-        opened = self._outlets = self._open_outlets(names, token)
+        outlets = self._outlets = self._open_outlets(names, token)
         self._loop = SchedulingLoop(
             runtime.mirror,
             self._policy,
-            opened,
-            runtime.observed,
+            outlets,
+            runtime.metrics,
             may_commit=runtime.permit(token),
-            pace=Pace(period_seconds=runtime.given.schedule_period_seconds),
+            pace=Pace(period_seconds=runtime.settings.schedule_period_seconds),
         )
-        access = KindAccess(runtime.mirror, runtime.watches.states)
+        access = KindAccess(runtime.mirror, runtime.informers.states)
         access.look()
         group.create_task(access.follow(self._loop.reconsider), name="look for kinds")
         group.create_task(self._loop.keep_time(), name="keep time")
@@ -222,16 +222,16 @@ class Scheduler:
         await loop.run()
 
     def _has_default_queue(self) -> bool:
-        name = self._runtime.given.default_queue
+        name = self._runtime.settings.default_queue
         return self._runtime.mirror.reference(Kind.QUEUE, name) is not None
 
     def _stop_writing(self) -> None:
         """Drop the states that wait to be written: the next leader writes its own."""
-        opened, self._outlets = self._outlets, None
-        if opened is not None:
-            opened.reporter.stop()
-            opened.queue_reporter.stop()
-            opened.usage_writer.stop()
+        outlets, self._outlets = self._outlets, None
+        if outlets is not None:
+            outlets.reporter.stop()
+            outlets.queue_reporter.stop()
+            outlets.usage_writer.stop()
 
     def _open_outlets(self, names: Sequence[str], token: CompositeToken) -> Outlets:
         """Create all writers for the decisions and findings of the loop.
@@ -239,7 +239,11 @@ class Scheduler:
         Reports about queues bear the first of the names.
         """
         runtime, name = self._runtime, names[0]
-        link, queue, observe = runtime.link, runtime.calls, runtime.observed.observe_write
+        link, queue, observe = (
+            runtime.connection,
+            runtime.write_queue,
+            runtime.metrics.observe_write,
+        )
         permit, to_finish = runtime.permit(token), runtime.permit_to_finish(token)
         stamp = Stamp(holder=token.holder, doubt=token.doubt)
         return Outlets(

@@ -191,14 +191,14 @@ class SchedulingLoop:
 
     def _warn_of_invalid_groups(self) -> None:
         """Record an event on each PodGroup that can't be used, once per version."""
-        found = set()
+        invalid = set()
         for (kind, key), rejection in self._mirror.rejections.items():
             reference = self._mirror.reference(kind, key)
             if kind is Kind.POD_GROUP and reference is not None:
-                found.add((reference, rejection))
+                invalid.add((reference, rejection))
                 if (reference, rejection) not in self._invalid_groups:
                     self._reporter.invalid(reference.uid, rejection)
-        self._invalid_groups = found
+        self._invalid_groups = invalid
 
     def take(self, outcome: binder.Outcome) -> None:
         """Process the result of a bind.
@@ -311,22 +311,22 @@ class SchedulingLoop:
             eviction_refused_jobs=self._refused_jobs.pausing | self._refused_binds.lasting_jobs,
         )
         carried = replace(self._carried, reported=self._claims.noted(reported))
-        taken = self._mirror.snapshot(time.time(), carried)
-        self._cycle_log.log_refusals(taken.refused)
-        opened, worked = time.monotonic(), time.thread_time() - began
+        snapshot = self._mirror.snapshot(time.time(), carried)
+        self._cycle_log.log_refusals(snapshot.refused)
+        finished, worked = time.monotonic(), time.thread_time() - began
         with cycle_thread.noting_loop_lag(self._metrics.observe_lag):
-            result = await self._small_cycles.run(thread, taken, self._policy, self._pace.budget)
+            result = await self._small_cycles.run(thread, snapshot, self._policy, self._pace.budget)
         if not self._may_commit():
             log.info("cycle.withheld", binds=len(result.binds), evictions=len(result.evicts))
             self._pacing.changed()
             return
         decided, began = time.monotonic(), time.thread_time()
-        bound = await self._commit(taken, result)
+        bound = await self._commit(snapshot, result)
         handed_on = time.monotonic()
         worked += thread.worked_seconds + time.thread_time() - began
         parts = {
-            "snapshot": opened - started,
-            "decide": decided - opened,
+            "snapshot": finished - started,
+            "decide": decided - finished,
             "commit": handed_on - decided,
         }
         self._cycles += 1
@@ -338,7 +338,7 @@ class SchedulingLoop:
             costs=result.costs,
         )
         self._metrics.observe_cycle(result, parts)
-        self._observer.cycle(taken, result)
+        self._observer.cycle(snapshot, result)
         self._cycle_log.log_cycle(result, cycle=self._cycles, bound=bound, parts=parts)
 
     def _drop(self, error: BaseException) -> None:
@@ -485,8 +485,8 @@ class RefusedBinds:
 
     def lasts(self, task: TaskId) -> bool:
         """Whether the last binds of the pod were refused one after the other."""
-        found = self._found.get(task)
-        return found is not None and found.times >= LASTING
+        refused = self._found.get(task)
+        return refused is not None and refused.times >= LASTING
 
     @property
     def lasting_jobs(self) -> frozenset[JobId]:
@@ -495,8 +495,8 @@ class RefusedBinds:
 
     def current(self, is_there: Callable[[TaskId], bool]) -> dict[JobId, dict[TaskId, BindRefusal]]:
         """Return the refusals of all pods that still exist, by job, and forget the others."""
-        self._found = {uid: found for uid, found in self._found.items() if is_there(uid)}
+        self._found = {uid: refused for uid, refused in self._found.items() if is_there(uid)}
         by_job: dict[JobId, dict[TaskId, BindRefusal]] = {}
-        for uid, found in self._found.items():
-            by_job.setdefault(found.job, {})[uid] = found.last
+        for uid, refused in self._found.items():
+            by_job.setdefault(refused.job, {})[uid] = refused.last
         return by_job

@@ -265,8 +265,8 @@ def address(text: str) -> Address:
 def label(text: str) -> tuple[str, str]:
     """Parse `key=value`, or Volcano's `key:value`. Raises ValueError."""
     for sign in "=:":
-        key, found, value = text.partition(sign)
-        if found and key:
+        key, separator, value = text.partition(sign)
+        if separator and key:
             return key, value
     raise ValueError(f"{text!r} is no label such as key=value or key:value")
 

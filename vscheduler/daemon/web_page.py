@@ -144,11 +144,11 @@ async def _in(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]])
     async def run() -> T:
         return await work()
 
-    made = run()
+    coroutine = run()
     try:
-        asked = asyncio.run_coroutine_threadsafe(made, loop)
+        asked = asyncio.run_coroutine_threadsafe(coroutine, loop)
     except RuntimeError:
-        made.close()
+        coroutine.close()
         raise
     return await asyncio.wrap_future(asked)
 
@@ -188,31 +188,31 @@ class Page:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[int]:
         """Serve the page during the block; yield the port. Raises health.ListenError."""
-        given, link = self._runtime.given.web, self._runtime.link
-        assert given is not None
+        web, link = self._runtime.settings.web, self._runtime.connection
+        assert web is not None
         sources = Sources(
             look=self.look,
             places=self._places,
             reviewer=Reviews(link),
             failures=self._runtime.failures,
-            finder=RemedyProcess(self._runtime.given),
+            finder=RemedyProcess(self._runtime.settings),
         )
-        host, port = given.address
+        host, port = web.address
         certificate = None
-        if given.certificate:
-            certificate = Certificate(certificate=given.certificate, private_key=given.private_key)
+        if web.certificate:
+            certificate = Certificate(certificate=web.certificate, private_key=web.private_key)
         try:
-            made = Server(sources, host, port, certificate)
+            server = Server(sources, host, port, certificate)
         except OSError as error:
             raise ListenError(f"can't listen on {host}:{port}: {error}") from error
         except TlsError as error:
             raise ListenError(str(error)) from error
-        made.start()
-        log.info("web.listening", host=host, port=made.port, tls=certificate is not None)
+        server.start()
+        log.info("web.listening", host=host, port=server.port, tls=certificate is not None)
         try:
-            yield made.port
+            yield server.port
         finally:
-            await made.stop()
+            await server.stop()
 
     async def look(self) -> Look:
         """Return what there is to see now. For the page's thread."""
@@ -224,7 +224,7 @@ class Page:
             return await _in(self._loop, here)
 
     def _look(self) -> Look:
-        mirror, given = self._runtime.mirror, self._runtime.given
+        mirror, settings = self._runtime.mirror, self._runtime.settings
         return Look(
             now=time.time(),
             instance=self._instance(),
@@ -232,19 +232,19 @@ class Page:
             owners={
                 key: each.owner for key, each in mirror.groups.items() if each.owner is not None
             },
-            without_pods=tuple(cluster_view.without_pods(mirror, given.scheduler_names)),
+            without_pods=tuple(cluster_view.without_pods(mirror, settings.scheduler_names)),
         )
 
     def _instance(self) -> Instance:
         lines = [plain_text.shown(health.lease_line(status)) for status in self._statuses()]
         leads = self._history.leads
-        if not self._runtime.given.schedules:
+        if not self._runtime.settings.schedules:
             return Instance(
                 leads=False, sentence="This instance runs the controllers only, and no cycles."
             )
         if leads:
             return Instance(leads=True, sentence="; ".join(lines))
-        where = where_to_go(self._runtime.given, self._statuses())
+        where = where_to_go(self._runtime.settings, self._statuses())
         return Instance(leads=False, sentence=" ".join((where, "; ".join(lines))))
 
     def _places(self, snapshot: Snapshot) -> Mapping[JobId, Place]:
@@ -309,10 +309,10 @@ class RemedyProcess:
             said = plain_text.shown(errors.decode(errors="replace")[-2000:])
             log.warning("web.remedies_failed", status=process.returncode, message=said)
             raise FinderError(FAILED)
-        found = json.loads(output).get("remedies")
-        if not found:
+        remedies = json.loads(output).get("remedies")
+        if not remedies:
             raise FinderError(UNKNOWN)
-        return dict(found)
+        return dict(remedies)
 
 
 def command(settings: Settings, namespace: str, name: str) -> Sequence[str]:

@@ -92,9 +92,9 @@ class Path(str):
     @classmethod
     def to(cls, text: str, *, kind: str = "", api_version: str = "", name: str = "") -> "Path":
         """Return a path to an object of this kind and name, or to a collection of this kind."""
-        made = cls(text)
-        made.kind, made.api_version, made.name = kind, api_version, name
-        return made
+        path = cls(text)
+        path.kind, path.api_version, path.name = kind, api_version, name
+        return path
 
     def with_query(self, params: Mapping[str, str]) -> "Path":
         """Return the path with quoted query parameters."""

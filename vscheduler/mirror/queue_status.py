@@ -84,11 +84,11 @@ def status(queue: QueueFigures, excluded: Sequence[Exclusion], scheduler: str) -
     scheduler writes the same value. `allocated` is never empty: when an applied map becomes empty,
     the API server removes all earlier keys and then refuses the remaining null.
     """
-    held = {resources.CPU: 0.0, resources.MEMORY: 0.0, **queue.allocated}
+    allocated = {resources.CPU: 0.0, resources.MEMORY: 0.0, **queue.allocated}
     for name, amount in queue.used_by_other_schedulers.items():
-        held[name] = held.get(name, 0) + amount
+        allocated[name] = allocated.get(name, 0) + amount
     body: Body = {
-        "allocated": quantities.format_readable(held, whole_bytes=True),
+        "allocated": quantities.format_readable(allocated, whole_bytes=True),
         "request": quantities.format_readable(queue.request, whole_bytes=True),
     }
     entitlement = queue.entitlement
@@ -128,9 +128,9 @@ def since(status: Body, before: Body | None, now: float) -> Body:
     """
     if "conditions" not in status:
         return status
-    known = {each["type"]: each for each in (before or {}).get("conditions") or ()}
+    before_by_type = {each["type"]: each for each in (before or {}).get("conditions") or ()}
     timed = [
-        each | {"lastTransitionTime": _since(each, known.get(each["type"]), now)}
+        each | {"lastTransitionTime": _since(each, before_by_type.get(each["type"]), now)}
         for each in status["conditions"]
     ]
     return status | {"conditions": timed}
@@ -217,11 +217,11 @@ def nodes(names: Sequence[str]) -> str:
     return phrases.listed(shown)
 
 
-def _since(condition: Body, known: Body | None, now: float) -> str:
-    same = known is not None and all(
-        known.get(name) == condition[name] for name in ("status", "reason")
+def _since(condition: Body, earlier: Body | None, now: float) -> str:
+    same = earlier is not None and all(
+        earlier.get(name) == condition[name] for name in ("status", "reason")
     )
-    then = known.get("lastTransitionTime") if known is not None and same else None
+    then = earlier.get("lastTransitionTime") if earlier is not None and same else None
     return str(then) if then else statuses.timestamp(now)
 
 
@@ -229,12 +229,12 @@ def _idle(queue: QueueFigures, entitlement: Entitlement) -> Explanation | None:
     """Explain the share of a queue whose pods request nothing: only guarantees are kept for the
     queue.
     """
-    kept = {name: basis.deserved for name, basis in entitlement.bases.items() if basis.deserved}
-    if _some(kept):
+    deserved = {name: basis.deserved for name, basis in entitlement.bases.items() if basis.deserved}
+    if _some(deserved):
         named = [
-            f"{phrases.amount(name, kept[name])} {_name(name)}"
-            for name in ResourceSpace.of(kept).names
-            if name in kept and name != resources.PODS
+            f"{phrases.amount(name, deserved[name])} {_name(name)}"
+            for name in ResourceSpace.of(deserved).names
+            if name in deserved and name != resources.PODS
         ]
         verb = "is" if len(named) == 1 and named[0].startswith("1 ") else "are"
         message = f"{phrases.listed(named)} {verb} kept for it: its guarantee"
@@ -250,15 +250,15 @@ def _unkept(bases: Mapping[str, Basis]) -> list[str]:
     """Return phrases such as `its guarantee of 1000 CPU can't be kept, 0 counts: guarantees are
     more than there is`.
     """
-    found = []
+    parts = []
     for name in ResourceSpace.of(bases).names:
         basis = bases.get(name)
         if basis is not None and basis.guarantee:
             guarantee, kept = (phrases.amount(name, each) for each in (basis.guarantee, basis.kept))
-            found.append(f"its guarantee of {guarantee} {_name(name)} can't be kept, {kept} counts")
-    if found:
-        found[-1] += ": guarantees are more than there is"
-    return found
+            parts.append(f"its guarantee of {guarantee} {_name(name)} can't be kept, {kept} counts")
+    if parts:
+        parts[-1] += ": guarantees are more than there is"
+    return parts
 
 
 def _kept(basis: Basis) -> bool:
@@ -322,8 +322,8 @@ def _limit(basis: Basis) -> str:
     weight = f"weight {basis.weight} of {basis.weights} that want more"
     match basis.bound:
         case LimitedBy.REQUEST:
-            kept = "its guarantee, more than it asks for"
-            return kept if basis.guaranteed else ALL_ASKED
+            guaranteed = "its guarantee, more than it asks for"
+            return guaranteed if basis.guaranteed else ALL_ASKED
         case LimitedBy.WEIGHT if alone:
             return "its guarantee" if basis.guaranteed else "all that others leave"
         case LimitedBy.WEIGHT:

@@ -67,17 +67,17 @@ def reads(tree: Tree) -> Reads | None:
     It can where each mention of `device` goes on with one literal name:
     `device.attributes["gpu.example.com"].model`.
     """
-    found: dict[str, set[str]] = {"attributes": set(), "capacity": set()}
+    names: dict[str, set[str]] = {"attributes": set(), "capacity": set()}
     mentions = sum(each.kind is Kind.NAME and each.name == DEVICE for each in tree.walk())
     for each in tree.walk():
         field, name = _literal_read(each)
         if field:
             mentions -= 1
         if name:
-            found[field].add(name)
+            names[field].add(name)
     if mentions:
         return None
-    return Reads(tuple(sorted(found["attributes"])), tuple(sorted(found["capacity"])))
+    return Reads(tuple(sorted(names["attributes"])), tuple(sorted(names["capacity"])))
 
 
 DEVICE = "device"
@@ -128,35 +128,35 @@ def _tree(expr: bytes) -> Tree:
     return Tree(Kind.NOTHING)
 
 
-def _constant(found: bytes) -> Tree:
-    for number, value in _fields(found):
+def _constant(encoded: bytes) -> Tree:
+    for number, value in _fields(encoded):
         if isinstance(value, bytes) and number in (6, 7):
             return Tree(Kind.CONSTANT, text=value.decode("utf-8" if number == 6 else "latin-1"))
     return Tree(Kind.CONSTANT)
 
 
-def _select(found: bytes) -> Tree:
-    return Tree(Kind.SELECT, _last(found, 2).decode(), (_tree(_last(found, 1)),))
+def _select(encoded: bytes) -> Tree:
+    return Tree(Kind.SELECT, _last(encoded, 2).decode(), (_tree(_last(encoded, 1)),))
 
 
-def _call(found: bytes) -> Tree:
-    parts = [_tree(each) for each in (*_all(found, 1), *_all(found, 3))]
-    return Tree(Kind.CALL, _last(found, 2).decode(), tuple(parts))
+def _call(encoded: bytes) -> Tree:
+    parts = [_tree(each) for each in (*_all(encoded, 1), *_all(encoded, 3))]
+    return Tree(Kind.CALL, _last(encoded, 2).decode(), tuple(parts))
 
 
-def _list(found: bytes) -> Tree:
-    return Tree(Kind.LIST, parts=tuple(_tree(each) for each in _all(found, 1)))
+def _list(encoded: bytes) -> Tree:
+    return Tree(Kind.LIST, parts=tuple(_tree(each) for each in _all(encoded, 1)))
 
 
-def _map(found: bytes) -> Tree:
-    entries = _all(found, 2)
+def _map(encoded: bytes) -> Tree:
+    entries = _all(encoded, 2)
     parts = [_tree(part) for entry in entries for part in (*_all(entry, 3), *_all(entry, 4))]
     return Tree(Kind.MAP, parts=tuple(parts))
 
 
-def _loop(found: bytes) -> Tree:
-    parts = tuple(_tree(_last(found, number)) for number in (2, 4, 5, 6, 7))
-    return Tree(Kind.LOOP, _last(found, 1).decode(), parts, result=_last(found, 3).decode())
+def _loop(encoded: bytes) -> Tree:
+    parts = tuple(_tree(_last(encoded, number)) for number in (2, 4, 5, 6, 7))
+    return Tree(Kind.LOOP, _last(encoded, 1).decode(), parts, result=_last(encoded, 3).decode())
 
 
 _READERS: dict[int, Callable[[bytes], Tree]] = {
@@ -200,13 +200,13 @@ def _fields(message: bytes) -> Iterator[Field]:
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
     """Return a number, and where it ends."""
-    found = shift = 0
+    number = shift = 0
     while True:
         byte = message[at]
         at += 1
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         if byte < 128:
-            return found, at
+            return number, at
         shift += 7
 
 
@@ -319,11 +319,11 @@ def _of(tree: Tree, known: Mapping[str, Size]) -> Estimate:
     return Estimate(before, size)
 
 
-def _of_loop(tree: Tree, known: Mapping[str, Size]) -> Estimate:
+def _of_loop(tree: Tree, sizes: Mapping[str, Size]) -> Estimate:
     """Return the estimate of a loop. What has the result so far grows by the same each time."""
-    elements, begin = (_of(part, known) for part in tree.parts[:2])
+    elements, begin = (_of(part, sizes) for part in tree.parts[:2])
     times = elements.size.length
-    inner = {**known, tree.name: elements.size.element, tree.result: begin.size}
+    inner = {**sizes, tree.name: elements.size.element, tree.result: begin.size}
     condition, step = (_of(part, inner) for part in tree.parts[2:4])
     if times:
         inner[tree.result] = _grown(begin.size, step.size, times)
@@ -345,10 +345,10 @@ def _larger(one: Size | None, other: Size | None) -> Size | None:
 
 
 def _largest(sizes: Sequence[Size]) -> Size:
-    found = _SCALAR
+    largest = _SCALAR
     for size in sizes:
-        found = _larger(found, size) or found
-    return found
+        largest = _larger(largest, size) or largest
+    return largest
 
 
 def _text(length: int) -> Size:

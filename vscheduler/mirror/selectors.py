@@ -162,7 +162,7 @@ class Selectors:
         self,
         expression: str,
         driver: str,
-        found: Iterable[Device],
+        devices: Iterable[Device],
         most: float = math.inf,
     ) -> tuple[list[Answer], int]:
         """Return what the expression says of each device, and about how many microseconds that
@@ -170,9 +170,9 @@ class Selectors:
         """
         compiled, cost = self._compiled(expression)
         if isinstance(compiled, SelectorError):
-            return [compiled for _ in found], cost
+            return [compiled for _ in devices], cost
         answers: list[Answer] = []
-        for device in found:
+        for device in devices:
             key = expression, driver, _seen(device, compiled.reads)
             answer = self._answers.get(key)
             if answer is None:
@@ -195,14 +195,14 @@ class Selectors:
 
     def _compiled(self, expression: str) -> tuple[_Compiled | SelectorError, int]:
         """Return the expression, and the microseconds that its compilation took just now."""
-        found = self._known.get(expression)
-        if found is not None:
-            return found, 0
+        compiled = self._known.get(expression)
+        if compiled is not None:
+            return compiled, 0
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
-        found, cost = _compile(expression)
-        self._known[expression] = found
-        return found, cost
+        compiled, cost = _compile(expression)
+        self._known[expression] = compiled
+        return compiled, cost
 
 
 def _seen(device: Device, reads: Reads | None) -> Hashable:
@@ -218,11 +218,11 @@ def _seen(device: Device, reads: Reads | None) -> Hashable:
 def _evaluated(compiled: _Compiled, driver: str, device: Device) -> Answer:
     try:
         answer = compiled.program.eval(data={"device": _shown(driver, device, compiled.reads)})
-        found = answer.value()
-        if found is True or found is False:
-            return bool(found)
+        value = answer.value()
+        if value is True or value is False:
+            return bool(value)
         is_error = answer.type().name() == "ERROR"
-        return SelectorError(_plain(str(found)) if is_error else NEITHER)
+        return SelectorError(_plain(str(value)) if is_error else NEITHER)
     except Exception as error:  # noqa: BLE001 - a text of a tenant, whatever the library makes of it
         return _as_answer(error)
 
@@ -257,11 +257,11 @@ def _shown(driver: str, device: Device, reads: Reads | None) -> Mapping[str, obj
 
 
 def _by_domain(values: Mapping[str, object]) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {}
+    domains: dict[str, dict[str, object]] = {}
     for name, value in values.items():
         domain, _, rest = name.partition("/")
-        found.setdefault(domain, {})[rest] = value
-    return found
+        domains.setdefault(domain, {})[rest] = value
+    return domains
 
 
 def _value(value: AttributeValue) -> object:
@@ -366,10 +366,10 @@ def semver(text: str, normalize: bool = False) -> str:
         raise ValueError(f"a version has more than {VERSION_MAX} characters")
     if normalize:
         text = _normalized(text)
-    found = _SEMVER.fullmatch(text)
-    if found is None:
+    match = _SEMVER.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not a semantic version")
-    major, minor, patch, before = found.groups()
+    major, minor, patch, before = match.groups()
     return f"{VERSION}{major}.{minor}.{patch}" + (f"-{before}" if before else "")
 
 

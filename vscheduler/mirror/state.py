@@ -92,8 +92,8 @@ class Mirror:
         self._refusals = KubeletRefusals()
         self._nominated = NominatedPods()
         self._pod_affinity = PodAffinityIndexer(self.work, self._columns.placed_pods)
-        known = self._entries[Kind.POD]
-        self._overlay = overlay = PodOverlay(self._reader, known)
+        pods = self._entries[Kind.POD]
+        self._overlay = overlay = PodOverlay(self._reader, pods)
         self._as_seen = overlay.as_seen
         self._assumed, self._evicting = overlay.assumed, overlay.evicting
         self.claims = ClaimObjects(
@@ -309,19 +309,19 @@ class Mirror:
         return self._job_index.subscribe(listener)
 
     def _put(self, kind: Kind, key: str, entry: Entry) -> Change:
-        known = self._entries[kind]
-        before = known.get(key)
-        known[key] = entry
+        stored = self._entries[kind]
+        before = stored.get(key)
+        stored[key] = entry
         change = self._move(key, before.value if before else None, entry.value)
         self._note(kind, key, entry.rejection)
         return change
 
     def _remove(self, event: Remove) -> Change:
-        known = self._entries[event.kind]
+        stored = self._entries[event.kind]
         key = events.key_of(event.namespace, event.name)
         if event.kind is Kind.POD:
             key = event.uid or key
-        entry = known.get(key)
+        entry = stored.get(key)
         if entry is None or (event.uid and entry.reference.uid not in ("", event.uid)):
             return Change.NONE
         return self._drop(event.kind, key)
@@ -332,10 +332,10 @@ class Mirror:
         return change
 
     def _take_in(self, event: Replace | Part) -> Change:
-        kind, known = event.kind, self._entries[event.kind]
-        stale = known.keys() - event.found.keys() if isinstance(event, Replace) else ()
+        kind, stored = event.kind, self._entries[event.kind]
+        stale = stored.keys() - event.found.keys() if isinstance(event, Replace) else ()
         changes = [self._drop(kind, key) for key in sorted(stale)]
-        new = [(key, entry) for key, entry in event.found.items() if known.get(key) is not entry]
+        new = [(key, entry) for key, entry in event.found.items() if stored.get(key) is not entry]
         changes += [self._put(kind, key, entry) for key, entry in new]
         return max(changes, default=Change.NONE)
 
@@ -472,7 +472,7 @@ class NamedObjects:
         if self._current:
             return
         self._current = True
-        found = entries.values(self._stored[Kind.QUEUE], Queue)
-        self.queues = {queue.name: queue for queue in found}
+        queues = entries.values(self._stored[Kind.QUEUE], Queue)
+        self.queues = {queue.name: queue for queue in queues}
         self.budgets = tuple(entries.values(self._stored[Kind.BUDGET], Budget))
         self.quotas = tuple(entries.values(self._stored[Kind.QUOTA], Quota))

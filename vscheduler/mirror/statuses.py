@@ -394,11 +394,11 @@ def microtime(now: float) -> str:
     return f"{dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec='microseconds')[:-6]}Z"
 
 
-def _conditions(status: GroupStatus, known: Mapping[str, Condition]) -> Iterable[Condition]:
+def _conditions(status: GroupStatus, by_type: Mapping[str, Condition]) -> Iterable[Condition]:
     """Iterate over the conditions that this cycle sets."""
     completed = status.phase is Phase.COMPLETED and status.reason is None
     if status.ready or completed:
-        old = known.get(UNSCHEDULABLE)
+        old = by_type.get(UNSCHEDULABLE)
         if old is not None and old.status == "True":
             why = SCHEDULED if status.ready else str(Phase.COMPLETED)
             yield Condition(type=UNSCHEDULABLE, status="False", reason=why)
@@ -412,7 +412,7 @@ def _conditions(status: GroupStatus, known: Mapping[str, Condition]) -> Iterable
             reason=reason,
             message=sentences.sentence(status.reason),
         )
-        if SCHEDULED in known:
+        if SCHEDULED in by_type:
             yield Condition(type=SCHEDULED, status="False", reason=reason)
 
 

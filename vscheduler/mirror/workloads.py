@@ -94,32 +94,34 @@ def of_pod(pod: Object) -> list[Workload]:
     """Return what the pod is part of, the user's object first, the pod itself last."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
-    found = []
+    workloads = []
     if labels.get(RAY_KIND) and labels.get(RAY_NAME):
-        found.append(Workload(str(labels[RAY_KIND]).lower(), str(labels[RAY_NAME])))
-    found += [Workload(kind, labels[key]) for key, kind in OUTER_OWNERS.items() if labels.get(key)]
+        workloads.append(Workload(str(labels[RAY_KIND]).lower(), str(labels[RAY_NAME])))
+    workloads += [
+        Workload(kind, labels[key]) for key, kind in OUTER_OWNERS.items() if labels.get(key)
+    ]
     owner = _owner(metadata)
     if owner is not None:
         ending = f"-{labels.get(TEMPLATE_HASH, '')}"
         if owner.kind == "replicaset" and len(ending) > 1 and owner.name.endswith(ending):
-            found.append(Workload("deployment", owner.name.removesuffix(ending)))
-        found.append(owner)
-    return [*found, Workload(POD, metadata["name"])]
+            workloads.append(Workload("deployment", owner.name.removesuffix(ending)))
+        workloads.append(owner)
+    return [*workloads, Workload(POD, metadata["name"])]
 
 
 def of_group(group: Object, pods: Iterable[Object]) -> list[Workload]:
     """Return all names of a PodGroup's workload, the best name first, the PodGroup last."""
-    found: list[Workload] = []
+    workloads: list[Workload] = []
     members = [of_pod(pod) for pod in pods]
     owner = _owner(group["metadata"])
     if owner is not None and owner.kind != POD:
-        found += [member[0] for member in members if owner in member]
-        found.append(owner)
+        workloads += [member[0] for member in members if owner in member]
+        workloads.append(owner)
     elif len({member[0] for member in members}) == 1:
-        found.append(members[0][0])
+        workloads.append(members[0][0])
     itself = Workload(POD_GROUP, group["metadata"]["name"])
     others = (workload for member in members for workload in member)
-    return list(dict.fromkeys((*found, *([] if found else [itself]), *others, itself)))
+    return list(dict.fromkeys((*workloads, *([] if workloads else [itself]), *others, itself)))
 
 
 def matches(wanted: Workload, names: Iterable[Workload]) -> bool:
@@ -133,8 +135,8 @@ def matches(wanted: Workload, names: Iterable[Workload]) -> bool:
 
 def similar(wanted: Workload, names: Iterable[Workload]) -> list[str]:
     """Return names that may be meant, of the wanted kind where a name has several."""
-    known = sorted(set(names), key=lambda each: (each.kind == wanted.kind, each))
-    by_name = {each.name: str(each) for each in known}
+    candidates = sorted(set(names), key=lambda each: (each.kind == wanted.kind, each))
+    by_name = {each.name: str(each) for each in candidates}
     near = difflib.get_close_matches(wanted.name, sorted(by_name), n=SIMILAR_MAX, cutoff=0.6)
     return [by_name[each] for each in near]
 

@@ -25,13 +25,13 @@ def by(
     calls = WriteQueue(workers=4, waiting_max=100)
     identity = Identity(controller=names[0], instance="test")
     return Runtime(
-        given=given,
-        link=link,
-        calls=calls,
+        settings=given,
+        connection=link,
+        write_queue=calls,
         mirror=mirror,
-        watches=Informers(link, (), mirror.read, lambda _: None),
+        informers=Informers(link, (), mirror.read, lambda _: None),
         recorder=EventRecorder(link, calls, identity, observe=observed.observe_write),
-        observed=observed,
+        metrics=observed,
         stopping=stopping,
         withholding=withholding,
     )

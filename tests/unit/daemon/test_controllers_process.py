@@ -60,8 +60,8 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         return status.get("pending", -1), status.get("running", -1)
 
     async with asyncio.TaskGroup() as group:
-        runtime.watches.start(group)
-        calls = group.create_task(runtime.calls.run())
+        runtime.informers.start(group)
+        calls = group.create_task(runtime.write_queue.run())
         task = group.create_task(keeper.keep_queues({}))
         indexed = Indexed(server, lambda: keeper.changed(listed=False))
         keeper.know(indexed.indices)

@@ -103,14 +103,14 @@ async def half(serve: Serve, *names: str, elected: bool = True) -> AsyncIterator
         decided=Decided(),
         serving=Scheduler(runtime, running.policy_of(running.TREE)),
         mirror=runtime.mirror,
-        observed=runtime.observed,
+        observed=runtime.metrics,
     )
     made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}), manifests.queue("default"))
     leases = given.election.lease_of.values()
     work = leader_session.run_while_leading(made.decided, leases, made.serving.work, name="serve")
     async with asyncio.TaskGroup() as group:
-        runtime.watches.start(group)
-        tasks = [group.create_task(each) for each in (runtime.calls.run(), work)]
+        runtime.informers.start(group)
+        tasks = [group.create_task(each) for each in (runtime.write_queue.run(), work)]
         yield made
         assert not [task for task in tasks if task.done()]
         for task in tasks:

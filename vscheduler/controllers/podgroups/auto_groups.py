@@ -168,12 +168,12 @@ def problems(
 
 def unreadable(body: Mapping[str, Any]) -> str:
     """Return the message about annotations that can't be read; empty if all can be read."""
-    found = (
+    problem = (
         condition
         for condition in _stored_conditions(body)
         if condition.get("type") == group_names.CONDITION
     )
-    return str(next(found, {}).get("message", ""))
+    return str(next(problem, {}).get("message", ""))
 
 
 def _conditions(problems: Iterable[Problem]) -> list[Body]:
@@ -231,7 +231,9 @@ def _followed(stored: Mapping[str, Any], wanted: Body) -> Body:
     if fresh or any(texts.values()):
         kept = {part: _without_gaps(written[part] | texts[part]) for part in TEXTS if texts[part]}
         texts["annotations"][WRITTEN] = _record(written | fresh | kept)
-        patch["metadata"] = {part: found for part, found in texts.items() if found}
+        patch["metadata"] = {
+            part: written_texts for part, written_texts in texts.items() if written_texts
+        }
     return patch
 
 
@@ -337,10 +339,10 @@ def _read_record(text: str) -> Body:
     changes then.
     """
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 def _same(left: object, right: object) -> bool:
@@ -350,11 +352,11 @@ def _same(left: object, right: object) -> bool:
     return left == right
 
 
-def _plain(listed: Mapping[str, Any]) -> Mapping[str, Any]:
+def _plain(amounts: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        return fields.totals(listed, "")
+        return fields.totals(amounts, "")
     except (FieldError, TypeError):
-        return listed
+        return amounts
 
 
 def _merged(stored: object, fresh: Any) -> Any:

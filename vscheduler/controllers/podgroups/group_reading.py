@@ -93,7 +93,7 @@ class Reader:
         if path is None:
             return OwnerState.UNKNOWN, None
         try:
-            found = auto_groups.owner(await self._api.get(path))
+            owner = auto_groups.owner(await self._api.get(path))
         except RefusedError as error:
             if error.trouble is Trouble.MISSING:
                 return OwnerState.GONE, None
@@ -101,18 +101,18 @@ class Reader:
             if error.trouble is Trouble.FORBIDDEN:
                 return OwnerState.UNKNOWN, None
             raise
-        state = deletion.owner_state(ref.uid, found)
-        return state, None if state is OwnerState.GONE else found
+        state = deletion.owner_state(ref.uid, owner)
+        return state, None if state is OwnerState.GONE else owner
 
     async def pods(self, namespace: str) -> list[Pod]:
         """Return the unfinished pods of a namespace. Raises RefusedError."""
         path, query = paths.PODS.within(namespace), {"fieldSelector": UNFINISHED}
         try:
-            found = await self._api.list(path, query, metadata_only=True)
+            pods = await self._api.list(path, query, metadata_only=True)
         except RefusedError as error:
             self._notes.refused("read", f"pods of {namespace}", error)
             raise
-        return [deletion.pod(body) for body in found]
+        return [deletion.pod(body) for body in pods]
 
 
 async def each(call: Callable[[T], Awaitable[None]], items: Sequence[T]) -> None:

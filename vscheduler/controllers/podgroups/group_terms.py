@@ -80,8 +80,8 @@ class Terms:
         forever for pods that nobody creates. (Volcano's getMinMemberFromUpperRes has no such
         limit.)
         """
-        found = self._min_member(replicas, of_job=of_job)
-        return min(found, replicas) if replicas else found
+        minimum = self._min_member(replicas, of_job=of_job)
+        return min(minimum, replicas) if replicas else minimum
 
     def _min_member(self, replicas: int | None, *, of_job: bool) -> int:
         for source in self._owner_first:
@@ -137,11 +137,11 @@ class Terms:
         if TOPOLOGY_MODE not in annotations and TOPOLOGY_TIER not in annotations:
             return None
         mode = annotations.get(TOPOLOGY_MODE, MODES[0])
-        found: dict[str, Any] = {"mode": mode.lower()}
+        topology: dict[str, Any] = {"mode": mode.lower()}
         if mode.lower() not in MODES:
             message = f"{mode!r} is neither hard nor soft; hard is used"
             self._report(self._pod, TOPOLOGY_MODE, message)
-            found["mode"] = MODES[0]
+            topology["mode"] = MODES[0]
         tier = annotations.get(TOPOLOGY_TIER)
         if tier is not None:
             number = _number(tier)
@@ -150,21 +150,23 @@ class Terms:
                     self._pod, TOPOLOGY_TIER, f"{tier!r} is not a tier; any tier is allowed"
                 )
             else:
-                found["highestTierAllowed"] = number
-        return found
+                topology["highestTierAllowed"] = number
+        return topology
 
     def annotations(self) -> dict[str, str]:
         """Return the annotations below volcano.sh/ of the owner, overridden by the pod's.
 
         Volcano: inheritUpperAnnotations, inheritOriginPodAnnotations.
         """
-        found: dict[str, str] = {}
+        annotations: dict[str, str] = {}
         for source in self._owner_first:
             fresh = _own(source.annotations)
             if any(name in fresh for name in BUDGETS):
-                found = {name: text for name, text in found.items() if name not in BUDGETS}
-            found |= fresh
-        return found
+                annotations = {
+                    name: text for name, text in annotations.items() if name not in BUDGETS
+                }
+            annotations |= fresh
+        return annotations
 
     def _report(self, source: Source, annotation: str, message: str) -> None:
         field = f"metadata.annotations[{annotation}]"
@@ -192,7 +194,7 @@ def _number(text: str) -> int | None:
 
 def _amounts(text: str) -> dict[str, int]:
     """Return amounts by resource from JSON; raises FieldError for any other text."""
-    listed = fields.json_object(text, '{"cpu": "4"}')
-    for name, amount in listed.items():
+    amounts = fields.json_object(text, '{"cpu": "4"}')
+    for name, amount in amounts.items():
         fields.check_quantity(name, amount)
-    return fields.totals(listed, "amounts")
+    return fields.totals(amounts, "amounts")

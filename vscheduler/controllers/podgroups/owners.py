@@ -106,14 +106,14 @@ class Codec:
         """Decode some owners of a list."""
         return [self._read(item) for item in items]
 
-    def begin(self, found: Sequence[Seen]) -> list[Event]:
+    def begin(self, owners: Sequence[Seen]) -> list[Event]:
         """Return no events: part of a list isn't applied."""
-        del found
+        del owners
         return []
 
-    def replace(self, found: Sequence[Seen]) -> list[Event]:
+    def replace(self, owners: Sequence[Seen]) -> list[Event]:
         """Return the event for a complete list."""
-        return [Listed(self._kind, tuple(found))]
+        return [Listed(self._kind, tuple(owners))]
 
     def change(self, change: str, item: bytes) -> list[Event]:
         """Return the event for an owner that was ADDED, MODIFIED or DELETED."""
@@ -154,15 +154,15 @@ class Owners:
         match event:
             case Listed():
                 before = self._known.get(event.kind, {})
-                found = {seen.owner.ref.uid: seen for seen in event.found}
-                self._known[event.kind] = found
-                return tuple(seen for uid, seen in found.items() if before.get(uid) != seen)
+                by_uid = {seen.owner.ref.uid: seen for seen in event.found}
+                self._known[event.kind] = by_uid
+                return tuple(seen for uid, seen in by_uid.items() if before.get(uid) != seen)
             case Changed():
-                known = self._known.setdefault(event.kind, {})
+                of_kind = self._known.setdefault(event.kind, {})
                 uid = event.seen.owner.ref.uid
-                if known.get(uid) == event.seen:
+                if of_kind.get(uid) == event.seen:
                     return ()
-                known[uid] = event.seen
+                of_kind[uid] = event.seen
                 return (event.seen,)
             case Removed():
                 self._known.setdefault(event.kind, {}).pop(event.uid, None)
@@ -170,13 +170,13 @@ class Owners:
 
     def all(self) -> tuple[Seen, ...]:
         """Return all known owners."""
-        return tuple(seen for known in self._known.values() for seen in known.values())
+        return tuple(seen for of_kind in self._known.values() for seen in of_kind.values())
 
     def get(self, uid: str) -> auto_groups.Owner | None:
         """Return the owner with this UID, of any kind."""
-        for known in self._known.values():
-            if uid in known:
-                return known[uid].owner
+        for of_kind in self._known.values():
+            if uid in of_kind:
+                return of_kind[uid].owner
         return None
 
     def state(self, ref: owner_references.Owner) -> OwnerState:

@@ -249,11 +249,11 @@ class PodGroupController:
             elif key not in self._busy and key not in pausing:
                 waiting[key].append(pod)
         self._sent = sent
-        for key, found in waiting.items():
+        for key, pods in waiting.items():
             if self._work.qsize() >= pace.backlog_max:
                 break
-            with self._contained(key, found[0]) as piece:
-                owned = self._lister.owned_pods(key, found)
+            with self._contained(key, pods[0]) as piece:
+                owned = self._lister.owned_pods(key, pods)
                 assert owned is not None, "at least one pod waits"
                 self._start(key, partial(self._attach, key, owned))
             if piece.failed:

@@ -199,7 +199,7 @@ class PodGroupCreator:
         """Create the group and return it; None if somebody else was faster."""
         member = owned.representative
         try:
-            made = await self._api.create(
+            group = await self._api.create(
                 paths.POD_GROUPS.within(owned.namespace), self.wanted(owned, owner)
             )
         except RefusedError as error:
@@ -211,16 +211,16 @@ class PodGroupCreator:
         problems = auto_groups.problems(member, owner, inherit_owner_annotations=self._inherit)
         for problem in problems:
             log.warning("podgroup.annotation", podgroup=owned.key, message=str(problem))
-        self._notices.unreadable(member, auto_groups.unreadable(made))
+        self._notices.unreadable(member, auto_groups.unreadable(group))
         log.info(
             "podgroup.created",
             podgroup=owned.key,
-            uid=made["metadata"]["uid"],
+            uid=group["metadata"]["uid"],
             pods=len(owned.members),
-            min_member=made.get("spec", {}).get("minMember"),
-            queue=made.get("spec", {}).get("queue"),
+            min_member=group.get("spec", {}).get("minMember"),
+            queue=group.get("spec", {}).get("queue"),
         )
-        return made
+        return group
 
     async def _unmark(self, owned: OwnedPods, step: Unmark) -> Object | None:
         """Remove the mark of a group; return the group, as stored at present after a concurrent

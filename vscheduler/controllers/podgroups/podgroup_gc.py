@@ -138,14 +138,14 @@ class PodGroupGC:
         group = case.group
         if group is None:
             return None
-        found = deletion.found(
+        state = deletion.found(
             group,
             case.owner,
             pods,
             schedulers=self._schedulers,
             unused_since=case.unused_since,
         )
-        step = deletion.judge(found, time.monotonic(), self._grace_seconds)
+        step = deletion.judge(state, time.monotonic(), self._grace_seconds)
         if case.refused is not None:
             log.info(
                 "podgroup.kept",
@@ -153,8 +153,8 @@ class PodGroupGC:
                 why=step.why if isinstance(step, Keep) else type(step).__name__.lower(),
                 judged_uid=case.refused.uid,
                 judged_resource_version=case.refused.resource_version,
-                uid=found.uid,
-                resource_version=found.resource_version,
+                uid=state.uid,
+                resource_version=state.resource_version,
             )
             case.refused = None
         return step

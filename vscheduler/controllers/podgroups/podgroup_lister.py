@@ -30,9 +30,9 @@ COMPLETED = queue_objects.PHASES["Completed"]
 class PodGroupLister:
     """Answers questions about groups from the Mirror and from known owners."""
 
-    def __init__(self, mirror: Mirror, known: Owners, schedulers: Sequence[str]) -> None:
+    def __init__(self, mirror: Mirror, known_owners: Owners, schedulers: Sequence[str]) -> None:
         self._mirror = mirror
-        self._owners = known
+        self._owners = known_owners
         self._schedulers = frozenset(schedulers)
 
     def ungrouped(self) -> Iterator[tuple[JobId, Pod]]:

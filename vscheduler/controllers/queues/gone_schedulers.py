@@ -138,12 +138,12 @@ def remainder(queue: Object, scheduler: str) -> Body:
 
 def _by_scheduler(queues: Iterable[Object]) -> Mapping[str, Sequence[Object]]:
     """Return the Queues in whose status a scheduler has a condition or an entry of its own."""
-    found: defaultdict[str, list[Object]] = defaultdict(list)
+    by_scheduler: defaultdict[str, list[Object]] = defaultdict(list)
     for queue in queues:
         for name in _names(queue.get("status") or {}):
             if _entries(queue, name):
-                found[name].append(queue)
-    return found
+                by_scheduler[name].append(queue)
+    return by_scheduler
 
 
 def _names(status: Object) -> set[str]:

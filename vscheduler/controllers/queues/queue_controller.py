@@ -267,10 +267,10 @@ class QueueController:
 
     def _steps(self) -> Steps:
         """Return the next step of each queue, from the indices."""
-        known, now = self._index.queues, time.time()
+        queues, now = self._index.queues, time.time()
         steps = []
-        for name, plan in queue_reconcile.plans(known, self._index.counts).items():
-            queue = known[name]
+        for name, plan in queue_reconcile.plans(queues, self._index.counts).items():
+            queue = queues[name]
             if not self._may_try(queue.uid) or not self._shows(queue):
                 continue
             sent, step = self._writer.sent(queue), None
@@ -319,10 +319,10 @@ class QueueController:
 
     async def _ensure(self) -> None:
         """Create root and the default queue if missing; existing queues are left alone."""
-        known = self._index.queues
+        queues = self._index.queues
         for name in dict.fromkeys((model.ROOT, self._default)):
             _, until = self._awaited.get(name, ("", 0.0))
-            if name not in known and self._may_try(name) and self._waited(name, until):
+            if name not in queues and self._may_try(name) and self._waited(name, until):
                 await self._try(name, self._create, name)
 
     async def _create(self, name: str) -> None:
@@ -509,11 +509,11 @@ class QueueWriter:
 
 def _log_conditions(queue: Queue, status: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Log new conditions that the Queue's CRD has no field for."""
-    known, reported = _texts(before), _texts(status)
+    earlier, reported = _texts(before), _texts(status)
     for kind, (reason, message) in reported.items():
-        if known.get(kind) != (reason, message):
+        if earlier.get(kind) != (reason, message):
             log.info("queue.condition", queue=queue.name, type=kind, reason=reason, message=message)
-    for kind in known.keys() - reported.keys():
+    for kind in earlier.keys() - reported.keys():
         log.info("queue.condition_ended", queue=queue.name, type=kind)
 
 

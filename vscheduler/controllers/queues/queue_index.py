@@ -76,28 +76,28 @@ class QueueIndex:
     @property
     def queues(self) -> Mapping[str, Queue]:
         """Queues by name. Of two queues with equal names, the version written last counts."""
-        found: dict[str, Queue] = {}
+        by_name: dict[str, Queue] = {}
         for queue in self._present(self._indices.queues.values()):
-            other = found.get(queue.name)
+            other = by_name.get(queue.name)
             if other is None or queue_objects.newer(queue.version, than=other.version):
-                found[queue.name] = queue
-        return found
+                by_name[queue.name] = queue
+        return by_name
 
     @property
     def commands(self) -> Sequence[Command]:
         """Commands, oldest first."""
-        found = [each for several in self._indices.commands.values() for each in several]
-        return sorted(found, key=queue_objects.age)
+        commands = [each for several in self._indices.commands.values() for each in several]
+        return sorted(commands, key=queue_objects.age)
 
     @property
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """PodGroups by queue and by status field, all counted anew."""
-        found: dict[str, Counter[str]] = {}
+        counts: dict[str, Counter[str]] = {}
         for name, groups in self._indices.podgroups.items():
             held = Counter(map(self._witness, self._present([groups])))
             if held:
-                found.setdefault(name or self.default_queue, Counter()).update(held)
-        return found
+                counts.setdefault(name or self.default_queue, Counter()).update(held)
+        return counts
 
     def may_release(self, queue: Queue) -> bool:
         """Whether the last list had nothing in this queue."""
@@ -109,13 +109,13 @@ class QueueIndex:
 
     def compare(self, queues: Sequence[Queue], groups: Sequence[Group]) -> None:
         """Compare the indices with a list that was requested after `begin`."""
-        listed = {each.uid for each in queues} | {each.uid for each in groups}
-        self._gone = self._before - listed
+        uids = {each.uid for each in queues} | {each.uid for each in groups}
+        self._gone = self._before - uids
         self._occupied = frozenset(
             {group.queue or self.default_queue for group in groups}
             | {queue.parent or model.ROOT for queue in queues if queue.name != model.ROOT}
         )
-        self.complete = self.complete or listed <= frozenset(self._uids())
+        self.complete = self.complete or uids <= frozenset(self._uids())
 
     def _present(self, stores: Iterable[Collection[Item]]) -> Iterator[Item]:
         gone = self._gone

@@ -83,15 +83,15 @@ Step: TypeAlias = Mark | Tell | Release
 
 
 def plans(
-    known: Mapping[str, queue_objects.Queue], counts: Mapping[str, Counts]
+    queues: Mapping[str, queue_objects.Queue], counts: Mapping[str, Counts]
 ) -> dict[str, Plan]:
     """Return the plan for each Queue, by name."""
-    tree = tree_of(known.values())
-    below = children(known.values())
-    found = {}
-    for name, queue in known.items():
+    tree = tree_of(queues.values())
+    below = children(queues.values())
+    by_name = {}
+    for name, queue in queues.items():
         held, kids = counts.get(name, {}), below.get(name, ())
-        above = _closed_above(known, tree.paths[name])
+        above = _closed_above(queues, tree.paths[name])
         closed = wants_closed(queue) or bool(above) or queue.deleting
         jobs = sum(held.values())
         status: Body = {"state": (CLOSING if jobs else CLOSED) if closed else OPEN}
@@ -107,12 +107,12 @@ def plans(
         ]
         if conditions:
             status["conditions"] = conditions
-        found[name] = Plan(
+        by_name[name] = Plan(
             status=status,
             closed_by_parent=bool(above) and not wants_closed(queue),
             held=bool(jobs or kids),
         )
-    return found
+    return by_name
 
 
 def next_step(
@@ -195,18 +195,18 @@ def tree_of(known: Iterable[queue_objects.Queue]) -> Tree:
         for queue in known
     }
     tree = queues.tree(nodes, occupied={})
-    found: dict[str, Body] = {}
+    bodies: dict[str, Body] = {}
     for name, node in nodes.items():
         problem = tree.problems.get(name)
         if problem is not None:
-            found[name] = _tree_condition(str(problem.code), sentences.queue_problem(problem))
+            bodies[name] = _tree_condition(str(problem.code), sentences.queue_problem(problem))
         elif len(tree.paths[name]) > DEPTH_MAX:
-            found[name] = _tree_condition("TooDeep", _too_deep(tree.paths[name]))
+            bodies[name] = _tree_condition("TooDeep", _too_deep(tree.paths[name]))
         elif name in tree.children and name != queues.ROOT:
             over = _overcommitted(node, [nodes[each] for each in tree.children[name]])
             if over is not None:
-                found[name] = over
-    return Tree(paths=tree.paths, problems=found)
+                bodies[name] = over
+    return Tree(paths=tree.paths, problems=bodies)
 
 
 def children(known: Iterable[queue_objects.Queue]) -> Mapping[str, Sequence[str]]:
@@ -218,9 +218,9 @@ def children(known: Iterable[queue_objects.Queue]) -> Mapping[str, Sequence[str]
     return {name: sorted(names) for name, names in below.items()}
 
 
-def _closed_above(known: Mapping[str, queue_objects.Queue], path: Sequence[str]) -> str:
+def _closed_above(queues: Mapping[str, queue_objects.Queue], path: Sequence[str]) -> str:
     """Return the nearest ancestor on this path that is closed by its owner; empty if none is."""
-    shut = [name for name in path if name in known and wants_closed(known[name])]
+    shut = [name for name in path if name in queues and wants_closed(queues[name])]
     return shut[-1] if shut else ""
 
 

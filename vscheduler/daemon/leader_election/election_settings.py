@@ -223,22 +223,22 @@ def _timing(given: Given, problems: list[str]) -> Timing:
         DEADLINE: given.leader_elect_renew_deadline,
         RETRY: given.leader_elect_retry_period,
     }
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for flag, text in texts.items():
         try:
-            found[flag] = durations.positive(text)
+            seconds[flag] = durations.positive(text)
         except ValueError as error:
             problems.append(f"{flag}: {error}")
-    if len(found) < len(texts):
+    if len(seconds) < len(texts):
         return Timing()
-    duration, deadline, retry = (found[flag] for flag in texts)
+    duration, deadline, retry = (seconds[flag] for flag in texts)
     if duration % 1 or duration > DURATION_MAX_SECONDS:
         problems.append(
             f"{DURATION}: {texts[DURATION]!r} can't be used: it is written into the Lease in "
             "whole seconds, at least 1s and at most 1h"
         )
     for flag, least, longer in ((DEADLINE, deadline, DURATION), (RETRY, retry * JITTER, DEADLINE)):
-        if least >= found[longer]:
+        if least >= seconds[longer]:
             times = "" if flag == DEADLINE else f" times {JITTER}"
             problems.append(
                 f"{flag}: {texts[flag]}{times} must be shorter than {longer}, {texts[longer]}"

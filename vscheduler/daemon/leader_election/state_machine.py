@@ -259,8 +259,8 @@ def _held(
     if attempt is state.own or attempt.write.over or _fenced(state, timing, answered_at):
         state = _marked(state, timing, asked_at)
     else:
-        known = state.last is not None
-        wait_seconds = _held_seconds(timing, state.last) if known else timing.first_seconds
+        seen_before = state.last is not None
+        wait_seconds = _held_seconds(timing, state.last) if seen_before else timing.first_seconds
         state = replace(state, marked_at=answered_at, ripe_at=answered_at + wait_seconds)
     doubted_at = state.doubted_at
     if doubted_at is not None and asked_at < doubted_at:

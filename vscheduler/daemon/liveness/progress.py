@@ -69,16 +69,16 @@ class Progress:
 
         Return the first stuck check, or None.
         """
-        found = None
+        stuck = None
         for number, check in enumerate(self._checks):
             mark = check.mark()
             same = mark is not None and mark == self._marks[number]
             self._marks[number] = mark
             self._seconds[number] = self._seconds[number] + elapsed_seconds if same else 0.0
-            if found is None and self._seconds[number] > check.bound_seconds:
+            if stuck is None and self._seconds[number] > check.bound_seconds:
                 message = f"{check.words} (longer than {check.bound_seconds:g} s)"
-                found = Stuck(cause=check.cause, message=message, details=check.details())
-        return found
+                stuck = Stuck(cause=check.cause, message=message, details=check.details())
+        return stuck
 
     def stalled(self) -> Mapping[Cause, float]:
         """Return by cause how many seconds the slowest check has seen no progress."""

@@ -81,7 +81,7 @@ def checks(
     Leaders and standbys are checked alike: a stuck standby must not take over.
     """
     cause = Cause
-    found = [
+    all_checks = [
         Check(
             cause=cause.CYCLE,
             mark=signs.cycles.oldest,
@@ -114,7 +114,7 @@ def checks(
             words="calls to the API server wait, and none ends",
         ),
     ]
-    return found + [_check(watch) for watch in watches]
+    return all_checks + [_check(watch) for watch in watches]
 
 
 def _check(watch: "Reflector[Event]") -> Check:

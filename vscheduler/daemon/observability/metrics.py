@@ -69,8 +69,8 @@ class Series(dict[tuple[str, tuple[str, ...]], Metric]):
         """Return a series that hasn't been used yet."""
         name, labels = key
         metric = self._metrics[name]
-        self[key] = found = metric.labels(*labels) if labels else metric
-        return found
+        self[key] = series = metric.labels(*labels) if labels else metric
+        return series
 
 
 class Metrics:

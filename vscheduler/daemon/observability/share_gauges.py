@@ -54,10 +54,10 @@ def waiting(result: CycleResult) -> Mapping[str, Waiting]:
 
     Queues without waiting pods are left out.
     """
-    found: defaultdict[str, Waiting] = defaultdict(Waiting)
+    by_queue: defaultdict[str, Waiting] = defaultdict(Waiting)
     for group in result.groups:
         if group.reason is not None:
-            queue = found[group.queue]
+            queue = by_queue[group.queue]
             queue.groups += 1
             without = group.reason.tasks - group.reason.placed - group.failed
             queue.pods += max(len(group.unplaced), without)
@@ -65,10 +65,10 @@ def waiting(result: CycleResult) -> Mapping[str, Waiting]:
     queues = {group.job: group.queue for group in result.groups} if result.pipelined else {}
     for pipeline in result.pipelined:
         if pipeline.task.job in queues:
-            queue = found[queues[pipeline.task.job]]
+            queue = by_queue[queues[pipeline.task.job]]
             queue.pods += 1
             queue.classes[pipeline.task.pod_class] += 1
-    return found
+    return by_queue
 
 
 def missing(figures: QueueFigures, classes: Mapping[PodClass, int]) -> dict[str, float]:

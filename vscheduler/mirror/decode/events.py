@@ -305,9 +305,9 @@ def _refused(kind: Kind, document: object, error: Exception) -> DecodeFailed:
     """Return the decoding error, with the object's name as far as it can be read."""
     field, message = "", "is nested too deeply"
     if isinstance(error, msgspec.ValidationError):
-        found = _PLACE.fullmatch(str(error))
-        assert found is not None
-        field, message = found["field"] or "", found["what"]
+        place = _PLACE.fullmatch(str(error))
+        assert place is not None
+        field, message = place["field"] or "", place["what"]
     metadata = document.get("metadata") if isinstance(document, Mapping) else None
     names = metadata if isinstance(metadata, Mapping) else {}
     return DecodeFailed(

@@ -56,7 +56,7 @@ def amounts(quantities_by_name: Mapping[str, Quantity], field: str, limit: int) 
 
     The path of a FieldError is the resource below `field`.
     """
-    found = {}
+    parsed = {}
     for name, quantity in quantities_by_name.items():
         if name.startswith(QUOTA_PREFIX):
             continue
@@ -66,8 +66,8 @@ def amounts(quantities_by_name: Mapping[str, Quantity], field: str, limit: int) 
             raise FieldError(f"{field}.{name}", str(error)) from error
         if amount < 0:
             raise FieldError(f"{field}.{name}", f"{quantity} must not be negative")
-        found[name] = min(amount, limit)
-    return found
+        parsed[name] = min(amount, limit)
+    return parsed
 
 
 def check_int32(number: int, field: str) -> None:
@@ -106,12 +106,12 @@ def json_object(text: str, what: str) -> dict[str, Any]:
     Raises FieldError for any other text; `what` says in the message how the object should look.
     """
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FieldError("", f"is not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise FieldError("", f"must be an object: {what}")
-    return found
+    return value
 
 
 def check_quantity(field: str, quantity: object) -> None:

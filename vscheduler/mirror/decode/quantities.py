@@ -148,18 +148,18 @@ def _parts(text: str) -> tuple[int, int, int]:
     """Return sign, digits and power of ten of an amount."""
     if len(text) > LENGTH_MAX:
         raise QuantityError(f"{text[:20]!r}… is not a quantity: it has {len(text)} characters")
-    found = _GRAMMAR.fullmatch(text)
-    if found is None or not (found["whole"] or found["part"]):
+    match = _GRAMMAR.fullmatch(text)
+    if match is None or not (match["whole"] or match["part"]):
         raise QuantityError(f"{text!r} is not a quantity{_advice(text)}")
-    part = found["part"] or ""
-    digits = int(found["whole"] + part)
+    part = match["part"] or ""
+    digits = int(match["whole"] + part)
     exponent = -len(part)
-    shift = _BINARY.get(found["suffix"], 0)
-    if found["exponent"] is not None:
-        exponent += max(-EXPONENT_MAX, min(EXPONENT_MAX, int(found["exponent"])))
+    shift = _BINARY.get(match["suffix"], 0)
+    if match["exponent"] is not None:
+        exponent += max(-EXPONENT_MAX, min(EXPONENT_MAX, int(match["exponent"])))
     elif not shift:
-        exponent += _DECIMAL[found["suffix"]]
-    return -1 if found["sign"] == "-" else 1, digits << shift, exponent
+        exponent += _DECIMAL[match["suffix"]]
+    return -1 if match["sign"] == "-" else 1, digits << shift, exponent
 
 
 def _ten_to(exponent: int) -> int:

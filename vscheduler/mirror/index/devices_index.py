@@ -85,15 +85,15 @@ class DeviceCharges:
 
     def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went."""
-        known = old or new
-        assert known is not None
+        pod = old or new
+        assert pod is not None
         before, after = set(_waits_for(old)), set(_waits_for(new))
         for key in before - after:
-            del self._uses[key].waiting[known.uid]
+            del self._uses[key].waiting[pod.uid]
         for key in after:
             assert new is not None
-            self._uses[key].waiting[known.uid] = new
-        for key in sorted(before | after | self._reserved.get(known.uid, set())):
+            self._uses[key].waiting[pod.uid] = new
+        for key in sorted(before | after | self._reserved.get(pod.uid, set())):
             self._settle(key)
 
     def _settle(self, key: str) -> None:
@@ -106,13 +106,13 @@ class DeviceCharges:
         if uses.claim is None and not uses.waiting:
             del self._uses[key]
         for uid in sorted(before | charged):
-            known = self._charges[uid].pop(key, None)
+            charge = self._charges[uid].pop(key, None)
             if uid in charged:
                 self._charges[uid][key] = amounts
             total = _sum(self._charges[uid].values())
             if not self._charges[uid]:
                 del self._charges[uid]
-            if known != (amounts if uid in charged else None):
+            if charge != (amounts if uid in charged else None):
                 self._changed(uid, total)
 
     def _note_foreign(self, key: str) -> None:
@@ -167,10 +167,10 @@ def _rank(pod: Pod) -> tuple[bool, int, float, str]:
 
 
 def _sum(every: Iterable[Amounts]) -> Amounts:
-    found: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     for each in every:
-        found.update(each)
-    return dict(sorted(found.items()))
+        total.update(each)
+    return dict(sorted(total.items()))
 
 
 _FIELDS: dict[type, str] = {
@@ -344,10 +344,10 @@ class DeviceIndex:
             self._pools.pop(pool, None)
 
 
-def _held(found: Object | None) -> Iterator[DeviceId]:
+def _held(claim: Object | None) -> Iterator[DeviceId]:
     """Iterate over the devices that nobody else may have."""
-    if isinstance(found, ResourceClaim) and found.allocation is not None:
-        yield from {device.id for device in found.allocation.devices if not device.admin_access}
+    if isinstance(claim, ResourceClaim) and claim.allocation is not None:
+        yield from {device.id for device in claim.allocation.devices if not device.admin_access}
 
 
 def _made_for(pod: Pod | None) -> ResourceClaimUse | None:

@@ -276,9 +276,9 @@ def _devices(found: wire_devices.Object) -> devices.Object | None:
             return None  # a controller makes claims of it
 
 
-def values(found: Mapping[str, Entry], kind: type[V]) -> Iterator[V]:
+def values(stored: Mapping[str, Entry], kind: type[V]) -> Iterator[V]:
     """Iterate over the usable objects of a kind, in the order of their keys."""
-    every = (found[key].value for key in sorted(found))
+    every = (stored[key].value for key in sorted(stored))
     return (value for value in every if isinstance(value, kind))
 
 

@@ -74,8 +74,8 @@ class JobIndex:
 
     def move_group(self, key: JobId, new: Group | None) -> None:
         """Apply an added, changed or deleted (None) PodGroup."""
-        known = self._groups.get(key)
-        if new is None or (known is not None and known.job.uid != new.job.uid):
+        group = self._groups.get(key)
+        if new is None or (group is not None and group.job.uid != new.job.uid):
             self._emptied.discard(key)
             self._succeeded_gone.pop(key, None)
         if new is None:
@@ -162,11 +162,11 @@ class JobIndex:
             if (old.status, new.status) == (TaskStatus.RELEASING, TaskStatus.SUCCEEDED):
                 self._interrupted.add(old.uid)
             return
-        group, known = self._groups.get(old.group), self._succeeded_gone.get(old.group)
+        group, ended = self._groups.get(old.group), self._succeeded_gone.get(old.group)
         if not self._members[old.group]:
             self._succeeded_gone[old.group] = 0
-        elif group is not None and known is not None and self._has_succeeded(old, group):
-            self._succeeded_gone[old.group] = known + 1
+        elif group is not None and ended is not None and self._has_succeeded(old, group):
+            self._succeeded_gone[old.group] = ended + 1
         self._interrupted.discard(old.uid)
 
     def _has_succeeded(self, pod: Pod, group: Group) -> bool:
@@ -202,11 +202,11 @@ class JobIndex:
 
     def _place(self, key: JobId, job: Job | None) -> None:
         at = bisect.bisect_left(self._ids, key)
-        known = at < len(self._ids) and self._ids[at] == key
+        is_there = at < len(self._ids) and self._ids[at] == key
         if job is None:
-            if known:
+            if is_there:
                 del self._ids[at], self._jobs[at]
-        elif known:
+        elif is_there:
             self._jobs[at] = job
         else:
             self._ids.insert(at, key)
@@ -262,8 +262,8 @@ class JobIndex:
         """
         if not self._use_priorities:
             return 0
-        found = self._priorities.get(group.priority_class)
-        return self._default_priority if found is None else found.value
+        priority_class = self._priorities.get(group.priority_class)
+        return self._default_priority if priority_class is None else priority_class.value
 
     def _priority_of_pods(self, tasks: Collection[Task], default: int) -> int:
         """Return the lowest spec.priority of the pods, for a PodGroup without a PriorityClass.
@@ -283,7 +283,7 @@ class JobIndex:
 
 def _rejections(members: Collection[Pod]) -> tuple[InvalidPod, ...]:
     """Return our waiting pods that are unusable, by name."""
-    found = [
+    rejected = [
         InvalidPod(
             uid=pod.uid,
             namespace=pod.namespace,
@@ -295,4 +295,4 @@ def _rejections(members: Collection[Pod]) -> tuple[InvalidPod, ...]:
         for pod in members
         if pod.rejection is not None and pod.ours and pod.status in jobs.WAITING
     ]
-    return tuple(sorted(found, key=operator.attrgetter("name", "uid")))
+    return tuple(sorted(rejected, key=operator.attrgetter("name", "uid")))

@@ -50,18 +50,20 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     leaving_ports: tuple[HostPort, ...]
 
 
-def usage(held: Iterable[Pod], groups: Container[object], overdue: Container[TaskId] = ()) -> Usage:
+def usage(
+    placed_pods: Iterable[Pod], groups: Container[object], overdue: Container[TaskId] = ()
+) -> Usage:
     """Sum up the resources of pods on a node.
 
-    Every pod in `held` must hold room; `groups` are the existing PodGroups, and `overdue` are the
-    terminating pods that should have gone long ago.
+    Every pod in `placed_pods` must hold room; `groups` are the existing PodGroups, and `overdue`
+    are the terminating pods that should have gone long ago.
     """
     every: defaultdict[PodClass, int] = defaultdict(int)
     leaving: defaultdict[PodClass, int] = defaultdict(int)
     ours: defaultdict[PodClass, int] = defaultdict(int)
     ports: list[HostPort] = []
     leaving_ports: list[HostPort] = []
-    for pod in held:
+    for pod in placed_pods:
         leaves = pod.leaves and pod.uid not in overdue
         every[pod.pod_class] += 1
         if leaves:
@@ -69,8 +71,8 @@ def usage(held: Iterable[Pod], groups: Container[object], overdue: Container[Tas
         elif not pod.leaves and pod.task is not None and pod.group in groups:
             ours[pod.pod_class] += 1
         if pod.pod_class.constraints.ports:
-            taken = leaving_ports if leaves else ports
-            taken += pod.pod_class.constraints.ports
+            used_ports = leaving_ports if leaves else ports
+            used_ports += pod.pod_class.constraints.ports
     return Usage(
         used=pods_by_class.total(every),
         releasing=pods_by_class.total(leaving),
@@ -123,9 +125,9 @@ class NodeColumns:
     def move_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         if old is not None and old.node is not None and old.holds_resources:
-            held = self._pods[old.node]
-            del held[old.uid]
-            if not held:
+            on_node = self._pods[old.node]
+            del on_node[old.uid]
+            if not on_node:
                 del self._pods[old.node]
             self._dirty.add(old.node)
             self._leaving.pop(old.uid, None)
@@ -171,17 +173,17 @@ class NodeColumns:
             if not node.allocatable.get(name)
         }
         there = self._pods.get(node.spec.name, {}).values()
-        held = pods_by_class.total(Counter(each.pod_class for each in there))
+        used = pods_by_class.total(Counter(each.pod_class for each in there))
         return all(
-            held.get(name, 0) <= node.allocatable.get(name, 0)
+            used.get(name, 0) <= node.allocatable.get(name, 0)
             for name in pod.pod_class.request
             if name not in by_claim
         )
 
     def placed_pods(self) -> Iterator[Pod]:
         """Iterate over all pods that hold room, including pods on unknown nodes."""
-        for held in self._pods.values():
-            yield from held.values()
+        for pods in self._pods.values():
+            yield from pods.values()
 
     def table(self, space: ResourceSpace) -> NodeTable:
         """Return the table with these columns; the last table object again when nothing changed."""
@@ -212,26 +214,31 @@ class NodeColumns:
             return
         # Rows of new nodes start with zeros: move_node has marked the nodes dirty.
         origin = np.array([before.get(name, -1) for name in self._layout.names], dtype=np.int64)
-        known = origin >= 0
+        was_there = origin >= 0
         for at, array in enumerate(self._arrays):
             moved = np.zeros((self._layout.size, self._space.size), dtype=np.int64)
-            moved[known] = array[origin[known]]
+            moved[was_there] = array[origin[was_there]]
             self._arrays[at] = moved
 
     def _refresh(self, name: str) -> None:
         """Recompute a row from its node and pods."""
         self._work["rows"] += 1
         row = self._layout.rows[name]
-        found = usage(self._pods.get(name, {}).values(), self._groups, self.overdue)
-        amounts = (self._nodes[name].allocatable, found.used, found.releasing, found.ours)
+        node_usage = usage(self._pods.get(name, {}).values(), self._groups, self.overdue)
+        amounts = (
+            self._nodes[name].allocatable,
+            node_usage.used,
+            node_usage.releasing,
+            node_usage.ours,
+        )
         for array, amount in zip(self._arrays, amounts, strict=True):
             array[row] = self._space.vector(amount)
-        for ports, taken in (
-            (self._ports, found.ports),
-            (self._leaving_ports, found.leaving_ports),
+        for ports, used_ports in (
+            (self._ports, node_usage.ports),
+            (self._leaving_ports, node_usage.leaving_ports),
         ):
-            if taken:
-                ports[name] = taken
+            if used_ports:
+                ports[name] = used_ports
             else:
                 ports.pop(name, None)
 

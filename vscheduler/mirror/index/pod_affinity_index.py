@@ -147,9 +147,9 @@ class PodAffinityIndexer:
         """Return all counts; the last object again when nothing changed."""
         pod_set_counts, term_counts = self._pod_set_counts.frozen(), self._term_counts.frozen()
         last = self._frozen
-        known = (last.pod_set_counts, last.term_counts, last.namespaces)
+        frozen = (last.pod_set_counts, last.term_counts, last.namespaces)
         now = (pod_set_counts, term_counts, self._namespaces)
-        if any(before is not after for before, after in zip(known, now, strict=True)):
+        if any(before is not after for before, after in zip(frozen, now, strict=True)):
             self._frozen = PodAffinityIndex(
                 pod_set_counts=pod_set_counts,
                 term_counts=term_counts,
@@ -223,9 +223,9 @@ class PodAffinityIndexer:
 
     def _unname(self, pod: Pod) -> None:
         for key, value in self._naming(pod):
-            found = self._named[key][value]
-            del found[pod.uid]
-            if not found:
+            names = self._named[key][value]
+            del names[pod.uid]
+            if not names:
                 del self._named[key][value]
 
     def _naming(self, pod: Pod) -> Iterable[tuple[str, str]]:

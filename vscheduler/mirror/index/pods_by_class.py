@@ -142,34 +142,34 @@ class PodsByClass:
         """Return where our pods are, by class; the last object again when no pod moved."""
         if not self._changed_classes:
             return self._own_pods
-        found = dict(self._own_pods)
+        pods = dict(self._own_pods)
         for pod_class in self._changed_classes:
             places = self._places.get(pod_class)
             if places is None:
-                found.pop(pod_class, None)
+                pods.pop(pod_class, None)
             else:
                 self._work["seats"] += 1
-                found[pod_class] = places.freeze()
+                pods[pod_class] = places.freeze()
         self._changed_classes.clear()
-        if found.keys() != self._own_pods.keys():
-            found = dict(sorted(found.items(), key=lambda item: self._places[item[0]].rank))
-        self._own_pods = found
-        return found
+        if pods.keys() != self._own_pods.keys():
+            pods = dict(sorted(pods.items(), key=lambda item: self._places[item[0]].rank))
+        self._own_pods = pods
+        return pods
 
     def used_by_other_schedulers(self) -> Mapping[str, ResourceMap]:
         """Return the resources held by pods of foreign schedulers, by queue; the last object again
         when unchanged.
         """
         if self._changed_queues:
-            found = dict(self._used_by_other_schedulers)
+            used = dict(self._used_by_other_schedulers)
             for queue in self._changed_queues:
-                found.pop(queue, None)
+                used.pop(queue, None)
                 if queue in self._foreign_pods:
                     self._work["elsewhere"] += 1
-                    found[queue] = dict(sorted(total(self._foreign_pods[queue]).items()))
+                    used[queue] = dict(sorted(total(self._foreign_pods[queue]).items()))
             self._changed_queues.clear()
-            if found != self._used_by_other_schedulers:
-                self._used_by_other_schedulers = dict(sorted(found.items()))
+            if used != self._used_by_other_schedulers:
+                self._used_by_other_schedulers = dict(sorted(used.items()))
         return self._used_by_other_schedulers
 
     def _queue(self, pod: Pod) -> str | None:

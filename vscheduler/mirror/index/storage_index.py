@@ -193,34 +193,34 @@ def _add(counts: dict[V, tuple[int, int]], key: V, staying: int, leaving: int) -
         counts.pop(key, None)
 
 
-def _is_selected(found: Object | None) -> bool:
+def _is_selected(claim: Object | None) -> bool:
     """Whether a claim or volume bears our note, and isn't bound yet: notes stay for ever."""
-    match found:
+    match claim:
         case Claim():
-            return found.selection is not None and not found.bound
+            return claim.selection is not None and not claim.bound
         case Volume():
-            return found.selection is not None and not found.bound
+            return claim.selection is not None and not claim.bound
     return False
 
 
-def _class_of_volume(found: Object | None) -> str | None:
+def _class_of_volume(volume: Object | None) -> str | None:
     """Return the class of a volume that any claim could get."""
-    if isinstance(found, Volume) and found.available and found.claim is None:
-        return None if found.deleting else found.storage_class
+    if isinstance(volume, Volume) and volume.available and volume.claim is None:
+        return None if volume.deleting else volume.storage_class
     return None
 
 
-def _claim_of_volume(found: Object | None) -> str | None:
-    of = found.claim if isinstance(found, Volume) else None
+def _claim_of_volume(volume: Object | None) -> str | None:
+    of = volume.claim if isinstance(volume, Volume) else None
     return None if of is None else f"{of.namespace}/{of.name}"
 
 
-def _class_of_capacity(found: Object | None) -> str | None:
-    return found.storage_class if isinstance(found, Capacity) else None
+def _class_of_capacity(capacity: Object | None) -> str | None:
+    return capacity.storage_class if isinstance(capacity, Capacity) else None
 
 
-def _node_of_attachment(found: Object | None) -> str | None:
-    return found.node if isinstance(found, Attachment) else None
+def _node_of_attachment(attachment: Object | None) -> str | None:
+    return attachment.node if isinstance(attachment, Attachment) else None
 
 
 _FIELDS: Mapping[type, str] = {

@@ -132,8 +132,8 @@ def node_values(spec: PodSpec) -> int:
     terms = [preferred.preference for preferred in affinity.preferred]
     if affinity.required is not None:
         terms += affinity.required.node_selector_terms
-    listed = ((*term.match_expressions, *term.match_fields) for term in terms)
-    return count + len(terms) + sum(map(_listed, listed))
+    expressions = ((*term.match_expressions, *term.match_fields) for term in terms)
+    return count + len(terms) + sum(map(_listed, expressions))
 
 
 def pod_values(terms: Iterable[PodAffinityTerm]) -> int:

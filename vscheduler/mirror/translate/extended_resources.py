@@ -57,8 +57,8 @@ def of_pod(spec: PodSpec) -> tuple[Container, ...]:
 def _containers(spec: PodSpec) -> Iterator[Container]:
     early = len(spec.init_containers)
     for index, each in enumerate((*spec.init_containers, *spec.containers)):
-        known = "initContainers" if index < early else "containers"
-        place = f"spec.{known}[{index if index < early else index - early}]"
+        field = "initContainers" if index < early else "containers"
+        place = f"spec.{field}[{index if index < early else index - early}]"
         requests = pod_requests.of_container(each, place)
         amounts = tuple(
             (resource, f"container-{index}-request-{at}", requests[resource])
@@ -71,8 +71,8 @@ def _containers(spec: PodSpec) -> Iterator[Container]:
 
 
 def _names(container: wire.Container) -> bool:
-    found = container.resources
-    return found is not None and any(map(is_extended, (*found.requests, *found.limits)))
+    required = container.resources
+    return required is not None and any(map(is_extended, (*required.requests, *required.limits)))
 
 
 def is_extended(resource: str) -> bool:

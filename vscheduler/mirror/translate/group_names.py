@@ -75,19 +75,19 @@ def is_automatic(name: str) -> bool:
 @lru_cache(maxsize=_KEPT)
 def _is_short(name: str) -> bool:
     """Whether the name ends with the digits of our names."""
-    found = _SHORT.fullmatch(name)
-    return found is not None and found[3] == _check(found[1], found[2])
+    match = _SHORT.fullmatch(name)
+    return match is not None and match[3] == _check(match[1], match[2])
 
 
 def belongs(group: str, uid: str) -> bool:
     """Whether the automatic PodGroup of this name belongs to the controller or bare pod."""
     if group == of_volcano(uid):
         return True
-    found = _SHORT.fullmatch(group)
+    match = _SHORT.fullmatch(group)
     return (
-        found is not None
-        and found[2] == _digest(uid)[:HASH_DIGITS]
-        and found[3] == _check(found[1], found[2])
+        match is not None
+        and match[2] == _digest(uid)[:HASH_DIGITS]
+        and match[3] == _check(match[1], match[2])
     )
 
 

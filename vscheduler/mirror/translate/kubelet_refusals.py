@@ -160,14 +160,14 @@ class NominatedPods:
         self._found: dict[TaskId, Nominated] = {}
         self._frozen: tuple[Nominated, ...] | None = ()
 
-    def note(self, uid: TaskId, found: Nominated | None) -> None:
+    def note(self, uid: TaskId, nominated: Nominated | None) -> None:
         """Record the nomination of a pod; None without a nomination, or when the pod is gone."""
-        if self._found.get(uid) == found:
+        if self._found.get(uid) == nominated:
             return
-        if found is None:
+        if nominated is None:
             del self._found[uid]
         else:
-            self._found[uid] = found
+            self._found[uid] = nominated
         self._frozen = None
 
     def freeze(self) -> tuple[Nominated, ...]:

@@ -52,9 +52,11 @@ def of_pod(pod: Pod, group: str | None) -> OwnerTemplate | None:
     metadata = pod.metadata
     if group is not None and not _is_automatic(group, pod):
         return None
-    kept = tuple(sorted(each for each in metadata.annotations.items() if DOMAIN in each[0]))
+    annotations = tuple(sorted(each for each in metadata.annotations.items() if DOMAIN in each[0]))
     spec = pod.spec
-    return _template(controller(metadata), kept, spec.priority_class_name, spec.scheduler_name)
+    return _template(
+        controller(metadata), annotations, spec.priority_class_name, spec.scheduler_name
+    )
 
 
 def _is_automatic(group: str, pod: Pod) -> bool:
@@ -75,8 +77,8 @@ def controller(metadata: Metadata) -> Owner | None:
 
 def owner_of_group(metadata: Metadata) -> Owner | None:
     """Return the owner of a PodGroup: its controller, else its first owner."""
-    found = metadata.owner_references
-    return controller(metadata) or (_owner(found[0]) if found else None)
+    owners = metadata.owner_references
+    return controller(metadata) or (_owner(owners[0]) if owners else None)
 
 
 def _owner(reference: OwnerReference) -> Owner:

@@ -55,11 +55,11 @@ def of_pod(spec: PodSpec, metadata: Metadata) -> Constraints:
 
     Raises FieldError for values that no API server would store.
     """
-    found = _on_nodes(spec)
+    on_nodes = _on_nodes(spec)
     if not (_names_pods(spec.affinity) or spec.topology_spread_constraints):
-        return found
+        return on_nodes
     return replace(
-        _with_affinity(found, spec.affinity, metadata),
+        _with_affinity(on_nodes, spec.affinity, metadata),
         spread=tuple(
             _spread(each, metadata, f"spec.topologySpreadConstraints[{at}]")
             for at, each in enumerate(spec.topology_spread_constraints)
@@ -83,10 +83,10 @@ def in_short(spec: PodSpec, metadata: Metadata, most: Bounds, *, ours: bool) -> 
     """
     nodes = bounds.node_values(spec) <= most.max_pod_selector_values
     whole = ours and nodes and len(spec.tolerations) <= most.max_pod_tolerations
-    found = _on_nodes(spec) if whole else of_ports(spec)
+    on_nodes = _on_nodes(spec) if whole else of_ports(spec)
     affinity = spec.affinity.pod_anti_affinity if spec.affinity else None
     if affinity is None or not affinity.required:
-        return found
+        return on_nodes
     if (
         len(affinity.required) <= most.max_pod_affinity_terms
         and bounds.pod_values(affinity.required) <= most.max_pod_affinity_values
@@ -94,7 +94,7 @@ def in_short(spec: PodSpec, metadata: Metadata, most: Bounds, *, ours: bool) -> 
         terms = _required_pod_terms(affinity, metadata, "podAntiAffinity")
     else:
         terms = tuple(_widest(affinity.required, metadata, most.max_pod_affinity_terms))
-    return replace(found, pod_anti_affinity=terms)
+    return replace(on_nodes, pod_anti_affinity=terms)
 
 
 def _on_nodes(spec: PodSpec) -> Constraints:
@@ -110,8 +110,8 @@ def _on_nodes(spec: PodSpec) -> Constraints:
     preferred: tuple[constraints.PreferredTerm, ...] = ()
     if affinity is not None:
         if affinity.required is not None:
-            listed = enumerate(affinity.required.node_selector_terms)
-            required = tuple(node_term(term, f"{_NODE_REQUIRED}[{at}]") for at, term in listed)
+            terms = enumerate(affinity.required.node_selector_terms)
+            required = tuple(node_term(term, f"{_NODE_REQUIRED}[{at}]") for at, term in terms)
         preferred = tuple(
             _preferred_node_term(term, f"{_NODE_PREFERRED}[{at}]")
             for at, term in enumerate(affinity.preferred)
@@ -131,14 +131,14 @@ def features(spec: PodSpec) -> tuple[str, ...]:
 
     Kubernetes: component-helpers nodedeclaredfeatures InferForPodScheduling.
     """
-    found = []
+    names = []
     for container in (*spec.containers, *spec.init_containers):
         if any(rule.action == RESTART_ALL for rule in container.restart_policy_rules):
-            found.append(RESTARTS_ALL)
+            names.append(RESTARTS_ALL)
             break
     if spec.host_network and spec.host_users is False:
-        found.append(USERS_ON_HOST_NETWORK)
-    return tuple(found)
+        names.append(USERS_ON_HOST_NETWORK)
+    return tuple(names)
 
 
 def of_ports(spec: PodSpec) -> Constraints:
@@ -153,7 +153,7 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     On the host network every container port is a host port. Init containers free their ports before
     the containers start, except for sidecars. (Kubernetes: scheduler util.GetHostPorts.)
     """
-    found = set()
+    ports = set()
     sidecars = [
         container
         for container in spec.init_containers
@@ -164,8 +164,8 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
                 address = port.host_ip or ANY_ADDRESS
-                found.add(HostPort(address, port.protocol or "TCP", number))
-    return tuple(sorted(found))
+                ports.add(HostPort(address, port.protocol or "TCP", number))
+    return tuple(sorted(ports))
 
 
 def of_labels(selector: LabelSelector, field: str) -> Selector:
@@ -175,8 +175,8 @@ def of_labels(selector: LabelSelector, field: str) -> Selector:
         if each.operator in _NUMERIC:
             place = f"{field}.matchExpressions[{at}].operator"
             raise FieldError(place, f"{each.operator} isn't for labels of objects")
-    listed = sorted(selector.match_labels.items())
-    equal = (constraints.Requirement(key, Operator.IN, (text,)) for key, text in listed)
+    requirements = sorted(selector.match_labels.items())
+    equal = (constraints.Requirement(key, Operator.IN, (text,)) for key, text in requirements)
     return Selector((*equal, *expressions))
 
 
@@ -185,14 +185,14 @@ def effect(text: str, field: str) -> Effect:
     try:
         return Effect(text)
     except ValueError as error:
-        known = ", ".join(Effect)
-        raise FieldError(field, f"{text!r} is none of {known}") from error
+        effects = ", ".join(Effect)
+        raise FieldError(field, f"{text!r} is none of {effects}") from error
 
 
-def _tolerations(listed: Sequence[wire.Toleration]) -> tuple[constraints.Toleration, ...]:
+def _tolerations(tolerations: Sequence[wire.Toleration]) -> tuple[constraints.Toleration, ...]:
     return tuple(
         _toleration(each.key, each.operator, each.value, each.effect, at)
-        for at, each in enumerate(listed)
+        for at, each in enumerate(tolerations)
     )
 
 
@@ -230,9 +230,9 @@ def node_term(term: wire.Term, field: str) -> constraints.Term:
 
 
 def _requirements(
-    listed: Sequence[wire.Requirement], field: str
+    requirements: Sequence[wire.Requirement], field: str
 ) -> tuple[constraints.Requirement, ...]:
-    return tuple(_requirement(each, f"{field}[{at}]") for at, each in enumerate(listed))
+    return tuple(_requirement(each, f"{field}[{at}]") for at, each in enumerate(requirements))
 
 
 def _requirement(requirement: wire.Requirement, field: str) -> constraints.Requirement:
@@ -243,8 +243,8 @@ def _requirement(requirement: wire.Requirement, field: str) -> constraints.Requi
     try:
         operator = Operator(requirement.operator)
     except ValueError as error:
-        known = ", ".join(Operator)
-        message = f"{requirement.operator!r} is none of {known}"
+        operators = ", ".join(Operator)
+        message = f"{requirement.operator!r} is none of {operators}"
         raise FieldError(f"{field}.operator", message) from error
     values = tuple(requirement.values)
     if not requirement.key:
@@ -282,8 +282,8 @@ def _widest(terms: Sequence[PodAffinityTerm], metadata: Metadata, most: int) -> 
                 named.add(metadata.namespace)
         everywhere |= len(named) > most
         anything = Selector()
-        listed = () if everywhere else tuple(sorted(named))
-        pods = PodSet(listed, anything, anything if everywhere else None)
+        namespaces = () if everywhere else tuple(sorted(named))
+        pods = PodSet(namespaces, anything, anything if everywhere else None)
         yield PodTerm(pods, key)
 
 
@@ -352,33 +352,35 @@ def _pod_term(term: PodAffinityTerm, metadata: Metadata, field: str) -> PodTerm:
     return PodTerm(PodSet(namespaces, labels, more), term.topology_key)
 
 
-def _spread(found: SpreadConstraint, metadata: Metadata, field: str) -> Spread:
-    if not found.topology_key:
+def _spread(constraint: SpreadConstraint, metadata: Metadata, field: str) -> Spread:
+    if not constraint.topology_key:
         raise FieldError(f"{field}.topologyKey", "is missing")
-    fields.check_int32(found.max_skew, f"{field}.maxSkew")
-    if found.max_skew < 1:
-        raise FieldError(f"{field}.maxSkew", f"{found.max_skew} is not at least 1")
-    least = 1 if found.min_domains is None else found.min_domains
+    fields.check_int32(constraint.max_skew, f"{field}.maxSkew")
+    if constraint.max_skew < 1:
+        raise FieldError(f"{field}.maxSkew", f"{constraint.max_skew} is not at least 1")
+    least = 1 if constraint.min_domains is None else constraint.min_domains
     fields.check_int32(least, f"{field}.minDomains")
     if least < 1:
         raise FieldError(f"{field}.minDomains", f"{least} is not at least 1")
     kinds = {"DoNotSchedule": True, "ScheduleAnyway": False}
-    labels = _labels(found.label_selector, f"{field}.labelSelector")
+    labels = _labels(constraint.label_selector, f"{field}.labelSelector")
     if labels is not None:
-        keys = found.match_label_keys
+        keys = constraint.match_label_keys
         labels = _with_own(labels, metadata.labels, keys, Operator.IN)
         # kube-scheduler matches no pods with an empty selector.
         labels = labels if labels.requirements else None
     return Spread(
         pods=PodSet((metadata.namespace,), labels),
-        topology_key=found.topology_key,
-        max_skew=found.max_skew,
-        hard=_choice(found.when_unsatisfiable, kinds, f"{field}.whenUnsatisfiable"),
+        topology_key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        hard=_choice(constraint.when_unsatisfiable, kinds, f"{field}.whenUnsatisfiable"),
         min_domains=least,
         honours_affinity=_choice(
-            found.node_affinity_policy, _POLICIES, f"{field}.nodeAffinityPolicy"
+            constraint.node_affinity_policy, _POLICIES, f"{field}.nodeAffinityPolicy"
         ),
-        honours_taints=_choice(found.node_taints_policy, _POLICIES, f"{field}.nodeTaintsPolicy"),
+        honours_taints=_choice(
+            constraint.node_taints_policy, _POLICIES, f"{field}.nodeTaintsPolicy"
+        ),
     )
 
 

@@ -76,10 +76,10 @@ def _requests(required: ResourceRequirements, field: str) -> dict[str, int]:
     SetDefaults_Pod).
     """
     limit = resources.REQUEST_MAX
-    found = fields.amounts(required.requests, f"{field}.requests", limit)
+    requests = fields.amounts(required.requests, f"{field}.requests", limit)
     if required.limits.keys() <= required.requests.keys():
-        return found
-    return fields.amounts(required.limits, f"{field}.limits", limit) | found
+        return requests
+    return fields.amounts(required.limits, f"{field}.limits", limit) | requests
 
 
 def _granted(statuses: Sequence[ContainerStatus]) -> dict[str, dict[str, int]]:
@@ -87,7 +87,7 @@ def _granted(statuses: Sequence[ContainerStatus]) -> dict[str, dict[str, int]]:
 
     Kubernetes: component-helpers resource determineEffectiveRequests.
     """
-    found = {}
+    by_container = {}
     limit = resources.REQUEST_MAX
     for index, status in enumerate(statuses):
         if status.resources is not None:
@@ -98,8 +98,8 @@ def _granted(statuses: Sequence[ContainerStatus]) -> dict[str, dict[str, int]]:
             allocated = fields.amounts(
                 status.allocated_resources, f"{field}.allocatedResources", limit
             )
-            found[status.name] = _larger(granted, allocated)
-    return found
+            by_container[status.name] = _larger(granted, allocated)
+    return by_container
 
 
 def _with_granted(
@@ -130,8 +130,8 @@ def _with_pod_level(total: dict[str, int], pod: Pod, whole: ResourceRequirements
             fields.amounts(status.allocated_resources, "status.allocatedResources", limit),
         )
         counted = _with_granted(requested, granted, resize_is_infeasible(pod))
-    found = {name: limits[name] for name in limits if _pod_level(name)}
-    return found | total | {name: counted.get(name, 0) for name in requested if _pod_level(name)}
+    requests = {name: limits[name] for name in limits if _pod_level(name)}
+    return requests | total | {name: counted.get(name, 0) for name in requested if _pod_level(name)}
 
 
 def resize_is_infeasible(pod: Pod) -> bool:

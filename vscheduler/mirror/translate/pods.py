@@ -188,14 +188,14 @@ class Translator:
 
     def claiming(self, pod: Pod, use: ResourceClaimUse) -> Pod:
         """Return the pod as one that uses this claim, too."""
-        known = pod.pod_class.constraints
-        claims = (*known.resource_claims, use)
-        return pod.of_class(self._classes.with_claims(pod.pod_class, known.volumes, claims))
+        constraints = pod.pod_class.constraints
+        claims = (*constraints.resource_claims, use)
+        return pod.of_class(self._classes.with_claims(pod.pod_class, constraints.volumes, claims))
 
     def group_texts(self, job: Job) -> Mapping[str, str]:
         """Return what plugins read of a PodGroup, as hints of its pods' classes."""
-        found = _declared(job.annotations, job.labels, self._reads)
-        return {f"{pod_texts.GROUP} {name}": text for name, text in found.items()}
+        declared = _declared(job.annotations, job.labels, self._reads)
+        return {f"{pod_texts.GROUP} {name}": text for name, text in declared.items()}
 
     def grouped(self, pod: Pod, texts: Mapping[str, str]) -> Pod:
         """Return the pod as one of a PodGroup with these texts."""
@@ -225,13 +225,13 @@ class Translator:
         if not scheduler:
             return self._foreign(pod, uid, key, group, status)
         labels = _shared(metadata.labels) if metadata.labels else NONE
-        kept = _kept(metadata.annotations, self._reads.annotations)
+        annotations = _kept(metadata.annotations, self._reads.annotations)
         created, scheduled, answered = times(pod)
         volumes = storage.volumes_of_pod(pod) if spec.volumes else storage.NO_VOLUMES
         extended, task, rejection = extended_resources.NONE, None, None
         try:
             waits = status in WAITING
-            hints = _hints(metadata, self._reads) if kept or self._reads.labels else NONE
+            hints = _hints(metadata, self._reads) if annotations or self._reads.labels else NONE
             pod_class = self._classes.pod_class(pod, hints, ours=True, waits=waits)
             if waits:
                 pod_class = self._with_claims(pod, pod_class, volumes)
@@ -254,7 +254,7 @@ class Translator:
                 pod_priority=spec.priority or 0,
                 nominated_node=pod.status.nominated_node_name or None,
                 labels=labels,
-                annotations=kept,
+                annotations=annotations,
                 priority_class=spec.priority_class_name,
                 scheduled_at=scheduled,
                 volumes=volumes,
@@ -421,12 +421,12 @@ def _hints(metadata: Metadata, reads: PodReads) -> Mapping[str, str]:
     declared = _declared(annotations, metadata.labels, reads)
     if not annotations:
         return declared
-    found = {key: annotations[key] for key in SCORING if annotations.get(key)}
+    hints = {key: annotations[key] for key in SCORING if annotations.get(key)}
     preemptable = annotations.get(PREEMPTABLE) in TRUE
     if annotations.get(REVOCABLE_ZONE, ANY_ZONE if preemptable else "") == ANY_ZONE:
-        found[REVOCABLE_ZONE] = ANY_ZONE
-    found |= declared
-    return dict(sorted(found.items())) if found else NONE
+        hints[REVOCABLE_ZONE] = ANY_ZONE
+    hints |= declared
+    return dict(sorted(hints.items())) if hints else NONE
 
 
 def _declared(
@@ -435,9 +435,9 @@ def _declared(
     """Return the texts that plugins of other packages declare, sorted; labels are marked."""
     if reads == pod_texts.NOTHING:
         return NONE
-    found = {key: annotations[key] for key in reads.annotations if key in annotations}
-    found |= {f"{LABEL} {key}": labels[key] for key in reads.labels if key in labels}
-    return dict(sorted(found.items())) if found else NONE
+    texts = {key: annotations[key] for key in reads.annotations if key in annotations}
+    texts |= {f"{LABEL} {key}": labels[key] for key in reads.labels if key in labels}
+    return dict(sorted(texts.items())) if texts else NONE
 
 
 def _shared(texts: Mapping[str, str]) -> Mapping[str, str]:
@@ -643,11 +643,11 @@ class Classes:
 
 def _whole(pod: LargePod) -> wire.Pod:
     """Return the pod with its affinity decoded; raises FieldError for an invalid affinity."""
-    found = events.whole(pod)
-    if isinstance(found, DecodeFailed):
-        raise FieldError(found.field, found.message)
-    assert isinstance(found.object, wire.Pod)
-    return found.object
+    event = events.whole(pod)
+    if isinstance(event, DecodeFailed):
+        raise FieldError(event.field, event.message)
+    assert isinstance(event.object, wire.Pod)
+    return event.object
 
 
 def _basis(

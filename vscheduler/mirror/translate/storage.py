@@ -72,9 +72,9 @@ BINDING_MODES = ("Immediate", WAITS)
 FILESYSTEM = "Filesystem"
 
 
-def claim(found: PersistentVolumeClaim, scheduler_names: Collection[str]) -> Claim:
+def claim(stored: PersistentVolumeClaim, scheduler_names: Collection[str]) -> Claim:
     """Translate a PersistentVolumeClaim."""
-    metadata, spec = found.metadata, found.spec
+    metadata, spec = stored.metadata, stored.spec
     annotations, selector = metadata.annotations, spec.selector
     requests = spec.resources.requests if spec.resources else {}
     owner = next(
@@ -90,10 +90,10 @@ def claim(found: PersistentVolumeClaim, scheduler_names: Collection[str]) -> Cla
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        lost=found.status.phase == "Lost",
+        lost=stored.status.phase == "Lost",
         volume=spec.volume_name,
         bound=bool(spec.volume_name)
-        and (BIND_COMPLETED in annotations or found.status.phase == "Bound"),
+        and (BIND_COMPLETED in annotations or stored.status.phase == "Bound"),
         storage_class=annotations.get(OLD_CLASS, spec.storage_class_name),
         request=_bytes(requests, "spec.resources.requests"),
         access_modes=tuple(sorted(spec.access_modes)),
@@ -108,9 +108,9 @@ def claim(found: PersistentVolumeClaim, scheduler_names: Collection[str]) -> Cla
     )
 
 
-def volume(found: PersistentVolume, scheduler_names: Collection[str]) -> Volume:
+def volume(stored: PersistentVolume, scheduler_names: Collection[str]) -> Volume:
     """Translate a PersistentVolume."""
-    metadata, spec = found.metadata, found.spec
+    metadata, spec = stored.metadata, stored.spec
     reference = spec.claim_ref
     return Volume(
         name=metadata.name,
@@ -120,8 +120,8 @@ def volume(found: PersistentVolume, scheduler_names: Collection[str]) -> Volume:
         access_modes=tuple(sorted(spec.access_modes)),
         mode=spec.volume_mode or FILESYSTEM,
         attributes_class=spec.volume_attributes_class_name,
-        available=found.status.phase == "Available",
-        bound=found.status.phase == "Bound",
+        available=stored.status.phase == "Available",
+        bound=stored.status.phase == "Bound",
         claim=None
         if reference is None
         else ClaimReference(namespace=reference.namespace, name=reference.name, uid=reference.uid),
@@ -136,66 +136,66 @@ def volume(found: PersistentVolume, scheduler_names: Collection[str]) -> Volume:
     )
 
 
-def storage_class(found: wire_storage.StorageClass) -> storage.StorageClass:
+def storage_class(stored: wire_storage.StorageClass) -> storage.StorageClass:
     """Translate a StorageClass."""
-    metadata, mode = found.metadata, found.volume_binding_mode
+    metadata, mode = stored.metadata, stored.volume_binding_mode
     if mode not in BINDING_MODES:
         message = f"{mode!r} is none of {', '.join(BINDING_MODES)}"
         raise FieldError("volumeBindingMode", message)
     return storage.StorageClass(
         name=metadata.name,
-        provisioner=found.provisioner,
+        provisioner=stored.provisioner,
         waits=mode == WAITS,
-        topologies=tuple(_topology(term) for term in found.allowed_topologies),
+        topologies=tuple(_topology(term) for term in stored.allowed_topologies),
         default="true"
         in (metadata.annotations.get(DEFAULT_CLASS), metadata.annotations.get(OLD_DEFAULT_CLASS)),
         created=fields.seconds(metadata.creation_timestamp),
     )
 
 
-def csi_node(found: CSINode) -> CsiNode:
+def csi_node(stored: CSINode) -> CsiNode:
     """Translate a CSINode. A driver without a count has no limit."""
     limits = {}
-    for at, driver in enumerate(found.spec.drivers):
+    for at, driver in enumerate(stored.spec.drivers):
         if driver.allocatable is not None and driver.allocatable.count is not None:
             place = f"spec.drivers[{at}].allocatable.count"
             fields.check_int32(driver.allocatable.count, place)
             limits[driver.name] = driver.allocatable.count
     return CsiNode(
-        name=found.metadata.name,
+        name=stored.metadata.name,
         limits=dict(sorted(limits.items())),
-        drivers=frozenset(driver.name for driver in found.spec.drivers),
+        drivers=frozenset(driver.name for driver in stored.spec.drivers),
     )
 
 
-def csi_driver(found: CSIDriver) -> CsiDriver:
+def csi_driver(stored: CSIDriver) -> CsiDriver:
     """Translate a CSIDriver."""
-    return CsiDriver(name=found.metadata.name, storage_capacity=found.spec.storage_capacity)
+    return CsiDriver(name=stored.metadata.name, storage_capacity=stored.spec.storage_capacity)
 
 
-def capacity(found: CSIStorageCapacity) -> Capacity:
+def capacity(stored: CSIStorageCapacity) -> Capacity:
     """Translate a CSIStorageCapacity. Without any size, no volume can be made."""
-    topology, sizes = found.node_topology, {}
+    topology, sizes = stored.node_topology, {}
     for field, size in (
-        ("capacity", found.capacity),
-        ("maximumVolumeSize", found.maximum_volume_size),
+        ("capacity", stored.capacity),
+        ("maximumVolumeSize", stored.maximum_volume_size),
     ):
         if size is not None:
             sizes[field] = _size(size, field)
     return Capacity(
-        namespace=found.metadata.namespace,
-        name=found.metadata.name,
-        storage_class=found.storage_class_name,
+        namespace=stored.metadata.namespace,
+        name=stored.metadata.name,
+        storage_class=stored.storage_class_name,
         nodes=None if topology is None else pod_constraints.of_labels(topology, "nodeTopology"),
         largest=sizes.get("maximumVolumeSize", sizes.get("capacity", -1)),
     )
 
 
-def attachment(found: VolumeAttachment) -> Attachment:
+def attachment(stored: VolumeAttachment) -> Attachment:
     """Translate a VolumeAttachment."""
-    spec = found.spec
+    spec = stored.spec
     return Attachment(
-        name=found.metadata.name,
+        name=stored.metadata.name,
         node=spec.node_name,
         driver=spec.attacher,
         volume=spec.source.persistent_volume_name,
@@ -217,33 +217,33 @@ def _size(quantity: Quantity, field: str) -> int:
     return amount
 
 
-def _affinity(found: VolumeAffinity | None) -> tuple[Term, ...] | None:
-    if found is None or found.required is None:
+def _affinity(affinity: VolumeAffinity | None) -> tuple[Term, ...] | None:
+    if affinity is None or affinity.required is None:
         return None
     place = "spec.nodeAffinity.required.nodeSelectorTerms"
     return tuple(
         pod_constraints.node_term(term, f"{place}[{at}]")
-        for at, term in enumerate(found.required.node_selector_terms)
+        for at, term in enumerate(affinity.required.node_selector_terms)
     )
 
 
 def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return zone and region labels with their values; a label with an empty value is ignored."""
-    found = []
+    zones = []
     for key in ZONES:
         values = {each.strip() for each in labels.get(key, "").split(ZONES_SEPARATOR)}
         if key in labels and "" not in values:
-            found.append((key, tuple(sorted(values))))
-    return tuple(found)
+            zones.append((key, tuple(sorted(values))))
+    return tuple(zones)
 
 
 def _source(spec: VolumeSpec) -> Source | None:
     if spec.csi is not None:
         return Source(driver=spec.csi.driver, handle=spec.csi.volume_handle)
-    found = disk_of(spec)
-    if found is None:
+    disk_source = disk_of(spec)
+    if disk_source is None:
         return None
-    plugin, disk = found
+    plugin, disk = disk_source
     return Source(driver=storage.DRIVERS[plugin], handle=disk.name, plugin=plugin)
 
 
@@ -314,8 +314,8 @@ def _of_volumes(pod: wire.Pod) -> Iterator[PodVolume]:
             claim = events.key_of(namespace, f"{pod.metadata.name}-{volume.name}")
             owner = pod.metadata.uid or events.key_of(namespace, pod.metadata.name)
             yield ClaimUse(claim, owner=owner)
-        elif (found := disk_of(volume)) is not None:
-            plugin, disk = found
+        elif (disk_source := disk_of(volume)) is not None:
+            plugin, disk = disk_source
             yield DiskUse(plugin, (disk.name,), read_only=disk.read_only)
         elif (image := volume.rbd) is not None:
             yield DiskUse(

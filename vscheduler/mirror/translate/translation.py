@@ -115,9 +115,9 @@ def node(node: wire.Node, annotations: Sequence[str] = ()) -> Node:
     NodeInfo.setNodeState). Resources with an amount of zero are dropped.
     """
     status = node.status
-    listed, place = status.allocatable, "status.allocatable"
-    if not listed:
-        listed, place = status.capacity, "status.capacity"
+    amounts, place = status.allocatable, "status.allocatable"
+    if not amounts:
+        amounts, place = status.capacity, "status.capacity"
     return Node(
         spec=NodeSpec(
             name=node.metadata.name,
@@ -133,7 +133,7 @@ def node(node: wire.Node, annotations: Sequence[str] = ()) -> Node:
             features=tuple(status.declared_features),
         ),
         allocatable={
-            name: amount for name, amount in fields.allocatable(listed, place).items() if amount
+            name: amount for name, amount in fields.allocatable(amounts, place).items() if amount
         },
     )
 
@@ -199,14 +199,14 @@ def _group_limits(annotations: Mapping[str, str]) -> GroupLimits | None:
 
 def _amounts_by_group(text: str) -> dict[str, ResourceMap]:
     groups = fields.json_object(text, "amounts by group of nodes")
-    found: dict[str, ResourceMap] = {}
+    by_group: dict[str, ResourceMap] = {}
     for group, amounts in groups.items():
         if not isinstance(amounts, dict):
             raise FieldError(group, "must be an object: amounts by resource")
         for name, amount in amounts.items():
             fields.check_quantity(f"{group}.{name}", amount)
-        found[group] = fields.totals(amounts, group)
-    return found
+        by_group[group] = fields.totals(amounts, group)
+    return by_group
 
 
 def _node_groups(affinity: QueueAffinity) -> NodeGroups:

@@ -66,14 +66,14 @@ def read(annotations: Mapping[str, str], scheduler_names: Sequence[str]) -> dict
     A scheduler with several names writes under the first name and reads from the first name with a
     record: further records would count the same pods twice.
     """
-    found: dict[str, Usage] = {}
+    by_queue: dict[str, Usage] = {}
     for scheduler, text in _texts(annotations).items():
         try:
-            found[scheduler] = parse(text)
+            by_queue[scheduler] = parse(text)
         except ValueError:
             continue
-    ours = [found.pop(name) for name in scheduler_names if name in found]
-    return found | {OURS: ours[0]} if ours else found
+    ours = [by_queue.pop(name) for name in scheduler_names if name in by_queue]
+    return by_queue | {OURS: ours[0]} if ours else by_queue
 
 
 def problem(annotations: Mapping[str, str]) -> FieldError | None:

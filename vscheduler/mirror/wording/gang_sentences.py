@@ -91,18 +91,18 @@ def queue_has(reason: Reason) -> str:
 
 def beside(shortages: Sequence[Shortage]) -> str:
     """Return ` beside the 12 cpu kept for queue a by its guarantee`, or nothing."""
-    kept = [
+    parts = [
         phrases.quantity(shortage.resource, shortage.kept)
         for shortage in shortages
         if shortage.keepers
     ]
-    if not kept:
+    if not parts:
         return ""
     names = sorted({name for shortage in shortages for name in shortage.keepers})
     more = len(names) - QUEUES_MAX
     shown = [*names[:QUEUES_MAX], *([f"{more} more"] if more > 0 else [])]
     whose = "queue {} by its guarantee" if len(names) == 1 else "queues {} by their guarantees"
-    return f" beside the {phrases.listed(kept)} kept for {whose.format(phrases.listed(shown))}"
+    return f" beside the {phrases.listed(parts)} kept for {whose.format(phrases.listed(shown))}"
 
 
 def some(resource: str, value: float) -> str:

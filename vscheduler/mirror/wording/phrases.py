@@ -61,8 +61,8 @@ def share(value: float, allocated: Mapping[str, float], deserved: Mapping[str, f
         if deserved.get(name) and allocated.get(name)
     }
     top = max(ratios, key=lambda name: ratios[name], default="")
-    made = f"{value:.2f}"
-    return f"{made} {top}" if top and abs(ratios[top] - value) <= SHARE_NEAR * value else made
+    text = f"{value:.2f}"
+    return f"{text} {top}" if top and abs(ratios[top] - value) <= SHARE_NEAR * value else text
 
 
 def request(amounts: Mapping[str, float]) -> str:

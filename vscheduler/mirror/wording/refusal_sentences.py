@@ -25,15 +25,15 @@ def text(refusal: Refusal) -> str:
     return _words(refusal).text.format(subject=refusal.subject, detail=refusal.detail)
 
 
-def counted(found: Iterable[tuple[Refusal, int]]) -> str:
+def counted(refusals: Iterable[tuple[Refusal, int]]) -> str:
     """Return the texts with numbers of nodes, most frequent first, then in alphabetical order."""
-    texts = sorted((-count, text(refusal)) for refusal, count in found)
+    texts = sorted((-count, text(refusal)) for refusal, count in refusals)
     return ", ".join(f"{-negative} {said}" for negative, said in texts)
 
 
-def lead(found: Iterable[tuple[Refusal, int]]) -> str:
+def lead(refusals: Iterable[tuple[Refusal, int]]) -> str:
     """Return in short what keeps a pod off all nodes, whatever they have free; or nothing."""
-    refused = [refusal for refusal, _ in found]
+    refused = [refusal for refusal, _ in refusals]
     about_pod = [each for each in refused if not text(each).startswith(_ABOUT_NODES)]
     if about_pod:
         return text(about_pod[0])

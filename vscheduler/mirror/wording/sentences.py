@@ -523,10 +523,10 @@ def _others(count: int) -> str:
 
 def _none(outlook: ReclaimOutlook) -> str:
     closed = outlook.others - outlook.reclaimable
-    kept = f" ({closed} more {'has' if closed == 1 else 'have'} reclaimable: false)"
+    more = f" ({closed} more {'has' if closed == 1 else 'have'} reclaimable: false)"
     if outlook.reclaimable == 1:
-        return f"the only other queue with pods{kept if closed else ''} doesn't have"
-    return f"none of the {outlook.reclaimable} other queues with pods{kept if closed else ''} has"
+        return f"the only other queue with pods{more if closed else ''} doesn't have"
+    return f"none of the {outlook.reclaimable} other queues with pods{more if closed else ''} has"
 
 
 def _pods(outlook: ReclaimOutlook) -> str:
