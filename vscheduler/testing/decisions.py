@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.config.policy import Policy
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import configuration, pictures
+from vscheduler.testing.undeclared import undeclared
 
 TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
 
@@ -36,10 +38,24 @@ def decide(
     `plugins` are plugins of your own, and `tiers` names all that are asked: separated by spaces,
     tiers by `|`, arguments as `name:argument=value,argument=value`. Raises ImpossibleError for a
     picture of a cluster that can't be, ValueError for an invalid configuration, and AssertionError
-    with the traceback if a plugin fails, which the daemon would survive.
+    with the traceback if a plugin fails, which the daemon would survive, or if a plugin of yours
+    decides otherwise without what it declares to depend on.
     """
     tree = {"actions": actions, "tiers": configuration.tiers(tiers)}
-    policy = configuration.policy_of(tree, plugins)
+    found = _decided(picture, configuration.policy_of(tree, plugins), cycles)
+    for plugin in plugins:
+        plain = [undeclared(each) if each is plugin else each for each in plugins]
+        if plain != [*plugins]:
+            asked = _decided(picture, configuration.policy_of(tree, plain), cycles)
+            same = (asked.binds, asked.evictions) == (found.binds, found.evictions)
+            assert same, (
+                f"asked each time, plugin {plugin.name} decides otherwise: {asked}, not {found}; "
+                "its answers depend on more than it declares with depends_on"
+            )
+    return found
+
+
+def _decided(picture: str, policy: Policy, cycles: int) -> Decisions:
     options = Options(cycles=cycles, now=pictures.NOW.timestamp())
     outcome = run.simulate(pictures.documents(picture), policy, options)
     faults = outcome.last.faults

@@ -1,6 +1,9 @@
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from vscheduler.core.api.contracts import FilterResult, Plugin
+from vscheduler.core.api.contracts import FilterResult, NodeView, On, Plugin, Session, depends_on
+from vscheduler.core.model.jobs import Task
 from vscheduler.testing import ImpossibleError, decide
 
 
@@ -50,6 +53,37 @@ def test_a_plugin_that_fails_fails_the_test() -> None:
     picture = "node n1 cpu=1\nqueue q\njob q/a min=1 cpu=1 -"
     with pytest.raises(AssertionError, match="picky"):
         decide(picture, plugins=[Picky], tiers="gang | picky predicates")
+
+
+class NextNode(Plugin):
+    """The best node is the next one after each placement, but it says that nothing decides."""
+
+    name = "next-node"
+
+    def open(self, session: Session) -> None:
+        """Nothing is placed yet."""
+        del session
+        self._placed = 0
+
+    @depends_on(On.NOTHING)
+    def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64]:
+        """One node is far better."""
+        del task
+        rows = np.arange(nodes.layout.size) if nodes.rows is None else nodes.rows
+        return np.where(rows == self._placed, 1e6, 0.0)
+
+    def on_allocate(self, task: Task) -> None:
+        """One more."""
+        del task
+        self._placed += 1
+
+
+def test_a_wrong_declaration_fails_the_test() -> None:
+    """Pods go elsewhere if the plugin is asked each time."""
+    nodes = "\n".join(f"node n{number} cpu=4" for number in range(6))
+    picture = f"{nodes}\nqueue q\njob q/a min=1 cpu=1 - - -"
+    with pytest.raises(AssertionError, match="asked each time, plugin next-node decides otherwise"):
+        decide(picture, plugins=[NextNode], tiers="gang | next-node predicates")
 
 
 def test_unknown_plugins_are_named() -> None:
