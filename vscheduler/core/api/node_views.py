@@ -110,10 +110,10 @@ class Volumes(Protocol):
     def limits(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answer of NodeVolumeLimits for these nodes, unless all pass."""
 
-    def outlook(self, pod_class: PodClass) -> Hashable:
+    def fingerprint(self, pod_class: PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""
 
-    def row_outlook(
+    def row_fingerprint(
         self, pod_class: PodClass, rows: NDArray[np.int64]
     ) -> Sequence[Hashable] | None:
         """Return what the answers for each node depend on; None if nothing changes them."""
@@ -138,10 +138,10 @@ class Devices(Protocol):
     def filter(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answers of DynamicResources for these nodes."""
 
-    def outlook(self, pod_class: PodClass) -> Hashable:
+    def fingerprint(self, pod_class: PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""
 
-    def row_outlook(
+    def row_fingerprint(
         self, pod_class: PodClass, rows: NDArray[np.int64]
     ) -> Sequence[Hashable] | None:
         """Return what the answers for each node depend on; None if nothing changes them."""

@@ -138,9 +138,9 @@ class Predicates(Plugin):
         limits = task.pod_class.constraints
         if not (limits.volumes or limits.resource_claims):
             return near
-        taken = self._volumes.outlook(task.pod_class) if limits.volumes else None
+        taken = self._volumes.fingerprint(task.pod_class) if limits.volumes else None
         if limits.resource_claims and self._allocation:
-            return near, taken, self._devices.outlook(task.pod_class)
+            return near, taken, self._devices.fingerprint(task.pod_class)
         return near if taken is None else (near, taken)
 
     def _on_rows(self, task: Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
@@ -154,10 +154,10 @@ class Predicates(Plugin):
         found: list[Sequence[Hashable]] = []
         limits = task.pod_class.constraints
         if limits.volumes:
-            attached = self._volumes.row_outlook(task.pod_class, rows)
+            attached = self._volumes.row_fingerprint(task.pod_class, rows)
             found += [] if attached is None else [attached]
         if limits.resource_claims and self._allocation:
-            allocated = self._devices.row_outlook(task.pod_class, rows)
+            allocated = self._devices.row_fingerprint(task.pod_class, rows)
             found += [] if allocated is None else [allocated]
         if local:
             answers = [answer for domain_filter in local for answer in domain_filter.on(rows)]

@@ -336,14 +336,14 @@ class Devices:
 
     # What answers depend on, beside the arrays of nodes.
 
-    def outlook(self, pod_class: PodClass) -> Hashable:
+    def fingerprint(self, pod_class: PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""
         needs = self.needs_of(pod_class)
         return tuple(self._choices.state_of(claim) for claim in needs.claims), (
             self._choices.shared_state() if needs.shapes else None
         )
 
-    def row_outlook(
+    def row_fingerprint(
         self, pod_class: PodClass, rows: NDArray[np.int64]
     ) -> Sequence[Hashable] | None:
         """Return what the answers for each node depend on; None if nothing changes them."""

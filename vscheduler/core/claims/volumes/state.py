@@ -180,21 +180,21 @@ class Volumes:
 
     # What answers depend on, beside the arrays of nodes.
 
-    def outlook(self, pod_class: PodClass) -> Hashable:
+    def fingerprint(self, pod_class: PodClass) -> Hashable:
         """Return what the answers for all nodes depend on."""
         needs = self._needs_of(pod_class.constraints.volumes)
         if not (needs.delayed or needs.single):
             return None
         return self._choices.state(needs), tuple(self._users.of_claim(key) for key in needs.single)
 
-    def row_outlook(
+    def row_fingerprint(
         self, pod_class: PodClass, rows: NDArray[np.int64]
     ) -> Sequence[Hashable] | None:
         """Return what the answers for each node depend on; None if nothing changes them."""
         needs = self._needs_of(pod_class.constraints.volumes)
         if not (needs.disks or self._limits.drivers(needs.attached)):
             return None
-        return [self._users.outlook(row) for row in rows.tolist()]
+        return [self._users.fingerprint(row) for row in rows.tolist()]
 
     def _needs_of(self, volumes: tuple[PodVolume, ...]) -> Needs:
         needs = self._needs.get(volumes)

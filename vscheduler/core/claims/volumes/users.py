@@ -52,7 +52,7 @@ class VolumeUsers:
         staying, leaving, coming = self._of_claims.get(key, (0, 0, 0))
         return before[0] + staying, before[1] + leaving, coming
 
-    def outlook(self, row: int) -> Hashable:
+    def fingerprint(self, row: int) -> Hashable:
         """Return what stands for the users on a node, with equal values for equal users."""
         changes = self.changes.get(row)
         if changes is None:
