@@ -10,7 +10,7 @@ from typing import Any
 
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 Document = dict[str, Any]
 
@@ -285,7 +285,7 @@ class Maker:
     def _group(self) -> tuple[Collection, Document]:
         metadata = self._metadata("g")
         if self._chance.random() < 0.5:
-            name = group_names.short("web", self._uid())
+            name = pod_owners.short_name("web", self._uid())
             metadata["name"] = self._of((f"podgroup-{self._uid()}", name))
             metadata["labels"]["app.kubernetes.io/managed-by"] = "vscheduler"
             metadata["annotations"]["scheduling.volcano.sh/scheduler-name"] = "vscheduler"

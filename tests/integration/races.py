@@ -17,7 +17,7 @@ from tests.faults.plans import Delay, Duplicate, Fault, LoseAnswer, Reorder, Rul
 from tests.faults.proxying import Proxy
 from tests.integration import daemons, histories
 from vscheduler.cli.http_client import NoAnswerError
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 APPS = "/apis/apps/v1/namespaces/{}"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
@@ -77,7 +77,7 @@ class Fleet:
         """1→0→1, mostly while a delete of its PodGroup is under way."""
         owned = {"labelSelector": f"app={name}"}
         (owner,) = self.api.list(f"{APPS.format(self.way)}/replicasets", **owned)
-        group = group_names.short(owner["metadata"]["name"], owner["metadata"]["uid"])
+        group = pod_owners.short_name(owner["metadata"]["name"], owner["metadata"]["uid"])
         delete = f"DELETE {GROUPS.format(self.way)}/{group}"
         before = proxy.times_struck(delete)
         time.sleep(chance.uniform(0, 0.4))

@@ -19,7 +19,7 @@ from vscheduler.controllers.podgroups import auto_groups
 from vscheduler.controllers.podgroups.auto_groups import Member
 from vscheduler.core.model import decisions
 from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskStatus
-from vscheduler.mirror.translate import group_names, pods
+from vscheduler.mirror.translate import pod_owners, pods
 
 FILE = permissions.MANIFESTS / "cluster" / "pod-policies.yaml"
 SHIPPED = list(yaml.safe_load_all(FILE.read_text()))
@@ -35,7 +35,7 @@ DEVICES = [
 ]
 VOLUMES = ["accounts-ask-for-volumes.vscheduler.io", "accounts-give-volumes.vscheduler.io"]
 GROUP, OTHER_GROUP = pods.GROUPS
-OWN = group_names.short("train", "6d5f5a2e")
+OWN = pod_owners.short_name("train", "6d5f5a2e")
 JSON, MERGE, STRATEGIC = (PATCH_TYPES[each] for each in ("json", "merge", "strategic"))
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 DEBUGGER = {"name": "debug", "image": "busybox", "targetContainerName": "main"}
@@ -107,13 +107,13 @@ ANNOTATING = {
         body=about(annotations={GROUP: "train-6d5f5a2e"}), says=f"metadata.annotations {GROUP}"
     ),
     "joins a group with Volcano's name": Attempt(
-        body=about(annotations={GROUP: group_names.of_volcano("6d5f5a2e")})
+        body=about(annotations={GROUP: pod_owners.volcano_name("6d5f5a2e")})
     ),
     "by the other annotation": Attempt(
         body=about(annotations={OTHER_GROUP: OWN}), says=f"metadata.annotations {OTHER_GROUP}"
     ),
     "into another group": Attempt(
-        body=about(annotations={GROUP: group_names.short("train", "other")}),
+        body=about(annotations={GROUP: pod_owners.short_name("train", "other")}),
         says=f"metadata.annotations {GROUP}",
         pod="member",
     ),

@@ -7,7 +7,7 @@ from typing import Any
 from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
 from tests.integration.daemons import Start
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 APPS = "/apis/apps/v1/namespaces/default"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -113,7 +113,7 @@ def run(cluster: ControlPlane, name: str, count: int, group: str = "") -> bool:
 
 def group_of(owner: Document) -> str:
     """The name of its automatic group."""
-    return group_names.short(owner["metadata"]["name"], owner["metadata"]["uid"])
+    return pod_owners.short_name(owner["metadata"]["name"], owner["metadata"]["uid"])
 
 
 def test_pods_of_every_owner_get_a_group_and_run(cluster: ControlPlane, start: Start) -> None:

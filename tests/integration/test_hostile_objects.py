@@ -15,7 +15,7 @@ from tests.integration.daemons import Daemon, Start
 from tests.integration.fuzzing import Maker
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Path
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 UID = "11111111-1111-1111-1111-111111111111"
 NAMES = (
@@ -92,7 +92,7 @@ def test_an_owners_name_leads_nowhere(cluster: ControlPlane, start: Start) -> No
     def attack(first: int) -> int:
         made = 0
         for number, owner in enumerate(every[first::2]):
-            named = group_names.short if number % 2 else lambda _, uid: f"podgroup-{uid}"
+            named = pod_owners.short_name if number % 2 else lambda _, uid: f"podgroup-{uid}"
             name = f"own-{first}-{number}"
             pod = test_auto_groups.template(name)
             pod["metadata"] |= {"name": name, "ownerReferences": [owner]}

@@ -16,7 +16,7 @@ from vscheduler.core.model.decisions import LimitedBy, ReasonCode
 from vscheduler.core.model.queues import ProblemCode
 from vscheduler.daemon.observability import metric_table
 from vscheduler.mirror import queue_status
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 from vscheduler.mirror.wording import gang_sentences, sentences
 
 ROOT = Path(__file__).parents[2]
@@ -255,7 +255,7 @@ def test_every_condition_of_queues_is_in_the_docs() -> None:
     assert named == fair | tree | others
     types = {word for cell in cells(text, 0)[2:] for word in quoted(cell)}
     found = {key for key in keys_in_code() if re.fullmatch(r"vscheduler\.io/[A-Z]\w+", key)}
-    of_pod_groups = {group_names.CONDITION}
+    of_pod_groups = {pod_owners.CONDITION}
     assert types == {"<scheduler name>/FairShare", *found - of_pod_groups}
     assert of_pod_groups <= quoted(PAGES["controllers.md"])
 

@@ -22,7 +22,7 @@ from vscheduler.controllers.podgroups.deletion import (
     Unmark,
     Wait,
 )
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 Body: TypeAlias = dict[str, Any]
 
@@ -193,7 +193,7 @@ def wanted(pod: Body, owner: Body | None) -> Body:
 def lacks_group(pod: Body, groups: Iterable[str]) -> bool:
     """Whether a pod is to be put into its automatic group."""
     found = deletion.pod(pod)
-    missing = group_names.is_automatic(found.group) and found.group not in groups
+    missing = pod_owners.is_automatic(found.group) and found.group not in groups
     return found.live and (not found.group or missing)
 
 

@@ -22,7 +22,7 @@ from tests.properties.group_world import (
     Steps,
 )
 from vscheduler.controllers.podgroups import deletion
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 OWNERS = ("web", "db")
 CONTROLLERS = 2
@@ -151,7 +151,7 @@ class Lives(RuleBasedStateMachine):
     def make_users_group(self, name: str) -> None:
         """A user, or Volcano, makes a group with the name of an automatic one."""
         owner = self.server.objects.get((OWNER, name))
-        group = group_names.short(name, owner["metadata"]["uid"]) if owner else ""
+        group = pod_owners.short_name(name, owner["metadata"]["uid"]) if owner else ""
         if owner and (GROUP, group) not in self.server.objects:
             made = self.server.put(GROUP, group, {"spec": {"minMember": 1}})
             self.users.add(made["metadata"]["uid"])
@@ -245,7 +245,7 @@ class Lives(RuleBasedStateMachine):
             name = group["metadata"]["name"]
             if not deletion.is_ours(group, (group_world.SCHEDULER,)):
                 continue
-            owner = next((owners[uid] for uid in owners if group_names.belongs(name, uid)), None)
+            owner = next((owners[uid] for uid in owners if pod_owners.belongs(name, uid)), None)
             used = any(pod.live and pod.group == name for pod in pods)
             replicas = owner.get("spec", {}).get("replicas") if owner else 0
             referred = deletion.owner_ref(group) is not None

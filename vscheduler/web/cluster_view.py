@@ -27,7 +27,7 @@ from vscheduler.mirror import queue_status, statuses, workloads
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import translation
-from vscheduler.mirror.translate.owner_references import Owner
+from vscheduler.mirror.translate.pod_owners import Owner
 from vscheduler.mirror.wording import phrases, plain_text, sentences
 from vscheduler.simulator.waiting_line import Place
 from vscheduler.web.history import Cycle, Decision, Past, Sample

@@ -25,7 +25,7 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.index.entries import Replace
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.statuses import EventNotice
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 Document = dict[str, Any]
 
@@ -275,12 +275,12 @@ def reference(owner: Document) -> Document:
 def name_of(owner: Document) -> str:
     """The name of an owner's automatic group."""
     metadata = owner["metadata"]
-    return group_names.automatic(metadata["name"], metadata["uid"], "vscheduler")
+    return pod_owners.automatic_name(metadata["name"], metadata["uid"], "vscheduler")
 
 
 def name_of_bare(pod: str) -> str:
     """The name of the automatic group of a bare pod."""
-    return group_names.automatic(pod, f"pod-{pod}", "vscheduler")
+    return pod_owners.automatic_name(pod, f"pod-{pod}", "vscheduler")
 
 
 @asynccontextmanager

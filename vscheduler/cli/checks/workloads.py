@@ -21,7 +21,7 @@ from vscheduler.core.model import resources
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.state import Mirror, Options
-from vscheduler.mirror.translate import group_names, pods
+from vscheduler.mirror.translate import pod_owners, pods
 from vscheduler.mirror.wording import phrases
 
 Object = Mapping[str, Any]
@@ -321,7 +321,7 @@ def _of_group(workload: Workload, template: Template, around: Surroundings) -> I
     namespace = workload.key.partition("/")[0]
     for annotation in pods.GROUPS:
         name = template.annotations.get(annotation)
-        if not name or group_names.is_automatic(name):
+        if not name or pod_owners.is_automatic(name):
             continue
         if f"{namespace}/{name}" not in around.groups:
             message = (

@@ -13,7 +13,7 @@ from vscheduler.cli.queue import queue_figures
 from vscheduler.core.model.jobs import Phase
 from vscheduler.core.model.queues import DEFAULT
 from vscheduler.mirror import workloads
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 from vscheduler.mirror.wording import phrases
 from vscheduler.mirror.workloads import Workload
 from vscheduler.simulator.waiting_line import Place
@@ -160,7 +160,7 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
         admitted=changed if scheduled.get("status") == "True" else 0.0,
         reason=told.get("reason", ""),
         message=told.get("message", ""),
-        unreadable=(conditions.get(group_names.CONDITION) or {}).get("message", ""),
+        unreadable=(conditions.get(pod_owners.CONDITION) or {}).get("message", ""),
         scheduler=schedulers.most_common(1)[0][0] if schedulers else annotated,
         place=places.found.get(key) if waits else None,
         approximate=places.approximate,

@@ -17,7 +17,7 @@ from vscheduler.cluster.writes.retries import WriteErrors
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.statuses import EventNotice
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 NAME_MAX = 230
 NOTE_MAX = 1000
@@ -147,7 +147,7 @@ def _action(notice: EventNotice) -> str:
         statuses.EVICT: "Evicting",
         statuses.GROUP_REFUSED: "Grouping",
         statuses.GROUP_INVALID: "Grouping",
-        group_names.UNREADABLE: "Grouping",
+        pod_owners.UNREADABLE: "Grouping",
         statuses.RELOADED: "Configuring",
         statuses.RELOAD_FAILED: "Configuring",
         statuses.LEADER_ELECTION: "Electing",

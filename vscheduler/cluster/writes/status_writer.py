@@ -26,7 +26,7 @@ from vscheduler.core.model.jobs import GroupState, InvalidPod, Job, JobId, Task,
 from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.decode.events import DecodeError
 from vscheduler.mirror.statuses import Body, ReasonAndMessage
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 GROUP_SPACING_SECONDS = 1.0
 POD_SPACING_SECONDS = 10.0
@@ -333,7 +333,7 @@ class StatusWriter:
 def _is_just_made(job: Job) -> bool:
     """Whether the group was made for pods that haven't joined it yet: it lacks none of them."""
     empty = job.state.blank and not (job.tasks or job.rejections)
-    return empty and group_names.is_automatic(job.name)
+    return empty and pod_owners.is_automatic(job.name)
 
 
 def _without_volumes(result: CycleResult) -> Iterator[Pipeline]:

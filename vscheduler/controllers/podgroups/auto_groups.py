@@ -16,7 +16,7 @@ from vscheduler.core.model import pod_texts
 from vscheduler.core.model.resources import ResourceMap
 from vscheduler.mirror.decode import events, fields
 from vscheduler.mirror.decode.fields import FieldError
-from vscheduler.mirror.translate import group_names, pods, translation
+from vscheduler.mirror.translate import pod_owners, pods, translation
 
 Body = dict[str, Any]
 """An object, or a patch, as plain JSON data."""
@@ -90,8 +90,8 @@ def group_name(member: Member, scheduler: str) -> str:
     """Return the name of a new automatic PodGroup for a pod of this scheduler."""
     owner = member.owner
     if owner is None:
-        return group_names.automatic(member.name, member.uid, scheduler)
-    return group_names.automatic(owner.name, owner.uid, scheduler)
+        return pod_owners.automatic_name(member.name, member.uid, scheduler)
+    return pod_owners.automatic_name(owner.name, owner.uid, scheduler)
 
 
 def representative(members: Iterable[Member]) -> Member:
@@ -171,14 +171,14 @@ def unreadable(body: Mapping[str, Any]) -> str:
     problem = (
         condition
         for condition in _stored_conditions(body)
-        if condition.get("type") == group_names.CONDITION
+        if condition.get("type") == pod_owners.CONDITION
     )
     return str(next(problem, {}).get("message", ""))
 
 
 def _conditions(problems: Iterable[Problem]) -> list[Body]:
     message = "; ".join(map(str, problems))
-    condition = {"type": group_names.CONDITION, "status": "False", "reason": group_names.UNREADABLE}
+    condition = {"type": pod_owners.CONDITION, "status": "False", "reason": pod_owners.UNREADABLE}
     return [{**condition, "message": message[:MESSAGE_MAX]}] if message else []
 
 
@@ -201,7 +201,7 @@ def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
         others = [
             condition
             for condition in _stored_conditions(stored)
-            if condition.get("type") != group_names.CONDITION
+            if condition.get("type") != pod_owners.CONDITION
         ]
         patch["status"] = {"conditions": [*others, *_stored_conditions(wanted)]}
     if not patch:

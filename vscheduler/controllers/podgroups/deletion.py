@@ -35,7 +35,7 @@ import msgspec
 from vscheduler.controllers.podgroups import auto_groups
 from vscheduler.controllers.podgroups.auto_groups import Body, Owner, OwnerRef
 from vscheduler.mirror import statuses
-from vscheduler.mirror.translate import group_names, translation
+from vscheduler.mirror.translate import pod_owners, translation
 from vscheduler.mirror.translate import pods as mirrored
 
 LEAVING = "vscheduler.io/leaving"
@@ -213,7 +213,7 @@ def is_ours(group: Mapping[str, Any], schedulers: Iterable[str]) -> bool:
     metadata = group["metadata"]
     scheduler = metadata.get("annotations", {}).get(translation.SCHEDULER)
     label = metadata.get("labels", {}).get(auto_groups.MANAGED_BY)
-    named = group_names.is_automatic(str(metadata["name"]))
+    named = pod_owners.is_automatic(str(metadata["name"]))
     return named and label == auto_groups.MANAGER and scheduler in schedulers
 
 
@@ -227,7 +227,7 @@ def owner_ref(group: Mapping[str, Any]) -> OwnerRef | None:
     removed.
     """
     for each in group["metadata"].get("ownerReferences", ()):
-        if group_names.belongs(str(group["metadata"]["name"]), each["uid"]):
+        if pod_owners.belongs(str(group["metadata"]["name"]), each["uid"]):
             return OwnerRef(
                 api_version=each["apiVersion"],
                 kind=each["kind"],
@@ -259,8 +259,8 @@ def pod(body: Mapping[str, Any]) -> Pod:
         group=next(filter(None, map(annotations.get, mirrored.GROUPS)), ""),
         automatic=frozenset(
             (
-                group_names.of_volcano(owner["uid"]),
-                group_names.short(owner["name"], owner["uid"]),
+                pod_owners.volcano_name(owner["uid"]),
+                pod_owners.short_name(owner["name"], owner["uid"]),
             )
         ),
         live=not metadata.get("deletionTimestamp")

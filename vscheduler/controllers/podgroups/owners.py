@@ -17,7 +17,7 @@ from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode.wire import Metadata, Struct
 from vscheduler.mirror.paths import Collection, Path
-from vscheduler.mirror.translate import owner_references
+from vscheduler.mirror.translate import pod_owners
 
 
 class Kind(StrEnum):
@@ -134,9 +134,7 @@ class Codec:
             "status": msgspec.structs.asdict(found.status),
         }
         kept = {
-            name: text
-            for name, text in metadata.annotations.items()
-            if owner_references.DOMAIN in name
+            name: text for name, text in metadata.annotations.items() if pod_owners.DOMAIN in name
         }
         owner = replace(auto_groups.owner(body), annotations=kept)
         return Seen(metadata.namespace, owner)
@@ -179,7 +177,7 @@ class Owners:
                 return of_kind[uid].owner
         return None
 
-    def state(self, ref: owner_references.Owner) -> OwnerState:
+    def state(self, ref: pod_owners.Owner) -> OwnerState:
         """Return the owner's state as the watches show; UNKNOWN for kinds without a watch."""
         try:
             kind = Kind(ref.kind)

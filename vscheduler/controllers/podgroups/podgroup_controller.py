@@ -34,7 +34,7 @@ from vscheduler.controllers.ports import Api, RefusedError
 from vscheduler.core.model.jobs import JobId
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.statuses import EventNotice, ObjectReference
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 from vscheduler.mirror.translate.pods import Pod
 
 Work = Callable[[], Awaitable[None]]
@@ -151,7 +151,10 @@ class PodGroupController:
         until = time.monotonic() + self._pace.follow_seconds
         for seen in changed:
             ref = seen.owner.ref
-            for name in (group_names.short(ref.name, ref.uid), group_names.of_volcano(ref.uid)):
+            for name in (
+                pod_owners.short_name(ref.name, ref.uid),
+                pod_owners.volcano_name(ref.uid),
+            ):
                 key = JobId(events.key_of(seen.namespace, name))
                 self._follow.setdefault(key, Follow(ref.uid, until, patient=False))
         self._changed.set()

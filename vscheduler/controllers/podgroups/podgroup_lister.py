@@ -18,8 +18,8 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Upsert
 from vscheduler.mirror.decode.wire import PodGroup
 from vscheduler.mirror.state import Mirror
-from vscheduler.mirror.translate import group_names, owner_references, translation
-from vscheduler.mirror.translate.owner_references import OwnerTemplate
+from vscheduler.mirror.translate import pod_owners, translation
+from vscheduler.mirror.translate.pod_owners import OwnerTemplate
 from vscheduler.mirror.translate.pods import Pod
 
 STARTED = frozenset({queue_objects.PHASES["Running"], queue_objects.PHASES["Unknown"]})
@@ -131,10 +131,10 @@ class PodGroupLister:
             if origin.owner is None
             else (origin.owner.uid, origin.owner.name)
         )
-        fresh = group_names.automatic(name, uid, origin.scheduler)
+        fresh = pod_owners.automatic_name(name, uid, origin.scheduler)
         keys = [
             JobId(events.key_of(pod.namespace, fromkey))
-            for fromkey in dict.fromkeys((fresh, group_names.of_volcano(uid)))
+            for fromkey in dict.fromkeys((fresh, pod_owners.volcano_name(uid)))
         ]
         if pod.group is not None and pod.group in keys:
             return pod.group
@@ -143,7 +143,7 @@ class PodGroupLister:
         return next(there, None) or next(named, None) or keys[0]
 
     def _is_ours(self, group: translation.Group) -> bool:
-        named = group_names.is_automatic(group.job.name)
+        named = pod_owners.is_automatic(group.job.name)
         label = group.job.labels.get(auto_groups.MANAGED_BY)
         return named and label == auto_groups.MANAGER and group.scheduler in self._schedulers
 
@@ -195,7 +195,7 @@ def _followed(group: translation.Group) -> tuple[object, ...]:
     said = [
         condition.message
         for condition in job.state.conditions
-        if condition.type == group_names.CONDITION
+        if condition.type == pod_owners.CONDITION
     ]
     texts = [
         {name: text for name, text in found.items() if name.startswith(pod_texts.OWN)}
@@ -230,5 +230,5 @@ def _member(pod: Pod) -> Member:
     )
 
 
-def _reference(owner: owner_references.Owner) -> OwnerRef:
+def _reference(owner: pod_owners.Owner) -> OwnerRef:
     return OwnerRef(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid)

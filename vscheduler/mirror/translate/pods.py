@@ -36,9 +36,9 @@ from vscheduler.mirror.translate import (
     bounds,
     extended_resources,
     kubelet_refusals,
-    owner_references,
     pod_claims,
     pod_constraints,
+    pod_owners,
     pod_requests,
     storage,
     translation,
@@ -46,7 +46,7 @@ from vscheduler.mirror.translate import (
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.extended_resources import Container
 from vscheduler.mirror.translate.kubelet_refusals import Answer
-from vscheduler.mirror.translate.owner_references import OwnerTemplate
+from vscheduler.mirror.translate.pod_owners import OwnerTemplate
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup. The second is a newer alias."""
@@ -276,7 +276,7 @@ class Translator:
             extended=extended,
             task=task,
             rejection=rejection,
-            origin=owner_references.of_pod(pod, named),
+            origin=pod_owners.template_of(pod, named),
             answer=kubelet_refusals.answer_of(pod, answered),
             gone_by=_gone_by(pod),
         )

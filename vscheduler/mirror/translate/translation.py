@@ -30,8 +30,8 @@ from vscheduler.mirror.decode.wire import (
     ResourceQuota,
     SubGroupPolicy,
 )
-from vscheduler.mirror.translate import owner_references, pod_constraints, usage_annotation
-from vscheduler.mirror.translate.owner_references import Owner
+from vscheduler.mirror.translate import pod_constraints, pod_owners, usage_annotation
+from vscheduler.mirror.translate.pod_owners import Owner
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: the scheduler of a PodGroup without pods."""
@@ -235,7 +235,7 @@ def pod_group(group: PodGroup, default_queue: str) -> Group:
             {name: each for name, each in spec.min_resources.items() if _is_requested(name)},
             "spec.minResources",
         )
-    owner = owner_references.owner_of_group(metadata)
+    owner = pod_owners.owner_of_group(metadata)
     return Group(
         job=Job(
             id=JobId(events.key_of(metadata.namespace, metadata.name)),

@@ -15,7 +15,7 @@ from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority
 from vscheduler.core.model import jobs
 from vscheduler.core.model.decisions import Bind, Reason, ReasonCode
 from vscheduler.core.model.jobs import GroupState, Phase
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -90,7 +90,7 @@ async def test_a_group_of_one_pod_costs_a_write_less_while_others_are_bound(
 
 @pytest.mark.parametrize(
     ("name", "phases"),
-    [("a", ["Pending", "Running"]), (group_names.automatic("a", "uid-1", ""), ["Running"])],
+    [("a", ["Pending", "Running"]), (pod_owners.automatic_name("a", "uid-1", ""), ["Running"])],
 )
 async def test_a_group_made_for_pods_is_not_said_to_lack_them(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, name: str, phases: list[str]

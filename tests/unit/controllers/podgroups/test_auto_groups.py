@@ -8,10 +8,10 @@ import pytest
 from vscheduler.controllers.podgroups import auto_groups, group_terms
 from vscheduler.controllers.podgroups.auto_groups import Body, Member, Owner, OwnerRef
 from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER, MIN_RESOURCES, QUEUE
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 REF = OwnerRef(api_version="apps/v1", kind="ReplicaSet", name="web", uid="r1")
-NAME = group_names.short("web", "r1")
+NAME = pod_owners.short_name("web", "r1")
 JOB = OwnerRef(api_version="batch/v1", kind="Job", name="train", uid="j1")
 
 

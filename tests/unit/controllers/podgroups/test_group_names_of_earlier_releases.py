@@ -5,7 +5,7 @@ import pytest
 from tests import patience
 from tests.unit.controllers import group_api
 from tests.unit.controllers.group_api import Document, World
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -95,6 +95,6 @@ async def test_pods_of_the_scheduler_volcano_share_volcanos_group() -> None:
     async with group_api.world(schedulers=("volcano",)) as made:
         owner = made.a_replica_set("web", 2)
         made.a_pod("first", owner, schedulerName="volcano")
-        name = group_names.of_volcano(owner["metadata"]["uid"])
+        name = pod_owners.volcano_name(owner["metadata"]["uid"])
         await patience.until(lambda: made.group_of("first") == name)
         assert list(made.groups()) == [name]

@@ -5,7 +5,7 @@ from vscheduler.controllers.podgroups import auto_groups, owners
 from vscheduler.controllers.podgroups.auto_groups import OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.controllers.podgroups.owners import Changed, Codec, Kind, Listed, Owners
-from vscheduler.mirror.translate import owner_references
+from vscheduler.mirror.translate import pod_owners
 
 STATES = OwnerState
 
@@ -22,9 +22,9 @@ def item(uid: str, replicas: int | None = None, **spec: int) -> bytes:
     return msgspec.json.encode({"metadata": metadata, "spec": given | spec, "status": {}})
 
 
-def ref(uid: str, kind: str = "ReplicaSet", api_version: str = "apps/v1") -> owner_references.Owner:
+def ref(uid: str, kind: str = "ReplicaSet", api_version: str = "apps/v1") -> pod_owners.Owner:
     """An owner reference."""
-    return owner_references.Owner(api_version=api_version, kind=kind, name=uid, uid=uid)
+    return pod_owners.Owner(api_version=api_version, kind=kind, name=uid, uid=uid)
 
 
 def test_an_owner_is_kept_in_a_few_words() -> None:

@@ -3,7 +3,7 @@ import re
 import pytest
 from hypothesis import given, strategies
 
-from vscheduler.mirror.translate import group_names
+from vscheduler.mirror.translate import pod_owners
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 TEXTS = strategies.text(max_size=300)
@@ -11,7 +11,7 @@ TEXTS = strategies.text(max_size=300)
 
 def test_a_group_is_named_after_its_controller() -> None:
     """And after its UID, for a Job that is made anew gets another group."""
-    first, second = (group_names.automatic("train", uid, "vscheduler") for uid in ("u1", "u2"))
+    first, second = (pod_owners.automatic_name("train", uid, "vscheduler") for uid in ("u1", "u2"))
     assert first == "train-bb82030d91"
     assert second.startswith("train-")
     assert first != second
@@ -19,17 +19,17 @@ def test_a_group_is_named_after_its_controller() -> None:
 
 def test_under_volcanos_name_groups_have_volcanos_names() -> None:
     """So that its controllers and ours make one group, not two."""
-    assert group_names.automatic("train", "u1", "volcano") == "podgroup-u1"
+    assert pod_owners.automatic_name("train", "u1", "volcano") == "podgroup-u1"
 
 
 @given(name=TEXTS, uid=TEXTS)
 def test_names_are_valid_whatever_the_controller_is_called(name: str, uid: str) -> None:
     """Owner references are not validated: anything may be in them."""
-    group = group_names.short(name, uid)
+    group = pod_owners.short_name(name, uid)
     assert LABEL.fullmatch(group)
-    assert group_names.is_automatic(group)
-    assert group_names.belongs(group, uid)
-    assert not group_names.belongs(group, f"{uid}x")
+    assert pod_owners.is_automatic(group)
+    assert pod_owners.belongs(group, uid)
+    assert not pod_owners.belongs(group, f"{uid}x")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_names_are_valid_whatever_the_controller_is_called(name: str, uid: str) 
 )
 def test_what_a_name_may_not_have_is_left_out(name: str, start: str) -> None:
     """It is a DNS label of at most 63 characters, and thus the value of a label, too."""
-    assert group_names.short(name, "u")[:-11] == start
+    assert pod_owners.short_name(name, "u")[:-11] == start
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_what_a_name_may_not_have_is_left_out(name: str, start: str) -> None:
 )
 def test_names_of_users_are_not_taken_for_ours(name: str) -> None:
     """Those that end with a time, a hash of git or a hash of a ReplicaSet."""
-    assert not group_names.is_automatic(name)
-    assert not group_names.belongs(name, "u1")
+    assert not pod_owners.is_automatic(name)
+    assert not pod_owners.belongs(name, "u1")
 
 
 def test_names_of_earlier_releases_are_known() -> None:
     """They were Volcano's for every scheduler."""
-    assert group_names.is_automatic("podgroup-u1")
-    assert group_names.belongs("podgroup-u1", "u1")
-    assert not group_names.belongs("podgroup-u1", "u2")
+    assert pod_owners.is_automatic("podgroup-u1")
+    assert pod_owners.belongs("podgroup-u1", "u1")
+    assert not pod_owners.belongs("podgroup-u1", "u2")

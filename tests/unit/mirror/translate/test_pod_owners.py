@@ -3,8 +3,8 @@ from typing import Any
 from tests.unit.mirror import manifests
 from vscheduler.core.model.jobs import JobId
 from vscheduler.mirror.decode.wire import OwnerReference, Pod
-from vscheduler.mirror.translate import group_names, owner_references
-from vscheduler.mirror.translate.owner_references import Owner, OwnerTemplate
+from vscheduler.mirror.translate import pod_owners
+from vscheduler.mirror.translate.pod_owners import Owner, OwnerTemplate
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 
@@ -43,13 +43,13 @@ def test_pods_of_groups_that_others_made_keep_none() -> None:
     names that end in ten digits, and with some of them the check digits are right.
     """
     looks_like_ours = "model-307-0-7486df6b86"
-    assert group_names.is_automatic(looks_like_ours)
+    assert pod_owners.is_automatic(looks_like_ours)
     seen = manifests.mirror(
         a_pod("a", "mine"),
         a_pod("b", "podgroup-5"),
         a_pod("c"),
         a_pod("d", "podgroup-d"),
-        a_pod("e", group_names.short("second", "second"), ownerReferences=[owner("second")]),
+        a_pod("e", pod_owners.short_name("second", "second"), ownerReferences=[owner("second")]),
         a_pod("f", looks_like_ours, ownerReferences=[owner("second")]),
     )
     found = {pod.key: pod.origin is not None for pod in seen.ungrouped()}
@@ -112,4 +112,4 @@ def test_an_owner_reference_is_read_as_it_is() -> None:
     found = manifests.read(a_pod("a", ownerReferences=[{"uid": "5"}]))
     assert isinstance(found, Pod)
     assert found.metadata.owner_references == [OwnerReference(uid="5")]
-    assert owner_references.controller(found.metadata) is None
+    assert pod_owners.controller(found.metadata) is None
