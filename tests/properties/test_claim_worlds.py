@@ -39,6 +39,11 @@ def test_worlds_with_claims_break_no_rule(configuration: str) -> None:
     lives_well(plan(configurations.NAMES.index(configuration), configuration))
 
 
+def test_pods_may_get_their_nodes_back_near_one_that_has_come() -> None:
+    """Those that they must be near are gone, so they give their nodes up, until another comes."""
+    lives_well(dataclasses.replace(plan(297, "capacity"), cycles=10))
+
+
 @pytest.mark.at_length
 @pytest.mark.parametrize("configuration", configurations.NAMES)
 def test_many_worlds_with_claims_break_no_rule(configuration: str) -> None:

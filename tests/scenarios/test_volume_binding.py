@@ -105,6 +105,22 @@ def test_a_gang_that_lacks_one_volume_asks_for_none() -> None:
     assert lab.given() == {}
 
 
+def test_two_claims_of_a_pod_need_two_volumes() -> None:
+    """A node with one that suits both is none for the pod."""
+    picture = """
+        node  n1 cpu=2
+        node  n2 cpu=2
+        queue q
+        job   q/train min=1 cpu=1 -
+    """
+    disks = [volume_labs.volume("only", "n1")]
+    disks += [volume_labs.volume(name, "n2") for name in ("one", "two")]
+    claims = [volume_labs.claim(name, "local") for name in ("data-0", "data-1")]
+    lab = Lab(picture, LOCAL, *claims, *disks, uses={"train-0": ["data-0", "data-1"]})
+    assert waits(lab.cycle()) == {"train-0": "n2"}
+    assert lab.given() == {"one": "data-0", "two": "data-1"}
+
+
 def test_a_refused_node_is_avoided_for_a_while() -> None:
     """The gang is planned anew as a whole; what is no longer needed is given back."""
     picture = TWO_NODES.replace("node  n2 cpu=2", "node n2 cpu=2\nnode n3 cpu=3")

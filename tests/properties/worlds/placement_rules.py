@@ -108,8 +108,12 @@ def filters_held_in_turn(moment: Moment) -> Iterable[str]:
         for each in (moment.pipelined if census.others else ())
         if census.pods[each.pod]["status"].get("nominatedNodeName") == each.node
     }
-    steps.sort(key=lambda step: step.pod not in waited)
-    yield from (f"ORDER {text}" for text in by_hand.in_order(census.placing, steps))
+    broken = by_hand.in_order(census.placing, steps)
+    if waited and broken:  # they have kept their nodes from the start, or got them back in turn
+        steps.sort(key=lambda step: step.pod not in waited)
+        kept = set(by_hand.in_order(census.placing, steps))
+        broken = [text for text in broken if text in kept]
+    yield from (f"ORDER {text}" for text in broken)
 
 
 def _depends_on_order(pod: Document) -> bool:
