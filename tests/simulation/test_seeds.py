@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation import faults
 
-LATE_WRITES = ("n1", "--usual", "--fault=partition", "--often=12", "--jobs=8")
+LATE_WRITES = ("n6", "--usual", "--fault=partition", "--often=12", "--jobs=8")
 FORBIDDEN = ("t1", "--usual", "--fault=deny", "--often=40", "--jobs=20", "--job-seconds=120")
 FIXED = (("1",), ("ca31",), FORBIDDEN)
 """Runs that found a defect stay here, with knobs that no change of the draws turns. One of them,

@@ -21,7 +21,7 @@ from vscheduler.cluster.http.connection import (
     Throttled,
     Unavailable,
 )
-from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.controllers import ports
 from vscheduler.controllers.ports import Object, Preconditions, RefusedError, Trouble

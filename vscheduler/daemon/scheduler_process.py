@@ -15,7 +15,7 @@ import watchfiles
 
 from vscheduler.cluster.http import objects
 from vscheduler.cluster.http.connection import ApiError, Connection, Forbidden
-from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.binder import Binder, Stamp
 from vscheduler.cluster.writes.claim_writer import ClaimWriter
 from vscheduler.cluster.writes.evictor import Evictor

@@ -28,7 +28,7 @@ from tests.simulation.kernel.network import SocketOptions
 from tests.simulation.kernel.orders import OrderedSet
 from tests.simulation.kernel.threads import Machine, SimpleQueue, Threading
 from vscheduler.cluster.cooperative import CooperativeYield
-from vscheduler.cluster.http import sessions
+from vscheduler.cluster.http import pool
 from vscheduler.containment import Failures
 from vscheduler.daemon import application, cycle_thread, process
 from vscheduler.daemon.leader_election import thread
@@ -165,8 +165,9 @@ def _patch_threads(machine: Machine) -> None:
     )
     _replace(socket, gethostname=lambda: machine.process.name)
     _replace(aiohappyeyeballs, start_connection=_no_socket)
-    options = {name: getattr(socket, name) for name in ("IPPROTO_TCP", "TCP_USER_TIMEOUT")}
-    _replace(sessions, socket=types.SimpleNamespace(socket=SocketOptions, **options))
+    names = ("AI_NUMERICHOST", "IPPROTO_TCP", "SOCK_STREAM", "TCP_USER_TIMEOUT", "getaddrinfo")
+    options = {name: getattr(socket, name) for name in (*names, "gaierror")}
+    _replace(pool, socket=types.SimpleNamespace(socket=SocketOptions, **options))
     outlets = functools.partial(Outlets, end=leave)
     _replace(watchdog, KillTimer=NoTimer, Outlets=outlets)
     unused = dict.fromkeys(("disable", "enable", "freeze", "set_threshold"), _nothing)
@@ -185,9 +186,9 @@ def _keyword_default(kind: type, name: str, value: object) -> None:
 
 
 async def _no_socket(
-    *, addr_infos: Sequence[Any], socket_factory: Callable[[Any], Any] | None, **_: object
+    addr_infos: Sequence[Any], *, socket_factory: Callable[[Any], Any] | None, **_: object
 ) -> Any:
-    """In place of aiohttp's sockets: options only, the event loop connects without any."""
+    """In place of sockets: options only, the event loop connects without any."""
     return socket_factory(addr_infos[0]) if socket_factory else None
 
 

@@ -231,7 +231,7 @@ async def test_an_answer_that_takes_too_long_is_none_at_all() -> None:
 
 
 async def test_a_write_is_sent_once_though_the_connection_breaks(opened: Open) -> None:
-    """The first may have been done, and aiohttp would send a second."""
+    """The first may have been done."""
     received = []
 
     async def answer(request: web.Request) -> web.Response:

@@ -2,28 +2,25 @@
 """Client for the API server: all requests and watches of the daemon, time-outs, typed errors.
 
 Bodies are bytes in both directions: the client library's generated models cost about a millisecond
-for each pod. aiohttp carries the requests; the library only reads the credentials.
+for each pod. pool.py carries the requests; the library only reads the credentials.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Self
 
 import aiohttp
 import msgspec
-import yarl
 
 from vscheduler.cluster.http import credentials, responses, sessions
 from vscheduler.cluster.http.credentials import Credentials
+from vscheduler.cluster.http.pool import Answer, Pool, Route
 from vscheduler.cluster.http.responses import TooLargeError
-from vscheduler.cluster.http.send_guard import Body, NotSentError
-from vscheduler.cluster.http.sessions import UNAUTHORIZED, Authorizing, Sessions
 
 CALL_TIMEOUT_SECONDS = 30.0
 CONNECTIONS_MAX = 128
-CLOSE_SECONDS = 0.1
+UNAUTHORIZED = 401
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -165,7 +162,11 @@ class Connection:
         self._host: str = configuration.host.rstrip("/")
         self._proxy: str | None = configuration.proxy or sessions.proxy_of(self._host)
         self._server_name: str | None = configuration.tls_server_name
-        self._sessions = Sessions(partial(sessions.made, most=CONNECTIONS_MAX, proxy=self._proxy))
+        try:
+            route = Route.to(self._host, self._proxy, self._server_name)
+        except ValueError as error:
+            raise CredentialsError(str(error)) from error
+        self._pool = Pool(route, known.held.context, most=CONNECTIONS_MAX)
 
     @classmethod
     async def open(cls, access: Access) -> Self:
@@ -181,13 +182,9 @@ class Connection:
         return self._host
 
     async def close(self) -> None:
-        """Drop all connections, and give TLS a moment to shut down.
-
-        aiohttp's transports close only in later iterations of the event loop (aiohttp: Graceful
-        Shutdown).
-        """
-        await self._sessions.close()
-        await asyncio.sleep(CLOSE_SECONDS)
+        """Drop all connections."""
+        self._pool.close()
+        await asyncio.sleep(0)  # the event loop ends them in its next iteration
 
     def on_throttling(self, callback: Callable[[], None]) -> None:
         """Set the callback for every 429 answer (too many requests)."""
@@ -217,21 +214,23 @@ class Connection:
 
         A request with a body is sent once, and its answer is an object unless `most_bytes` says
         otherwise. `may_send` is asked at the moment when the body is written to the connection;
-        when `may_send` returns False, send_guard.NotSentError is raised. `seconds` bounds the whole
+        when `may_send` returns False, pool.NotSentError is raised. `seconds` bounds the whole
         call, with the wait for a connection and for newer credentials.
         """
-        headers = {"Accept": accept, "User-Agent": sessions.USER_AGENT}
+        headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
         if most_bytes is None:
             most_bytes = responses.PAGE_MAX_BYTES if body is None else responses.WRITTEN_MAX_BYTES
-        sent = self._response(method, path, headers, body=body, may_send=may_send)
-        with self._typed_errors():
-            async with asyncio.timeout(seconds or CALL_TIMEOUT_SECONDS), sent as response:
-                answer = await responses.body(response, most_bytes)
-        if response.status < 300:
-            return answer
-        error = error_of(response.status, answer, response.headers.get("Retry-After"))
+        try:
+            async with asyncio.timeout(seconds or CALL_TIMEOUT_SECONDS):
+                with await self._send(method, path, headers, body, may_send) as answer:
+                    said = await answer.body(most_bytes)
+        except OSError as lost:  # TimeoutError is one
+            raise self._unavailable(lost) from lost
+        if answer.status < 300:
+            return said
+        error = error_of(answer.status, said, answer.retry_after)
         if isinstance(error, Throttled) and self._on_throttled is not None:
             self._on_throttled()
         raise error
@@ -243,79 +242,60 @@ class Connection:
         """Open a long-lived response, as an iterator over chunks of bytes.
 
         `silence_seconds` without any bytes count as a dead connection. After each chunk, reading
-        pauses for `gather_seconds`. Raises ApiError, at the start or in the middle.
+        pauses for `gather_seconds`. Raises ApiError, at the start or in the middle, and at an end
+        that the server didn't announce.
         """
-        headers = {"Accept": JSON, "User-Agent": sessions.USER_AGENT}
-        sent = self._response("GET", path, headers, silence_seconds=silence_seconds)
-        with self._typed_errors():
-            async with sent as response:
-                if response.status >= 300:
-                    said = await responses.body(response, responses.WRITTEN_MAX_BYTES)
-                    raise error_of(response.status, said, response.headers.get("Retry-After"))
-                yield responses.chunks(response, silence_seconds, gather_seconds)
+        try:
+            async with asyncio.timeout(silence_seconds) as opening:
+                with await self._send("GET", path, {"Accept": JSON}) as answer:
+                    if answer.status >= 300:
+                        said = await answer.body(responses.WRITTEN_MAX_BYTES)
+                        raise error_of(answer.status, said, answer.retry_after)
+                    opening.reschedule(None)
+                    yield answer.chunks(silence_seconds, gather_seconds)
+        except OSError as lost:
+            raise self._unavailable(lost) from lost
 
-    @asynccontextmanager
-    async def _response(
+    async def _send(
         self,
         method: str,
         path: str,
         headers: Mapping[str, str],
-        *,
         body: bytes | None = None,
         may_send: Callable[[], bool] | None = None,
-        silence_seconds: float | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> Answer:
         """Send a request, and once more after a 401 if newer credentials exist by then.
 
-        A request that was answered with 401 was not executed.
+        A request that was answered with 401 was not executed. Raises Forbidden, OSError.
         """
-        known, url = self._credentials, yarl.URL(self._host + path, encoded=True)
-        timeout = sessions.timeout(silence_seconds)
+        known = self._credentials
         for again in (False, True):
             held = known.held
-            data = None if body is None else Body(body, may_send)
-            try:
-                async with self._sessions.current.request(
-                    method,
-                    url,
-                    data=data,
-                    headers={**headers, **held.headers},
-                    timeout=timeout,
-                    allow_redirects=False,
-                    ssl=held.context,  # a new context gets new connections
-                    server_hostname=self._server_name,
-                ) as response:
-                    if again or response.status != UNAUTHORIZED or not await known.renew(held):
-                        yield response
-                        return
-            except aiohttp.ClientError as lost:
-                if data is not None and data.withheld:
-                    raise NotSentError from lost
-                raise
+            self._pool.use(held.context)
+            signed = {**headers, **held.headers}
+            answer = await self._pool.send(method, path, signed, body, may_send=may_send)
+            if again or answer.status != UNAUTHORIZED:
+                break
+            with answer:
+                said = await answer.body(responses.WRITTEN_MAX_BYTES)
+            if not await known.renew(held):
+                raise error_of(answer.status, said)
+        return answer
 
-    @contextmanager
-    def _typed_errors(self) -> Iterator[None]:
-        """Raise Unavailable for a request without a usable answer."""
-        try:
-            yield
-        except (aiohttp.ClientError, TimeoutError, OSError) as lost:
-            if isinstance(lost, TimeoutError):
-                self.doubt()
-            reason = responses.TOO_LARGE if isinstance(lost, TooLargeError) else ""
-            said = f"no answer: {type(lost).__name__}: {lost}".rstrip(": ")
-            raise Unavailable(said[: responses.MESSAGE_MAX], reason=reason) from lost
+    def _unavailable(self, lost: OSError) -> Unavailable:
+        """Return the error for a request without a usable answer."""
+        if isinstance(lost, TimeoutError):
+            self.doubt()
+        reason = responses.TOO_LARGE if isinstance(lost, TooLargeError) else ""
+        said = f"no answer: {type(lost).__name__}: {lost}".rstrip(": ")
+        return Unavailable(said[: responses.MESSAGE_MAX], reason=reason)
 
     def doubt(self) -> None:
         """Stop using all connections opened so far, because one of them timed out."""
-        self._sessions.doubt()
+        self._pool.doubt()
 
     def session(self) -> aiohttp.ClientSession:
         """Return a session with this connection's credentials, for a library that sends requests
         of its own. The caller closes it.
         """
-        return sessions.made(
-            Authorizing(self._credentials, self._server_name),
-            sessions.refuse_nonsense,
-            most=CONNECTIONS_MAX,
-            proxy=self._proxy,
-        )
+        return sessions.made(self._credentials, self._server_name, self._proxy)

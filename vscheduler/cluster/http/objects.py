@@ -93,7 +93,7 @@ async def create(
     """Create an object in a collection and return the stored object.
 
     Raises connection.ApiError: Conflict with reason AlreadyExists when the name is taken. Like
-    every write in this module, raises send_guard.NotSentError when `may_send` returns False.
+    every write in this module, raises pool.NotSentError when `may_send` returns False.
     """
     answer = await connection.call("POST", collection, msgspec.json.encode(body), may_send=may_send)
     name = body.get("metadata", {}).get("name", "")

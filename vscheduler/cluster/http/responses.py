@@ -4,10 +4,6 @@ A proxy in between, or a broken server, may send anything. A response beyond the
 like a broken connection.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-
-import aiohttp
 import msgspec
 
 PAGE_MAX_BYTES = 2**27
@@ -22,9 +18,6 @@ WRITTEN_MAX_BYTES = 2**24
 """16 MiB: the answer to a write, a single object. etcd stores no object above 1.5 MiB."""
 LINE_MAX_BYTES = 2**25
 """32 MiB: a single event of a watch."""
-HEADERS_MAX = 128
-HEADER_MAX_BYTES = 8190
-"""A single header."""
 MESSAGE_MAX = 4096
 """Maximum length of an error message, in characters."""
 VERSION_MAX = 256
@@ -34,9 +27,6 @@ TOKEN_MAX = 8192
 RETRY_AFTER_MAX_SECONDS = 60.0
 RETRY_AFTER_SECONDS = 1.0
 """Used when the server names no valid time."""
-
-SLACK_SECONDS = 1.0
-"""How much later than the session a reader notices that nothing comes."""
 
 TOO_LARGE = "TooLarge"
 """The reason of a connection.Unavailable raised for a response beyond its limit."""
@@ -61,61 +51,6 @@ class _Object(msgspec.Struct):
 
 
 _decode_object = msgspec.json.Decoder(_Object).decode
-
-
-async def body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Return a response's body.
-
-    Raises TooLargeError above `most` bytes, and ConnectionError if the session is closed meanwhile.
-    """
-    pieces: list[bytes] = []
-    size = response.content_length or 0
-    if size <= most:
-        size = 0
-        while size <= most and (piece := await _piece(response)):
-            size += len(piece)
-            pieces.append(piece)
-    if size > most:
-        response.close()
-        raise TooLargeError(f"an answer of more than {most} bytes")
-    return b"".join(pieces)
-
-
-async def chunks(
-    response: aiohttp.ClientResponse, silence_seconds: float, gather_seconds: float
-) -> AsyncIterator[bytes]:
-    """Yield a response's chunks of bytes. After each chunk, reading pauses for `gather_seconds`.
-
-    Raises ConnectionError if the session is closed meanwhile, as after the process was stopped for
-    a while, and TimeoutError if nothing comes for much longer than `silence_seconds`. That is the
-    read time-out of the session, which ends with its connections: aiohttp doesn't tell a reader
-    who waits while they are closed.
-    """
-    while True:
-        async with asyncio.timeout(silence_seconds + SLACK_SECONDS):
-            chunk = await _piece(response)
-        if not chunk:
-            return
-        yield chunk
-        transport = response.connection and response.connection.transport
-        if gather_seconds and transport:
-            transport.pause_reading()  # without this, every packet would wake the event loop
-            try:
-                await asyncio.sleep(gather_seconds)
-            finally:
-                if not transport.is_closing():
-                    transport.resume_reading()
-
-
-async def _piece(response: aiohttp.ClientResponse) -> bytes:
-    """Return what has come of a response meanwhile; nothing at its end.
-
-    Raises ConnectionError if the session is closed.
-    """
-    try:
-        return await response.content.readany()
-    except RuntimeError as error:  # aiohttp: the connection is closed
-        raise ConnectionError(str(error)) from error
 
 
 class Lines:

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from vscheduler.cluster.http.connection import ApiError, Connection
-from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.retries import WriteErrors
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.mirror import paths, statuses

@@ -23,7 +23,7 @@ from vscheduler.cluster.http.connection import (
     Throttled,
     Unavailable,
 )
-from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes import retries
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
 from vscheduler.core.model.decisions import CycleResult, Evict, Pipeline

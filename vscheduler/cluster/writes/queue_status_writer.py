@@ -15,7 +15,7 @@ from vscheduler.cluster.http.connection import (
     NotFound,
     Unavailable,
 )
-from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.retries import WriteErrors
 from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
 from vscheduler.core.model.decisions import CycleResult, Exclusion, QueueFigures

@@ -16,7 +16,7 @@ from vscheduler.cluster.http.connection import (
     Unavailable,
 )
 from vscheduler.cluster.http.objects import Object
-from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.mirror.paths import Path
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ async def post(link: Connection, path: str, body: bytes, may_commit: Callable[[]
     Return the body of the answer.
 
     `may_commit` is asked before each attempt, and again when the bytes are written. Raises
-    connection.ApiError, Throttled after the last attempt, and send_guard.NotSentError.
+    connection.ApiError, Throttled after the last attempt, and pool.NotSentError.
     """
     return await _send(link, ("POST", path, connection.JSON), body, may_commit)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from vscheduler.cluster.http import connection, responses
 from vscheduler.cluster.http.connection import ApiError, Conflict, Connection, Forbidden
-from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.event_recorder import Recorder
 from vscheduler.cluster.writes.retries import WriteErrors
 from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue

@@ -17,13 +17,13 @@ from functools import partial
 
 from vscheduler.backoff import Growth
 from vscheduler.cluster.cooperative import CooperativeYield
-from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.concurrency_limit import ConcurrencyLimit
 from vscheduler.containment import Failures
 
 Call = Callable[[], Awaitable[None]]
 """A call to make. The call handles its own errors; an unexpected exception is logged and ends only
-this call. send_guard.NotSentError means that the call is no longer permitted."""
+this call. pool.NotSentError means that the call is no longer permitted."""
 
 
 class WritePriority(IntEnum):
@@ -209,7 +209,7 @@ class CoalescingQueue:
 
     Only the newest of each key waits. A waiting write is replaced by a newer write of the same key.
     After each write, the key pauses for `spacing_seconds`, so that a counter raised twenty times in
-    a row is written once or twice. A write that isn't permitted (send_guard.NotSentError) waits and
+    a row is written once or twice. A write that isn't permitted (pool.NotSentError) waits and
     tries again until `stop`: a leader that pauses for a few seconds must not lose the write.
     """
 

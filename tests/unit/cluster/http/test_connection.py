@@ -3,14 +3,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import yaml
-from aiohttp import test_utils, web
+from aiohttp import web
 
 from tests import patience
+from tests.unit.cluster import rotated
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster.http import connection, credentials, responses, sessions
+from tests.unit.cluster.http.listening import listening
+from vscheduler.cluster.http import connection, credentials, pool
 from vscheduler.cluster.http.connection import (
     Access,
     ApiError,
@@ -104,8 +105,8 @@ async def test_a_call_sends_bytes_and_gives_bytes(serve: Serve) -> None:
     link = await serve(answer)
     body = await link.call("PATCH", "/a?b=%2F", b"{}", content_type=connection.MERGE_PATCH)
     assert body == b'{"ok":true}'
-    assert seen == [("PATCH", "/a?b=%2F", b"{}", connection.MERGE_PATCH, sessions.USER_AGENT)]
-    assert sessions.USER_AGENT.startswith("vscheduler/")
+    assert seen == [("PATCH", "/a?b=%2F", b"{}", connection.MERGE_PATCH, pool.USER_AGENT)]
+    assert pool.USER_AGENT.startswith("vscheduler/")
 
 
 async def test_a_refusal_is_raised(serve: Serve) -> None:
@@ -150,6 +151,45 @@ async def falls_silent(request: web.Request) -> web.StreamResponse:
     return response
 
 
+async def test_a_stream_that_breaks_off_is_unavailable() -> None:
+    """After what had come: the server didn't say that this was all."""
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"
+    seen: list[bytes] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(answer)
+
+    async def read(link: Connection) -> None:
+        async with link.stream("/", silence_seconds=patience.SECONDS) as chunks:
+            async for chunk in chunks:
+                seen.append(chunk)  # noqa: PERF401 - what came before counts
+
+    async with listening(take) as place:
+        link = await Connection.open(Access(master=f"http://{place}"))
+        with pytest.raises(Unavailable, match="the connection was closed"):
+            await read(link)
+        await link.close()
+    assert seen == [b"one\n"]
+
+
+async def test_a_stream_that_does_not_begin_is_unavailable() -> None:
+    """Though its headers come on and on."""
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        while not writer.is_closing():
+            writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            await asyncio.sleep(0.01)
+
+    async with listening(take) as place:
+        link = await Connection.open(Access(master=f"http://{place}"))
+        with pytest.raises(Unavailable, match="TimeoutError"):
+            async with link.stream("/", silence_seconds=0.2):
+                pass
+        await link.close()
+
+
 async def test_a_silent_stream_is_unavailable(serve: Serve) -> None:
     """A connection that says nothing for too long is dead, though TCP doesn't know."""
     link = await serve(falls_silent)
@@ -166,44 +206,57 @@ async def test_a_silent_stream_is_unavailable(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-async def test_a_stream_whose_session_is_closed_under_it_is_unavailable(
-    waits: bool,
-    serve: Serve,
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_stream_that_is_closed_under_its_reader_is_unavailable(
+    waits: bool, serve: Serve
 ) -> None:
-    """As when a process was stopped until a replaced session was due to be closed: whether its
-    reader waits at this moment or comes back later.
-    """
-    monkeypatch.setattr(sessions, "RETIRE_SECONDS", 0.01)
-    monkeypatch.setattr(responses, "SLACK_SECONDS", 0.1)
-
+    """Whether the reader waits at this moment or comes back later."""
     link = await serve(falls_silent)
 
     async def read() -> None:
-        async with link.stream("/", silence_seconds=0.5) as chunks:
+        async with link.stream("/", silence_seconds=patience.SECONDS) as chunks:
             await anext(chunks)
-            link.doubt()
+            asyncio.get_running_loop().call_soon(link._pool.close)
             if not waits:
                 await asyncio.sleep(0.1)
             await anext(chunks)
 
-    with pytest.raises(Unavailable, match="no answer"):
-        async with asyncio.timeout(patience.SECONDS / 2):
-            await read()
+    with pytest.raises(Unavailable, match="the connection was closed"):
+        await read()
 
 
-async def test_a_body_whose_session_is_closed_is_an_error_of_the_connection() -> None:
-    """As above, for a call."""
-    application = web.Application()
-    application.router.add_get("/", falls_silent)
-    async with (
-        test_utils.TestServer(application) as server,
-        aiohttp.ClientSession() as session,
-        session.get(server.make_url("/")) as response,
-    ):
-        await session.close()
-        with pytest.raises(ConnectionError):
-            await responses.body(response, 100)
+@pytest.mark.parametrize("source", ["kubeconfig", "environment", "without a scheme", "exempt"])
+async def test_requests_go_through_the_proxy(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the kubeconfig or the environment, which may exempt the server."""
+    seen: list[bytes] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readline())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    async with listening(take) as place:
+        server = place if source == "exempt" else "server.example"
+        path = rotated.kubeconfig(tmp_path / "config", f"http://{server}", {"token": "t"})
+        if source == "kubeconfig":
+            tree = yaml.safe_load(path.read_text())
+            tree["clusters"][0]["cluster"]["proxy-url"] = f"http://{place}"
+            path.write_text(yaml.safe_dump(tree))
+        else:
+            scheme = "" if source == "without a scheme" else "http://"
+            monkeypatch.setenv("http_proxy", f"{scheme}{place}")
+            monkeypatch.setenv("no_proxy", "127.0.0.1" if source == "exempt" else "")
+        async with rotated.linked(path) as link:
+            assert await link.call("GET", "/a") == b"{}"
+    through = "" if source == "exempt" else "http://server.example"
+    assert seen == [f"GET {through}/a HTTP/1.1\r\n".encode()]
+
+
+async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start."""
+    monkeypatch.setenv("https_proxy", "socks5://p:1080")
+    with pytest.raises(CredentialsError, match=r"the proxy socks5://p isn't supported"):
+        await Connection.open(Access(master="https://server.example"))
 
 
 async def test_nobody_there_is_unavailable() -> None:

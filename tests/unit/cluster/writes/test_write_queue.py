@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from tests import patience
-from vscheduler.cluster.http.send_guard import NotSentError
+from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes import concurrency_limit, write_queue
 from vscheduler.cluster.writes.concurrency_limit import ConcurrencyLimit
 from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
