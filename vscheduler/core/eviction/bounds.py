@@ -79,7 +79,7 @@ def _refresh(columns: VictimColumns, wanted: Wanted, bounds: NodeBounds, rows: I
     rows, begin, end = (each[end > begin] for each in (rows, begin, end))
     places = _ranges(begin, end)
     eligible, similar = wanted.eligible(places)
-    amounts = columns.amounts(wanted.used)[places] * eligible[:, None]
+    amounts = columns.amounts(wanted.used, places) * eligible[:, None]
     every = _Pods(columns, rows, places, eligible, similar, amounts)
     lacking = wanted.lacking[rows]
     fits = (every.sums(every.amounts) >= lacking).all(axis=1)
@@ -146,11 +146,8 @@ def _keys(pods: _Pods, lacking: Ints, *, whole: bool) -> Floats:
     """Return the bounds, (n, 4), for rows where evictions make enough room."""
     columns = pods.columns
     keys = np.zeros((len(pods.rows), 4))
-    if columns.has_priorities:
-        keys[:, 0] = _least_priorities(pods, lacking)
-        pods = pods.below(keys[:, 0])
-    else:
-        keys[:, 0] = columns.levels[0]
+    keys[:, 0] = _least_priorities(pods, lacking)
+    pods = pods.below(keys[:, 0])
     keys[:, 1] = pods.least(columns.pods.priorities[pods.places])
     largest = np.maximum(np.maximum.reduceat(pods.amounts, pods.begins, axis=0), 1)
     number = np.maximum((-(-lacking // largest)).max(axis=1, initial=1), 1)
@@ -208,9 +205,6 @@ DEPTH_MAX = 8
 DEEP_GROUPS_MAX = 32
 """With more groups, each is asked about one victim only."""
 
-GROUPS_PER_NODE = 2
-"""With more groups than that, looking at nodes takes less time than asking about groups."""
-
 ASK_COST = 60
 """Approximate microseconds for one question about a group."""
 
@@ -237,10 +231,7 @@ class SimilarVictims:
     ) -> None:
         self._session, self._columns, self._pool, self._task = session, columns, pool, task
         self._entitled = entitled
-        self._asks = (
-            columns.likeness is Likeness.CLASS
-            and int(entitled.groups.sum()) <= GROUPS_PER_NODE * session.layout.size
-        )
+        self._asks = columns.likeness is Likeness.CLASS
         self._pods: dict[int, list[float]] = {}
         """Overshoots of one victim, two, and so on, by group."""
         self._gangs: dict[int, float | None] = {}

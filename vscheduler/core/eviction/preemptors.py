@@ -5,7 +5,6 @@ victims, none of the others would, as long as no plan comes between, so they sta
 Once a plan has changed the cluster, those whose turn would come after it ask for themselves.
 """
 
-import functools
 from collections import deque
 from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 
@@ -63,11 +62,8 @@ class Preemptor:
             return None
         if state.sub_groups is not None or len(job.tasks) > state.counts[TaskStatus.PENDING]:
             return None
-        needs = job.memo("needs", functools.partial(job_likeness.needs, job))
-        if len(job.tasks) == 1 and session.affinity_counts.nobody and not session.nominated.anybody:
-            only = functools.partial(job_likeness.traits, job.tasks[0])
-            return needs, job.memo("only task", only), None
         traits = tuple(map(job_likeness.traits, self.tasks))
+        needs = job_likeness.needs(job)
         return needs, traits, tuple(nominated_pods.likeness(session, task) for task in self.tasks)
 
 

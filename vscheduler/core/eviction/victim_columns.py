@@ -82,7 +82,6 @@ class VictimColumns:
         """Rows on which pods have become victims without their gangs, in order."""
         self._torn: set[int] = set()
         """Jobs that have lost pods in this cycle, or got them back, and still have some."""
-        self._amounts: dict[bytes, Rows] = {}
         self._seen = 0
         self._in_scope: dict[Scope, Flags] = {}
         self.refresh()
@@ -191,12 +190,10 @@ class VictimColumns:
         ends = np.cumsum(np.bincount(self.groups, minlength=len(self.representatives)))
         return np.split(order, ends[:-1])
 
-    def amounts(self, used: Rows) -> Rows:
-        """Return the pods' requests of these resources, (P, r)."""
-        key = used.tobytes()
-        if key not in self._amounts:
-            self._amounts[key] = self.requests[:, used][self.pods.class_numbers]
-        return self._amounts[key]
+    def amounts(self, used: Rows, pods: Rows) -> Rows:
+        """Return what these pods (p,) request of these resources, (p, r)."""
+        found: Rows = self.requests[:, used][self.pods.class_numbers[pods]]
+        return found
 
     def most(self, queues: Collection[str]) -> NDArray[np.int64]:
         """Return what evictions could free at most, (N, R), if the pods of these queues went."""
@@ -287,14 +284,7 @@ class VictimColumns:
     @cached_property
     def by_priority(self) -> Rows:
         """The pods in the order of row and job priority, (P,)."""
-        if not self.has_priorities:
-            return np.arange(len(self.queues))
         return np.lexsort((self.levels, self.pods.rows))
-
-    @cached_property
-    def has_priorities(self) -> bool:
-        """Whether jobs have different priorities."""
-        return bool(self._levels.size and self._levels.min() < self._levels.max())
 
     @cached_property
     def by_start(self) -> Rows:
