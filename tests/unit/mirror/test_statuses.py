@@ -251,7 +251,7 @@ def test_unplaced_pods_are_told_why() -> None:
 
 
 def test_a_pod_that_waits_for_volumes_is_told_so_though_it_has_a_node() -> None:
-    """No warning, as nothing is wrong yet; a warning once the time is up."""
+    """No warning, as nothing is wrong yet; a warning of a refusal, or once the time is up."""
     wait = ClaimWait(
         kind=ClaimKind.VOLUMES, ready=0, claims=1, claim="ns/data", source="csi", node="n1"
     )
@@ -263,6 +263,11 @@ def test_a_pod_that_waits_for_volumes_is_told_so_though_it_has_a_node() -> None:
     notice = statuses.waiting_notice(pod, words)
     assert (notice.type, notice.reason, notice.message) == ("Normal", "WaitsForVolumes", text)
     assert about(seen) == ("Normal", "Unschedulable", text)
+    refused = msgspec.structs.replace(wait, refusal="no")
+    ((pod, words),) = statuses.pod_words(status(without_claims=(task("g-0"),), claims=refused))
+    text = "the claim isn't bound; the API server refuses to have claim data (csi) bound: no"
+    assert words == (text, "WaitsForVolumes", text)
+    assert statuses.waiting_notice(pod, words).type == "Warning"
     late = msgspec.structs.replace(waits, claims=msgspec.structs.replace(wait, pause=60))
     seen = status(reason=late, unplaced=(task("g-0"),))
     ((pod, words),) = statuses.pod_words(seen)
