@@ -18,9 +18,8 @@ from pathlib import Path
 import msgspec
 
 from vscheduler.core import actions, compat, plugins
-from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Argument, Plugin
-from vscheduler.core.config import policy
+from vscheduler.core.config import plugin_classes, policy
 from vscheduler.core.config.policy import Parsed, Plugins, PluginSetting, Policy
 from vscheduler.core.config.validation import Problem
 from vscheduler.daemon.settings import Settings
@@ -176,28 +175,9 @@ def _load(point: metadata.EntryPoint, used_names: Collection[str]) -> type[Plugi
         raise _BadPluginError(f"its plugin calls itself {name!r}; both names must be the same")
     if name in used_names:
         raise _BadPluginError(f'there is another plugin called "{name}"')
-    if not _are_arguments(plugin.arguments):
-        raise _BadPluginError("its `arguments` must be a mapping of names to contracts.Argument")
-    claims = plugin.allocates_claims
-    if claims != "" and not (isinstance(claims, str) and claims in plugin.arguments):
-        raise _BadPluginError("its `allocates_claims` must name one of its `arguments`")
-    for attribute in ("reads_annotations", "reads_labels"):
-        if not _are_names(getattr(plugin, attribute)):
-            raise _BadPluginError(f"its `{attribute}` must be a list or tuple of names")
-    if not any(hasattr(plugin, hook) for hook in hooks.HOOKS):
-        raise _BadPluginError("its plugin defines no hook; docs/plugins.md lists them")
+    if problem := plugin_classes.problem(plugin):
+        raise _BadPluginError(problem)
     return plugin
-
-
-def _are_arguments(arguments: object) -> bool:
-    return isinstance(arguments, Mapping) and all(
-        isinstance(name, str) and isinstance(argument, Argument)
-        for name, argument in arguments.items()
-    )
-
-
-def _are_names(names: object) -> bool:
-    return isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
 
 
 def _place(point: metadata.EntryPoint) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from vscheduler.core import actions as built_in_actions
 from vscheduler.core import compat, plugins
 from vscheduler.core.api.contracts import Plugin
-from vscheduler.core.config import policy
+from vscheduler.core.config import plugin_classes, policy
 from vscheduler.core.config.policy import Policy
 
 
@@ -27,16 +27,29 @@ def _plugin(word: str) -> dict[str, Any]:
         if key.startswith("enable"):
             plugin[key] = value == "true"
         else:
-            number = value.removeprefix("-").isdecimal()
-            plugin.setdefault("arguments", {})[key] = int(value) if number else value
+            plugin.setdefault("arguments", {})[key] = _number(value)
     return plugin
+
+
+def _number(text: str) -> int | float | str:
+    """Return a number if the text is one."""
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def policy_of(tree: Mapping[str, Any], own: Sequence[type[Plugin]] = ()) -> Policy:
     """Return the policy of a configuration, in which plugins of your `own` may stand.
 
-    Raises ValueError with all problems of the configuration.
+    Raises ValueError with all problems of the configuration, or with what is wrong with the class
+    of a plugin.
     """
+    for plugin in own:
+        if problem := plugin_classes.problem(plugin):
+            raise ValueError(f"{plugin.__name__}: {problem}")
     known = (*plugins.PLUGINS, *own)
     parsed = policy.parse(tree, known, built_in_actions.ACTIONS, compat.VOLCANO)
     if parsed.policy is None:

@@ -37,19 +37,25 @@ def decide(
 
     `plugins` are plugins of your own, and `tiers` names all that are asked: separated by spaces,
     tiers by `|`, arguments as `name:argument=value,argument=value`. Raises ImpossibleError for a
-    picture of a cluster that can't be, ValueError for an invalid configuration, and AssertionError
+    picture of a cluster that can't be, ValueError for an invalid configuration, a plugin whose
+    class is wrong, or one that isn't in `tiers`, and AssertionError
     with the traceback if a plugin fails, which the daemon would survive, or if a plugin of yours
     decides otherwise without what it declares to depend on.
     """
-    tree = {"actions": actions, "tiers": configuration.tiers(tiers)}
+    asked = configuration.tiers(tiers)
+    named = {plugin["name"] for tier in asked for plugin in tier["plugins"]}
+    for own in plugins:
+        if own.name not in named:
+            raise ValueError(f"plugin {own.name} isn't asked: name it in `tiers`, too")
+    tree = {"actions": actions, "tiers": asked}
     found = _decided(picture, configuration.policy_of(tree, plugins), cycles)
     for plugin in plugins:
         plain = [undeclared(each) if each is plugin else each for each in plugins]
         if plain != [*plugins]:
-            asked = _decided(picture, configuration.policy_of(tree, plain), cycles)
-            same = (asked.binds, asked.evictions) == (found.binds, found.evictions)
+            anew = _decided(picture, configuration.policy_of(tree, plain), cycles)
+            same = (anew.binds, anew.evictions) == (found.binds, found.evictions)
             assert same, (
-                f"asked each time, plugin {plugin.name} decides otherwise: {asked}, not {found}; "
+                f"asked each time, plugin {plugin.name} decides otherwise: {anew}, not {found}; "
                 "its answers depend on more than it declares with depends_on"
             )
     return found

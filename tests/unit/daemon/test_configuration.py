@@ -59,6 +59,18 @@ class Mistaken(Good):
     allocates_claims = "example.enable"
 
 
+class Misspelt(Good):
+    """A hook that nothing would ask."""
+
+    name = "misspelt"
+
+    def filter_node(self) -> None:
+        """Nearly filter_nodes."""
+
+    def score(self) -> None:
+        """A name of its own."""
+
+
 class Impostor(Good):
     """The name of one of ours."""
 
@@ -69,7 +81,7 @@ class Impostor(Good):
 def module(monkeypatch: pytest.MonkeyPatch) -> str:
     """A module that can be imported, with all of these."""
     made = types.ModuleType("other_package")
-    for each in (Good, Twin, Idle, Nameless, Vague, Mistaken, Impostor):
+    for each in (Good, Twin, Idle, Nameless, Vague, Mistaken, Misspelt, Impostor):
         setattr(made, each.__name__, each)
     monkeypatch.setitem(sys.modules, made.__name__, made)
     return made.__name__
@@ -98,6 +110,10 @@ def test_a_plugin_of_another_package_is_found(module: str) -> None:
         ("idle", "other_package:Idle", "defines no hook"),
         ("vague", "other_package:Vague", "must be a mapping of names to contracts.Argument"),
         ("mistaken", "other_package:Mistaken", "must name one of its `arguments`"),
+        (
+            *("misspelt", "other_package:Misspelt"),
+            "nothing reads its `filter_node`: write filter_nodes, or _filter_node for one of your",
+        ),
         ("gang", "other_package:Impostor", 'there is another plugin called "gang"'),
     ],
 )

@@ -96,3 +96,29 @@ def test_impossible_clusters_are_refused() -> None:
     """A node can't hold more than it has."""
     with pytest.raises(ImpossibleError, match="n1"):
         decide("node n1 cpu=1\nqueue q\njob q/a min=1 cpu=2 n1")
+
+
+def test_a_plugin_that_nobody_would_ask_is_refused() -> None:
+    """Its test would pass whatever it does."""
+    picture = "node n1 cpu=1\nqueue q\njob q/a min=1 cpu=1 -"
+    with pytest.raises(ValueError, match="plugin picky isn't asked: name it in `tiers`, too"):
+        decide(picture, plugins=[Picky])
+
+
+def test_a_misspelt_hook_is_refused() -> None:
+    """Nothing would ask it."""
+
+    class Misspelt(Picky):
+        def score_node(self, *_: object) -> None:
+            """Nearly a hook."""
+
+    picture = "node n1 cpu=1\nqueue q\njob q/a min=1 cpu=1 -"
+    with pytest.raises(ValueError, match="nothing reads its `score_node`: write score_nodes"):
+        decide(picture, plugins=[Misspelt], tiers="gang | picky predicates")
+
+
+def test_arguments_may_be_fractions() -> None:
+    """As in a configuration file."""
+    picture = "node n1 cpu=1\nqueue q\njob q/a min=1 cpu=1 -"
+    tiers = "gang overcommit:overcommit-factor=1.5 | predicates proportion"
+    assert decide(picture, tiers=tiers).binds == {"a-0": "n1"}
