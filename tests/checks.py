@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vscheduler.core.model.decisions import Bind, CycleResult, Pipeline
 from vscheduler.mirror.decode import quantities
+from vscheduler.model.decisions import Bind, CycleResult, Pipeline
 
 GROUP = "scheduling.k8s.io/group-name"
 Document = Mapping[str, Any]

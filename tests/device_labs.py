@@ -8,13 +8,13 @@ import msgspec
 
 from tests import running, volume_labs
 from vscheduler.core import cycle
-from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.devices import ResourceClaim
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.claim_decisions import ClaimAllocation, DeviceChange
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.devices import ResourceClaim
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 API = "resource.k8s.io/v1"

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from vscheduler.core import cycle
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot, without_memos
 from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH, Carried, Snapshot, without_memos
 from vscheduler.testing import configuration, pictures
 
 Document = pictures.Document

@@ -6,12 +6,12 @@ from typing import Any
 
 from tests import running
 from vscheduler.core import cycle
-from vscheduler.core.model.claim_decisions import VolumeChange
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import volume_requests
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.claim_decisions import VolumeChange
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 TIERS = "priority gang | predicates"

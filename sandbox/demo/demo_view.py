@@ -20,8 +20,8 @@ from sandbox import client
 from sandbox.client import Client
 from vscheduler.cli import screen, tables
 from vscheduler.cli.output import Screen
-from vscheduler.core.model.jobs import Phase
 from vscheduler.mirror import paths
+from vscheduler.model.jobs import Phase
 
 SCHEDULER = "vscheduler"
 WORKERS = 5

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror.decode import quantities
+from vscheduler.model.decisions import CycleResult
 
 TOLERANCE = 1e-6
 """Relative; Volcano computes deserved in floats."""

@@ -17,9 +17,9 @@ from tests.integration.installations import Installed
 from vscheduler.cluster.writes import binder
 from vscheduler.controllers.podgroups import auto_groups
 from vscheduler.controllers.podgroups.auto_groups import Member
-from vscheduler.core.model import decisions
-from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskStatus
 from vscheduler.mirror.translate import pod_owners, pods
+from vscheduler.model import decisions
+from vscheduler.model.jobs import JobId, PodClass, Task, TaskStatus
 
 FILE = permissions.MANIFESTS / "cluster" / "pod-policies.yaml"
 SHIPPED = list(yaml.safe_load_all(FILE.read_text()))

@@ -12,10 +12,10 @@ from sandbox.control_plane import ControlPlane
 from tests import patience
 from tests.integration import daemons, devices, permissions
 from tests.integration.installations import Installed
-from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseVolume, VolumeChange
-from vscheduler.core.model.storage import Claim, ClaimReference, Volume
 from vscheduler.mirror import volume_requests
 from vscheduler.mirror.volume_requests import Wanted
+from vscheduler.model.claim_decisions import ClaimBinding, ReleaseVolume, VolumeChange
+from vscheduler.model.storage import Claim, ClaimReference, Volume
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"

@@ -9,8 +9,8 @@ from vscheduler.cluster.http import objects
 from vscheduler.cluster.http.connection import Access, Connection
 from vscheduler.cluster.writes.binder import Binder, BindResult, Outcome
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.decisions import Bind
-from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.decisions import Bind
+from vscheduler.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
 
 PODS = "/api/v1/namespaces/default/pods"
 QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/some-tenant"

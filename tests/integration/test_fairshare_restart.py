@@ -10,8 +10,8 @@ from sandbox.errors import ApiError
 from tests.integration import daemons
 from tests.integration.daemons import Start
 from vscheduler.cluster.writes import queue_status_writer
-from vscheduler.core.model.queues import Usage
 from vscheduler.mirror.translate import usage_annotation as annotations
+from vscheduler.model.queues import Usage
 
 KEY = annotations.annotation("vscheduler")
 REST_SECONDS = 2.0

@@ -17,8 +17,8 @@ from vscheduler.cluster.http.connection import Access, Connection
 from vscheduler.cluster.writes import binder
 from vscheduler.cluster.writes.binder import Binder, BindResult, Outcome, Stamp
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.decisions import Bind
-from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.decisions import Bind
+from vscheduler.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
 
 OTHER = "volcano-online"
 ELECTED = "volcano-offline"

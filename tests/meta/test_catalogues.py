@@ -17,10 +17,10 @@ from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Configured, Hooks, Plugin
 from vscheduler.core.api.further_hooks import FurtherHooks
 from vscheduler.core.config import policy, validation
-from vscheduler.core.model.snapshot import Carried, Reported
 from vscheduler.daemon.observability import metric_table
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode.events import Kind
+from vscheduler.model.snapshot import Carried, Reported
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

@@ -12,19 +12,19 @@ import pytest
 
 from vscheduler.cli import main
 from vscheduler.controllers.queues import queue_reconcile
-from vscheduler.core.model.decisions import LimitedBy, ReasonCode
-from vscheduler.core.model.queues import ProblemCode
 from vscheduler.daemon.observability import metric_table
 from vscheduler.mirror import queue_status
 from vscheduler.mirror.translate import pod_owners
 from vscheduler.mirror.wording import gang_sentences, sentences
+from vscheduler.model.decisions import LimitedBy, ReasonCode
+from vscheduler.model.queues import ProblemCode
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 README = (ROOT / "README.md").read_text()
 TEXTS = {"README.md": README, **PAGES}
 ALL = "\n".join(TEXTS.values())
-ROOMS = ("cli", "cluster", "controllers", "core", "daemon", "mirror")
+ROOMS = ("cli", "cluster", "controllers", "core", "daemon", "mirror", "model")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / "vscheduler" / room).rglob("*.py"))
 
 GROUPS = r"(?:[a-z0-9-]+\.)*(?:volcano\.sh|vscheduler\.io|k8s\.io|kubernetes\.io)"

@@ -6,13 +6,13 @@ import prometheus_client.parser
 import pytest
 
 from tests.alerts import monitoring
-from vscheduler.core.model.decisions import CycleResult, Entitlement, Exclusion, Fault, QueueFigures
-from vscheduler.core.model.queues import QueueState
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metrics import Metrics
+from vscheduler.model.decisions import CycleResult, Entitlement, Exclusion, Fault, QueueFigures
+from vscheduler.model.queues import QueueState
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.snapshot import FRESH
 
 AMOUNTS = {"cpu": 1000, "memory": 2**30, "nvidia.com/gpu": 1}
 CORDONED = Exclusion(refusal=Refusal(RefusalCode.CORDONED), nodes=("n1",))

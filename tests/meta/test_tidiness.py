@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ROOMS = ("vscheduler", "sandbox", "tests")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-PURE = ("core", "mirror", "simulator")
+PURE = ("core", "mirror", "model", "simulator")
 
 FUNCTION_LINES = 70
 

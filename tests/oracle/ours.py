@@ -9,11 +9,11 @@ from tests import running
 from tests.oracle import manifests
 from tests.oracle.judging import Verdict
 from vscheduler.core import cycle
-from vscheduler.core.model.jobs import TaskStatus
-from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.core.placement.placement import Placement
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.jobs import TaskStatus
+from vscheduler.model.snapshot import FRESH, Snapshot
 from vscheduler.testing import pictures
 
 Document = manifests.Document

@@ -16,8 +16,6 @@ from msgspec.structs import replace
 from tests import running
 from tests.properties.worlds import configurations, generator, manifests
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import JobId, Phase
 from vscheduler.explain.changes import (
     ActionArgument,
     Change,
@@ -55,6 +53,8 @@ from vscheduler.explain.changes import (
 )
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.events import Upsert
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import JobId, Phase
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.simulator.world import World

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from tests.properties.gang_problems import World
-from vscheduler.core.placement.gang_search.solver.problem import (
+from vscheduler.core.gangs.solver.problem import (
     Apart,
     Ints,
     Kind,

@@ -11,10 +11,10 @@ import pytest
 
 from tests import running
 from tests.properties.filters_by_hand import judging, worlds
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.core.session import statement
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH, Carried
 
 Document = running.Document
 State = worlds.State

@@ -10,8 +10,8 @@ from tests import running
 from tests.properties import clusters
 from tests.properties.clusters import Size
 from tests.running import Document, Tree
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 TREE = {"actions": "allocate, preempt, reclaim", "tiers": running.tiers(running.STANDARD)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests import running
 from tests.properties.lives import Life
 from tests.running import Document
-from vscheduler.core.model.decisions import CycleResult
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 
 GROUP = "scheduling.k8s.io/group-name"

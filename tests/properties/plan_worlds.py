@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from tests import running
 from tests.running import Tree
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from vscheduler.core.fair_share.constrained_max_min import SharingProblem
+from vscheduler.core.shares.constrained_max_min import SharingProblem
 
 INF = float("inf")
 CLOSE = 1e-6

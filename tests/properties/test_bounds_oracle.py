@@ -14,8 +14,8 @@ from vscheduler.core.eviction import planner
 from vscheduler.core.eviction.bounds import Bounds, CheapestNodes
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import Cost, VictimCandidates
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import Task
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import Task
 
 CYCLES = 3
 ALWAYS = {"name": "reclaim", "arguments": {"reclaim.wholeGangs": "always"}}

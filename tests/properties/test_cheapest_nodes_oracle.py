@@ -12,8 +12,8 @@ from tests.running import Tree
 from vscheduler.core.eviction import rules, victim_columns
 from vscheduler.core.eviction.rules import Cost, NodeCandidate
 from vscheduler.core.eviction.search import VictimSearch
-from vscheduler.core.model.jobs import Task
 from vscheduler.core.placement import nominated_pods
+from vscheduler.model.jobs import Task
 from vscheduler.testing import pictures
 
 ACTIONS = "enqueue, allocate, backfill, preempt, reclaim"

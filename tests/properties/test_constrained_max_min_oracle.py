@@ -8,7 +8,7 @@ import pytest
 
 from tests.properties import shortages
 from tests.properties.shortages import Case, Oracle, Row
-from vscheduler.core.fair_share import constrained_max_min, share_arithmetic
+from vscheduler.core.shares import constrained_max_min, share_arithmetic
 
 CASES = 1000
 

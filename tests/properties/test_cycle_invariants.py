@@ -2,8 +2,8 @@ from hypothesis import given, strategies
 
 from tests import checks, running
 from tests.properties import clusters
-from vscheduler.core.model.jobs import TaskStatus
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.jobs import TaskStatus
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 BUDGETS = (1, 200, 2_000)

@@ -14,9 +14,9 @@ from tests.properties.worlds.histories import Plan
 from tests.unit.core.placement.unschedulable_cluster import free
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.placement.gang_search import assembly
+from vscheduler.core.gangs import assembly
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import Snapshot
 from vscheduler.simulator import run as simulator
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests import device_labs
-from vscheduler.core.model.jobs import HOLDING, TaskId
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.jobs import HOLDING, TaskId
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]

@@ -15,14 +15,14 @@ from tests.properties import clusters
 from tests.properties.devices_by_hand import Judge
 from vscheduler.core import cycle
 from vscheduler.core.claims.devices import needs as device_needs
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.devices import ResourceClaim
-from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.session.session import Session
 from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.devices import ResourceClaim
+from vscheduler.model.jobs import Task, TaskStatus
 from vscheduler.testing import pictures
 
 POLICY = running.policy_of(

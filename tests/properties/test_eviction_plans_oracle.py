@@ -10,7 +10,7 @@ import pytest
 from tests import running
 from tests.properties import eviction_worlds
 from tests.properties.eviction_worlds import Running, World
-from vscheduler.core.model.decisions import CycleResult
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 
 TIERS = {

@@ -7,14 +7,14 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, lives
 from vscheduler.core import cycle
-from vscheduler.core.fair_share import fair_shares
-from vscheduler.core.fair_share.fair_shares import FairShares
-from vscheduler.core.fair_share.surplus import Surplus
-from vscheduler.core.model import resources
-from vscheduler.core.model.decisions import CycleResult, Evict
-from vscheduler.core.model.jobs import HOLDING, READY, Job, JobId, Task, TaskId, TaskStatus
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.session.session import Session
+from vscheduler.core.shares import fair_shares
+from vscheduler.core.shares.fair_shares import FairShares
+from vscheduler.core.shares.surplus import Surplus
+from vscheduler.model import resources
+from vscheduler.model.decisions import CycleResult, Evict
+from vscheduler.model.jobs import HOLDING, READY, Job, JobId, Task, TaskId, TaskStatus
+from vscheduler.model.snapshot import Snapshot
 
 STARTING_CYCLES = 4
 """Victims leave in the cycle after their eviction and the claimant binds in the next, or one

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vscheduler.core.fair_share import share_arithmetic
-from vscheduler.core.fair_share.share_arithmetic import ResourceArray
+from vscheduler.core.shares import share_arithmetic
+from vscheduler.core.shares.share_arithmetic import ResourceArray
 
 EMPTY = 0.1
 """Less than this of every resource is nothing left (Volcano: minResource)."""

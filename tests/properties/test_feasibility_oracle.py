@@ -5,9 +5,9 @@ from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.core.placement.feasibility import Feasibility
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 TREE = {"actions": "enqueue, allocate", "tiers": running.TREE["tiers"]}

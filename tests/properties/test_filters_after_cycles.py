@@ -15,8 +15,8 @@ from tests.properties import clusters, crowds, journals
 from tests.properties.filters_by_hand import judging, worlds
 from tests.properties.filters_by_hand.judging import Step
 from tests.running import Tree
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 
 Document = running.Document
 CYCLES_MAX = 30

@@ -13,9 +13,9 @@ import pytest
 
 from tests.properties import gang_columns, gang_problems, gang_solver
 from tests.properties.gang_problems import World
-from vscheduler.core.placement.gang_search.solver import strategy
-from vscheduler.core.placement.gang_search.solver.problem import Found, Impossible
-from vscheduler.core.placement.gang_search.solver.strategy import Proof
+from vscheduler.core.gangs.solver import strategy
+from vscheduler.core.gangs.solver.problem import Found, Impossible
+from vscheduler.core.gangs.solver.strategy import Proof
 
 STEPS = 1000
 TIMES = [60, pytest.param(1_500, marks=pytest.mark.at_length)]

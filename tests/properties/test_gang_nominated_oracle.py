@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests import running
-from vscheduler.core.model.gang_proof import GangProof
+from vscheduler.model.gang_proof import GangProof
 from vscheduler.testing import pictures
 
 PRIORITIES = (1, 5, 9)

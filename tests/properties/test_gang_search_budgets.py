@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from tests.properties import clusters, gang_columns, gang_problems
 from tests.properties.gang_problems import World
-from vscheduler.core.placement.gang_search.solver import strategy
-from vscheduler.core.placement.gang_search.solver.problem import CutShort, Found, Impossible
-from vscheduler.core.placement.gang_search.solver.strategy import Proof
+from vscheduler.core.gangs.solver import strategy
+from vscheduler.core.gangs.solver.problem import CutShort, Found, Impossible
+from vscheduler.core.gangs.solver.strategy import Proof
 
 TIMES = round(150 * clusters.EXAMPLES_SHARE)
 BUDGETS = (0, 1, 2, 3, 5, 8, 13, 21)

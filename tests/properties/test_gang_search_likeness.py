@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.properties import gang_columns, gang_problems, test_gang_search_parts
 from tests.properties.gang_problems import Node, World
-from vscheduler.core.placement.gang_search.solver.problem import (
+from vscheduler.core.gangs.solver.problem import (
     Apart,
     Kind,
     Near,
@@ -19,7 +19,7 @@ from vscheduler.core.placement.gang_search.solver.problem import (
     Requirement,
     Spread,
 )
-from vscheduler.core.placement.gang_search.solver.state import State
+from vscheduler.core.gangs.solver.state import State
 
 EVERYWHERE = np.ones(3, dtype=np.bool_)
 KIND = Kind(count=2, request=np.array([1, 1]), usable=EVERYWHERE)

@@ -10,11 +10,11 @@ import pytest
 from tests import running
 from tests.properties import clusters, gang_columns, gang_manifests, gang_problems
 from tests.properties.gang_problems import Node, Pods, World
-from vscheduler.core.model.decisions import ReasonCode
-from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.placement.gang_search.solver import strategy
-from vscheduler.core.placement.gang_search.solver.problem import CutShort, Found, Impossible
-from vscheduler.core.placement.gang_search.solver.strategy import Proof
+from vscheduler.core.gangs import attempt
+from vscheduler.core.gangs.solver import strategy
+from vscheduler.core.gangs.solver.problem import CutShort, Found, Impossible
+from vscheduler.core.gangs.solver.strategy import Proof
+from vscheduler.model.decisions import ReasonCode
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 

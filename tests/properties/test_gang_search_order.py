@@ -10,9 +10,9 @@ import pytest
 
 from tests.properties import clusters, gang_columns, gang_problems
 from tests.properties.gang_problems import Placed, World
-from vscheduler.core.placement.gang_search.solver import strategy
-from vscheduler.core.placement.gang_search.solver.depth_first import Order
-from vscheduler.core.placement.gang_search.solver.problem import Found, Problem
+from vscheduler.core.gangs.solver import strategy
+from vscheduler.core.gangs.solver.depth_first import Order
+from vscheduler.core.gangs.solver.problem import Found, Problem
 
 TIMES = round(1000 * clusters.EXAMPLES_SHARE)
 STEPS = 1000

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from tests.properties import clusters, gang_columns, gang_problems
 from tests.properties.gang_problems import World
-from vscheduler.core.placement.gang_search.solver import bounds, strategy
-from vscheduler.core.placement.gang_search.solver.bounds import QueueRoom
-from vscheduler.core.placement.gang_search.solver.depth_first import Waste
-from vscheduler.core.placement.gang_search.solver.problem import (
+from vscheduler.core.gangs.solver import bounds, strategy
+from vscheduler.core.gangs.solver.bounds import QueueRoom
+from vscheduler.core.gangs.solver.depth_first import Waste
+from vscheduler.core.gangs.solver.problem import (
     Apart,
     Found,
     Impossible,
@@ -23,8 +23,8 @@ from vscheduler.core.placement.gang_search.solver.problem import (
     Requirement,
     Spread,
 )
-from vscheduler.core.placement.gang_search.solver.state import State
-from vscheduler.core.placement.gang_search.solver.strategy import Outcome
+from vscheduler.core.gangs.solver.state import State
+from vscheduler.core.gangs.solver.strategy import Outcome
 
 TIMES = round(300 * clusters.EXAMPLES_SHARE)
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.core.placement.gang_search.solver import strategy
-from vscheduler.core.placement.gang_search.solver.bounds import QueueRoom
-from vscheduler.core.placement.gang_search.solver.problem import (
+from vscheduler.core.gangs.solver import strategy
+from vscheduler.core.gangs.solver.bounds import QueueRoom
+from vscheduler.core.gangs.solver.problem import (
     Apart,
     Found,
     Kind,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from ortools.sat.python.cp_model import FEASIBLE, INFEASIBLE, OPTIMAL, CpModel, CpSolver, IntVar
 
-from vscheduler.core.placement.gang_search.solver import strategy
-from vscheduler.core.placement.gang_search.solver.problem import (
+from vscheduler.core.gangs.solver import strategy
+from vscheduler.core.gangs.solver.problem import (
     Apart,
     Attached,
     Found,

@@ -11,7 +11,7 @@ from hypothesis import given, strategies
 from tests.properties import clusters
 from tests.properties.lives import Life
 from tests.scenarios.sharing import BUILT_IN
-from vscheduler.core.model.decisions import CycleResult
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests import running
 from tests.properties import shortages
 from tests.properties.shortages import Case, Oracle
-from vscheduler.core.fair_share import constrained_max_min
-from vscheduler.core.model.decisions import CycleResult
+from vscheduler.core.shares import constrained_max_min
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 
 

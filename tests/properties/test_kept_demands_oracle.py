@@ -16,12 +16,12 @@ from tests.properties.worlds import configurations
 from tests.unit.core.placement.unschedulable_cluster import TREE, Around, waiting
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.fair_share.demands import Pair
-from vscheduler.core.fair_share.node_domains import UnschedulableDemands
-from vscheduler.core.fair_share.node_pools import NodePools
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.session.session import Session
+from vscheduler.core.shares.demands import Pair
+from vscheduler.core.shares.node_domains import UnschedulableDemands
+from vscheduler.core.shares.node_pools import NodePools
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import Snapshot
 
 CYCLES = 12
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from vscheduler.core.placement.gang_search.solver import lagrangian, strategy
-from vscheduler.core.placement.gang_search.solver.lagrangian import Assignment, Prices
-from vscheduler.core.placement.gang_search.solver.problem import (
+from vscheduler.core.gangs.solver import lagrangian, strategy
+from vscheduler.core.gangs.solver.lagrangian import Assignment, Prices
+from vscheduler.core.gangs.solver.problem import (
     CutShort,
     Found,
     Impossible,

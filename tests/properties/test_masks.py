@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vscheduler.core.model import constraints, nodes
-from vscheduler.core.model.constraints import (
+from vscheduler.model import constraints, nodes
+from vscheduler.model.constraints import (
     Constraints,
     Effect,
     PreferredTerm,
@@ -15,7 +15,7 @@ from vscheduler.core.model.constraints import (
     Term,
     Toleration,
 )
-from vscheduler.core.model.nodes import NodeLayout, NodeSpec
+from vscheduler.model.nodes import NodeLayout, NodeSpec
 
 Operator = constraints.Operator
 KEYS = st.sampled_from(["a", "b"])

@@ -7,15 +7,15 @@ from hypothesis import given, strategies
 
 from tests.properties import clusters, pod_affinity_clusters
 from tests.unit.mirror import manifests
-from vscheduler.core.model.jobs import HOLDING, JobId, PodClass, TaskId
-from vscheduler.core.model.queues import DEFAULT
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import Pod, PodGroup
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.translate.pods import Translator
+from vscheduler.model.jobs import HOLDING, JobId, PodClass, TaskId
+from vscheduler.model.queues import DEFAULT
+from vscheduler.model.snapshot import Snapshot
 
 Document = manifests.Document
 Key = tuple[str, str]

@@ -10,12 +10,12 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters
 from vscheduler.core import cycle
-from vscheduler.core.fair_share import constrained_max_min, fair_shares
-from vscheduler.core.fair_share.constrained_max_min import SharingProblem
-from vscheduler.core.fair_share.fair_shares import FairShares
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import HOLDING, TaskStatus
 from vscheduler.core.session.session import Session
+from vscheduler.core.shares import constrained_max_min, fair_shares
+from vscheduler.core.shares.constrained_max_min import SharingProblem
+from vscheduler.core.shares.fair_shares import FairShares
+from vscheduler.model import resources
+from vscheduler.model.jobs import HOLDING, TaskStatus
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

@@ -13,9 +13,9 @@ from tests import checks, running
 from tests.properties import clusters
 from tests.properties.clusters import Size
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.placement import lookahead
 from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
+from vscheduler.model.jobs import Task, TaskStatus
 from vscheduler.testing import pictures
 
 Document = Mapping[str, Any]

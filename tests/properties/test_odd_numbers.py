@@ -15,10 +15,10 @@ import pytest
 from tests import running
 from tests.properties import odd_worlds
 from vscheduler.core import cycle
-from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeFailed, Upsert
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 
 Document = pictures.Document

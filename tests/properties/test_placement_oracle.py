@@ -9,9 +9,9 @@ from hypothesis import given, strategies
 
 from tests import checks, running
 from tests.properties import clusters
-from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.session.interfaces import Choice
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.jobs import Task, TaskStatus
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

@@ -14,15 +14,15 @@ from tests import running
 from tests.properties import clusters, crowds, journals
 from tests.running import Tree
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.core.placement import lookahead
 from vscheduler.core.placement.lookahead import Lookahead
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.placement.plans import Plan
 from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
 from vscheduler.core.plugins.predicates import CachedRules, Predicates
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import Task
+from vscheduler.model.snapshot import FRESH
 
 Document = crowds.Document
 CYCLES = 4

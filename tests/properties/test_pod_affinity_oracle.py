@@ -8,10 +8,10 @@ from tests import running
 from tests.properties import clusters, pod_affinity_clusters
 from tests.properties import pod_affinity_by_hand as by_hand
 from tests.properties.pod_affinity_by_hand import Document, Seat, World
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import Task, TaskStatus
 
 OFF = ("leastrequested", "balancedresource", "tainttoleration")
 TIERS = f"predicates nodeorder:{','.join(f'{name}.weight=0' for name in OFF)}"

@@ -10,7 +10,7 @@ from vscheduler.core.eviction.bounds import PreemptorBounds
 from vscheduler.core.eviction.planner import Planner
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import Scope
-from vscheduler.core.model.queues import Queue
+from vscheduler.model.queues import Queue
 from vscheduler.testing import pictures
 
 TREES = test_cheapest_nodes_oracle.TREES

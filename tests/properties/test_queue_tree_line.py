@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.properties.test_queue_tree_memo import Plain
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.session.ordering import SortKey, TreeLine
+from vscheduler.model.queues import Queue
 
 TURNS = 60
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vscheduler.core.fair_share import hierarchical_drf
-from vscheduler.core.fair_share.hierarchical_drf import JobUsage, Tree
+from vscheduler.core.shares import hierarchical_drf
+from vscheduler.core.shares.hierarchical_drf import JobUsage, Tree
 
 PATHS = ("root/a", "root/a/b", "root/a/c", "root/d/e", "root/d/e", "root/d", "")
 WEIGHTS = "1/2/3/1"

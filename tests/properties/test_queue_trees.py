@@ -11,9 +11,9 @@ from hypothesis import given, strategies
 from tests.properties import clusters
 from tests.unit.core import sessions
 from tests.unit.core.sessions import Opened
-from vscheduler.core.model.jobs import Job, Task
-from vscheduler.core.model.queues import ROOT
 from vscheduler.core.plugins.capacity import Capacity
+from vscheduler.model.jobs import Job, Task
+from vscheduler.model.queues import ROOT
 
 CPU = "cpu"
 ENDLESS = float("inf")

@@ -2,7 +2,7 @@ from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters
-from vscheduler.core.model.decisions import CycleResult
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 
 

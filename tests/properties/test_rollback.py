@@ -5,10 +5,10 @@ from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import EVICTABLE, Task, TaskStatus
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import EVICTABLE, Task, TaskStatus
 from vscheduler.testing import pictures
 
 TREE = {

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from tests.properties import clusters
 from tests.unit.core import sessions
 from vscheduler.core.api.contracts import NodeView
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import PodClass
-from vscheduler.core.model.nodes import NodeLayout, NodeSpec
-from vscheduler.core.model.resources import Vector
 from vscheduler.core.plugins.binpack import Binpack
 from vscheduler.core.plugins.nodeorder import NodeOrder
+from vscheduler.model import resources
+from vscheduler.model.jobs import PodClass
+from vscheduler.model.nodes import NodeLayout, NodeSpec
+from vscheduler.model.resources import Vector
 
 Scores = NDArray[np.float64]
 

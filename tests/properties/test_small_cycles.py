@@ -13,8 +13,8 @@ from tests.properties.worlds.histories import Plan
 from tests.properties.worlds.world import Run
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import Snapshot
 
 BUDGET = 200_000
 CYCLES = 8

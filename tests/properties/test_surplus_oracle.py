@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from tests.properties import shortages
-from vscheduler.core.fair_share import constrained_max_min, surplus
-from vscheduler.core.fair_share.constrained_max_min import SharingProblem
-from vscheduler.core.fair_share.surplus import HeldResources
+from vscheduler.core.shares import constrained_max_min, surplus
+from vscheduler.core.shares.constrained_max_min import SharingProblem
+from vscheduler.core.shares.surplus import HeldResources
 
 CLOSE = 1e-6
 Floats = NDArray[np.float64]

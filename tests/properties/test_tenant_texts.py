@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from tests import device_labs, running
 from tests.properties import clusters
 from vscheduler.core import cycle
-from vscheduler.core.model.devices import Device, SelectorError
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import selectors
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.selectors import Selectors
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.devices import Device, SelectorError
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]

@@ -10,9 +10,9 @@ from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters, lives
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 from vscheduler.core.session.session import Session
+from vscheduler.model.decisions import Evict
+from vscheduler.model.resources import ResourceMap, ResourceSpace
 from vscheduler.testing import pictures
 
 EVERYTHING = "enqueue, reclaim, allocate, backfill, preempt"

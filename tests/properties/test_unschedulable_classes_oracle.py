@@ -10,10 +10,10 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 EVERYTHING = {

@@ -13,10 +13,10 @@ from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.memo import memos
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.session import unschedulable_pool
 from vscheduler.core.session.session import Session
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import Snapshot
 
 CYCLES = 16
 

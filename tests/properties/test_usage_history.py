@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from vscheduler.core.model import queues
-from vscheduler.core.model.queues import Account, Usage
 from vscheduler.mirror.translate import usage_annotation as annotations
+from vscheduler.model import queues
+from vscheduler.model.queues import Account, Usage
 
 HISTORIES = 30
 STEPS = 40

@@ -11,7 +11,7 @@ import pytest
 
 from tests import volume_labs
 from tests.volume_labs import Document, Lab
-from vscheduler.core.model.decisions import CycleResult
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 
 SEEDS = range(24)

@@ -8,7 +8,7 @@ import pytest
 from tests import running
 from tests.properties import volume_gangs
 from tests.properties.volume_gangs import Claim, Pod, Volume, World
-from vscheduler.core.model.decisions import Reason, ReasonCode
+from vscheduler.model.decisions import Reason, ReasonCode
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 

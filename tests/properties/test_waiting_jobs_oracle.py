@@ -11,14 +11,14 @@ from tests.properties.worlds.histories import Plan
 from tests.running import Document
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult, GroupStatus
-from vscheduler.core.model.jobs import Job
-from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.core.placement.explanations import RefusedNodes
 from vscheduler.core.session import job_likeness
 from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import CycleResult, GroupStatus
+from vscheduler.model.jobs import Job
+from vscheduler.model.snapshot import FRESH, Snapshot
 from vscheduler.testing import pictures
 
 CYCLES = 8

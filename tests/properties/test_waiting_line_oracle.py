@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import JobId
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import JobId
 from vscheduler.simulator import run, waiting_line
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 from tests import running
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH, Snapshot
 from vscheduler.testing import pictures
 
 Document: TypeAlias = dict[str, Any]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests import running
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.model.decisions import CycleResult, ReasonCode
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tests import checks, running
-from vscheduler.core.model.decisions import Bind, CycleResult, Evict, Pipeline
+from vscheduler.model.decisions import Bind, CycleResult, Evict, Pipeline
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

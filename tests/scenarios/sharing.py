@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from vscheduler.core.config import policy
-from vscheduler.core.model.decisions import Basis, CycleResult
+from vscheduler.model.decisions import Basis, CycleResult
 
 BUILT_IN: dict[str, Any] = dict(policy.BUILT_IN)
 

@@ -2,7 +2,7 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import bind, decide, pipeline
-from vscheduler.core.model.jobs import Phase
+from vscheduler.model.jobs import Phase
 from vscheduler.testing import pictures
 
 TABLE = {

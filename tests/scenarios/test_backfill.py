@@ -4,9 +4,9 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import bind, decide
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
-from vscheduler.core.model.jobs import JobId, TaskId
-from vscheduler.core.model.snapshot import Carried
+from vscheduler.model.decisions import CycleResult, ReasonCode
+from vscheduler.model.jobs import JobId, TaskId
+from vscheduler.model.snapshot import Carried
 from vscheduler.testing import pictures
 
 TIERS = "priority gang | predicates proportion nodeorder"

@@ -9,7 +9,7 @@ from tests import running
 from tests.scenarios.deciding import decide, evict, pipeline
 from tests.unit.core.placement.unschedulable_cluster import Around
 from vscheduler.core.eviction import victim_columns
-from vscheduler.core.model.decisions import Reason, ReasonCode
+from vscheduler.model.decisions import Reason, ReasonCode
 
 HOUR = 3600.0
 

@@ -1,9 +1,9 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import JobId, Phase
 from vscheduler.mirror import queue_status
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import JobId, Phase
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options, Outcome
 from vscheduler.testing import pictures

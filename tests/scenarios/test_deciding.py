@@ -4,9 +4,9 @@ import pytest
 
 from tests.scenarios import deciding
 from tests.scenarios.deciding import Decision
-from vscheduler.core.model.decisions import Bind, CycleResult, Evict
-from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.decisions import Bind, CycleResult, Evict
+from vscheduler.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 JOB = JobId("default/needy")

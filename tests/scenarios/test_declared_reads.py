@@ -13,13 +13,13 @@ from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import Job, PodClass, Task
-from vscheduler.core.model.nodes import Mask, NodeLayout
 from vscheduler.core.session import declared_reads
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.state import Options as MirrorOptions
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import Job, PodClass, Task
+from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

@@ -5,7 +5,7 @@ import pytest
 from tests import device_labs, volume_labs
 from tests.device_labs import Lab
 from tests.volume_labs import binds, waits
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.model.decisions import CycleResult, ReasonCode
 
 TWO_NODES = """
     node  n1 cpu=4

@@ -2,7 +2,7 @@
 
 from tests.device_labs import Lab
 from tests.scenarios import test_device_quotas
-from vscheduler.core.model.jobs import Phase
+from vscheduler.model.jobs import Phase
 from vscheduler.testing import pictures
 
 

@@ -10,12 +10,12 @@ from tests.device_labs import Lab
 from tests.oracle import manifests
 from tests.volume_labs import binds, waits
 from vscheduler.core import cycle
-from vscheduler.core.fair_share import fair_shares
-from vscheduler.core.fair_share.fair_shares import FairShares
-from vscheduler.core.fair_share.surplus import Surplus
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import JobId
+from vscheduler.core.shares import fair_shares
+from vscheduler.core.shares.fair_shares import FairShares
+from vscheduler.core.shares.surplus import Surplus
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import JobId
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]

@@ -10,11 +10,11 @@ from tests import device_labs, running
 from tests.device_labs import Lab
 from vscheduler.core import cycle
 from vscheduler.core.claims.devices import choices
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]

@@ -8,9 +8,9 @@ import pytest
 from tests import device_labs, running
 from tests.device_labs import Lab
 from tests.volume_labs import binds, waits
-from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult
 
 Document = dict[str, Any]
 

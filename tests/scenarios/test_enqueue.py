@@ -4,10 +4,10 @@ import pytest
 
 from tests import running
 from tests.scenarios.admitting import CLOSED, QUEUE_FULL, TIERS, cycles, phases, reasons
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult, ReasonCode
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.snapshot import FRESH, Carried
 from vscheduler.testing import pictures
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests import device_labs, running
-from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror.translate import extended_resources
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 
 GPU = "example.com/gpu"

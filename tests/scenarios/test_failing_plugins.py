@@ -10,9 +10,9 @@ from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.config.policy import PluginSetting, Policy
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult, ReasonCode
 from vscheduler.testing import pictures
 
 PICTURE = """

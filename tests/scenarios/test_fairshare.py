@@ -7,10 +7,10 @@ import pytest
 from tests import checks, running
 from tests.scenarios import deciding
 from tests.scenarios.deciding import Decision
-from vscheduler.core.model import queues
-from vscheduler.core.model.queues import Account, Usage
-from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror.translate import usage_annotation as annotations
+from vscheduler.model import queues
+from vscheduler.model.queues import Account, Usage
+from vscheduler.model.snapshot import FRESH, Carried
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

@@ -4,7 +4,7 @@ import pytest
 
 from tests import running
 from tests.scenarios import admitting
-from vscheduler.core.model.decisions import CycleResult
+from vscheduler.model.decisions import CycleResult
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

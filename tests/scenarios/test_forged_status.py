@@ -3,7 +3,7 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.jobs import JobId, Phase
+from vscheduler.model.jobs import JobId, Phase
 from vscheduler.testing import pictures
 
 CONFIGURATIONS = {

@@ -9,10 +9,10 @@ from tests import running
 from tests.scenarios.deciding import bind, decide
 from vscheduler.core import plugins
 from vscheduler.core.api.contracts import Plugin
-from vscheduler.core.model.decisions import CycleResult, Reason, ReasonCode
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.queues import Queue
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult, Reason, ReasonCode
+from vscheduler.model.jobs import Task
+from vscheduler.model.queues import Queue
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

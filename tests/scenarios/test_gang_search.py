@@ -8,10 +8,10 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.gang_proof import GangProof
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.gang_proof import GangProof
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 TIERS = "priority gang | predicates nodeorder binpack"

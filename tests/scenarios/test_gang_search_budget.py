@@ -8,10 +8,10 @@ import pytest
 
 from tests import running
 from tests.properties import gang_manifests, gang_problems
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import JobId
-from vscheduler.core.model.snapshot import FRESH, SearchRoom
-from vscheduler.core.placement.gang_search import attempt
+from vscheduler.core.gangs import attempt
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import JobId
+from vscheduler.model.snapshot import FRESH, SearchRoom
 from vscheduler.testing import pictures
 
 TREE: Mapping[str, Any] = {

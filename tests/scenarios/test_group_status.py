@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import GroupStatus, ReasonCode
-from vscheduler.core.model.jobs import Condition, GroupState, Phase
-from vscheduler.core.model.snapshot import BindRefusal, Carried, Reported
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import GroupStatus, ReasonCode
+from vscheduler.model.jobs import Condition, GroupState, Phase
+from vscheduler.model.snapshot import BindRefusal, Carried, Reported
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

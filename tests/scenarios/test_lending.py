@@ -8,8 +8,8 @@ from tests import running
 from tests.properties.lives import Life
 from tests.running import Tree
 from tests.scenarios.deciding import decide
-from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 
 SHARES = "priority gang | predicates proportion"

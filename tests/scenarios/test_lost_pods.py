@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
-from vscheduler.core.model.jobs import Phase
+from vscheduler.model.decisions import CycleResult, ReasonCode
+from vscheduler.model.jobs import Phase
 from vscheduler.testing import pictures
 
 PICTURE = """

@@ -7,10 +7,10 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import bind, written
-from vscheduler.core.model.decisions import CycleResult, Reason, ReasonCode
-from vscheduler.core.model.jobs import Phase, TaskId
-from vscheduler.core.model.snapshot import Carried
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult, Reason, ReasonCode
+from vscheduler.model.jobs import Phase, TaskId
+from vscheduler.model.snapshot import Carried
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

@@ -4,10 +4,10 @@ import pytest
 
 from tests import running
 from tests.scenarios.admitting import TIERS, cycles, phases, reasons
-from vscheduler.core.model.decisions import ReasonCode
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import ReasonCode
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 NEVER, NO_ROOM = ReasonCode.NEVER_FITS, ReasonCode.NO_ROOM

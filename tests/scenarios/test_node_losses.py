@@ -9,8 +9,8 @@ import pytest
 
 from tests import running
 from tests.scenarios.sharing import BUILT_IN, deserved, losers
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, LastNodes
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH, LastNodes
 from vscheduler.testing import pictures
 
 

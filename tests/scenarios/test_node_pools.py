@@ -7,8 +7,8 @@ import pytest
 from tests import running
 from tests.properties.lives import Life
 from tests.scenarios.sharing import BUILT_IN, basis, deserved, losers
-from vscheduler.core.model.decisions import Basis, LimitedBy
-from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.model.decisions import Basis, LimitedBy
+from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.testing import pictures
 
 WORKERS = "".join(f"node w{number} cpu=15 label=pool=work\n" for number in range(5))

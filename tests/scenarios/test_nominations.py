@@ -1,8 +1,8 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.snapshot import Carried
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.snapshot import Carried
 from vscheduler.testing import pictures
 
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates proportion")}

@@ -1,7 +1,7 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import ReasonCode
+from vscheduler.model.decisions import ReasonCode
 from vscheduler.testing import pictures
 
 TOO_SMALL = {ReasonCode.CLUSTER_FULL, ReasonCode.NEVER_FITS}

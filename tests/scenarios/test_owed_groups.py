@@ -8,10 +8,10 @@ from vscheduler.core import compat, cycle
 from vscheduler.core.actions import ACTIONS
 from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.config import policy
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.plugins.overcommit import Overcommit
 from vscheduler.mirror.wording.sentences import sentence
+from vscheduler.model.jobs import Task
+from vscheduler.model.queues import Queue
 from vscheduler.testing import pictures
 
 OWED = """

@@ -7,8 +7,8 @@ import pytest
 from tests import running
 from vscheduler.core import actions, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror import statuses
+from vscheduler.model.decisions import CycleResult, ReasonCode
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

@@ -3,8 +3,8 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror.decode import fields
+from vscheduler.model.decisions import CycleResult
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

@@ -6,11 +6,11 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import bind, written
-from vscheduler.core.model.decisions import CycleResult, GroupStatus, ReasonCode
-from vscheduler.core.model.jobs import Phase
 from vscheduler.mirror import statuses
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult, GroupStatus, ReasonCode
+from vscheduler.model.jobs import Phase
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

@@ -2,7 +2,7 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import Decision, decide, evict, pipeline
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"

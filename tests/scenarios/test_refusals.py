@@ -8,8 +8,8 @@ import pytest
 from tests import running
 from tests.scenarios.sharing import BUILT_IN, deserved
 from tests.unit.mirror import manifests
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult, ReasonCode
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

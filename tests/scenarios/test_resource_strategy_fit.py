@@ -2,7 +2,7 @@ from typing import Any
 
 from tests import running
 from tests.scenarios.deciding import bind, decide
-from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.testing import pictures
 
 TIERS = "resource-strategy-fit | predicates"

@@ -1,7 +1,7 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import CycleResult, ReasonCode, Shortage
+from vscheduler.model.decisions import CycleResult, ReasonCode, Shortage
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

@@ -7,9 +7,9 @@ from vscheduler.core.actions.allocate import Allocate
 from vscheduler.core.actions.shuffle import Shuffle
 from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.config.policy import ActionSetting, PluginSetting, Policy
-from vscheduler.core.model.jobs import Task
 from vscheduler.core.plugins.gang import Gang
 from vscheduler.core.plugins.predicates import Predicates
+from vscheduler.model.jobs import Task
 from vscheduler.testing import pictures
 
 CLOSED = "tdm:tdm.revocable-zone.night=22:00-06:00"

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, Carried, Reported
 from vscheduler.core.plugins import gang
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH, Carried, Reported
 from vscheduler.testing import pictures
 from vscheduler.testing.pictures import Document
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.snapshot import Carried
+from vscheduler.model.snapshot import Carried
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

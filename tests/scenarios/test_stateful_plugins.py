@@ -14,10 +14,10 @@ from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Sessio
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.config import policy as policies
 from vscheduler.core.config.policy import PluginSetting, Policy
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.nodes import NodeLayout
 from vscheduler.core.session import dispatch
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.nodes import NodeLayout
 from vscheduler.testing import pictures
 
 MANY_NODES = "\n".join(f"node n{number:02} cpu=16" for number in range(12))

@@ -2,7 +2,7 @@ import pytest
 
 from tests import running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
-from vscheduler.core.model.snapshot import Carried, Reported
+from vscheduler.model.snapshot import Carried, Reported
 from vscheduler.testing import pictures
 
 OPEN = "tdm:tdm.revocable-zone.night=10:00-21:00 | predicates"

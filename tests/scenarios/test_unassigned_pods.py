@@ -3,10 +3,10 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import GroupStatus
-from vscheduler.core.model.jobs import GroupState
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import phrases, sentences
+from vscheduler.model.decisions import GroupStatus
+from vscheduler.model.jobs import GroupState
 from vscheduler.testing import pictures
 
 TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates proportion")}

@@ -14,9 +14,9 @@ from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Sessio
 from vscheduler.core.api.views import JobState
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult, Reason, ReasonCode
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.model.decisions import CycleResult, Reason, ReasonCode
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.testing import pictures
 
 FREE = """

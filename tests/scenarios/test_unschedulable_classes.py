@@ -1,9 +1,9 @@
 """Jobs for which there is no node are told so together, and only what is true of each."""
 
 from tests import running
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.snapshot import FRESH, Carried
+from vscheduler.model.decisions import CycleResult, ReasonCode
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.snapshot import FRESH, Carried
 from vscheduler.testing import pictures
 
 TREE = {"actions": "allocate, reclaim", "tiers": running.tiers("gang | predicates proportion")}

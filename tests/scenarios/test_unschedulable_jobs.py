@@ -14,10 +14,10 @@ from tests.scenarios.test_work_budget import Cluster
 from tests.unit.mirror import manifests
 from vscheduler.core import cycle
 from vscheduler.core.api.depends import Depends, On
-from vscheduler.core.fair_share.usable_nodes import ANY_POD
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, NO_MEMOS
 from vscheduler.core.plugins.predicates import Predicates
+from vscheduler.core.shares.usable_nodes import ANY_POD
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH, NO_MEMOS
 
 GROUPS = 6
 

@@ -6,8 +6,8 @@ from tests import volume_labs
 from tests.volume_labs import Document, Lab, binds, waits
 from vscheduler.core import cycle
 from vscheduler.core.claims.volumes.choices import VolumeChoices
-from vscheduler.core.model.claim_decisions import ReleaseClaim, ReleaseVolume
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
+from vscheduler.model.claim_decisions import ReleaseClaim, ReleaseVolume
+from vscheduler.model.decisions import CycleResult, ReasonCode
 
 TWO_NODES = """
     node  n1 cpu=2

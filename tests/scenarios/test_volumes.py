@@ -9,13 +9,13 @@ from tests import running
 from tests import volume_manifests as made
 from tests.oracle import manifests
 from vscheduler.core import cycle
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Upsert
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]

@@ -12,12 +12,12 @@ from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.actions import enqueue
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import JobId
-from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.core.placement import explanations, feasibility, placement
 from vscheduler.core.session import work_budget
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import JobId
+from vscheduler.model.snapshot import FRESH, Snapshot
 
 BUDGET = 20_000
 """A tenth of the daemon's, and attacks in proportion."""

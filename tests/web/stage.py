@@ -13,12 +13,12 @@ from tests.web import clusters
 from tests.web.clusters import Document
 from vscheduler.containment import Failures
 from vscheduler.core import cycle
-from vscheduler.core.model.decisions import Bind, Evict
-from vscheduler.core.model.jobs import JobId
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.paths import Collection
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import Bind, Evict
+from vscheduler.model.jobs import JobId
+from vscheduler.model.snapshot import Snapshot
 from vscheduler.simulator import waiting_line
 from vscheduler.simulator.waiting_line import Place
 from vscheduler.web import cluster_view

@@ -7,13 +7,13 @@ from typing import TextIO
 from rich import table
 
 from vscheduler.cli.output import Screen
-from vscheduler.core.model import resources
-from vscheduler.core.model.decisions import Exclusion, QueueFigures
-from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.explain import wording as explained
 from vscheduler.explain.remedies import Explanation
 from vscheduler.mirror import queue_status
 from vscheduler.mirror.wording import phrases, refusal_sentences, sentences
+from vscheduler.model import resources
+from vscheduler.model.decisions import Exclusion, QueueFigures
+from vscheduler.model.resources import ResourceSpace
 from vscheduler.simulator.run import Outcome
 
 COLUMN_GAP = 3

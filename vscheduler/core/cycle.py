@@ -18,10 +18,6 @@ from vscheduler.core.eviction import (
     relocations,
     standing_plans,
 )
-from vscheduler.core.model.decisions import Bind, CycleResult, Fault, Pipeline
-from vscheduler.core.model.jobs import TaskStatus
-from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.placement.nominated_pods import NominatedPods
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
@@ -29,6 +25,10 @@ from vscheduler.core.session import job_state, job_status
 from vscheduler.core.session.dispatch import PluginFailedError
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.work_budget import TooLargeError, WorkBudget
+from vscheduler.model.decisions import Bind, CycleResult, Fault, Pipeline
+from vscheduler.model.jobs import TaskStatus
+from vscheduler.model.resources import Vector
+from vscheduler.model.snapshot import Snapshot
 
 FEW = 16
 """So many pods are added to their nodes one by one."""

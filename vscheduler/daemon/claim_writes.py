@@ -14,15 +14,15 @@ from msgspec.structs import replace
 from vscheduler.backoff import Backoff, Growth
 from vscheduler.cluster.writes.claim_writer import ClaimResult, ClaimWriter, Outcome, Write
 from vscheduler.containment import Failures
-from vscheduler.core.model.claim_decisions import ClaimKind
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.snapshot import Reported
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Change
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.state import Mirror
+from vscheduler.model.claim_decisions import ClaimKind
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.snapshot import Reported
 
 log = structlog.get_logger(__name__)
 

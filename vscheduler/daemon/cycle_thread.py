@@ -16,9 +16,9 @@ from typing import Generic, TypeVar, cast
 
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.daemon.liveness.progress import Cycles
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import Snapshot
 
 T = TypeVar("T")
 

@@ -22,7 +22,6 @@ from vscheduler.cluster.writes.evictor import Evictor
 from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, UsageWriter
 from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.jobs import JobId, TaskId
 from vscheduler.daemon import child_process, configuration, pacing
 from vscheduler.daemon.child_process import ChildProcess
 from vscheduler.daemon.configuration import ConfigurationError, Loaded
@@ -44,6 +43,7 @@ from vscheduler.mirror.index import entries
 from vscheduler.mirror.index.entries import Change, Event
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.statuses import ObjectReference
+from vscheduler.model.jobs import JobId, TaskId
 
 log = structlog.get_logger(__name__)
 

@@ -21,10 +21,6 @@ from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter, Usa
 from vscheduler.cluster.writes.status_writer import StatusWriter
 from vscheduler.containment import Failures
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import Bind, CycleResult
-from vscheduler.core.model.jobs import JobId, TaskId
-from vscheduler.core.model.nodes import NodeLayout
-from vscheduler.core.model.snapshot import FRESH, BindRefusal, Reported, Snapshot
 from vscheduler.daemon import cycle_thread
 from vscheduler.daemon.claim_writes import ClaimWrites
 from vscheduler.daemon.cycle_thread import CycleThread, FailedError, SmallCycles
@@ -36,6 +32,10 @@ from vscheduler.mirror.decode.events import DecodeError, Kind
 from vscheduler.mirror.index.entries import Change, Reference
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.wording import plain_text
+from vscheduler.model.decisions import Bind, CycleResult
+from vscheduler.model.jobs import JobId, TaskId
+from vscheduler.model.nodes import NodeLayout
+from vscheduler.model.snapshot import FRESH, BindRefusal, Reported, Snapshot
 from vscheduler.web.history import Observer
 
 log = structlog.get_logger(__name__)

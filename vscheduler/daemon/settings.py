@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from vscheduler.core.model import durations
 from vscheduler.daemon.leader_election import election_settings
 from vscheduler.daemon.leader_election.election_settings import DaemonParts, Election
 from vscheduler.mirror.translate import bounds
 from vscheduler.mirror.translate.bounds import Bounds
+from vscheduler.model import durations
 
 if TYPE_CHECKING:
     from vscheduler.mirror.statuses import ObjectReference

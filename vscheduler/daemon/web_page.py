@@ -18,8 +18,6 @@ import structlog
 
 from vscheduler.cluster.http.connection import ApiError, Connection, Forbidden
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.jobs import JobId
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.daemon import health
 from vscheduler.daemon.health import ListenError
 from vscheduler.daemon.leader_election import api
@@ -29,6 +27,8 @@ from vscheduler.daemon.settings import Settings
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection
 from vscheduler.mirror.wording import plain_text
+from vscheduler.model.jobs import JobId
+from vscheduler.model.snapshot import Snapshot
 from vscheduler.simulator import waiting_line
 from vscheduler.simulator.waiting_line import Place
 from vscheduler.web import access, cluster_view

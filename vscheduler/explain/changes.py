@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.core.model.constraints import Taint
+from vscheduler.model.constraints import Taint
 
 Amounts: TypeAlias = tuple[tuple[str, int], ...]
 """Amounts by resource, hashable."""

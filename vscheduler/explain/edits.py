@@ -7,10 +7,6 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model import constraints
-from vscheduler.core.model.jobs import PREEMPTABLE, ROLE, WAITING, JobId
-from vscheduler.core.model.nodes import CORDON
-from vscheduler.core.model.queues import QueueState
 from vscheduler.explain.changes import (
     ActionArgument,
     Change,
@@ -77,6 +73,10 @@ from vscheduler.mirror.decode.wire_storage import (
 )
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import pod_requests, pods, storage, translation
+from vscheduler.model import constraints
+from vscheduler.model.jobs import PREEMPTABLE, ROLE, WAITING, JobId
+from vscheduler.model.nodes import CORDON
+from vscheduler.model.queues import QueueState
 from vscheduler.simulator import admission
 
 Event: TypeAlias = Upsert | Remove

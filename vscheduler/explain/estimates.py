@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import nodes
-from vscheduler.core.model.jobs import WAITING, JobId, Task
-from vscheduler.core.model.nodes import Mask, NodeTable
-from vscheduler.core.model.resources import ResourceMap, Vector
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.explain import edits
+from vscheduler.model import nodes
+from vscheduler.model.jobs import WAITING, JobId, Task
+from vscheduler.model.nodes import Mask, NodeTable
+from vscheduler.model.resources import ResourceMap, Vector
+from vscheduler.model.snapshot import Snapshot
 
 Counts = NDArray[np.int64]
 """Number of pods for each node, (N,)."""

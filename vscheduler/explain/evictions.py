@@ -6,8 +6,6 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.core.model.jobs import EVICTABLE, HOLDING, Job
-from vscheduler.core.model.queues import ROOT
 from vscheduler.explain import estimates
 from vscheduler.explain.changes import (
     ActionArgument,
@@ -21,6 +19,8 @@ from vscheduler.explain.changes import (
 from vscheduler.explain.search import Search
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.wire import PodDisruptionBudget
+from vscheduler.model.jobs import EVICTABLE, HOLDING, Job
+from vscheduler.model.queues import ROOT
 
 CANDIDATES_MAX = 8
 """So many objects of a kind with a setting that forbids evictions are tried."""

@@ -5,8 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from vscheduler.core.model.constraints import Taint
-from vscheduler.core.model.jobs import Job
 from vscheduler.explain import estimates, pods
 from vscheduler.explain.changes import (
     Amounts,
@@ -20,6 +18,8 @@ from vscheduler.explain.changes import (
 )
 from vscheduler.explain.search import Search
 from vscheduler.mirror.decode.wire import Pod
+from vscheduler.model.constraints import Taint
+from vscheduler.model.jobs import Job
 
 MORE_MAX = 64
 """More nodes than this are nobody's remedy."""

@@ -6,11 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from vscheduler.core.model import nodes, resources, unassigned_pods
-from vscheduler.core.model.constraints import Taint
-from vscheduler.core.model.decisions import ReasonCode
-from vscheduler.core.model.jobs import ROLE, VALID, WAITING, Job, SubGroup, Task, TaskStatus
-from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.explain import edits
 from vscheduler.explain.changes import (
     Change,
@@ -37,6 +32,11 @@ from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.translate import pods as translated
 from vscheduler.mirror.translate.pods import NEVER
+from vscheduler.model import nodes, resources, unassigned_pods
+from vscheduler.model.constraints import Taint
+from vscheduler.model.decisions import ReasonCode
+from vscheduler.model.jobs import ROLE, VALID, WAITING, Job, SubGroup, Task, TaskStatus
+from vscheduler.model.resources import ResourceSpace
 
 CPU_STEP = 100
 """The grid of cpu, in millicores."""

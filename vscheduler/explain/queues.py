@@ -8,10 +8,6 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.core.model import queues, resources
-from vscheduler.core.model.decisions import Reason, ReasonCode
-from vscheduler.core.model.jobs import Job
-from vscheduler.core.model.queues import ProblemCode, QueueProblem
 from vscheduler.explain import pods
 from vscheduler.explain.changes import (
     Change,
@@ -30,6 +26,10 @@ from vscheduler.explain.search import Search
 from vscheduler.mirror.decode import wire
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.translate import translation
+from vscheduler.model import queues, resources
+from vscheduler.model.decisions import Reason, ReasonCode
+from vscheduler.model.jobs import Job
+from vscheduler.model.queues import ProblemCode, QueueProblem
 
 WEIGHT_MAX = 4096
 """How much weight is added at most."""

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import Reason
-from vscheduler.core.model.jobs import Job, JobId
-from vscheduler.core.model.reclaim_outlooks import ReclaimOutlook
-from vscheduler.core.model.refusals import RefusalCode
 from vscheduler.explain import evictions, nodes, pods, queues
 from vscheduler.explain.changes import Nothing, Remedy
 from vscheduler.explain.search import Search
 from vscheduler.explain.trials import Trials
 from vscheduler.mirror.wording import gang_sentences, phrases
+from vscheduler.model.decisions import Reason
+from vscheduler.model.jobs import Job, JobId
+from vscheduler.model.reclaim_outlooks import ReclaimOutlook
+from vscheduler.model.refusals import RefusalCode
 from vscheduler.simulator.run import Given
 
 BUDGET = 600_000

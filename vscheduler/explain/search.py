@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from vscheduler.core.model.decisions import Evict, Reason
 from vscheduler.explain import trials
 from vscheduler.explain.changes import Change, Remedy, Victims
 from vscheduler.explain.estimates import Estimates
 from vscheduler.explain.trials import Start, Trials
+from vscheduler.model.decisions import Evict, Reason
 
 ONE_BY_ONE = 8
 """So many sizes are tried one after the other, before the steps double."""

@@ -21,15 +21,15 @@ from msgspec.structs import replace
 
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult, Evict, GroupStatus, QueueFigures
-from vscheduler.core.model.jobs import WAITING, GroupState, JobId, Phase, TaskId
-from vscheduler.core.model.snapshot import FRESH, NO_MEMOS, Snapshot
 from vscheduler.explain import edits
 from vscheduler.explain.changes import Change, Nothing
 from vscheduler.explain.edits import Event, Key, Objects
 from vscheduler.mirror import statuses
 from vscheduler.mirror.decode.events import Remove, Upsert
 from vscheduler.mirror.index.entries import Part
+from vscheduler.model.decisions import CycleResult, Evict, GroupStatus, QueueFigures
+from vscheduler.model.jobs import WAITING, GroupState, JobId, Phase, TaskId
+from vscheduler.model.snapshot import FRESH, NO_MEMOS, Snapshot
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Given
 from vscheduler.simulator.world import World

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model.constraints import Taint
 from vscheduler.explain.changes import (
     ActionArgument,
     Amounts,
@@ -50,6 +49,7 @@ from vscheduler.explain.changes import (
 from vscheduler.explain.remedies import Explanation
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.wording import phrases, sentences
+from vscheduler.model.constraints import Taint
 
 NAMES_MAX = 3
 """So many nodes are named in a sentence."""

@@ -11,17 +11,17 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model.claim_decisions import (
+from vscheduler.mirror import device_requests, volume_requests
+from vscheduler.mirror.paths import Kind, Path
+from vscheduler.model.claim_decisions import (
     ClaimAllocation,
     ClaimKind,
     DeallocateClaim,
     DeviceChange,
     VolumeChange,
 )
-from vscheduler.core.model.devices import ResourceClaim
-from vscheduler.core.model.storage import Claim, Volume
-from vscheduler.mirror import device_requests, volume_requests
-from vscheduler.mirror.paths import Kind, Path
+from vscheduler.model.devices import ResourceClaim
+from vscheduler.model.storage import Claim, Volume
 
 Body: TypeAlias = dict[str, Any]
 

@@ -19,9 +19,14 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from vscheduler.core.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
-from vscheduler.core.model.constraints import Requirement, Term
-from vscheduler.core.model.devices import (
+from vscheduler.mirror import paths
+from vscheduler.mirror.paths import Path
+from vscheduler.mirror.translate import devices as translation
+from vscheduler.mirror.translate import extended_resources
+from vscheduler.mirror.translate.devices import DEALLOCATING
+from vscheduler.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
+from vscheduler.model.constraints import Requirement, Term
+from vscheduler.model.devices import (
     AllocatedDevice,
     Allocation,
     Configuration,
@@ -30,11 +35,6 @@ from vscheduler.core.model.devices import (
     DeviceToleration,
     ResourceClaim,
 )
-from vscheduler.mirror import paths
-from vscheduler.mirror.paths import Path
-from vscheduler.mirror.translate import devices as translation
-from vscheduler.mirror.translate import extended_resources
-from vscheduler.mirror.translate.devices import DEALLOCATING
 
 Body: TypeAlias = dict[str, Any]
 

@@ -11,8 +11,11 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import resources
-from vscheduler.core.model.decisions import (
+from vscheduler.mirror import statuses
+from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.wording import phrases, refusal_sentences, sentences
+from vscheduler.model import resources
+from vscheduler.model.decisions import (
     Basis,
     Entitlement,
     Exclusion,
@@ -20,10 +23,7 @@ from vscheduler.core.model.decisions import (
     QueueFigures,
     ReasonCode,
 )
-from vscheduler.core.model.resources import ResourceSpace
-from vscheduler.mirror import statuses
-from vscheduler.mirror.decode import quantities
-from vscheduler.mirror.wording import phrases, refusal_sentences, sentences
+from vscheduler.model.resources import ResourceSpace
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 FAIR_SHARE = "FairShare"

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
-from vscheduler.core.model.devices import Answer, AttributeValue, Device, SelectorError, Version
 from vscheduler.mirror import selector_cost
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.selector_cost import Reads, Tree
+from vscheduler.model.devices import Answer, AttributeValue, Device, SelectorError, Version
 
 TOKENS_MAX = 1000
 """How many words, numbers, texts and signs an expression may have."""

@@ -11,13 +11,6 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import pod_texts
-from vscheduler.core.model import snapshot as snapshots
-from vscheduler.core.model.jobs import WAITING, GroupState, JobId, TaskId
-from vscheduler.core.model.nodes import NodeSpec
-from vscheduler.core.model.pod_texts import PodReads
-from vscheduler.core.model.queues import DEFAULT, Queue
-from vscheduler.core.model.snapshot import Budget, Carried, Quota, Snapshot
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Remove, Upsert
 from vscheduler.mirror.index import entries
@@ -42,6 +35,13 @@ from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.kubelet_refusals import KubeletRefusals, NominatedPods
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.mirror.translate.translation import Group, Namespace, Node, PriorityClass
+from vscheduler.model import pod_texts
+from vscheduler.model import snapshot as snapshots
+from vscheduler.model.jobs import WAITING, GroupState, JobId, TaskId
+from vscheduler.model.nodes import NodeSpec
+from vscheduler.model.pod_texts import PodReads
+from vscheduler.model.queues import DEFAULT, Queue
+from vscheduler.model.snapshot import Budget, Carried, Quota, Snapshot
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model.decisions import (
+from vscheduler.mirror.decode.events import DecodeError
+from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import (
     WAITS_FOR_CLAIMS,
     Bind,
     Evict,
@@ -22,9 +24,7 @@ from vscheduler.core.model.decisions import (
     Reason,
     ReasonCode,
 )
-from vscheduler.core.model.jobs import Condition, GroupState, InvalidPod, Job, JobId, Phase, Task
-from vscheduler.mirror.decode.events import DecodeError
-from vscheduler.mirror.wording import sentences
+from vscheduler.model.jobs import Condition, GroupState, InvalidPod, Job, JobId, Phase, Task
 
 UNSCHEDULABLE = "Unschedulable"
 

@@ -13,16 +13,16 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from vscheduler.core.model.claim_decisions import (
+from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.paths import Kind, Path
+from vscheduler.mirror.translate import storage as translation
+from vscheduler.model.claim_decisions import (
     ClaimBinding,
     ReleaseClaim,
     ReleaseVolume,
     VolumeChange,
 )
-from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
-from vscheduler.mirror import paths, statuses
-from vscheduler.mirror.paths import Kind, Path
-from vscheduler.mirror.translate import storage as translation
+from vscheduler.model.storage import Claim, ClaimReference, Selection, Volume
 
 Body: TypeAlias = dict[str, Any]
 

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model.queues import ROOT, QueueState
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.wire import Queue
 from vscheduler.mirror.translate import translation
+from vscheduler.model.queues import ROOT, QueueState
 from vscheduler.simulator.manifests import Named, Problem
 
 Tree = Mapping[str, Any]

@@ -14,11 +14,11 @@ from typing import Any, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model.queues import ROOT
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.documents import Document
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.translate import storage
+from vscheduler.model.queues import ROOT
 
 DEFAULT_NAMESPACE = "default"
 MOMENTS = frozenset(

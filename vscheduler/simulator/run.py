@@ -22,20 +22,6 @@ from msgspec.structs import replace
 from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model import pod_texts
-from vscheduler.core.model.claim_decisions import ClaimBinding
-from vscheduler.core.model.decisions import (
-    Bind,
-    CycleResult,
-    Evict,
-    Exclusion,
-    GroupStatus,
-    QueueFigures,
-)
-from vscheduler.core.model.jobs import ROLE, GroupState, JobId
-from vscheduler.core.model.pod_texts import PodReads
-from vscheduler.core.model.queues import DEFAULT
-from vscheduler.core.model.snapshot import FRESH, without_memos
 from vscheduler.mirror import queue_status, state, statuses
 from vscheduler.mirror.decode import events, quantities
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
@@ -44,6 +30,20 @@ from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import bounds, pods
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences, sentences
+from vscheduler.model import pod_texts
+from vscheduler.model.claim_decisions import ClaimBinding
+from vscheduler.model.decisions import (
+    Bind,
+    CycleResult,
+    Evict,
+    Exclusion,
+    GroupStatus,
+    QueueFigures,
+)
+from vscheduler.model.jobs import ROLE, GroupState, JobId
+from vscheduler.model.pod_texts import PodReads
+from vscheduler.model.queues import DEFAULT
+from vscheduler.model.snapshot import FRESH, without_memos
 from vscheduler.simulator import admission, manifests, simulated_claims
 from vscheduler.simulator.manifests import Collection, Manifest, Named, Problem
 from vscheduler.simulator.world import World

@@ -11,8 +11,6 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange, VolumeChange
-from vscheduler.core.model.decisions import CycleResult
 from vscheduler.mirror import device_requests, volume_requests
 from vscheduler.mirror.decode import events, wire_devices
 from vscheduler.mirror.decode.events import DecodeFailed, Event, Kind, Remove, Upsert
@@ -37,6 +35,8 @@ from vscheduler.mirror.decode.wire_storage import (
     VolumeStatus,
 )
 from vscheduler.mirror.translate import devices, pods, storage
+from vscheduler.model.claim_decisions import ClaimAllocation, DeviceChange, VolumeChange
+from vscheduler.model.decisions import CycleResult
 
 Stored = PersistentVolumeClaim | PersistentVolume
 

@@ -11,12 +11,12 @@ import msgspec
 
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.jobs import JobId
-from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.core.session import ordering
 from vscheduler.core.session.dispatch import PluginFailedError
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
+from vscheduler.model.jobs import JobId
+from vscheduler.model.snapshot import FRESH, Snapshot
 from vscheduler.simulator import run
 from vscheduler.simulator.manifests import Manifest
 from vscheduler.simulator.run import Options

@@ -12,8 +12,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.core.model.decisions import Bind, CycleResult, Evict
-from vscheduler.core.model.jobs import GroupState, JobId, Task
 from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event, Kind, Remove, Upsert
@@ -27,6 +25,8 @@ from vscheduler.mirror.decode.wire import (
     PodStatus,
 )
 from vscheduler.mirror.translate import translation
+from vscheduler.model.decisions import Bind, CycleResult, Evict
+from vscheduler.model.jobs import GroupState, JobId, Task
 from vscheduler.simulator.simulated_claims import Devices, Volumes
 
 Controller: TypeAlias = tuple[str, str, str, str]

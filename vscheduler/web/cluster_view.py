@@ -11,8 +11,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import queues, resources
-from vscheduler.core.model.decisions import (
+from vscheduler.mirror import queue_status, statuses, workloads
+from vscheduler.mirror.decode import fields
+from vscheduler.mirror.state import Mirror
+from vscheduler.mirror.translate import translation
+from vscheduler.mirror.translate.pod_owners import Owner
+from vscheduler.mirror.wording import phrases, plain_text, sentences
+from vscheduler.model import queues, resources
+from vscheduler.model.decisions import (
     CycleResult,
     Exclusion,
     GroupStatus,
@@ -20,15 +26,9 @@ from vscheduler.core.model.decisions import (
     Reason,
     ReasonCode,
 )
-from vscheduler.core.model.jobs import HOLDING, YOUNG, Condition, Job, JobId, Phase, TaskStatus
-from vscheduler.core.model.resources import ResourceSpace
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.mirror import queue_status, statuses, workloads
-from vscheduler.mirror.decode import fields
-from vscheduler.mirror.state import Mirror
-from vscheduler.mirror.translate import translation
-from vscheduler.mirror.translate.pod_owners import Owner
-from vscheduler.mirror.wording import phrases, plain_text, sentences
+from vscheduler.model.jobs import HOLDING, YOUNG, Condition, Job, JobId, Phase, TaskStatus
+from vscheduler.model.resources import ResourceSpace
+from vscheduler.model.snapshot import Snapshot
 from vscheduler.simulator.waiting_line import Place
 from vscheduler.web.history import Cycle, Decision, Past, Sample
 

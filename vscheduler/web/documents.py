@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import JobId, Task
-from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import phrases, plain_text
+from vscheduler.model import resources
+from vscheduler.model.jobs import JobId, Task
+from vscheduler.model.resources import ResourceSpace
 from vscheduler.web.cluster_view import Figure, JobRow, QueueRow, View
 from vscheduler.web.history import Sample
 

@@ -17,9 +17,9 @@ import structlog
 from aiohttp import web
 
 from vscheduler.containment import Failures
-from vscheduler.core.model.decisions import ReasonCode
 from vscheduler.mirror import paths
 from vscheduler.mirror.wording import phrases, plain_text
+from vscheduler.model.decisions import ReasonCode
 from vscheduler.web import access, documents, sessions
 from vscheduler.web.access import AccessTable, ReviewError, TooOftenError, UnknownTokenError
 from vscheduler.web.allowances import Attempts, TooManyError

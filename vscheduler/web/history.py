@@ -9,10 +9,10 @@ from enum import StrEnum
 
 import msgspec
 
-from vscheduler.core.model.decisions import Bind, CycleResult, Evict, QueueFigures, RefusedBind
-from vscheduler.core.model.jobs import JobId
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror.wording import phrases, plain_text, sentences
+from vscheduler.model.decisions import Bind, CycleResult, Evict, QueueFigures, RefusedBind
+from vscheduler.model.jobs import JobId
+from vscheduler.model.snapshot import Snapshot
 
 DECISIONS_MAX = 500
 """How many decisions are remembered."""

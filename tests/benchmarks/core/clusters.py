@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH, Carried, Snapshot
 
 Amounts = Mapping[str, str]
 Document = dict[str, Any]

@@ -19,12 +19,12 @@ from tests.benchmarks.core import clusters, timing
 from tests.benchmarks.core.clusters import Document, Gang
 from tests.integration import devices
 from vscheduler.core import cycle
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.devices import ResourceClaim
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon import application
 from vscheduler.mirror import device_requests
 from vscheduler.mirror.decode.events import Kind
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.devices import ResourceClaim
+from vscheduler.model.snapshot import FRESH
 
 GANG = 4
 DEVICES = 16

@@ -15,7 +15,7 @@ from tests.benchmarks.core.clusters import Amounts, Cluster, Gang
 from tests.benchmarks.core.inflation import Inflation
 from vscheduler.core.actions import allocate
 from vscheduler.core.actions.allocate import Allocate
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.snapshot import FRESH
 
 NODES = 1000
 CYCLES_MAX = 8

@@ -17,7 +17,7 @@ from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
 from vscheduler.core.actions.allocate import Allocate
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.snapshot import FRESH, Snapshot
+from vscheduler.model.snapshot import FRESH, Snapshot
 
 HEADER = "| case | nodes | pods | calls | with the search | ms | with the search |\n"
 

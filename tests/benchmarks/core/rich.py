@@ -17,7 +17,7 @@ from tests.benchmarks.core import clusters, timing
 from tests.benchmarks.core.cases import Case
 from tests.benchmarks.core.clusters import Amounts, Cluster, Gang
 from tests.benchmarks.core.timing import Timing
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.snapshot import FRESH
 
 GANG = 10
 NODES = (1250, 2500, 5000)

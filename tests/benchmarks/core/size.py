@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from tests.benchmarks import figures
 from tests.benchmarks.core import clusters, timing
 from tests.benchmarks.core.clusters import Cluster, Gang
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon import application
+from vscheduler.model.snapshot import FRESH
 
 NODES = (1000, 2000, 5000, 15_000)
 PODS_PER_NODE = 10

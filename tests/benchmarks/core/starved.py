@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from tests.benchmarks.core import cases, timing
 from tests.benchmarks.core.clusters import Cluster, Gang
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 
 CYCLES_MAX = 500
 

@@ -13,11 +13,11 @@ from tests.benchmarks.core.inflation import Inflation
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model import snapshot
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import Carried
 from vscheduler.daemon import application
 from vscheduler.daemon.pacing import Pace
+from vscheduler.model import snapshot
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import Carried
 
 BUDGET = Pace().budget
 

@@ -20,12 +20,12 @@ from tests.benchmarks.core.clusters import Cluster
 from tests.benchmarks.core.inflation import Inflation
 from vscheduler.core import cycle
 from vscheduler.core.actions import allocate
-from vscheduler.core.model.snapshot import FRESH
-from vscheduler.core.placement.gang_search.attempt import Attempt
-from vscheduler.core.placement.gang_search.solver import strategy
-from vscheduler.core.placement.gang_search.solver.strategy import Proof
+from vscheduler.core.gangs.attempt import Attempt
+from vscheduler.core.gangs.solver import strategy
+from vscheduler.core.gangs.solver.strategy import Proof
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.session.work_budget import WorkBudget
+from vscheduler.model.snapshot import FRESH
 
 CYCLES_MAX = 40
 COUNTED: Mapping[str, tuple[Any, str]] = {

@@ -18,10 +18,10 @@ from tests.properties import gang_columns, gang_problems, gang_solver
 from tests.properties.gang_problems import World
 from vscheduler.core.actions import allocate
 from vscheduler.core.actions.allocate import Allocate
-from vscheduler.core.placement.gang_search import attempt
-from vscheduler.core.placement.gang_search.solver import strategy
-from vscheduler.core.placement.gang_search.solver.problem import Answer, CutShort, Found, Impossible
-from vscheduler.core.placement.gang_search.solver.strategy import Proof
+from vscheduler.core.gangs import attempt
+from vscheduler.core.gangs.solver import strategy
+from vscheduler.core.gangs.solver.problem import Answer, CutShort, Found, Impossible
+from vscheduler.core.gangs.solver.strategy import Proof
 
 GANGS = 10_000
 STEPS = int(str(Allocate.arguments[allocate.SEARCH_STEPS].default))

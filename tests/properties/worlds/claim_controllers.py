@@ -13,12 +13,12 @@ from tests import volume_labs, volume_manifests
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import claims, manifests
 from tests.properties.worlds.manifests import Document, Key
-from vscheduler.core.model.claim_decisions import ClaimAllocation, DeviceChange, VolumeChange
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.devices import ResourceClaim
 from vscheduler.mirror import device_requests, volume_requests
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.state import Mirror
+from vscheduler.model.claim_decisions import ClaimAllocation, DeviceChange, VolumeChange
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.devices import ResourceClaim
 
 SOON = 0.5
 """How likely something happens in a cycle that is to happen."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.session.carried import GangSearches
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import Snapshot
 
 PERCENTILES = (50, 90, 99, 99.9)
 

@@ -20,13 +20,13 @@ from tests.properties.worlds.manifests import Document, Key, Workload
 from tests.properties.worlds.moments import Eviction, Kept, Moment, Placement
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.decisions import Bind, CycleResult, Evict, Pipeline
-from vscheduler.core.model.jobs import GroupState, JobId
-from vscheduler.core.model.snapshot import FRESH, Carried, Snapshot
 from vscheduler.mirror import queue_status, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Remove
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import Bind, CycleResult, Evict, Pipeline
+from vscheduler.model.jobs import GroupState, JobId
+from vscheduler.model.snapshot import FRESH, Carried, Snapshot
 
 GOING_MAX = 3
 """Cycles that a pod may take to go."""

@@ -9,9 +9,9 @@ from tests.unit.benchmarks.growth import FLAT, LINEAR, exponent, work_of
 from vscheduler.core import cycle
 from vscheduler.core.actions.enqueue import Enqueue
 from vscheduler.core.claims.devices import needs
-from vscheduler.core.model.jobs import TaskStatus
-from vscheduler.core.model.snapshot import FRESH, Carried
 from vscheduler.mirror.decode.events import Kind
+from vscheduler.model.jobs import TaskStatus
+from vscheduler.model.snapshot import FRESH, Carried
 
 SMALL, LARGE = 50, 400
 """Nodes."""

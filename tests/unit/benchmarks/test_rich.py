@@ -10,9 +10,9 @@ from tests.benchmarks.core import rich, timing
 from tests.unit.benchmarks.growth import LINEAR, exponent, work_of
 from vscheduler.core import cycle
 from vscheduler.core.api.contracts import NodeView
-from vscheduler.core.model.decisions import Bind
-from vscheduler.core.model.jobs import Task
 from vscheduler.core.plugins.nodeorder import NodeOrder
+from vscheduler.model.decisions import Bind
+from vscheduler.model.jobs import Task
 
 SMALL, LARGE = 200, 800
 """Nodes; pods, queues, pools and groups grow with them."""

@@ -6,8 +6,8 @@ from tests.benchmarks.core import cases, starved, timing
 from tests.benchmarks.core.clusters import Gang
 from tests.unit.benchmarks.growth import FLAT, exponent, work_of
 from vscheduler.core import cycle
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 
 NODES = 50
 

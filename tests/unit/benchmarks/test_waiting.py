@@ -9,7 +9,7 @@ from tests.benchmarks.core import cases, clusters, timing
 from tests.benchmarks.core.clusters import Cluster, Gang
 from tests.unit.benchmarks.growth import FLAT, LINEAR, exponent, work_of
 from vscheduler.core import cycle
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.snapshot import FRESH
 
 FEW, MANY = 50, 400
 """Waiting jobs, of which every five are of a kind."""

@@ -9,22 +9,22 @@ import numpy as np
 from vscheduler.core.api.contracts import NodeView, Plugin
 from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.volumes.state import Volumes
-from vscheduler.core.fair_share import fair_shares, node_domains, node_pools
-from vscheduler.core.fair_share.demands import QueueDemands
-from vscheduler.core.fair_share.fair_shares import QueueLimits
-from vscheduler.core.fair_share.node_domains import KnownDomains
-from vscheduler.core.fair_share.node_pools import NodePools, NodePoolsBuilder
-from vscheduler.core.model import jobs, pod_affinity, queues
-from vscheduler.core.model.constraints import Constraints, HostPort
-from vscheduler.core.model.decisions import Bind, Evict
-from vscheduler.core.model.jobs import Job, JobId, PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.nodes import Mask, NodeLayout, NodeSpec, NodeTable
-from vscheduler.core.model.resources import ResourceSpace, Vector
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.placement.nominated_pods import NominatedPods
 from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
 from vscheduler.core.session import job_state
 from vscheduler.core.session.work_budget import WorkBudget
+from vscheduler.core.shares import fair_shares, node_domains, node_pools
+from vscheduler.core.shares.demands import QueueDemands
+from vscheduler.core.shares.fair_shares import QueueLimits
+from vscheduler.core.shares.node_domains import KnownDomains
+from vscheduler.core.shares.node_pools import NodePools, NodePoolsBuilder
+from vscheduler.model import jobs, pod_affinity, queues
+from vscheduler.model.constraints import Constraints, HostPort
+from vscheduler.model.decisions import Bind, Evict
+from vscheduler.model.jobs import Job, JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.nodes import Mask, NodeLayout, NodeSpec, NodeTable
+from vscheduler.model.resources import ResourceSpace, Vector
+from vscheduler.model.snapshot import Snapshot
 
 GPU = "nvidia.com/gpu"
 JobState = job_state.JobState

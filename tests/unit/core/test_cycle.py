@@ -4,8 +4,8 @@ import pytest
 
 from tests import running
 from vscheduler.core import cycle
-from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.session.session import Session
+from vscheduler.model.jobs import Task, TaskStatus
 from vscheduler.testing import pictures
 
 PICTURE = """

@@ -10,10 +10,6 @@ from tests.unit.daemon import worlds
 from vscheduler.backoff import Growth
 from vscheduler.cluster.writes.claim_writer import ClaimResult, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.claim_decisions import ReleaseVolume
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH, Reported
-from vscheduler.core.model.storage import Volume
 from vscheduler.daemon import claim_writes
 from vscheduler.daemon.claim_writes import ClaimWrites
 from vscheduler.daemon.liveness.progress import Cycles
@@ -21,6 +17,10 @@ from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.mirror.claim_requests import Target
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.claim_decisions import ReleaseVolume
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH, Reported
+from vscheduler.model.storage import Volume
 
 Result = ClaimResult
 NOTHING = CycleResult(

@@ -5,13 +5,13 @@ from structlog import testing
 
 from tests import device_labs, volume_labs
 from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound
-from vscheduler.core.model.storage import Storage
 from vscheduler.daemon import informers
 from vscheduler.daemon.health import WatchState
 from vscheduler.daemon.informers import KindAccess
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.storage import Storage
 from vscheduler.testing import pictures
 
 

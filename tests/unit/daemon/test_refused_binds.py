@@ -11,11 +11,11 @@ from tests.unit.cluster.writes.test_status_writer import a_task
 from tests.unit.daemon import worlds
 from vscheduler.cluster.writes import status_writer
 from vscheduler.cluster.writes.binder import BindResult, Outcome
-from vscheduler.core.model.decisions import Bind
-from vscheduler.core.model.jobs import TaskId, TaskStatus
-from vscheduler.core.model.snapshot import BindRefusal
 from vscheduler.daemon import scheduling_loop
 from vscheduler.daemon.scheduling_loop import RefusedBinds
+from vscheduler.model.decisions import Bind
+from vscheduler.model.jobs import TaskId, TaskStatus
+from vscheduler.model.snapshot import BindRefusal
 from vscheduler.testing import pictures
 
 REFUSED = BindResult.REFUSED

@@ -21,7 +21,6 @@ from tests.unit.mirror.manifests import Document
 from vscheduler.cluster.writes import status_writer
 from vscheduler.cluster.writes.queue_status_writer import UsageWriter
 from vscheduler.core import cycle
-from vscheduler.core.model.decisions import CycleResult
 from vscheduler.daemon import leader_session, scheduler_process, settings
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.daemon.scheduler_process import Scheduler
@@ -29,6 +28,7 @@ from vscheduler.daemon.settings import Given
 from vscheduler.mirror.decode.events import Upsert
 from vscheduler.mirror.index.entries import Change, Event
 from vscheduler.mirror.state import Mirror
+from vscheduler.model.decisions import CycleResult
 
 HOLDER = "vscheduler.io/lease-holder"
 

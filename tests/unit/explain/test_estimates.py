@@ -5,10 +5,10 @@ import random
 import pytest
 
 from tests import running
-from vscheduler.core.model.jobs import JobId
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.estimates import Estimates
+from vscheduler.model.jobs import JobId
+from vscheduler.model.snapshot import Snapshot
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

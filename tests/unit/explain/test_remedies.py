@@ -13,10 +13,10 @@ from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.config import policy
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.nodes import NodeLayout
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.remedies import Explanation, NotWaitingError
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.nodes import NodeLayout
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from vscheduler.core.model.jobs import Job, PodClass
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Object, Remove, Upsert
 from vscheduler.mirror.index.entries import Change, Replace
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.jobs import Job, PodClass
+from vscheduler.model.snapshot import Snapshot
 
 OURS = "vscheduler"
 Document = dict[str, Any]

@@ -3,9 +3,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
-from vscheduler.core.model.constraints import Operator, Requirement, Term
-from vscheduler.core.model.devices import (
+from vscheduler.mirror import device_requests
+from vscheduler.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
+from vscheduler.model.constraints import Operator, Requirement, Term
+from vscheduler.model.devices import (
     AllocatedDevice,
     Allocation,
     Configuration,
@@ -14,7 +15,6 @@ from vscheduler.core.model.devices import (
     DeviceToleration,
     ResourceClaim,
 )
-from vscheduler.mirror import device_requests
 
 POD = Consumer(name="train-0", uid="p0")
 OTHER = Consumer(name="group", uid="g1", resource="podgroups", api_group="scheduling.k8s.io")

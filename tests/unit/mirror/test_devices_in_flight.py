@@ -3,9 +3,9 @@
 from tests import device_labs, running
 from tests.device_labs import Lab
 from vscheduler.core import cycle
-from vscheduler.core.model.claim_decisions import DeallocateClaim
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.snapshot import FRESH
+from vscheduler.model.claim_decisions import DeallocateClaim
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.snapshot import FRESH
 
 PICTURE = """
     node  n1 cpu=4

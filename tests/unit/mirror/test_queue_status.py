@@ -2,11 +2,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from vscheduler.core.model import refusals
-from vscheduler.core.model.decisions import Basis, Entitlement, Exclusion, LimitedBy, QueueFigures
-from vscheduler.core.model.queues import ProblemCode, QueueProblem, QueueState
-from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.mirror import queue_status
+from vscheduler.model import refusals
+from vscheduler.model.decisions import Basis, Entitlement, Exclusion, LimitedBy, QueueFigures
+from vscheduler.model.queues import ProblemCode, QueueProblem, QueueState
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 GI = 2**30
 Bound = LimitedBy

@@ -3,13 +3,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model.decisions import Basis, Entitlement, Exclusion, LimitedBy, QueueFigures
-from vscheduler.core.model.queues import QueueState
-from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import Basis, Entitlement, Exclusion, LimitedBy, QueueFigures
+from vscheduler.model.queues import QueueState
+from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.testing import pictures
 
 GI = 2**30

@@ -2,8 +2,8 @@ import time
 
 import pytest
 
-from vscheduler.core.model.devices import AttributeValue, Device, Version
 from vscheduler.mirror import selector_cost, selectors
+from vscheduler.model.devices import AttributeValue, Device, Version
 
 GPU = "gpu.example.com"
 A = f'device.attributes["{GPU}"]'

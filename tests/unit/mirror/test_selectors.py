@@ -2,10 +2,10 @@ import re
 
 import pytest
 
-from vscheduler.core.model.devices import AttributeValue, Device, SelectorError, Version
 from vscheduler.mirror import selectors
 from vscheduler.mirror.selector_cost import Kind, Tree
 from vscheduler.mirror.selectors import Selectors
+from vscheduler.model.devices import AttributeValue, Device, SelectorError, Version
 
 GPU = "gpu.example.com"
 DEVICE = Device(

@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model.jobs import NO_TASKS, TaskId, TaskStatus
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index.entries import Change, Reference
 from vscheduler.mirror.state import Mirror
+from vscheduler.model.jobs import NO_TASKS, TaskId, TaskStatus
 
 Document = manifests.Document
 KIND = Kind

@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model.jobs import TaskId, TaskStatus
 from vscheduler.mirror.index.entries import Change
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model.jobs import TaskId, TaskStatus
 
 Document = manifests.Document
 P = TaskId("p")

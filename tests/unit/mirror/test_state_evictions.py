@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model.jobs import TaskId, TaskStatus
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import node_usage
 from vscheduler.mirror.state import Mirror
+from vscheduler.model.jobs import TaskId, TaskStatus
 
 P = TaskId("p")
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

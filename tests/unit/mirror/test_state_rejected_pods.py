@@ -4,10 +4,10 @@ import pytest
 
 from tests.unit.mirror import manifests
 from tests.unit.mirror.manifests import Document
-from vscheduler.core.model.jobs import InvalidPod, TaskId
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.translate import pods
+from vscheduler.model.jobs import InvalidPod, TaskId
 
 CLAIMS = {"resourceClaims": [{"name": "gpu"}]}
 PRIORITY = {"annotations": {pods.GROUPS[0]: "g", fields.PRIORITY: "high"}}

@@ -3,9 +3,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model.claim_decisions import ClaimKind, ClaimWait
-from vscheduler.core.model.decisions import Bind, Evict, GroupStatus, Reason, ReasonCode, Shortage
-from vscheduler.core.model.jobs import (
+from vscheduler.mirror import statuses
+from vscheduler.mirror.statuses import ObjectReference
+from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
+from vscheduler.model.decisions import Bind, Evict, GroupStatus, Reason, ReasonCode, Shortage
+from vscheduler.model.jobs import (
     Condition,
     GroupState,
     InvalidPod,
@@ -17,8 +19,6 @@ from vscheduler.core.model.jobs import (
     TaskId,
     TaskStatus,
 )
-from vscheduler.mirror import statuses
-from vscheduler.mirror.statuses import ObjectReference
 
 NOW = 1_767_268_800.9
 SINCE = "2026-01-01T12:00:00Z"

@@ -3,16 +3,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model.claim_decisions import (
+from vscheduler.mirror import volume_requests
+from vscheduler.mirror.paths import Kind
+from vscheduler.mirror.volume_requests import Wanted
+from vscheduler.model.claim_decisions import (
     ClaimBinding,
     ReleaseClaim,
     ReleaseVolume,
     VolumeChange,
 )
-from vscheduler.core.model.storage import Claim, ClaimReference, Selection, Volume
-from vscheduler.mirror import volume_requests
-from vscheduler.mirror.paths import Kind
-from vscheduler.mirror.volume_requests import Wanted
+from vscheduler.model.storage import Claim, ClaimReference, Selection, Volume
 
 AT = 1767268840.0
 NOTE = "vscheduler/volume-binding"

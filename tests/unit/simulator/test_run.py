@@ -10,8 +10,8 @@ from tests import running
 from vscheduler.core import actions, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import ActionSetting, Policy
-from vscheduler.core.model.jobs import JobId, Phase
 from vscheduler.mirror.decode import documents as reader
+from vscheduler.model.jobs import JobId, Phase
 from vscheduler.simulator import run
 from vscheduler.simulator.manifests import Manifest
 from vscheduler.simulator.run import Look, Options, Outcome

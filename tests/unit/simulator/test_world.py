@@ -5,18 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model.decisions import Bind, CycleResult, Evict
-from vscheduler.core.model.jobs import (
-    Condition,
-    GroupState,
-    JobId,
-    Phase,
-    PodClass,
-    Task,
-    TaskId,
-    TaskStatus,
-)
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event, Kind, Remove, Upsert
 from vscheduler.mirror.decode.wire import (
@@ -28,6 +16,18 @@ from vscheduler.mirror.decode.wire import (
     PodSpec,
     PodStatus,
 )
+from vscheduler.model.decisions import Bind, CycleResult, Evict
+from vscheduler.model.jobs import (
+    Condition,
+    GroupState,
+    JobId,
+    Phase,
+    PodClass,
+    Task,
+    TaskId,
+    TaskStatus,
+)
+from vscheduler.model.snapshot import FRESH
 from vscheduler.simulator.world import Owners, World
 from vscheduler.testing import pictures
 

@@ -3,7 +3,7 @@ import pytest
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import FilterResult, NodeView, On, Plugin, Session, depends_on
-from vscheduler.core.model.jobs import Task
+from vscheduler.model.jobs import Task
 from vscheduler.testing import ImpossibleError, decide
 
 

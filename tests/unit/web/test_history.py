@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from tests.web import clusters
 from tests.web.stage import Stage
-from vscheduler.core.model.decisions import Bind, Evict
-from vscheduler.core.model.jobs import JobId
+from vscheduler.model.decisions import Bind, Evict
+from vscheduler.model.jobs import JobId
 from vscheduler.web import history
 from vscheduler.web.history import DecisionKind, History, Observer
 

@@ -12,7 +12,7 @@ from tests.unit.web.test_endpoints import API, cookie, sign_in
 from tests.unit.web.visitors import bearer, visited
 from tests.web import clusters, stage
 from tests.web.stage import Rights, Stage
-from vscheduler.core.model.decisions import Bind
+from vscheduler.model.decisions import Bind
 from vscheduler.web import streams
 from vscheduler.web.allowances import Attempts
 from vscheduler.web.documents import Access

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from vscheduler.cli.checks.findings import FindingText
-from vscheduler.core.model.constraints import ResourceClaimUse
-from vscheduler.core.model.devices import Devices
-from vscheduler.core.model.jobs import TaskStatus
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror.wording import refusal_sentences
+from vscheduler.model.constraints import ResourceClaimUse
+from vscheduler.model.devices import Devices
+from vscheduler.model.jobs import TaskStatus
+from vscheduler.model.snapshot import Snapshot
 
 NO_CLASS = "DeviceClass {} isn't among those given; the claim is never allocated"
 NO_CLAIM = "ResourceClaim {} isn't among those given; the pod waits for it"

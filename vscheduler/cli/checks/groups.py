@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vscheduler.cli.checks.findings import FindingText
-from vscheduler.core.model.decisions import CycleResult, ReasonCode
-from vscheduler.core.model.jobs import Job, Task
-from vscheduler.core.model.queues import ROOT, Queue
-from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.wording import phrases, sentences
+from vscheduler.model.decisions import CycleResult, ReasonCode
+from vscheduler.model.jobs import Job, Task
+from vscheduler.model.queues import ROOT, Queue
+from vscheduler.model.resources import ResourceMap, ResourceSpace
 
 Code = ReasonCode
 

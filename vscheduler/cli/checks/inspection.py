@@ -28,13 +28,13 @@ from vscheduler.core import cycle
 from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.config import validation
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model import resources
-from vscheduler.core.model.snapshot import FRESH, Snapshot
 from vscheduler.core.session.work_budget import WorkBudget
 from vscheduler.daemon import configuration
 from vscheduler.daemon.configuration import ConfigurationError, Examined
 from vscheduler.mirror import state
 from vscheduler.mirror.decode.events import Kind
+from vscheduler.model import resources
+from vscheduler.model.snapshot import FRESH, Snapshot
 from vscheduler.simulator import manifests, run
 from vscheduler.simulator.manifests import Manifest
 from vscheduler.simulator.run import Given

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from vscheduler.controllers.podgroups import group_terms
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import PREEMPTABLE, ROLE
 from vscheduler.core.plugins import drf, gang, nodegroup
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import pods, translation
+from vscheduler.model import resources
+from vscheduler.model.jobs import PREEMPTABLE, ROLE
 
 Path: TypeAlias = tuple[str | int, ...]
 Slip: TypeAlias = tuple[Path, str]

@@ -11,12 +11,12 @@ from vscheduler.cli.checks import findings, misspellings, policies
 from vscheduler.cli.checks.findings import FindingText
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model import queues
-from vscheduler.core.model.queues import ProblemCode
-from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 from vscheduler.core.plugins import drf, gang
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.wording import phrases
+from vscheduler.model import queues
+from vscheduler.model.queues import ProblemCode
+from vscheduler.model.resources import ResourceMap, ResourceSpace
 
 Level = findings.Level
 

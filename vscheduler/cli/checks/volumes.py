@@ -6,12 +6,12 @@ import numpy as np
 
 from vscheduler.cli.checks.findings import FindingText
 from vscheduler.core.claims.volumes import claims, tables
-from vscheduler.core.model import nodes
-from vscheduler.core.model.constraints import ClaimUse, PodVolume
-from vscheduler.core.model.jobs import Task, TaskStatus
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.model.storage import Claim, Storage
+from vscheduler.model import nodes
+from vscheduler.model.constraints import ClaimUse, PodVolume
+from vscheduler.model.jobs import Task, TaskStatus
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.snapshot import Snapshot
+from vscheduler.model.storage import Claim, Storage
 
 NO_CLASS = "StorageClass {} isn't among those given; the claim is never bound"
 NO_CLAIM = "PersistentVolumeClaim {} isn't among those given; the pod waits for it"

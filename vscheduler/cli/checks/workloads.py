@@ -17,12 +17,12 @@ from vscheduler.cli.checks.findings import Level
 from vscheduler.cli.checks.misspellings import METADATA, Slip
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
-from vscheduler.core.model import resources
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.translate import pod_owners, pods
 from vscheduler.mirror.wording import phrases
+from vscheduler.model import resources
 
 Object = Mapping[str, Any]
 Path = tuple[str | int, ...]

@@ -18,13 +18,13 @@ from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.cli.queue.queue_tables import Style
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import Phase
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.remedies import Explanation, NotWaitingError
 from vscheduler.mirror import workloads
 from vscheduler.mirror.wording import phrases
 from vscheduler.mirror.workloads import Workload
+from vscheduler.model import resources
+from vscheduler.model.jobs import Phase
 from vscheduler.simulator import run
 
 Object = Mapping[str, Any]

@@ -10,12 +10,12 @@ import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.cli.queue import queue_figures
-from vscheduler.core.model.jobs import Phase
-from vscheduler.core.model.queues import DEFAULT
 from vscheduler.mirror import workloads
 from vscheduler.mirror.translate import pod_owners
 from vscheduler.mirror.wording import phrases
 from vscheduler.mirror.workloads import Workload
+from vscheduler.model.jobs import Phase
+from vscheduler.model.queues import DEFAULT
 from vscheduler.simulator.waiting_line import Place
 
 Object = Mapping[str, Any]

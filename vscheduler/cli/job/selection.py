@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from vscheduler.cli.job.job_figures import Job
-from vscheduler.core.model.jobs import Phase
 from vscheduler.mirror import workloads
 from vscheduler.mirror.workloads import Workload
+from vscheduler.model.jobs import Phase
 
 WAITING = "Waiting"
 STATES = (WAITING, *(str(phase) for phase in Phase))

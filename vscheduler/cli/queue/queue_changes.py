@@ -10,10 +10,10 @@ import click
 from vscheduler.cli import screen
 from vscheduler.cli.queue import cluster_client, completion
 from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Object
-from vscheduler.core.model.queues import DEFAULT, ROOT
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import QuantityError
 from vscheduler.mirror.wording import plain_text
+from vscheduler.model.queues import DEFAULT, ROOT
 
 PERMANENT = (ROOT, DEFAULT)
 HELD = ("pending", "inqueue", "running", "unknown")

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from vscheduler.cli import screen
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import Phase
-from vscheduler.core.model.queues import DEFAULT, QueueState
-from vscheduler.core.model.resources import ResourceSpace
 from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import QuantityError
 from vscheduler.mirror.wording import phrases
+from vscheduler.model import resources
+from vscheduler.model.jobs import Phase
+from vscheduler.model.queues import DEFAULT, QueueState
+from vscheduler.model.resources import ResourceSpace
 
 FAIR_SHARE = queue_status.condition_type("")
 """Suffix of a condition type; the prefix is the scheduler that wrote the condition."""

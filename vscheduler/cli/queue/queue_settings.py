@@ -9,9 +9,9 @@ import msgspec
 
 from vscheduler.cli.queue import cluster_client, completion, queue_changes
 from vscheduler.cli.queue.cluster_client import Object
-from vscheduler.core.model.queues import ROOT
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import QuantityError
+from vscheduler.model.queues import ROOT
 
 NONE = "none"
 DEFAULTS: Mapping[str, Any] = {

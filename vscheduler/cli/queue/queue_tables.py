@@ -12,9 +12,9 @@ import msgspec
 
 from vscheduler.cli.queue import queue_figures
 from vscheduler.cli.queue.queue_figures import Counts, Figures, Group, Part
-from vscheduler.core.model import queues
-from vscheduler.core.model.queues import Queue, QueueProblem
 from vscheduler.mirror.wording import sentences
+from vscheduler.model import queues
+from vscheduler.model.queues import Queue, QueueProblem
 
 GAP = "  "
 ABSENT = queue_figures.ABSENT

@@ -33,7 +33,7 @@ from vscheduler.cli.queue.cluster_client import (
 )
 from vscheduler.cli.queue.queue_figures import Figures, Group
 from vscheduler.cli.queue.queue_tables import Columns, Row, Style
-from vscheduler.core.model.queues import QueueState
+from vscheduler.model.queues import QueueState
 
 NEWS_MAX = 1000
 """How many results may wait to be printed; with more, the watching threads wait."""

@@ -24,10 +24,10 @@ from vscheduler.cluster.http.connection import (
 from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes import retries
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
-from vscheduler.core.model.decisions import Bind
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Path
 from vscheduler.mirror.statuses import ObjectReference
+from vscheduler.model.decisions import Bind
 
 HOLDER = "vscheduler.io/lease-holder"
 """Annotation of a Binding, copied onto the pod by the API server: the identity of the leader that

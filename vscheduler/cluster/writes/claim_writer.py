@@ -32,13 +32,13 @@ from vscheduler.cluster.http.connection import (
 from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes import retries
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
-from vscheduler.core.model.claim_decisions import ClaimAllocation
 from vscheduler.mirror import claim_requests, device_requests
 from vscheduler.mirror.claim_requests import Change, Target, Wanted
 from vscheduler.mirror.decode import events, wire_devices
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.paths import Path
 from vscheduler.mirror.translate import devices as translation
+from vscheduler.model.claim_decisions import ClaimAllocation
 
 
 class ClaimResult(StrEnum):

@@ -26,11 +26,11 @@ from vscheduler.cluster.http.connection import (
 from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes import retries
 from vscheduler.cluster.writes.write_queue import WritePriority, WriteQueue
-from vscheduler.core.model.decisions import CycleResult, Evict, Pipeline
-from vscheduler.core.model.jobs import JobId
-from vscheduler.core.model.snapshot import Budget
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Path
+from vscheduler.model.decisions import CycleResult, Evict, Pipeline
+from vscheduler.model.jobs import JobId
+from vscheduler.model.snapshot import Budget
 
 
 class EvictionResult(StrEnum):

@@ -18,11 +18,11 @@ from vscheduler.cluster.http.connection import (
 from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.retries import WriteErrors
 from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
-from vscheduler.core.model.decisions import CycleResult, Exclusion, QueueFigures
-from vscheduler.core.model.queues import OURS, Queue, Usage
 from vscheduler.mirror import paths, queue_status
 from vscheduler.mirror.queue_status import Body
 from vscheduler.mirror.translate import usage_annotation
+from vscheduler.model.decisions import CycleResult, Exclusion, QueueFigures
+from vscheduler.model.queues import OURS, Queue, Usage
 
 log = structlog.get_logger(__name__)
 

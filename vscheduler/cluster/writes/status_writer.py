@@ -20,13 +20,13 @@ from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.event_recorder import Recorder
 from vscheduler.cluster.writes.retries import WriteErrors
 from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
-from vscheduler.core.model.claim_decisions import ClaimKind
-from vscheduler.core.model.decisions import Bind, CycleResult, Evict, GroupStatus, Pipeline
-from vscheduler.core.model.jobs import GroupState, InvalidPod, Job, JobId, Task, TaskId
 from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.decode.events import DecodeError
 from vscheduler.mirror.statuses import Body, ReasonAndMessage
 from vscheduler.mirror.translate import pod_owners
+from vscheduler.model.claim_decisions import ClaimKind
+from vscheduler.model.decisions import Bind, CycleResult, Evict, GroupStatus, Pipeline
+from vscheduler.model.jobs import GroupState, InvalidPod, Job, JobId, Task, TaskId
 
 GROUP_SPACING_SECONDS = 1.0
 POD_SPACING_SECONDS = 10.0

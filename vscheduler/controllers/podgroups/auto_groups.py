@@ -12,11 +12,11 @@ import msgspec
 
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
-from vscheduler.core.model import pod_texts
-from vscheduler.core.model.resources import ResourceMap
 from vscheduler.mirror.decode import events, fields
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.translate import pod_owners, pods, translation
+from vscheduler.model import pod_texts
+from vscheduler.model.resources import ResourceMap
 
 Body = dict[str, Any]
 """An object, or a patch, as plain JSON data."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import pod_texts
-from vscheduler.core.model.jobs import PREEMPTABLE
-from vscheduler.core.model.resources import ResourceMap
 from vscheduler.mirror.decode import fields, quantities
 from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.model import pod_texts
+from vscheduler.model.jobs import PREEMPTABLE
+from vscheduler.model.resources import ResourceMap
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 """On pods, owners and namespaces: the Queue of automatic groups."""

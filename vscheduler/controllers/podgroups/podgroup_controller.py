@@ -31,11 +31,11 @@ from vscheduler.controllers.podgroups.podgroup_creation import (
 from vscheduler.controllers.podgroups.podgroup_gc import PodGroupGC, UnusedPodGroup
 from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister
 from vscheduler.controllers.ports import Api, RefusedError
-from vscheduler.core.model.jobs import JobId
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.statuses import EventNotice, ObjectReference
 from vscheduler.mirror.translate import pod_owners
 from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model.jobs import JobId
 
 Work = Callable[[], Awaitable[None]]
 

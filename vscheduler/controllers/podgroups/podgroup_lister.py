@@ -12,8 +12,6 @@ from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.controllers.podgroups.owners import Owners, Seen
 from vscheduler.controllers.podgroups.podgroup_creation import OwnedPods
 from vscheduler.controllers.queues import queue_objects
-from vscheduler.core.model import pod_texts
-from vscheduler.core.model.jobs import WAITING, JobId
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Upsert
 from vscheduler.mirror.decode.wire import PodGroup
@@ -21,6 +19,8 @@ from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import pod_owners, translation
 from vscheduler.mirror.translate.pod_owners import OwnerTemplate
 from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model import pod_texts
+from vscheduler.model.jobs import WAITING, JobId
 
 STARTED = frozenset({queue_objects.PHASES["Running"], queue_objects.PHASES["Unknown"]})
 RUNNING, PENDING = (queue_objects.PHASES[phase] for phase in ("Running", "Pending"))

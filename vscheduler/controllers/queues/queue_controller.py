@@ -22,9 +22,9 @@ from vscheduler.controllers.queues import queue_objects, queue_reconcile
 from vscheduler.controllers.queues.queue_index import QueueIndex, ServedKinds
 from vscheduler.controllers.queues.queue_objects import Action, Command, Kind, Queue
 from vscheduler.controllers.queues.queue_reconcile import Body, Mark, Release, Step, Tell
-from vscheduler.core.model import queues as model
 from vscheduler.mirror import paths, queue_status
 from vscheduler.mirror.paths import UnusableNameError
+from vscheduler.model import queues as model
 
 log = structlog.get_logger(__name__)
 

@@ -14,9 +14,9 @@ import msgspec
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.controllers.queues.queue_objects import Command, Group, Kind, Queue
-from vscheduler.core.model import queues as model
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection as Place
+from vscheduler.model import queues as model
 
 Witness = Callable[[Group], str]
 """Returns the status field that counts a group, after a check against other knowledge."""

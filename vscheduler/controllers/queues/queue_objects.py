@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from vscheduler.core.model.resources import ResourceMap
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.paths import Path
 from vscheduler.mirror.statuses import ObjectReference
 from vscheduler.mirror.translate import translation
+from vscheduler.model.resources import ResourceMap
 
 WANTED_STATE = "vscheduler.io/wanted-state"
 """Annotation on a Queue: Open or Closed, the state that its owner wants."""

@@ -14,13 +14,13 @@ import msgspec
 
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.controllers.queues.queue_objects import Action
-from vscheduler.core.model import queues
-from vscheduler.core.model.queues import QueueState
-from vscheduler.core.model.resources import ResourceMap
 from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.wording import sentences
+from vscheduler.model import queues
+from vscheduler.model.queues import QueueState
+from vscheduler.model.resources import ResourceMap
 
 OPEN, CLOSED, CLOSING = (
     str(state) for state in (QueueState.OPEN, QueueState.CLOSED, QueueState.CLOSING)

@@ -11,11 +11,9 @@ from typing import ClassVar, TypeAlias
 
 from vscheduler.core.api.contracts import Action, Argument
 from vscheduler.core.eviction import nominations
-from vscheduler.core.model.jobs import PLACED, READY, JobId, Phase, Task, TaskStatus
-from vscheduler.core.model.queues import Queue
+from vscheduler.core.gangs import attempt
 from vscheduler.core.placement import best_effort, queueing_hints, unschedulable_classes
 from vscheduler.core.placement.best_effort import BestEffortPlacement
-from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.placement.unschedulable_classes import Group, UnschedulableClasses
 from vscheduler.core.session import job_likeness, job_state, ordering, reasons
 from vscheduler.core.session.job_state import JobState, Key, SubGroups
@@ -23,6 +21,8 @@ from vscheduler.core.session.ordering import Line, SortKey
 from vscheduler.core.session.reasons import JobTurn
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.jobs import PLACED, READY, JobId, Phase, Task, TaskStatus
+from vscheduler.model.queues import Queue
 
 SEARCH_STEPS = "allocate.gangSearchSteps"
 

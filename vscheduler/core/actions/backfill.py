@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from vscheduler.core.api.contracts import Action, Argument
-from vscheduler.core.model.decisions import Reason, ReasonCode
-from vscheduler.core.model.jobs import READY, Phase, Task, TaskStatus
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import best_effort
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.session import job_state, ordering, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.decisions import Reason, ReasonCode
+from vscheduler.model.jobs import READY, Phase, Task, TaskStatus
+from vscheduler.model.queues import Queue
 
 TASK_COST = 50
 """Approximate microseconds for one task placed or refused."""

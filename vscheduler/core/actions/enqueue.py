@@ -14,18 +14,18 @@ from msgspec.structs import replace
 
 from vscheduler.core.api.contracts import Action, Argument
 from vscheduler.core.eviction.relief import Relief
-from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.memo.never_fitting import Obstacle
-from vscheduler.core.model import durations
-from vscheduler.core.model.decisions import AdmissionFailure, Reason, ReasonCode
-from vscheduler.core.model.jobs import HOLDING, YOUNG, Phase
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import feasibility
 from vscheduler.core.placement.feasibility import Feasibility
 from vscheduler.core.session import ordering, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Line
 from vscheduler.core.session.session import Session
+from vscheduler.core.shares import inqueue_resources
+from vscheduler.model import durations
+from vscheduler.model.decisions import AdmissionFailure, Reason, ReasonCode
+from vscheduler.model.jobs import HOLDING, YOUNG, Phase
+from vscheduler.model.queues import Queue
 
 TURN_COST = 20
 """Approximate microseconds for considering one group."""

@@ -12,10 +12,10 @@ from vscheduler.core.eviction import preemptors
 from vscheduler.core.eviction.planner import Planner
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import Scope, WholeGangs
-from vscheduler.core.model.jobs import EVICTABLE, Job
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.session.ordering import Line
 from vscheduler.core.session.session import Session
+from vscheduler.model.jobs import EVICTABLE, Job
+from vscheduler.model.queues import Queue
 
 
 class Preempt(Action[Session]):

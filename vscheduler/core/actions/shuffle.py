@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from vscheduler.core.api.contracts import Action
 from vscheduler.core.eviction import rules, standing_plans
 from vscheduler.core.eviction.rules import VictimGroup
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import JobId, Task, TaskStatus
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import JobId, Task, TaskStatus
 
 
 class Shuffle(Action[Session]):

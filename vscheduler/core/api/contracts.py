@@ -37,21 +37,21 @@ from numpy.typing import NDArray
 from vscheduler.core.api import depends, node_views
 from vscheduler.core.api.node_views import Devices, Volumes
 from vscheduler.core.api.views import JobState, NominatedPods, PodAffinityCounts
-from vscheduler.core.fair_share.demands import QueueDemands
-from vscheduler.core.fair_share.fair_shares import QueueLimits
-from vscheduler.core.fair_share.node_pools import NodePools
-from vscheduler.core.model import durations
-from vscheduler.core.model.decisions import (
+from vscheduler.core.shares.demands import QueueDemands
+from vscheduler.core.shares.fair_shares import QueueLimits
+from vscheduler.core.shares.node_pools import NodePools
+from vscheduler.model import durations
+from vscheduler.model.decisions import (
     AdmissionFailure,
     Bind,
     Evict,
     Reason,
 )
-from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import ResourceSpace, Vector
-from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.model.jobs import JobId, PodClass, Task, TaskId
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.queues import Queue
+from vscheduler.model.resources import ResourceSpace, Vector
+from vscheduler.model.snapshot import Snapshot
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Working = TypeVar("Working")

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Hooks, Key, NodeView
 from vscheduler.core.api.views import JobState
-from vscheduler.core.model.decisions import (
+from vscheduler.model.decisions import (
     Entitlement,
     QueueLimit,
     ShareAfter,
     Shortage,
 )
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.queues import Queue, Usage
-from vscheduler.core.model.resources import Vector
+from vscheduler.model.jobs import Task
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.queues import Queue, Usage
+from vscheduler.model.resources import Vector
 
 
 class FurtherHooks(Hooks, Protocol):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import FilterResult, NodeView
-from vscheduler.core.model.decisions import AdmissionFailure, Reason, ShareAfter
+from vscheduler.model.decisions import AdmissionFailure, Reason, ShareAfter
 
 
 class Combine(StrEnum):

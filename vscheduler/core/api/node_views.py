@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model.constraints import HostPort
-from vscheduler.core.model.jobs import PodClass
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.refusals import Refusal
-from vscheduler.core.model.resources import ResourceSpace, Vector
+from vscheduler.model.constraints import HostPort
+from vscheduler.model.jobs import PodClass
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.refusals import Refusal
+from vscheduler.model.resources import ResourceSpace, Vector
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model.constraints import HostPort, Spread
-from vscheduler.core.model.jobs import SubGroup, Task, TaskStatus, WorkingJob
-from vscheduler.core.model.nodes import Mask
-from vscheduler.core.model.pod_affinity import AffinityTermOfPods, PodPresence, PodSets
-from vscheduler.core.model.resources import Vector
+from vscheduler.model.constraints import HostPort, Spread
+from vscheduler.model.jobs import SubGroup, Task, TaskStatus, WorkingJob
+from vscheduler.model.nodes import Mask
+from vscheduler.model.pod_affinity import AffinityTermOfPods, PodPresence, PodSets
+from vscheduler.model.resources import Vector
 
 Item: TypeAlias = PodSets | AffinityTermOfPods
 """The subject of a count of pods: pods selected by a term, or pods that carry a term."""

@@ -5,9 +5,9 @@ from typing import Protocol
 
 import msgspec
 
-from vscheduler.core.model.claim_decisions import ClaimKind, Release, Request
-from vscheduler.core.model.decisions import Bind, Pipeline
-from vscheduler.core.model.jobs import Task
+from vscheduler.model.claim_decisions import ClaimKind, Release, Request
+from vscheduler.model.decisions import Bind, Pipeline
+from vscheduler.model.jobs import Task
 
 
 class Lacks(msgspec.Struct, frozen=True):

@@ -18,9 +18,9 @@ from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.kind import Ending, Kind, Lacks, Waiting
 from vscheduler.core.claims.volumes.lifecycle import VolumeLifecycle
 from vscheduler.core.claims.volumes.state import Volumes
-from vscheduler.core.model import devices as device_model
-from vscheduler.core.model import storage
-from vscheduler.core.model.claim_decisions import (
+from vscheduler.model import devices as device_model
+from vscheduler.model import storage
+from vscheduler.model.claim_decisions import (
     ClaimAllocation,
     ClaimAttempt,
     ClaimWait,
@@ -28,9 +28,9 @@ from vscheduler.core.model.claim_decisions import (
     Release,
     Request,
 )
-from vscheduler.core.model.decisions import Pipeline
-from vscheduler.core.model.jobs import JobId, Task
-from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.model.decisions import Pipeline
+from vscheduler.model.jobs import JobId, Task
+from vscheduler.model.snapshot import Snapshot
 
 
 class Conclusion(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,15 +16,15 @@ from vscheduler.core.eviction import preemptors
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import Candidate, VictimGroup
 from vscheduler.core.memo.never_fitting import Obstacle
-from vscheduler.core.model.decisions import AdmissionFailure, Reason
-from vscheduler.core.model.jobs import JobId, Task, TaskStatus
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement.feasibility import Feasibility
 from vscheduler.core.session import ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Line
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.decisions import AdmissionFailure, Reason
+from vscheduler.model.jobs import JobId, Task, TaskStatus
+from vscheduler.model.queues import Queue
 
 EvictFor = Callable[[NodeByNodeSearch], bool]
 

@@ -8,8 +8,9 @@ import numpy as np
 from vscheduler.core.api.contracts import Key
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.fair_share import inqueue_resources, queue_usage
-from vscheduler.core.fair_share.queue_usage import (
+from vscheduler.core.plugins.capacity import Capacity, Reclaimer
+from vscheduler.core.shares import inqueue_resources, queue_usage
+from vscheduler.core.shares.queue_usage import (
     ExceededLimit,
     QueueSpec,
     QueueUsage,
@@ -17,12 +18,11 @@ from vscheduler.core.fair_share.queue_usage import (
     Request,
     Rows,
 )
-from vscheduler.core.model import queues, resources
-from vscheduler.core.model.decisions import Reason, ReasonCode
-from vscheduler.core.model.jobs import Task, WorkingJob
-from vscheduler.core.model.queues import Queue, Tree
-from vscheduler.core.model.resources import ResourceMap
-from vscheduler.core.plugins.capacity import Capacity, Reclaimer
+from vscheduler.model import queues, resources
+from vscheduler.model.decisions import Reason, ReasonCode
+from vscheduler.model.jobs import Task, WorkingJob
+from vscheduler.model.queues import Queue, Tree
+from vscheduler.model.resources import ResourceMap
 
 
 class VolcanoQueueUsageTree(QueueUsageTree):

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from vscheduler.core.api.contracts import Session
 from vscheduler.core.api.views import JobState
 from vscheduler.core.config.cycle_rules import CycleRules
-from vscheduler.core.model import jobs
-from vscheduler.core.model.jobs import Job, PodClass, SubGroup
-from vscheduler.core.model.resources import Vector
+from vscheduler.model import jobs
+from vscheduler.model.jobs import Job, PodClass, SubGroup
+from vscheduler.model.resources import Vector
 
 
 class VolcanoCycleRules(CycleRules):

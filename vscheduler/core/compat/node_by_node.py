@@ -10,8 +10,6 @@ import numpy as np
 
 from vscheduler.core.eviction import standing_plans
 from vscheduler.core.eviction.rules import Candidate
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import READY, Task, TaskStatus
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.session import dispatch, ordering
@@ -19,6 +17,8 @@ from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import SortKey
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import READY, Task, TaskStatus
 
 TASK_COST = 100
 """Approximate microseconds for one task that looks for victims, without the search on nodes."""

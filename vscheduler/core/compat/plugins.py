@@ -13,14 +13,6 @@ import numpy as np
 from vscheduler.core.api.contracts import FilterResult, Key, NodeView, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.fair_share import fair_shares, inqueue_resources, share_arithmetic
-from vscheduler.core.fair_share.share_arithmetic import QueueAttributes
-from vscheduler.core.model import resources
-from vscheduler.core.model.decisions import Reason, ShareAfter, Shortage
-from vscheduler.core.model.jobs import PLACED, Job, Phase, Task, TaskId
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import ResourceMap, Vector
 from vscheduler.core.plugins.drf import Drf
 from vscheduler.core.plugins.gang import Gang
 from vscheduler.core.plugins.nodegroup import Nodegroup
@@ -34,6 +26,14 @@ from vscheduler.core.plugins.resource_strategy_fit import ResourceStrategyFit
 from vscheduler.core.plugins.resourcequota import ResourceQuota
 from vscheduler.core.plugins.sla import Sla
 from vscheduler.core.plugins.tdm import Tdm, Window
+from vscheduler.core.shares import fair_shares, inqueue_resources, share_arithmetic
+from vscheduler.core.shares.share_arithmetic import QueueAttributes
+from vscheduler.model import resources
+from vscheduler.model.decisions import Reason, ShareAfter, Shortage
+from vscheduler.model.jobs import PLACED, Job, Phase, Task, TaskId
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.queues import Queue
+from vscheduler.model.resources import ResourceMap, Vector
 
 
 class VolcanoPriority(Priority):

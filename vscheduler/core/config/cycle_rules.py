@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Session
 from vscheduler.core.api.views import JobState
-from vscheduler.core.model.jobs import (
+from vscheduler.model.jobs import (
     HOLDING,
     SCHEDULED,
     WAITING,
@@ -22,7 +22,7 @@ from vscheduler.core.model.jobs import (
     SubGroup,
     TaskStatus,
 )
-from vscheduler.core.model.resources import Vector
+from vscheduler.model.resources import Vector
 
 WITHOUT_NODE = (*WAITING, TaskStatus.PIPELINED, *HOLDING - SCHEDULED)
 """Statuses of pods that have no node at the start of a cycle, but should get one."""

@@ -18,8 +18,8 @@ from vscheduler.core.api.depends import On
 from vscheduler.core.config import cycle_rules, validation
 from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.core.config.validation import Findings, Path
-from vscheduler.core.model import pod_texts
-from vscheduler.core.model.pod_texts import PodReads
+from vscheduler.model import pod_texts
+from vscheduler.model.pod_texts import PodReads
 
 Problem = validation.Problem
 

@@ -26,13 +26,13 @@ from vscheduler.core.eviction.victim_columns import (
     Likeness,
     VictimColumns,
 )
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.resources import Vector
+from vscheduler.core.gangs import attempt
 from vscheduler.core.placement import nominated_pods, unschedulable_classes
-from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model import resources
+from vscheduler.model.jobs import Task
+from vscheduler.model.resources import Vector
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -10,10 +10,10 @@ waitForPodsReady.recoveryTimeout; KAI: stalenessGracePeriod).
 import datetime as dt
 from collections.abc import Iterable, Sequence
 
-from vscheduler.core.model.decisions import Evict, LostPods
-from vscheduler.core.model.jobs import EVICTABLE, STARTED, WAITING, YOUNG, Job, Task, TaskStatus
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
+from vscheduler.model.decisions import Evict, LostPods
+from vscheduler.model.jobs import EVICTABLE, STARTED, WAITING, YOUNG, Job, Task, TaskStatus
 
 RULE = "gang"
 """The plugin that sets the timeout; recorded as the action of the evictions."""

@@ -16,12 +16,12 @@ from vscheduler.core.eviction import search
 from vscheduler.core.eviction.rules import VictimGroup
 from vscheduler.core.eviction.search import Places, Problem, VictimSearch
 from vscheduler.core.eviction.victim_columns import Flags
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.nodes import Mask
-from vscheduler.core.model.resources import Share, Vector
-from vscheduler.core.model.snapshot import SearchRoom
+from vscheduler.core.gangs import attempt
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import attempt
+from vscheduler.model.jobs import Task
+from vscheduler.model.nodes import Mask
+from vscheduler.model.resources import Share, Vector
+from vscheduler.model.snapshot import SearchRoom
 
 
 class WholeGangSearch(VictimSearch):

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from vscheduler.core.claims.volumes import attempts
 from vscheduler.core.eviction import standing_plans
-from vscheduler.core.model.jobs import JobId, Task, TaskId, TaskStatus
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.session import ordering, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.reasons import JobTurn
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.jobs import JobId, Task, TaskId, TaskStatus
+from vscheduler.model.snapshot import Snapshot
 
 TASK_COST = 20
 """Approximate microseconds for one nominated task."""

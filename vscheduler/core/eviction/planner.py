@@ -27,12 +27,12 @@ from vscheduler.core.eviction.rules import (
     WholeGangs,
 )
 from vscheduler.core.eviction.search import Problem, VictimSearch
-from vscheduler.core.model import durations
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model import durations
+from vscheduler.model.jobs import Task
+from vscheduler.model.queues import Queue
 
 PLAN_COST = 20
 """Approximate microseconds for one job that asks for victims, whatever the result."""

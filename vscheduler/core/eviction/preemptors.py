@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
-from vscheduler.core.model.jobs import JobId, Phase, Task, TaskId, TaskStatus
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session import job_likeness, ordering, reasons
 from vscheduler.core.session.dispatch import Dispatch
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Line, SortKey
 from vscheduler.core.session.session import Session
+from vscheduler.model.jobs import JobId, Phase, Task, TaskId, TaskStatus
+from vscheduler.model.queues import Queue
 
 
 class Preemptor:

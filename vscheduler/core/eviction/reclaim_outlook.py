@@ -16,20 +16,20 @@ from vscheduler.core.config.policy import Policy
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.rules import Limits, WholeGangs
 from vscheduler.core.memo import evictable_pods
-from vscheduler.core.model import reclaim_outlooks, resources
-from vscheduler.core.model.decisions import (
+from vscheduler.core.session import reasons
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.model import reclaim_outlooks, resources
+from vscheduler.model.decisions import (
     CycleResult,
     GroupStatus,
     QueueFigures,
     ReasonCode,
     ShareAfter,
 )
-from vscheduler.core.model.jobs import EVICTABLE, WAITING, Job, JobId, Task
-from vscheduler.core.model.reclaim_outlooks import Protection, ReclaimOutlook
-from vscheduler.core.model.resources import ResourceMap, ResourceSpace, Vector
-from vscheduler.core.session import reasons
-from vscheduler.core.session.job_state import JobState
-from vscheduler.core.session.session import Session
+from vscheduler.model.jobs import EVICTABLE, WAITING, Job, JobId, Task
+from vscheduler.model.reclaim_outlooks import Protection, ReclaimOutlook
+from vscheduler.model.resources import ResourceMap, ResourceSpace, Vector
 
 NO_ROOM = ReasonCode.NO_ROOM
 

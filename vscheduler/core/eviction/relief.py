@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from vscheduler.core.eviction.rules import Limits, WholeGangs
 from vscheduler.core.eviction.victim_columns import VictimColumns
-from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.fair_share.reachable_nodes import ReachableNodes
-from vscheduler.core.model import computed, jobs, nodes, queues
-from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess
-from vscheduler.core.model.jobs import Job, PodClass, Task, TaskStatus
-from vscheduler.core.model.nodes import Mask
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
+from vscheduler.core.shares import inqueue_resources
+from vscheduler.core.shares.reachable_nodes import ReachableNodes
+from vscheduler.model import computed, jobs, nodes, queues
+from vscheduler.model.decisions import AdmissionFailure, LimitExcess
+from vscheduler.model.jobs import Job, PodClass, Task, TaskStatus
+from vscheduler.model.nodes import Mask
 
 GROUPS_MAX = 256
 """With more kinds of jobs in a queue, jobs of equal priority count as alike."""

@@ -23,16 +23,16 @@ import numpy as np
 from vscheduler.core.eviction import search
 from vscheduler.core.eviction.rules import VictimCandidates
 from vscheduler.core.eviction.search import Problem, VictimSearch
-from vscheduler.core.model.constraints import ClaimUse
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import EVICTABLE, JobId, Phase, PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import ReplacementReservation
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session.interfaces import Choice
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.constraints import ClaimUse
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import EVICTABLE, JobId, Phase, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.resources import Vector
+from vscheduler.model.snapshot import ReplacementReservation
 
 REPLACEMENT_SUFFIX = "/next"
 """Suffix added to a pod's UID for the replacement that the owner will create."""

@@ -29,16 +29,16 @@ import msgspec
 
 from vscheduler.core.api.contracts import Configured
 from vscheduler.core.memo import evictable_pods
-from vscheduler.core.model import jobs
-from vscheduler.core.model.decisions import ShareAfter
-from vscheduler.core.model.jobs import EVICTABLE, HOLDING, JobId, Phase, PodClass, Task, TaskStatus
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import Vector
 from vscheduler.core.session import ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Descending
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model import jobs
+from vscheduler.model.decisions import ShareAfter
+from vscheduler.model.jobs import EVICTABLE, HOLDING, JobId, Phase, PodClass, Task, TaskStatus
+from vscheduler.model.queues import Queue
+from vscheduler.model.resources import Vector
 
 
 class WholeGangs(StrEnum):

@@ -15,16 +15,16 @@ from vscheduler.core.eviction import rules, standing_plans
 from vscheduler.core.eviction.bounds import Bounds, CheapestNodes
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import NodeCandidate, VictimCandidates, VictimGroup
-from vscheduler.core.model import resources
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import PLACED, READY, PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.resources import Share, Vector
+from vscheduler.core.gangs import attempt
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.gang_search import attempt
 from vscheduler.core.session import job_state
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model import resources
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import PLACED, READY, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.resources import Share, Vector
 
 Places = list[tuple[Task, int]] | None
 

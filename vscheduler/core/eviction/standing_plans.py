@@ -18,13 +18,13 @@ from typing import TypeAlias
 
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.rules import VictimGroup
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import PLACED, JobId, Task, TaskStatus
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session import ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import PLACED, JobId, Task, TaskStatus
 
 PROOF_COST = 100
 """Approximate microseconds for placing one pod again on its node."""

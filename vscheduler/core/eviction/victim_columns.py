@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from vscheduler.core.api.depends import EQUAL_CLASSES, EQUAL_RESOURCES
 from vscheduler.core.eviction.rules import Scope
 from vscheduler.core.memo import evictable_pods
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
+from vscheduler.model.jobs import Task
+from vscheduler.model.queues import Queue
 
 GROUPS_MAX = 256
 """With more groups, pods are grouped by what they request, if plugins tell these apart."""

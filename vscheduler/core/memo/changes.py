@@ -14,13 +14,13 @@ from typing import TypeAlias
 import msgspec
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.model.devices import Devices
-from vscheduler.core.model.jobs import Job, JobId
-from vscheduler.core.model.nodes import NodeLayout
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import ResourceSpace, Vector
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.model.storage import Storage
+from vscheduler.model.devices import Devices
+from vscheduler.model.jobs import Job, JobId
+from vscheduler.model.nodes import NodeLayout
+from vscheduler.model.queues import Queue
+from vscheduler.model.resources import ResourceSpace, Vector
+from vscheduler.model.snapshot import Snapshot
+from vscheduler.model.storage import Storage
 
 CHANGES_MAX = 16
 """With more changes, all jobs are looked up."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from vscheduler.core.memo import changes
 from vscheduler.core.memo.changes import Changes, Part
-from vscheduler.core.model.jobs import EVICTABLE, HOLDING, Job, PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.nodes import NodeLayout
+from vscheduler.model.jobs import EVICTABLE, HOLDING, Job, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.nodes import NodeLayout
 
 Rows = NDArray[np.int64]
 Flags = NDArray[np.bool_]

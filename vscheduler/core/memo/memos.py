@@ -12,17 +12,17 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.fair_share import node_domains
-from vscheduler.core.fair_share.node_domains import KnownDomains
 from vscheduler.core.memo import changes
 from vscheduler.core.memo.changes import Basis, Changes, Part
 from vscheduler.core.memo.evictable_pods import EvictablePods
 from vscheduler.core.memo.never_fitting import NeverFittingJobs
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroups, UnschedulableJobs
-from vscheduler.core.model import snapshot as snapshots
-from vscheduler.core.model.jobs import Job
-from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.core.shares import node_domains
+from vscheduler.core.shares.node_domains import KnownDomains
+from vscheduler.model import snapshot as snapshots
+from vscheduler.model.jobs import Job
+from vscheduler.model.snapshot import Snapshot
 
 
 class Memo(Protocol):

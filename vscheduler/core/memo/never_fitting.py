@@ -6,8 +6,8 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import msgspec
 
 from vscheduler.core.memo.changes import Changes, Part
-from vscheduler.core.model.decisions import GroupStatus, Reason, Shortage
-from vscheduler.core.model.jobs import Job, JobId, Phase, PodClass
+from vscheduler.model.decisions import GroupStatus, Reason, Shortage
+from vscheduler.model.jobs import Job, JobId, Phase, PodClass
 
 Pods: TypeAlias = tuple[tuple[PodClass, int], ...]
 """Waiting pods, as counts by class."""

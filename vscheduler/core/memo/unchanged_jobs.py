@@ -15,13 +15,13 @@ import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
-from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.fair_share.demands import CountedPod, CountedPods, Pair
 from vscheduler.core.memo.changes import Changes, Part
-from vscheduler.core.model import computed, resources
-from vscheduler.core.model.decisions import GroupStatus
-from vscheduler.core.model.jobs import YOUNG, Job, JobId, Phase
-from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.shares import inqueue_resources
+from vscheduler.core.shares.demands import CountedPod, CountedPods, Pair
+from vscheduler.model import computed, resources
+from vscheduler.model.decisions import GroupStatus
+from vscheduler.model.jobs import YOUNG, Job, JobId, Phase
+from vscheduler.model.resources import ResourceMap
 
 Status: TypeAlias = GroupStatus
 

@@ -13,13 +13,13 @@ from typing import ClassVar, TypeAlias
 import msgspec
 import numpy as np
 
-from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.fair_share.demands import CountedPod, CountedPods, Pair
 from vscheduler.core.memo.changes import Changes, Part
-from vscheduler.core.model import computed, resources
-from vscheduler.core.model.decisions import GroupStatus, Reason, ReasonCode
-from vscheduler.core.model.jobs import Job, JobId
-from vscheduler.core.model.resources import ResourceMap, Vector
+from vscheduler.core.shares import inqueue_resources
+from vscheduler.core.shares.demands import CountedPod, CountedPods, Pair
+from vscheduler.model import computed, resources
+from vscheduler.model.decisions import GroupStatus, Reason, ReasonCode
+from vscheduler.model.jobs import Job, JobId
+from vscheduler.model.resources import ResourceMap, Vector
 
 Statuses: TypeAlias = Mapping[JobId, GroupStatus]
 

@@ -10,11 +10,11 @@ from enum import Enum, auto
 
 import msgspec
 
-from vscheduler.core.model.jobs import PLACED, READY, PodClass, Task, TaskId, TaskStatus
 from vscheduler.core.session import job_state, ordering
 from vscheduler.core.session.job_state import JobState, Key
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model.jobs import PLACED, READY, PodClass, Task, TaskId, TaskStatus
 
 
 class Outcome(Enum):

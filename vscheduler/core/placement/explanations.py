@@ -11,16 +11,16 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from vscheduler.core.api.contracts import FilterResult, NodeView
-from vscheduler.core.model import refusals, resources
-from vscheduler.core.model.decisions import MissingResource, RefusalCounts
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import Refused
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session.interfaces import Holes
 from vscheduler.core.session.session import Session
+from vscheduler.model import refusals, resources
+from vscheduler.model.decisions import MissingResource, RefusalCounts
+from vscheduler.model.jobs import Task
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.resources import Vector
+from vscheduler.model.snapshot import Refused
 
 KEPT_MAX = 16
 """How many combinations of filter results are kept at most."""

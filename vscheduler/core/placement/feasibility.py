@@ -11,16 +11,16 @@ from math import inf
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.memo.never_fitting import Need, Obstacle, Pods
-from vscheduler.core.model import computed, resources
-from vscheduler.core.model.decisions import Reason, ReasonCode, Shortage
-from vscheduler.core.model.jobs import VALID, Job, PodClass, TaskStatus
-from vscheduler.core.model.queues import ROOT
-from vscheduler.core.model.resources import Vector
 from vscheduler.core.session import reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
+from vscheduler.core.shares import inqueue_resources
+from vscheduler.model import computed, resources
+from vscheduler.model.decisions import Reason, ReasonCode, Shortage
+from vscheduler.model.jobs import VALID, Job, PodClass, TaskStatus
+from vscheduler.model.queues import ROOT
+from vscheduler.model.resources import Vector
 
 CAPACITY_COST = 100
 """About how many microseconds it takes to count the pods of one class that nodes hold."""

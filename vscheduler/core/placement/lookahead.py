@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import NodeView
-from vscheduler.core.model.resources import Vector
 from vscheduler.core.session.cluster_state import ClusterState
+from vscheduler.model.resources import Vector
 
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]

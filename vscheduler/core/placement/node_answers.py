@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.placement import explanations, nominated_pods
 from vscheduler.core.placement.plans import Plan
 from vscheduler.core.session.hook_calls import Call
 from vscheduler.core.session.session import Session
+from vscheduler.model import resources
+from vscheduler.model.jobs import Task
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 FILTER, SCORE = "filter_nodes", "score_nodes"
 

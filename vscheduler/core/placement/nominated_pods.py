@@ -16,13 +16,13 @@ import numpy as np
 
 from vscheduler.core.api.contracts import FilterResult, NodeView
 from vscheduler.core.api.views import NominatedReservations, Ports
-from vscheduler.core.model import nodes
-from vscheduler.core.model.constraints import HostPort, PodSet, PodTerm
-from vscheduler.core.model.jobs import Task, TaskId
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import Nominated, Snapshot
 from vscheduler.core.session.session import Session
+from vscheduler.model import nodes
+from vscheduler.model.constraints import HostPort, PodSet, PodTerm
+from vscheduler.model.jobs import Task, TaskId
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.resources import Vector
+from vscheduler.model.snapshot import Nominated, Snapshot
 
 Places: TypeAlias = frozenset[tuple[str, str]]
 """Labels of nodes, with values a pod must stay away from."""

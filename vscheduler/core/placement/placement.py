@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView
-from vscheduler.core.model.decisions import RefusalCounts
-from vscheduler.core.model.jobs import Task
 from vscheduler.core.placement import explanations, lookahead, nominated_pods
 from vscheduler.core.placement.explanations import Explanations
 from vscheduler.core.placement.lookahead import Lookahead
@@ -18,6 +16,8 @@ from vscheduler.core.placement.node_answers import NodeAnswers
 from vscheduler.core.placement.plans import Plan, PlanKey, Rows, Unfiltered
 from vscheduler.core.session.interfaces import Choice, Explanation, Holes
 from vscheduler.core.session.session import Session
+from vscheduler.model.decisions import RefusalCounts
+from vscheduler.model.jobs import Task
 
 Scores: TypeAlias = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.resources import Vector
+from vscheduler.model.jobs import Task
+from vscheduler.model.resources import Vector
 
 Rows: TypeAlias = NDArray[np.int64]
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.memo.unschedulable_jobs import Seen, UnschedulableGroup
-from vscheduler.core.model.decisions import MissingResource, Reason, ReasonCode
-from vscheduler.core.model.resources import Vector
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.session import reasons
 from vscheduler.core.session.reasons import JobTurn
 from vscheduler.core.session.session import Session
+from vscheduler.model.decisions import MissingResource, Reason, ReasonCode
+from vscheduler.model.resources import Vector
 
 CELLS_MAX = 2**22
 """At most this many requests are compared with nodes at once, times resources."""

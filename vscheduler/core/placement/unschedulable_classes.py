@@ -11,15 +11,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from vscheduler.core.model import resources
-from vscheduler.core.model.decisions import Reason
-from vscheduler.core.model.jobs import Job, JobId, PodClass, Task, TaskStatus
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import Vector
 from vscheduler.core.session import job_likeness, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.reasons import JobTurn
 from vscheduler.core.session.session import Session
+from vscheduler.model import resources
+from vscheduler.model.decisions import Reason
+from vscheduler.model.jobs import Job, JobId, PodClass, Task, TaskStatus
+from vscheduler.model.queues import Queue
+from vscheduler.model.resources import Vector
 
 JOBS_MIN = 2
 """A class with fewer jobs, for which some node has enough free resources, isn't checked: the check

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, NodeView, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import PodClass, Task
+from vscheduler.model import resources
+from vscheduler.model.jobs import PodClass, Task
 
 FULL_SCORE = 100.0
 PREFIX = "binpack.resources"

@@ -13,10 +13,10 @@ from typing import ClassVar
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.fair_share import inqueue_resources, queue_limits
-from vscheduler.core.fair_share.queue_usage import QueueUsage, QueueUsageTree, Request
-from vscheduler.core.model import queues, resources
-from vscheduler.core.model.decisions import (
+from vscheduler.core.shares import inqueue_resources, queue_limits
+from vscheduler.core.shares.queue_usage import QueueUsage, QueueUsageTree, Request
+from vscheduler.model import queues, resources
+from vscheduler.model.decisions import (
     LEAVES_MAX,
     AdmissionFailure,
     Basis,
@@ -27,9 +27,9 @@ from vscheduler.core.model.decisions import (
     ReasonCode,
     Shortage,
 )
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.queues import Queue, QueueProblem, Tree
-from vscheduler.core.model.resources import ResourceMap
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.queues import Queue, QueueProblem, Tree
+from vscheduler.model.resources import ResourceMap
 
 DRA = "dynamic resource allocation"
 

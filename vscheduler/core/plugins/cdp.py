@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from vscheduler.core.api.contracts import Plugin, Session, VictimRole
 from vscheduler.core.api.depends import On, depends_on
-from vscheduler.core.model import durations
-from vscheduler.core.model.jobs import Task, TaskStatus
+from vscheduler.model import durations
+from vscheduler.model.jobs import Task, TaskStatus
 
 COOLDOWN = "volcano.sh/cooldown-time"
 """Label of a pod, or else annotation: how long the pod is protected, such as 10m."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vscheduler.core.api.contracts import Plugin, VictimRole
 from vscheduler.core.api.depends import On, depends_on
-from vscheduler.core.model.jobs import Task
+from vscheduler.model.jobs import Task
 
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 """Priority classes of pods the cluster depends on."""

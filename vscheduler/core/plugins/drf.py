@@ -11,13 +11,13 @@ from typing import ClassVar
 from vscheduler.core.api.contracts import Key, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.fair_share import hierarchical_drf, share_arithmetic
-from vscheduler.core.fair_share.hierarchical_drf import JobUsage, QueuePath, Tree
-from vscheduler.core.model import resources
-from vscheduler.core.model.decisions import ShareAfter
-from vscheduler.core.model.jobs import Job, JobId, PodClass, Task
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import Vector
+from vscheduler.core.shares import hierarchical_drf, share_arithmetic
+from vscheduler.core.shares.hierarchical_drf import JobUsage, QueuePath, Tree
+from vscheduler.model import resources
+from vscheduler.model.decisions import ShareAfter
+from vscheduler.model.jobs import Job, JobId, PodClass, Task
+from vscheduler.model.queues import Queue
+from vscheduler.model.resources import Vector
 
 SHARE_SLACK = 1e-6
 """Shares this close are equal (Volcano: drf shareDelta)."""

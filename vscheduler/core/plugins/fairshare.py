@@ -1,7 +1,7 @@
 """Fairshare: at equal entitlement, tenants with less past usage come first.
 
 Volcano has no such plugin. Usage is weighed and summed up over time, and decays by half within a
-half-life (`core.model.queues`). The record outlives a restart in an annotation of the Queue. As
+half-life (`model.queues`). The record outlives a restart in an annotation of the Queue. As
 with all sort keys, fairshare breaks ties left by plugins before it.
 """
 
@@ -14,11 +14,11 @@ import numpy as np
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.fair_share import constrained_max_min
-from vscheduler.core.model import durations, queues, resources
-from vscheduler.core.model.jobs import Task, TaskStatus
-from vscheduler.core.model.queues import Account, Queue, Usage
-from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.shares import constrained_max_min
+from vscheduler.model import durations, queues, resources
+from vscheduler.model.jobs import Task, TaskStatus
+from vscheduler.model.queues import Account, Queue, Usage
+from vscheduler.model.resources import ResourceMap
 
 HALF_LIFE_MAX_SECONDS = 100 * 365 * 86400.0
 

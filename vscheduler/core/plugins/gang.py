@@ -10,9 +10,9 @@ from typing import ClassVar
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session, VictimRole
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.model import durations, unassigned_pods
-from vscheduler.core.model.decisions import Reason, ReasonCode
-from vscheduler.core.model.jobs import PLACED, READY, VALID, Job, JobId, Task, TaskStatus
+from vscheduler.model import durations, unassigned_pods
+from vscheduler.model.decisions import Reason, ReasonCode
+from vscheduler.model.jobs import PLACED, READY, VALID, Job, JobId, Task, TaskStatus
 
 RECOVERY = "vscheduler.io/recovery-timeout"
 """Annotation of Queues and PodGroups: for how long a gang may run with less than its minimum. 0 on

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
-from vscheduler.core.model.decisions import QueueLimit
-from vscheduler.core.model.jobs import HOLDING, Task
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.queues import ROOT, NodeGroups, Queue
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.resources import ResourceMap
+from vscheduler.model.decisions import QueueLimit
+from vscheduler.model.jobs import HOLDING, Task
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.queues import ROOT, NodeGroups, Queue
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.resources import ResourceMap
 
 LABEL = "volcano.sh/nodegroup-name"
 REQUIRED_SCORE = 100.0

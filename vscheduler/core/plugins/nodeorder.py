@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, NodeView, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
-from vscheduler.core.model import nodes as tables
-from vscheduler.core.model.constraints import Toleration
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.nodes import NodeLayout
 from vscheduler.core.placement.pod_affinity import filters
+from vscheduler.model import nodes as tables
+from vscheduler.model.constraints import Toleration
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.nodes import NodeLayout
 
 FULL_SCORE = 100.0
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from vscheduler.core.api.contracts import Argument, Plugin, Session
 from vscheduler.core.api.views import JobState
-from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.fair_share.reachable_nodes import ReachableNodes
-from vscheduler.core.model import nodes, resources
-from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
-from vscheduler.core.model.jobs import TaskStatus
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.resources import ResourceMap
+from vscheduler.core.shares import inqueue_resources
+from vscheduler.core.shares.reachable_nodes import ReachableNodes
+from vscheduler.model import nodes, resources
+from vscheduler.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
+from vscheduler.model.jobs import TaskStatus
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.resources import ResourceMap
 
 FACTOR = "overcommit-factor"
 

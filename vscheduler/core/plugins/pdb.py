@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from vscheduler.core.api.contracts import Plugin, Session, VictimRole
 from vscheduler.core.api.depends import On, depends_on
-from vscheduler.core.model.jobs import EVICTABLE, Task
 from vscheduler.core.session.cluster_state import Budgets
+from vscheduler.model.jobs import EVICTABLE, Task
 
 
 class Pdb(Plugin):

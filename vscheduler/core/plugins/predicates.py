@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import PodAffinityState
-from vscheduler.core.model import nodes as tables
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.pod_affinity import filters
 from vscheduler.core.placement.pod_affinity.filters import Changes, DomainFilter, HardSpread
+from vscheduler.model import nodes as tables
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 CORDONED = Refusal(RefusalCode.CORDONED)
 OTHER_TAINTS = Refusal(RefusalCode.OTHER_TAINTS)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from vscheduler.core.api.contracts import Key, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.model.jobs import Job, Task
+from vscheduler.model.jobs import Job, Task
 
 
 class Priority(Plugin):

@@ -15,13 +15,13 @@ import numpy as np
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.fair_share import inqueue_resources, share_arithmetic
-from vscheduler.core.fair_share.fair_shares import FairShares
-from vscheduler.core.fair_share.lending import Lending
-from vscheduler.core.fair_share.share_arithmetic import QueueAttributes, RootLimit
-from vscheduler.core.fair_share.surplus import Surplus
-from vscheduler.core.model import durations, resources
-from vscheduler.core.model.decisions import (
+from vscheduler.core.shares import inqueue_resources, share_arithmetic
+from vscheduler.core.shares.fair_shares import FairShares
+from vscheduler.core.shares.lending import Lending
+from vscheduler.core.shares.share_arithmetic import QueueAttributes, RootLimit
+from vscheduler.core.shares.surplus import Surplus
+from vscheduler.model import durations, resources
+from vscheduler.model.decisions import (
     WITHIN_SHARE,
     AdmissionFailure,
     Entitlement,
@@ -31,9 +31,9 @@ from vscheduler.core.model.decisions import (
     ShareAfter,
     Shortage,
 )
-from vscheduler.core.model.jobs import YOUNG, JobId, PodClass, Task
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import ResourceMap, Vector
+from vscheduler.model.jobs import YOUNG, JobId, PodClass, Task
+from vscheduler.model.queues import Queue
+from vscheduler.model.resources import ResourceMap, Vector
 
 GRACE = "proportion.nodeLossGrace"
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.nodes import NodeLayout
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.resources import Vector
+from vscheduler.model import resources
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.nodes import NodeLayout
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.resources import Vector
 
 FULL_SCORE = 100.0
 ALWAYS = (0, 1)

@@ -8,11 +8,11 @@ from collections import defaultdict
 
 from vscheduler.core.api.contracts import Plugin, Session
 from vscheduler.core.api.views import JobState
-from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import resources
-from vscheduler.core.model.decisions import AdmissionFailure, ReasonCode, Shortage
-from vscheduler.core.model.resources import ResourceMap
-from vscheduler.core.model.snapshot import Quota
+from vscheduler.core.shares import inqueue_resources
+from vscheduler.model import resources
+from vscheduler.model.decisions import AdmissionFailure, ReasonCode, Shortage
+from vscheduler.model.resources import ResourceMap
+from vscheduler.model.snapshot import Quota
 
 
 class ResourceQuota(Plugin):

@@ -9,9 +9,9 @@ from typing import ClassVar
 from vscheduler.core.api.contracts import Argument, Key, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.model import durations
-from vscheduler.core.model.decisions import AdmissionFailure, Reason, ReasonCode
-from vscheduler.core.model.jobs import Job, JobId
+from vscheduler.model import durations
+from vscheduler.model.decisions import AdmissionFailure, Reason, ReasonCode
+from vscheduler.model.jobs import Job, JobId
 
 WAITING_TIME = "sla-waiting-time"
 ANNOTATIONS = (f"volcano.sh/{WAITING_TIME}", WAITING_TIME)

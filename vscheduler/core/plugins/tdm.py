@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from vscheduler.core.api.contracts import Argument, FilterResult, Key, NodeView, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
-from vscheduler.core.model import durations
-from vscheduler.core.model.decisions import Reason, ReasonCode
-from vscheduler.core.model.jobs import Job, PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.model import durations
+from vscheduler.model.decisions import Reason, ReasonCode
+from vscheduler.model.jobs import Job, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 ZONE = "volcano.sh/revocable-zone"
 """Label of a node: the zone. Hint of a pod: `*`, any zone."""

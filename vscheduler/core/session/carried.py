@@ -7,9 +7,9 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from vscheduler.core.model.jobs import JobId, Phase
-from vscheduler.core.model.snapshot import Carried, GangSearch, SearchPlace
 from vscheduler.core.session.job_state import JobState
+from vscheduler.model.jobs import JobId, Phase
+from vscheduler.model.snapshot import Carried, GangSearch, SearchPlace
 
 
 class Admissions:

@@ -10,14 +10,14 @@ from vscheduler.core.api.contracts import NodeView
 from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.memo.evictable_pods import EvictablePods
-from vscheduler.core.model import computed, pod_affinity, resources
-from vscheduler.core.model.constraints import HostPort
-from vscheduler.core.model.jobs import PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import Budget, ReplacementReservation, Snapshot
 from vscheduler.core.session.interfaces import PodAffinityCounts
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
+from vscheduler.model import computed, pod_affinity, resources
+from vscheduler.model.constraints import HostPort
+from vscheduler.model.jobs import PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.resources import Vector
+from vscheduler.model.snapshot import Budget, ReplacementReservation, Snapshot
 
 PodPresence = pod_affinity.PodPresence
 

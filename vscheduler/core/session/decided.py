@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from vscheduler.core.model.decisions import Bind, Evict, Pipeline, Reason, ReasonCode
-from vscheduler.core.model.gang_proof import GangProof
-from vscheduler.core.model.jobs import JobId, Task, TaskId
-from vscheduler.core.model.snapshot import ReplacementReservation
+from vscheduler.model.decisions import Bind, Evict, Pipeline, Reason, ReasonCode
+from vscheduler.model.gang_proof import GangProof
+from vscheduler.model.jobs import JobId, Task, TaskId
+from vscheduler.model.snapshot import ReplacementReservation
 
 PRECEDENCE = {code: place for place, code in enumerate(ReasonCode)}
 

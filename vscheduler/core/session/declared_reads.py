@@ -15,9 +15,9 @@ import msgspec
 from vscheduler.core.api import depends as declarations
 from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.api.depends import Depends
-from vscheduler.core.model import group_texts, pod_texts
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.pod_texts import DeclaredTexts, PodReads
+from vscheduler.model import group_texts, pod_texts
+from vscheduler.model.jobs import Task
+from vscheduler.model.pod_texts import DeclaredTexts, PodReads
 
 ABOUT_CLASSES = frozenset({"filter_nodes", "score_node_set", "score_nodes"})
 """Hooks about nodes, whose first argument is a task. Shares and reasons follow from their answers

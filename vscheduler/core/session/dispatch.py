@@ -16,13 +16,13 @@ from vscheduler.core.api import depends, hooks
 from vscheduler.core.api.contracts import Key, VictimRole
 from vscheduler.core.api.depends import Fingerprint, On
 from vscheduler.core.config.policy import PluginSetting, Policy
-from vscheduler.core.model import computed
-from vscheduler.core.model.decisions import AdmissionFailure, Fault, ShareAfter
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.session import hook_calls
 from vscheduler.core.session.hook_calls import Call, Opened
+from vscheduler.model import computed
+from vscheduler.model.decisions import AdmissionFailure, Fault, ShareAfter
+from vscheduler.model.jobs import Task
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.queues import Queue
 
 Answer = TypeVar("Answer")
 

@@ -1,10 +1,10 @@
 """Excluded nodes: nodes whose resources aren't shared out, with the reason for each."""
 
-from vscheduler.core.model import refusals
-from vscheduler.core.model.decisions import Exclusion
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.session.session import Session
+from vscheduler.model import refusals
+from vscheduler.model.decisions import Exclusion
+from vscheduler.model.jobs import Task
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 TOO_SMALL = Refusal(RefusalCode.TOO_SMALL)
 

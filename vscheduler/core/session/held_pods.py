@@ -9,10 +9,10 @@ for them.
 from collections.abc import Callable, Collection
 
 from vscheduler.core.claims.lifecycle import ClaimLifecycle
-from vscheduler.core.model.decisions import Pipeline
-from vscheduler.core.model.jobs import JobId, Task, TaskId
 from vscheduler.core.session.decided import Decided
 from vscheduler.core.session.job_state import JobState
+from vscheduler.model.decisions import Pipeline
+from vscheduler.model.jobs import JobId, Task, TaskId
 
 
 class HeldPods:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import views
 from vscheduler.core.api.contracts import FilterResult, NodeView
-from vscheduler.core.model.decisions import MissingResource, RefusalCounts
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.nodes import Mask
-from vscheduler.core.model.pod_affinity import PodPresence
+from vscheduler.model.decisions import MissingResource, RefusalCounts
+from vscheduler.model.jobs import Task
+from vscheduler.model.nodes import Mask
+from vscheduler.model.pod_affinity import PodPresence
 
 Holes: TypeAlias = tuple[MissingResource, ...]
 """The largest free amount on any node, by resource."""

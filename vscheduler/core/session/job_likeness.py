@@ -6,7 +6,7 @@ of them, they refuse to all, unless placements or evictions come between.
 
 from collections.abc import Hashable, Mapping
 
-from vscheduler.core.model.jobs import Job, Task, TaskStatus
+from vscheduler.model.jobs import Job, Task, TaskStatus
 
 
 def of_waiting(job: Job) -> Hashable:

@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.config.cycle_rules import CycleRules
-from vscheduler.core.model.jobs import (
+from vscheduler.core.session.dispatch import Dispatch
+from vscheduler.model.jobs import (
     PLACED,
     READY,
     SCHEDULED,
@@ -17,7 +18,6 @@ from vscheduler.core.model.jobs import (
     TaskId,
     TaskStatus,
 )
-from vscheduler.core.session.dispatch import Dispatch
 
 Key: TypeAlias = tuple[int, tuple[str, ...]]
 """A sub-group: the index of the policy, and the values of the labels that the policy groups by."""

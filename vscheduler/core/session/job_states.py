@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
-from vscheduler.core.model.jobs import YOUNG, Job, JobId, Phase
 from vscheduler.core.session.job_state import JobState
+from vscheduler.model.jobs import YOUNG, Job, JobId, Phase
 
 Default = TypeVar("Default")
 

@@ -12,8 +12,12 @@ from vscheduler.core.memo import unchanged_jobs
 from vscheduler.core.memo.memos import Memos, NodeDomains
 from vscheduler.core.memo.never_fitting import NeverFittingJobs
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
-from vscheduler.core.model.claim_decisions import ClaimKind, ClaimWait
-from vscheduler.core.model.decisions import (
+from vscheduler.core.session import excluded_nodes, queue_figures, reasons
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.waiting_status import WaitingStatus
+from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
+from vscheduler.model.decisions import (
     CycleResult,
     Fault,
     GroupStatus,
@@ -21,12 +25,8 @@ from vscheduler.core.model.decisions import (
     ReasonCode,
     RefusedBind,
 )
-from vscheduler.core.model.jobs import FINISHED, Job, JobId, Phase, Task, TaskId, TaskStatus
-from vscheduler.core.model.snapshot import NO_MEMOS, Carried, LastNodes
-from vscheduler.core.session import excluded_nodes, queue_figures, reasons
-from vscheduler.core.session.job_state import JobState
-from vscheduler.core.session.session import Session
-from vscheduler.core.session.waiting_status import WaitingStatus
+from vscheduler.model.jobs import FINISHED, Job, JobId, Phase, Task, TaskId, TaskStatus
+from vscheduler.model.snapshot import NO_MEMOS, Carried, LastNodes
 
 NODES_HELP = frozenset(
     {

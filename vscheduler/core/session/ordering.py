@@ -4,10 +4,10 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from vscheduler.core.model.jobs import Task, TaskStatus
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.session.dispatch import Dispatch
 from vscheduler.core.session.job_state import JobState
+from vscheduler.model.jobs import Task, TaskStatus
+from vscheduler.model.queues import Queue
 
 Item = TypeVar("Item")
 

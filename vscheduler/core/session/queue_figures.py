@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from vscheduler.core.model.decisions import QueueFigures
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.queues import Usage
 from vscheduler.core.session.session import Session
+from vscheduler.model.decisions import QueueFigures
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.queues import Usage
 
 
 def of(session: Session, used: Mapping[str, Usage]) -> tuple[QueueFigures, ...]:

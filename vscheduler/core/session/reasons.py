@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.model import nodes, refusals, resources, unassigned_pods
-from vscheduler.core.model.claim_decisions import ClaimWait
-from vscheduler.core.model.constraints import Constraints
-from vscheduler.core.model.decisions import (
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.model import nodes, refusals, resources, unassigned_pods
+from vscheduler.model.claim_decisions import ClaimWait
+from vscheduler.model.constraints import Constraints
+from vscheduler.model.decisions import (
     WAITS_FOR_CLAIMS,
     Reason,
     ReasonCode,
@@ -21,13 +23,11 @@ from vscheduler.core.model.decisions import (
     RefusedBind,
     Shortage,
 )
-from vscheduler.core.model.gang_proof import GangProof
-from vscheduler.core.model.jobs import Job, PodClass, Task, TaskStatus
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.refusals import RefusalCode
-from vscheduler.core.model.resources import ResourceMap
-from vscheduler.core.session.job_state import JobState
-from vscheduler.core.session.session import Session
+from vscheduler.model.gang_proof import GangProof
+from vscheduler.model.jobs import Job, PodClass, Task, TaskStatus
+from vscheduler.model.queues import Queue
+from vscheduler.model.refusals import RefusalCode
+from vscheduler.model.resources import ResourceMap
 
 LACKS_PODS = frozenset(
     {

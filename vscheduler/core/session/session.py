@@ -10,21 +10,8 @@ from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.lifecycle import ClaimLifecycle
 from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.fair_share import fair_shares, node_loss_grace, node_pools
-from vscheduler.core.fair_share.demands import QueueDemands
-from vscheduler.core.fair_share.fair_shares import QueueLimits
-from vscheduler.core.fair_share.node_domains import KnownDomains
-from vscheduler.core.fair_share.node_loss_grace import NodeLosses
-from vscheduler.core.fair_share.node_pools import NodePools, NodePoolsBuilder
 from vscheduler.core.memo import memos
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
-from vscheduler.core.model import computed
-from vscheduler.core.model.decisions import Bind, Evict
-from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import ReplacementReservation, Snapshot
 from vscheduler.core.session import dispatch, hook_calls, job_state, unschedulable_pool
 from vscheduler.core.session.carried import Admissions, EvictionHistory, GangSearches
 from vscheduler.core.session.cluster_state import ClusterState
@@ -37,6 +24,19 @@ from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
 from vscheduler.core.session.statement import Statement
 from vscheduler.core.session.work_budget import WorkBudget
+from vscheduler.core.shares import fair_shares, node_loss_grace, node_pools
+from vscheduler.core.shares.demands import QueueDemands
+from vscheduler.core.shares.fair_shares import QueueLimits
+from vscheduler.core.shares.node_domains import KnownDomains
+from vscheduler.core.shares.node_loss_grace import NodeLosses
+from vscheduler.core.shares.node_pools import NodePools, NodePoolsBuilder
+from vscheduler.model import computed
+from vscheduler.model.decisions import Bind, Evict
+from vscheduler.model.jobs import JobId, PodClass, Task, TaskId
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.queues import Queue
+from vscheduler.model.resources import Vector
+from vscheduler.model.snapshot import ReplacementReservation, Snapshot
 
 
 class Session:

@@ -7,13 +7,13 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from vscheduler.core.claims.kind import Lacks
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import EVICTABLE, READY, JobId, Task, TaskId, TaskStatus
-from vscheduler.core.model.snapshot import ReplacementReservation
 from vscheduler.core.session.cluster_state import ClusterState
 from vscheduler.core.session.decided import Decided
 from vscheduler.core.session.held_pods import HeldPods
 from vscheduler.core.session.work_budget import WorkBudget
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import EVICTABLE, READY, JobId, Task, TaskId, TaskStatus
+from vscheduler.model.snapshot import ReplacementReservation
 
 
 class Step(Enum):

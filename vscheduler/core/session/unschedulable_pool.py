@@ -15,8 +15,6 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.fair_share.node_pools import NodePools
 from vscheduler.core.memo import unschedulable_jobs
 from vscheduler.core.memo.unschedulable_jobs import (
     Seen,
@@ -24,13 +22,15 @@ from vscheduler.core.memo.unschedulable_jobs import (
     UnschedulableGroups,
     UnschedulableJobs,
 )
-from vscheduler.core.model.decisions import GroupStatus, Reason
-from vscheduler.core.model.jobs import JobId, Phase
-from vscheduler.core.model.resources import ResourceSpace
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.core.session.decided import JobReasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
+from vscheduler.core.shares import inqueue_resources
+from vscheduler.core.shares.node_pools import NodePools
+from vscheduler.model.decisions import GroupStatus, Reason
+from vscheduler.model.jobs import JobId, Phase
+from vscheduler.model.resources import ResourceSpace
+from vscheduler.model.snapshot import Snapshot
 
 
 def of(

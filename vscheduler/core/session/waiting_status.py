@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from vscheduler.core.config.cycle_rules import CycleRules
-from vscheduler.core.model.decisions import GroupStatus, Reason
-from vscheduler.core.model.jobs import Phase
+from vscheduler.model.decisions import GroupStatus, Reason
+from vscheduler.model.jobs import Phase
 
 _Kept: TypeAlias = tuple[Phase, Reason | None, CycleRules, GroupStatus]
 """A status, after what it depends on besides the job."""

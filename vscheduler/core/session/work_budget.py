@@ -10,8 +10,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from vscheduler.core.model.jobs import JobId
 from vscheduler.core.session.job_state import JobState
+from vscheduler.model.jobs import JobId
 
 OPENING_COST = 20
 """Approximate microseconds for the presence of one job that could request something, with or

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vscheduler.core.model import durations
+from vscheduler.model import durations
 
 RESOURCE_NAME = "--leader-elect-resource-name"
 NAMESPACE = "--leader-elect-resource-namespace"

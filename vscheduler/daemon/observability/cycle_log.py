@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import structlog
 
-from vscheduler.core.model.decisions import CycleResult, Exclusion
-from vscheduler.core.model.queues import QueueProblem
-from vscheduler.core.model.snapshot import Refused
 from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import CycleResult, Exclusion
+from vscheduler.model.queues import QueueProblem
+from vscheduler.model.snapshot import Refused
 
 log = structlog.get_logger(__name__)
 

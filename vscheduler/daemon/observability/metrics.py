@@ -8,12 +8,12 @@ from prometheus_client import metrics, parser
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Sample
 
-from vscheduler.core.model.claim_decisions import ClaimKind
-from vscheduler.core.model.decisions import CycleResult
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metric_table import Kind
 from vscheduler.daemon.observability.share_gauges import ShareGauges
+from vscheduler.model.claim_decisions import ClaimKind
+from vscheduler.model.decisions import CycleResult
 
 MILLISECONDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from prometheus_client import core, registry
 
-from vscheduler.core.model import resources
-from vscheduler.core.model.decisions import CycleResult, Exclusion, QueueFigures
-from vscheduler.core.model.jobs import PodClass
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metric_table import Metric
 from vscheduler.mirror.wording import refusal_sentences
+from vscheduler.model import resources
+from vscheduler.model.decisions import CycleResult, Exclusion, QueueFigures
+from vscheduler.model.jobs import PodClass
 
 REASONS_MAX = 20
 """Number of reasons with a series of their own. A taint's value can be anything, so the number is

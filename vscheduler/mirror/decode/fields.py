@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vscheduler.core.model import durations, resources
-from vscheduler.core.model.durations import RangeError
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import Quantity, QuantityError
 from vscheduler.mirror.decode.wire import Metadata, Pod
+from vscheduler.model import durations, resources
+from vscheduler.model.durations import RangeError
 
 INT32_MAX = 2**31 - 1
 DIGITS_MAX = 1000

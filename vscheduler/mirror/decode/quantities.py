@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-from vscheduler.core.model import resources
+from vscheduler.model import resources
 
 Quantity: TypeAlias = str | int | float
 """A quantity as found in an object: text from an API server, a plain number in handwritten YAML."""

@@ -8,10 +8,6 @@ written (`devices.ResourceClaim.writing`).
 
 from collections.abc import Callable, Mapping
 
-from vscheduler.core.model import devices, storage
-from vscheduler.core.model.devices import ResourceClaim
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.storage import Claim, Volume
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Change, Target, Wanted
 from vscheduler.mirror.index.devices_index import DeviceCharges, DeviceIndex
@@ -19,6 +15,10 @@ from vscheduler.mirror.index.entries import Entry, Value
 from vscheduler.mirror.index.storage_index import StorageIndex
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model import devices, storage
+from vscheduler.model.devices import ResourceClaim
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.storage import Claim, Volume
 
 KINDS: Mapping[type, Kind] = {
     Claim: Kind.CLAIM,

@@ -10,9 +10,12 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.model import devices, resources
-from vscheduler.core.model.constraints import ResourceClaimUse
-from vscheduler.core.model.devices import (
+from vscheduler.mirror.selectors import Selectors
+from vscheduler.mirror.translate import extended_resources
+from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model import devices, resources
+from vscheduler.model.constraints import ResourceClaimUse
+from vscheduler.model.devices import (
     DeviceClass,
     DeviceId,
     Devices,
@@ -22,11 +25,8 @@ from vscheduler.core.model.devices import (
     ResourceClaim,
     ResourceSlice,
 )
-from vscheduler.core.model.jobs import WAITING, JobId, TaskId, TaskStatus
-from vscheduler.core.model.storage import Memo
-from vscheduler.mirror.selectors import Selectors
-from vscheduler.mirror.translate import extended_resources
-from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model.jobs import WAITING, JobId, TaskId, TaskStatus
+from vscheduler.model.storage import Memo
 
 Amounts = Mapping[str, int]
 

@@ -7,11 +7,6 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import devices, pod_texts, queues, storage
-from vscheduler.core.model.constraints import ResourceClaimUse
-from vscheduler.core.model.jobs import TaskStatus
-from vscheduler.core.model.pod_texts import PodReads
-from vscheduler.core.model.snapshot import Budget, Quota
 from vscheduler.mirror.decode import events, fields, wire, wire_devices, wire_storage
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.fields import FieldError
@@ -37,6 +32,11 @@ from vscheduler.mirror.translate import storage as volumes
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.pods import Translator
 from vscheduler.mirror.translate.translation import Group
+from vscheduler.model import devices, pod_texts, queues, storage
+from vscheduler.model.constraints import ResourceClaimUse
+from vscheduler.model.jobs import TaskStatus
+from vscheduler.model.pod_texts import PodReads
+from vscheduler.model.snapshot import Budget, Quota
 
 V = TypeVar("V", queues.Queue, Budget, Quota)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import jobs
-from vscheduler.core.model.jobs import InvalidPod, Job, JobId, Phase, Task, TaskId, TaskStatus
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.mirror.translate.translation import Group, PriorityClass
+from vscheduler.model import jobs
+from vscheduler.model.jobs import InvalidPod, Job, JobId, Phase, Task, TaskId, TaskStatus
 
 MANY = 100
 """When more jobs than MANY are new or changed, further jobs are expected, whether gangs are whole

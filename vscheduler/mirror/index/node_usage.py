@@ -9,16 +9,16 @@ from typing import TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import nodes, resources
-from vscheduler.core.model.constraints import HostPort
-from vscheduler.core.model.jobs import JobId, PodClass, TaskId
-from vscheduler.core.model.nodes import NodeLayout, NodeSpec, NodeTable
-from vscheduler.core.model.resources import ResourceMap, ResourceSpace
 from vscheduler.mirror.index import entries, pods_by_class
 from vscheduler.mirror.index.entries import Entry, Reader, Value
 from vscheduler.mirror.translate import extended_resources
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.mirror.translate.translation import Group, Node
+from vscheduler.model import nodes, resources
+from vscheduler.model.constraints import HostPort
+from vscheduler.model.jobs import JobId, PodClass, TaskId
+from vscheduler.model.nodes import NodeLayout, NodeSpec, NodeTable
+from vscheduler.model.resources import ResourceMap, ResourceSpace
 
 T = TypeVar("T")
 

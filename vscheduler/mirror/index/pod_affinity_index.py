@@ -1,21 +1,21 @@
 """Index of pods by node for pod affinity and topology spread: the counts behind
-core.model.pod_affinity.
+model.pod_affinity.
 """
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from vscheduler.core.model import constraints, pod_affinity
-from vscheduler.core.model.jobs import TaskId, TaskStatus
-from vscheduler.core.model.pod_affinity import (
+from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model import constraints, pod_affinity
+from vscheduler.model.jobs import TaskId, TaskStatus
+from vscheduler.model.pod_affinity import (
     AffinityTermOfPods,
     PodAffinityIndex,
     PodsByNode,
     PodSets,
     SelectorIndex,
 )
-from vscheduler.mirror.translate.pods import Pod
 
 Item = TypeVar("Item", bound=Hashable)
 

@@ -12,10 +12,10 @@ from collections.abc import Container, Iterable, Mapping
 import msgspec
 import numpy as np
 
-from vscheduler.core.model.jobs import HOLDING, JobId, PodClass
-from vscheduler.core.model.resources import ResourceMap
-from vscheduler.core.model.snapshot import ByClass, ClassCounts
 from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model.jobs import HOLDING, JobId, PodClass
+from vscheduler.model.resources import ResourceMap
+from vscheduler.model.snapshot import ByClass, ClassCounts
 
 _encode = msgspec.json.Encoder().encode
 

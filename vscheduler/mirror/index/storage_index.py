@@ -6,10 +6,12 @@ A cluster in which no pod of ours uses volumes that matter has no Storage, and c
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from vscheduler.core.model import storage
-from vscheduler.core.model.constraints import ClaimUse, PodVolume
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.storage import (
+from vscheduler.mirror.translate import pods
+from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model import storage
+from vscheduler.model.constraints import ClaimUse, PodVolume
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.storage import (
     Attachment,
     Capacity,
     Claim,
@@ -21,8 +23,6 @@ from vscheduler.core.model.storage import (
     StorageClass,
     Volume,
 )
-from vscheduler.mirror.translate import pods
-from vscheduler.mirror.translate.pods import Pod
 
 V = TypeVar("V")
 

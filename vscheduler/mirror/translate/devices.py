@@ -1,4 +1,4 @@
-"""Slices, classes and claims of devices, translated to core.model.devices.
+"""Slices, classes and claims of devices, translated to model.devices.
 
 Every function raises fields.FieldError for an unusable field. What isn't supported is noted in the
 value instead, since only what needs it is affected.
@@ -7,20 +7,6 @@ value instead, since only what needs it is affected.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from vscheduler.core.model import devices
-from vscheduler.core.model.constraints import Term
-from vscheduler.core.model.devices import (
-    Access,
-    AllocatedDevice,
-    AttributeValue,
-    Consumer,
-    DeviceId,
-    DeviceRequest,
-    DeviceTaint,
-    DeviceToleration,
-    MatchAttribute,
-    Version,
-)
 from vscheduler.mirror.decode import events, fields, quantities, wire_devices
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.quantities import QuantityError
@@ -35,6 +21,20 @@ from vscheduler.mirror.decode.wire_devices import (
     Toleration,
 )
 from vscheduler.mirror.translate import extended_resources, pod_constraints
+from vscheduler.model import devices
+from vscheduler.model.constraints import Term
+from vscheduler.model.devices import (
+    Access,
+    AllocatedDevice,
+    AttributeValue,
+    Consumer,
+    DeviceId,
+    DeviceRequest,
+    DeviceTaint,
+    DeviceToleration,
+    MatchAttribute,
+    Version,
+)
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"

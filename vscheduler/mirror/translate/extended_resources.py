@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import extended_resources as models
-from vscheduler.core.model.constraints import ResourceClaimUse
-from vscheduler.core.model.devices import DeviceRequest, ResourceClaim, Wanted
-from vscheduler.core.model.extended_resources import ExtendedResource, RequestMapping
 from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import pod_requests
+from vscheduler.model import extended_resources as models
+from vscheduler.model.constraints import ResourceClaimUse
+from vscheduler.model.devices import DeviceRequest, ResourceClaim, Wanted
+from vscheduler.model.extended_resources import ExtendedResource, RequestMapping
 
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 """Marks a claim that a scheduler made for a pod."""

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model.jobs import PodClass, TaskId, TaskStatus
-from vscheduler.core.model.snapshot import Nominated, Refused
 from vscheduler.mirror.decode.wire import Pod, PodStatus
+from vscheduler.model.jobs import PodClass, TaskId, TaskStatus
+from vscheduler.model.snapshot import Nominated, Refused
 
 FIRST_SECONDS = 30
 LONGEST_SECONDS = 300

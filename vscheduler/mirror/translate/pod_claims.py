@@ -5,10 +5,10 @@ Kubernetes: dynamic-resource-allocation resourceclaim.Name.
 
 from collections.abc import Iterator
 
-from vscheduler.core.model.constraints import ResourceClaimUse
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import Pod
+from vscheduler.model.constraints import ResourceClaimUse
 
 NONE: tuple[ResourceClaimUse, ...] = ()
 

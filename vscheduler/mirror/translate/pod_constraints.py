@@ -1,4 +1,4 @@
-"""Constraints of pods on nodes and on other pods, translated to core.model.constraints.
+"""Constraints of pods on nodes and on other pods, translated to model.constraints.
 
 Kubernetes: core/v1 NodeAffinity, PodAffinity, PodAntiAffinity, TopologySpreadConstraint.
 """
@@ -8,18 +8,6 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from vscheduler.core.model import constraints
-from vscheduler.core.model.constraints import (
-    Constraints,
-    Effect,
-    HostPort,
-    Operator,
-    PodSet,
-    PodTerm,
-    PreferredPodTerm,
-    Selector,
-    Spread,
-)
 from vscheduler.mirror.decode import fields, wire
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import (
@@ -33,6 +21,18 @@ from vscheduler.mirror.decode.wire import (
 )
 from vscheduler.mirror.translate import bounds, pod_requests
 from vscheduler.mirror.translate.bounds import Bounds
+from vscheduler.model import constraints
+from vscheduler.model.constraints import (
+    Constraints,
+    Effect,
+    HostPort,
+    Operator,
+    PodSet,
+    PodTerm,
+    PreferredPodTerm,
+    Selector,
+    Spread,
+)
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address; nothing is bound
 RESTART_ALL = "RestartAllContainers"

@@ -6,9 +6,9 @@ Volcano: api.GetPodResourceRequest.
 
 from collections.abc import Mapping, Sequence
 
-from vscheduler.core.model import resources
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.wire import Container, ContainerStatus, Pod, ResourceRequirements
+from vscheduler.model import resources
 
 ALWAYS = "Always"
 """The restartPolicy that makes an init container a sidecar."""

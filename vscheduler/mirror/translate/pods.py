@@ -12,22 +12,6 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.core.model import pod_texts, resources
-from vscheduler.core.model.constraints import Constraints, PodVolume, ResourceClaimUse
-from vscheduler.core.model.jobs import (
-    EVICTABLE,
-    PREEMPTABLE,
-    ROLE,
-    WAITING,
-    Job,
-    JobId,
-    PodClass,
-    Task,
-    TaskId,
-    TaskStatus,
-)
-from vscheduler.core.model.pod_texts import Annotations, PodReads
-from vscheduler.core.model.snapshot import Nominated
 from vscheduler.mirror.decode import events, fields, wire
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, LargePod
 from vscheduler.mirror.decode.fields import FieldError
@@ -47,6 +31,22 @@ from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.extended_resources import Container
 from vscheduler.mirror.translate.kubelet_refusals import Answer
 from vscheduler.mirror.translate.pod_owners import OwnerTemplate
+from vscheduler.model import pod_texts, resources
+from vscheduler.model.constraints import Constraints, PodVolume, ResourceClaimUse
+from vscheduler.model.jobs import (
+    EVICTABLE,
+    PREEMPTABLE,
+    ROLE,
+    WAITING,
+    Job,
+    JobId,
+    PodClass,
+    Task,
+    TaskId,
+    TaskStatus,
+)
+from vscheduler.model.pod_texts import Annotations, PodReads
+from vscheduler.model.snapshot import Nominated
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup. The second is a newer alias."""

@@ -1,4 +1,4 @@
-"""Claims, volumes and other storage objects, translated to core.model.storage, and the volumes of
+"""Claims, volumes and other storage objects, translated to model.storage, and the volumes of
 pods that matter for the choice of a node.
 
 Every function raises fields.FieldError for an unusable field.
@@ -7,26 +7,6 @@ Every function raises fields.FieldError for an unusable field.
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping
 
-from vscheduler.core.model import storage
-from vscheduler.core.model.constraints import (
-    ClaimUse,
-    DiskUse,
-    Operator,
-    PodVolume,
-    Requirement,
-    Term,
-)
-from vscheduler.core.model.storage import (
-    Attachment,
-    Capacity,
-    Claim,
-    ClaimReference,
-    CsiDriver,
-    CsiNode,
-    Selection,
-    Source,
-    Volume,
-)
 from vscheduler.mirror.decode import events, fields, quantities, wire, wire_storage
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.quantities import Quantity, QuantityError
@@ -43,6 +23,26 @@ from vscheduler.mirror.decode.wire_storage import (
     VolumeSpec,
 )
 from vscheduler.mirror.translate import pod_constraints
+from vscheduler.model import storage
+from vscheduler.model.constraints import (
+    ClaimUse,
+    DiskUse,
+    Operator,
+    PodVolume,
+    Requirement,
+    Term,
+)
+from vscheduler.model.storage import (
+    Attachment,
+    Capacity,
+    Claim,
+    ClaimReference,
+    CsiDriver,
+    CsiNode,
+    Selection,
+    Source,
+    Volume,
+)
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"

@@ -8,13 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from vscheduler.core.model import constraints, pod_affinity, queues, resources
-from vscheduler.core.model.group_texts import GroupAnnotations, GroupLabels
-from vscheduler.core.model.jobs import Condition, GroupState, Job, JobId, Phase, SubGroup
-from vscheduler.core.model.nodes import NodeSpec
-from vscheduler.core.model.queues import GroupLimits, NodeGroups, QueueState
-from vscheduler.core.model.resources import ResourceMap
-from vscheduler.core.model.snapshot import Budget, Quota
 from vscheduler.mirror import workloads
 from vscheduler.mirror.decode import events, fields, wire
 from vscheduler.mirror.decode.events import DecodeError, Kind
@@ -32,6 +25,13 @@ from vscheduler.mirror.decode.wire import (
 )
 from vscheduler.mirror.translate import pod_constraints, pod_owners, usage_annotation
 from vscheduler.mirror.translate.pod_owners import Owner
+from vscheduler.model import constraints, pod_affinity, queues, resources
+from vscheduler.model.group_texts import GroupAnnotations, GroupLabels
+from vscheduler.model.jobs import Condition, GroupState, Job, JobId, Phase, SubGroup
+from vscheduler.model.nodes import NodeSpec
+from vscheduler.model.queues import GroupLimits, NodeGroups, QueueState
+from vscheduler.model.resources import ResourceMap
+from vscheduler.model.snapshot import Budget, Quota
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: the scheduler of a PodGroup without pods."""

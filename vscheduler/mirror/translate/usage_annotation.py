@@ -13,9 +13,9 @@ from typing import Annotated
 
 import msgspec
 
-from vscheduler.core.model.queues import NUMBER_MAX, OURS, Account, Usage
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.model.queues import NUMBER_MAX, OURS, Account, Usage
 
 SUFFIX = "/fair-share-usage"
 VERSION = 1

@@ -5,13 +5,13 @@ belong to them or stand aside without role or labels.
 import difflib
 from collections.abc import Mapping, Sequence
 
-from vscheduler.core.model.decisions import Reason, Shortage
-from vscheduler.core.model.gang_proof import GangProof, PodsOfKind
-from vscheduler.core.model.jobs import ROLE, JobId
-from vscheduler.core.model.queues import ROOT
-from vscheduler.core.model.unassigned_pods import UnassignedPods
 from vscheduler.mirror.decode.events import DecodeError, Kind
 from vscheduler.mirror.wording import phrases
+from vscheduler.model.decisions import Reason, Shortage
+from vscheduler.model.gang_proof import GangProof, PodsOfKind
+from vscheduler.model.jobs import ROLE, JobId
+from vscheduler.model.queues import ROOT
+from vscheduler.model.unassigned_pods import UnassignedPods
 
 KINDS_MAX = 3
 """So many kinds of pods are told apart in a sentence."""

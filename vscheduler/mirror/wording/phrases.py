@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from vscheduler.core.model import resources
-from vscheduler.core.model.resources import ResourceSpace
+from vscheduler.model import resources
+from vscheduler.model.resources import ResourceSpace
 
 BINDS_MAX = 3
 """How many binds of the same moment are named."""

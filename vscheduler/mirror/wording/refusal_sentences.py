@@ -5,8 +5,8 @@ cause.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from vscheduler.core.model import resources
-from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.model import resources
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 Code = RefusalCode
 

@@ -7,8 +7,9 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.eviction import incomplete_gangs
-from vscheduler.core.model.claim_decisions import ClaimKind, ClaimWait
-from vscheduler.core.model.decisions import (
+from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences
+from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
+from vscheduler.model.decisions import (
     LEAVES_MAX,
     Bind,
     Evict,
@@ -19,10 +20,9 @@ from vscheduler.core.model.decisions import (
     RefusedBind,
     Shortage,
 )
-from vscheduler.core.model.jobs import InvalidPod, Job
-from vscheduler.core.model.queues import ProblemCode, QueueProblem
-from vscheduler.core.model.reclaim_outlooks import Protection, ReclaimOutlook
-from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences
+from vscheduler.model.jobs import InvalidPod, Job
+from vscheduler.model.queues import ProblemCode, QueueProblem
+from vscheduler.model.reclaim_outlooks import Protection, ReclaimOutlook
 
 Code = ReasonCode
 

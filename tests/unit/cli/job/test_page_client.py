@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.web import clusters, stage
 from tests.web.stage import Stage
 from vscheduler.cli import main
-from vscheduler.core.model.jobs import JobId
+from vscheduler.model.jobs import JobId
 
 WRONG = "wrong-token"
 

@@ -11,8 +11,8 @@ from tests.unit.cluster.conftest import Handler, Serve
 from vscheduler.cluster.writes import binder
 from vscheduler.cluster.writes.binder import Binder, BindResult, Outcome, Stamp, Still
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.decisions import Bind
-from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.decisions import Bind
+from vscheduler.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
 
 REFUSAL = (
     "pods \"a-0\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "

@@ -10,11 +10,11 @@ from tests import answers
 from tests.unit.cluster.conftest import Handler, Serve
 from vscheduler.cluster.writes.claim_writer import ClaimResult, ClaimWriter, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.claim_decisions import ClaimBinding, ReleaseClaim, VolumeChange
-from vscheduler.core.model.storage import Claim
 from vscheduler.mirror.claim_requests import Target
 from vscheduler.mirror.decode.events import Upsert
 from vscheduler.mirror.paths import Kind
+from vscheduler.model.claim_decisions import ClaimBinding, ReleaseClaim, VolumeChange
+from vscheduler.model.storage import Claim
 
 Result = ClaimResult
 CLAIM = Claim(namespace="ns", name="data", uid="c1")

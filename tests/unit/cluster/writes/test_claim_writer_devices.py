@@ -10,17 +10,17 @@ from aiohttp import web
 from tests.unit.cluster.conftest import Handler, Serve
 from vscheduler.cluster.writes.claim_writer import ClaimResult, ClaimWriter, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
-from vscheduler.core.model.devices import (
+from vscheduler.mirror import device_requests
+from vscheduler.mirror.claim_requests import Target
+from vscheduler.mirror.decode.events import Kind, Upsert
+from vscheduler.model.claim_decisions import ClaimAllocation, DeallocateClaim, DeviceChange
+from vscheduler.model.devices import (
     AllocatedDevice,
     Allocation,
     Consumer,
     DeviceId,
     ResourceClaim,
 )
-from vscheduler.mirror import device_requests
-from vscheduler.mirror.claim_requests import Target
-from vscheduler.mirror.decode.events import Kind, Upsert
 
 Result = ClaimResult
 CLAIM = ResourceClaim(namespace="ns", name="gpus", uid="c1")

@@ -9,8 +9,11 @@ from aiohttp import web
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.writes.claim_writer import ClaimResult, ClaimWriter, Outcome, Write
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.claim_decisions import ClaimAllocation
-from vscheduler.core.model.devices import (
+from vscheduler.mirror import device_requests
+from vscheduler.mirror.claim_requests import Target
+from vscheduler.mirror.decode.events import Kind, Upsert
+from vscheduler.model.claim_decisions import ClaimAllocation
+from vscheduler.model.devices import (
     AllocatedDevice,
     Allocation,
     Consumer,
@@ -19,10 +22,7 @@ from vscheduler.core.model.devices import (
     ResourceClaim,
     Wanted,
 )
-from vscheduler.core.model.extended_resources import RequestMapping
-from vscheduler.mirror import device_requests
-from vscheduler.mirror.claim_requests import Target
-from vscheduler.mirror.decode.events import Kind, Upsert
+from vscheduler.model.extended_resources import RequestMapping
 
 Result = ClaimResult
 GPU = "example.com/gpu"

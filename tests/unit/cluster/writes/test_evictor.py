@@ -11,10 +11,10 @@ from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.writes import evictor as evicting
 from vscheduler.cluster.writes.evictor import EvictionResult, Evictor, Outcome, Plan
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.constraints import Operator, Requirement, Selector
-from vscheduler.core.model.decisions import CycleResult, Evict, Pipeline
-from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.snapshot import Budget, Carried
+from vscheduler.model.constraints import Operator, Requirement, Selector
+from vscheduler.model.decisions import CycleResult, Evict, Pipeline
+from vscheduler.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.snapshot import Budget, Carried
 
 KIND = PodClass(request={"pods": 1})
 NEEDY = JobId("ns/needy")

@@ -18,7 +18,8 @@ from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import queue_status_writer
 from vscheduler.cluster.writes.queue_status_writer import QueueStatusWriter
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.decisions import (
+from vscheduler.mirror import queue_status
+from vscheduler.model.decisions import (
     Basis,
     CycleResult,
     Entitlement,
@@ -26,10 +27,9 @@ from vscheduler.core.model.decisions import (
     LimitedBy,
     QueueFigures,
 )
-from vscheduler.core.model.queues import Queue, QueueState
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.snapshot import FRESH
-from vscheduler.mirror import queue_status
+from vscheduler.model.queues import Queue, QueueState
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.snapshot import FRESH
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/q"
 BASIS = Basis(deserved=2000, usable=6000, bound=LimitedBy.WEIGHT, weight=1, weights=3)

@@ -12,10 +12,10 @@ from tests.unit.cluster.writes import test_status_writer, test_write_queue
 from vscheduler.cluster.writes import status_writer, write_queue
 from vscheduler.cluster.writes.status_writer import StoredGroup
 from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
-from vscheduler.core.model import jobs
-from vscheduler.core.model.decisions import Bind, Reason, ReasonCode
-from vscheduler.core.model.jobs import GroupState, Phase
 from vscheduler.mirror.translate import pod_owners
+from vscheduler.model import jobs
+from vscheduler.model.decisions import Bind, Reason, ReasonCode
+from vscheduler.model.jobs import GroupState, Phase
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

@@ -18,7 +18,8 @@ from vscheduler.cluster.writes import event_recorder, status_writer
 from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
 from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.decisions import (
+from vscheduler.mirror import statuses
+from vscheduler.model.decisions import (
     Bind,
     CycleResult,
     Evict,
@@ -27,7 +28,7 @@ from vscheduler.core.model.decisions import (
     Reason,
     ReasonCode,
 )
-from vscheduler.core.model.jobs import (
+from vscheduler.model.jobs import (
     Condition,
     GroupState,
     Job,
@@ -38,8 +39,7 @@ from vscheduler.core.model.jobs import (
     TaskId,
     TaskStatus,
 )
-from vscheduler.core.model.snapshot import FRESH, Carried
-from vscheduler.mirror import statuses
+from vscheduler.model.snapshot import FRESH, Carried
 
 KIND = PodClass(request={"pods": 1, "cpu": 2000})
 JOB = JobId("ns/a")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import STORED, WAITS, desk
 from vscheduler.cluster.writes import status_writer, write_queue
-from vscheduler.core.model.decisions import Evict, Pipeline, Reason, ReasonCode
+from vscheduler.model.decisions import Evict, Pipeline, Reason, ReasonCode
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.writes.test_status_writer import WAITS, a_task, desk
 from vscheduler.cluster.writes import status_writer
-from vscheduler.core.model.jobs import InvalidPod, TaskId
+from vscheduler.model.jobs import InvalidPod, TaskId
 
 
 @pytest.fixture(autouse=True)

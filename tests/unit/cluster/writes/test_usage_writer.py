@@ -14,9 +14,9 @@ from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.writes import queue_status_writer
 from vscheduler.cluster.writes.queue_status_writer import UsageWriter
 from vscheduler.cluster.writes.write_queue import WriteQueue
-from vscheduler.core.model.decisions import QueueFigures
-from vscheduler.core.model.queues import OURS, Account, Queue, QueueState, Usage
 from vscheduler.mirror.translate import usage_annotation as annotations
+from vscheduler.model.decisions import QueueFigures
+from vscheduler.model.queues import OURS, Account, Queue, QueueState, Usage
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/gold"
 SPACING_SECONDS = 0.05

@@ -5,9 +5,9 @@ import numpy as np
 from tests import device_labs
 from tests.device_labs import Document, Lab
 from vscheduler.core import cycle
-from vscheduler.core.model.jobs import Task, TaskStatus
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.session.session import Session
+from vscheduler.model.jobs import Task, TaskStatus
 
 
 def opened(*claims: Document, uses: dict[str, list[str]]) -> Session:

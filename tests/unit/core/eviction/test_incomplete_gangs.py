@@ -4,9 +4,9 @@ import pytest
 
 from tests import running
 from tests.running import Tree
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.snapshot import FRESH, Carried, Reported
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.snapshot import FRESH, Carried, Reported
 from vscheduler.testing import pictures
 
 NOW = pictures.NOW.timestamp()

@@ -12,7 +12,7 @@ from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.relocations import Relocation
 from vscheduler.core.eviction.rules import Scope
 from vscheduler.core.eviction.search import VictimSearch
-from vscheduler.core.model.jobs import JobId
+from vscheduler.model.jobs import JobId
 from vscheduler.testing import pictures
 
 TREE: dict[str, Any] = {

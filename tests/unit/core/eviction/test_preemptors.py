@@ -16,8 +16,8 @@ from tests.unit.core.placement.unschedulable_cluster import Around
 from vscheduler.core import cycle
 from vscheduler.core.eviction.planner import Planner
 from vscheduler.core.memo.memos import Memos
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import JobId
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import JobId
 from vscheduler.testing import pictures
 
 PLUGINS = "priority gang conformance | drf predicates proportion nodeorder binpack pdb"

@@ -3,8 +3,8 @@ import pytest
 from tests import running
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.rules import EvictionRules, Scope, VictimCandidates
-from vscheduler.core.model.decisions import Evict
-from vscheduler.core.model.jobs import JobId
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import JobId
 from vscheduler.testing import pictures
 
 PICTURE = """

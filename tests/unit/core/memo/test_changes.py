@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.core import sessions
 from vscheduler.core.memo import changes
-from vscheduler.core.model.jobs import Job, JobId
+from vscheduler.model.jobs import Job, JobId
 
 NAMES = [f"j{number:02}" for number in range(40)]
 

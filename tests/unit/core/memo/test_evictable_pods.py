@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.core import sessions
 from vscheduler.core.memo.evictable_pods import EvictablePods
-from vscheduler.core.model.jobs import EVICTABLE, PREEMPTABLE, Job, TaskId, TaskStatus
-from vscheduler.core.model.nodes import NodeLayout, NodeSpec
+from vscheduler.model.jobs import EVICTABLE, PREEMPTABLE, Job, TaskId, TaskStatus
+from vscheduler.model.nodes import NodeLayout, NodeSpec
 
 NAMES = [f"j{number:02}" for number in range(30)]
 NODES = [f"n{number}" for number in range(6)]

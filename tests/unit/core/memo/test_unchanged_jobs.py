@@ -11,13 +11,13 @@ import pytest
 from tests import running
 from tests.unit.core import sessions
 from tests.unit.core.placement import unschedulable_cluster
-from vscheduler.core.fair_share.demands import QueueDemands
 from vscheduler.core.memo import changes, unchanged_jobs
 from vscheduler.core.memo.changes import Changes
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
-from vscheduler.core.model.decisions import GroupStatus
-from vscheduler.core.model.jobs import YOUNG, GroupState, Job, JobId, Phase, PodClass, TaskStatus
-from vscheduler.core.model.snapshot import BindRefusal, Reported
+from vscheduler.core.shares.demands import QueueDemands
+from vscheduler.model.decisions import GroupStatus
+from vscheduler.model.jobs import YOUNG, GroupState, Job, JobId, Phase, PodClass, TaskStatus
+from vscheduler.model.snapshot import BindRefusal, Reported
 from vscheduler.testing import pictures
 
 CLASSES = [PodClass(request={"cpu": each, "pods": 1}) for each in range(1, 6)]

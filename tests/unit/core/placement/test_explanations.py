@@ -1,7 +1,7 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.decisions import ReasonCode
+from vscheduler.model.decisions import ReasonCode
 from vscheduler.testing import pictures
 
 NEVER, NO_ROOM = ReasonCode.NEVER_FITS, ReasonCode.NO_ROOM

@@ -9,12 +9,12 @@ import pytest
 from tests import running
 from vscheduler.core import plugins
 from vscheduler.core.api.contracts import Plugin
-from vscheduler.core.model.decisions import QueueLimit
-from vscheduler.core.model.jobs import JobId, Task
-from vscheduler.core.model.queues import Queue
-from vscheduler.core.placement.gang_search.assembly import Limits
-from vscheduler.core.placement.gang_search.solver.problem import Kind, Problem, Requirement
+from vscheduler.core.gangs.assembly import Limits
+from vscheduler.core.gangs.solver.problem import Kind, Problem, Requirement
 from vscheduler.core.session.session import Session
+from vscheduler.model.decisions import QueueLimit
+from vscheduler.model.jobs import JobId, Task
+from vscheduler.model.queues import Queue
 from vscheduler.testing import pictures
 
 PICTURE = "node n1 cpu=9 node n2 cpu=9 queue q job q/g min=2 -@2 -@1"

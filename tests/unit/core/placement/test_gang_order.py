@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vscheduler.core.placement.gang_search.solver.depth_first import Order
-from vscheduler.core.placement.gang_search.solver.problem import (
+from vscheduler.core.gangs.solver.depth_first import Order
+from vscheduler.core.gangs.solver.problem import (
     Flags,
     Kind,
     Near,

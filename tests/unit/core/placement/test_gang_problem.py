@@ -1,6 +1,6 @@
 import pytest
 
-from vscheduler.core.placement.gang_search.solver import problem
+from vscheduler.core.gangs.solver import problem
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.fair_share import node_domains
 from vscheduler.core.memo import unschedulable_jobs
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroups
-from vscheduler.core.model.decisions import CycleResult, GroupStatus, ReasonCode
-from vscheduler.core.model.jobs import JobId, Task, TaskId
-from vscheduler.core.model.snapshot import FRESH, NO_MEMOS
 from vscheduler.core.session import unschedulable_pool
 from vscheduler.core.session.unschedulable_pool import UnschedulablePool
+from vscheduler.core.shares import node_domains
+from vscheduler.model.decisions import CycleResult, GroupStatus, ReasonCode
+from vscheduler.model.jobs import JobId, Task, TaskId
+from vscheduler.model.snapshot import FRESH, NO_MEMOS
 from vscheduler.testing import pictures
 
 

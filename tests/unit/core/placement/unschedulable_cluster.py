@@ -8,13 +8,13 @@ import msgspec
 from tests import running
 from tests.running import Document
 from vscheduler.core import cycle
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.jobs import JobId
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Remove
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import JobId
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 TREE: Mapping[str, Any] = {

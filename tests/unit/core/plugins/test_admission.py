@@ -6,16 +6,16 @@ from tests.unit.core import sessions
 from tests.unit.core.sessions import JobState
 from vscheduler.core.compat.capacity import VolcanoCapacity
 from vscheduler.core.compat.plugins import VolcanoOvercommit, VolcanoProportion
-from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
-from vscheduler.core.model.jobs import GroupState, Job, Phase, SubGroup, TaskStatus
-from vscheduler.core.model.queues import QueueState
-from vscheduler.core.model.snapshot import Quota, Snapshot
 from vscheduler.core.plugins.capacity import Capacity
 from vscheduler.core.plugins.overcommit import Overcommit
 from vscheduler.core.plugins.proportion import Proportion
 from vscheduler.core.plugins.resourcequota import ResourceQuota
 from vscheduler.core.plugins.sla import Sla
+from vscheduler.core.shares import inqueue_resources
+from vscheduler.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
+from vscheduler.model.jobs import GroupState, Job, Phase, SubGroup, TaskStatus
+from vscheduler.model.queues import QueueState
+from vscheduler.model.snapshot import Quota, Snapshot
 
 RUNNING, GATED, PENDING, SUCCEEDED, FAILED = (
     TaskStatus.RUNNING,

@@ -6,10 +6,10 @@ import pytest
 from tests.unit.core import sessions
 from tests.unit.core.sessions import JobState
 from vscheduler.core.compat.capacity import VolcanoCapacity
-from vscheduler.core.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
-from vscheduler.core.model.jobs import Job, TaskStatus
-from vscheduler.core.model.queues import Queue, QueueState
 from vscheduler.core.plugins.capacity import Capacity
+from vscheduler.model.decisions import AdmissionFailure, LimitExcess, ReasonCode, Shortage
+from vscheduler.model.jobs import Job, TaskStatus
+from vscheduler.model.queues import Queue, QueueState
 
 RUNNING = TaskStatus.RUNNING
 GPU = sessions.GPU

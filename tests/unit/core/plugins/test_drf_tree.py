@@ -3,10 +3,10 @@ import pytest
 from tests.unit.core import sessions
 from tests.unit.core.sessions import Opened
 from vscheduler.core.compat.plugins import VolcanoDrf
-from vscheduler.core.model.jobs import Task, TaskStatus
-from vscheduler.core.model.queues import Queue
 from vscheduler.core.plugins import drf
 from vscheduler.core.plugins.drf import Drf
+from vscheduler.model.jobs import Task, TaskStatus
+from vscheduler.model.queues import Queue
 
 RUNNING = TaskStatus.RUNNING
 ON = frozenset({"enableHierarchy"})

@@ -8,11 +8,11 @@ import pytest
 from tests import running
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model import queues as model
-from vscheduler.core.model.decisions import CycleResult
-from vscheduler.core.model.queues import Account, Usage
-from vscheduler.core.model.snapshot import Carried
 from vscheduler.core.session.session import Session
+from vscheduler.model import queues as model
+from vscheduler.model.decisions import CycleResult
+from vscheduler.model.queues import Account, Usage
+from vscheduler.model.snapshot import Carried
 from vscheduler.testing import pictures
 
 NOW = pictures.NOW.timestamp()

@@ -9,12 +9,12 @@ from vscheduler.core.api.contracts import Key
 from vscheduler.core.compat.plugins import VolcanoGang
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.config.cycle_rules import CycleRules
-from vscheduler.core.model.constraints import Operator, Requirement, Selector
-from vscheduler.core.model.decisions import ReasonCode
-from vscheduler.core.model.jobs import Job, SubGroup, TaskStatus
 from vscheduler.core.plugins.gang import Gang
 from vscheduler.core.plugins.priority import Priority
 from vscheduler.core.session.job_state import JobState
+from vscheduler.model.constraints import Operator, Requirement, Selector
+from vscheduler.model.decisions import ReasonCode
+from vscheduler.model.jobs import Job, SubGroup, TaskStatus
 
 Status = TaskStatus
 LETTERS = {

@@ -4,12 +4,12 @@ import pytest
 
 from tests.unit.core import sessions
 from vscheduler.core.api.contracts import NodeView
-from vscheduler.core.model import constraints, refusals
-from vscheduler.core.model.constraints import HostPort, Taint, Toleration
-from vscheduler.core.model.nodes import NodeLayout, NodeSpec
-from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.core.plugins import predicates
 from vscheduler.core.plugins.predicates import Predicates
+from vscheduler.model import constraints, refusals
+from vscheduler.model.constraints import HostPort, Taint, Toleration
+from vscheduler.model.nodes import NodeLayout, NodeSpec
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 Effect = constraints.Effect
 DEDICATED = Taint("dedicated", "lab", Effect.NO_SCHEDULE)

@@ -9,12 +9,12 @@ import pytest
 from tests.unit.core import sessions
 from vscheduler.core.api.contracts import Plugin, VictimRole
 from vscheduler.core.compat.plugins import VolcanoPdb
-from vscheduler.core.model.constraints import Operator, Requirement, Selector
-from vscheduler.core.model.jobs import Task, TaskStatus
-from vscheduler.core.model.snapshot import Budget
 from vscheduler.core.plugins import cdp, pdb
 from vscheduler.core.plugins.cdp import Cdp
 from vscheduler.core.plugins.conformance import Conformance
+from vscheduler.model.constraints import Operator, Requirement, Selector
+from vscheduler.model.jobs import Task, TaskStatus
+from vscheduler.model.snapshot import Budget
 
 RUNNING = TaskStatus.RUNNING
 BOUND = TaskStatus.BOUND

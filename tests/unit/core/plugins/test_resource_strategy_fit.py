@@ -6,10 +6,10 @@ import pytest
 from tests.unit.core import sessions
 from vscheduler.core.compat.plugins import VolcanoResourceStrategyFit
 from vscheduler.core.config.validation import Findings
-from vscheduler.core.model.jobs import PodClass
-from vscheduler.core.model.nodes import NodeLayout, NodeSpec
 from vscheduler.core.plugins import resource_strategy_fit as fit
 from vscheduler.core.plugins.resource_strategy_fit import ResourceStrategyFit
+from vscheduler.model.jobs import PodClass
+from vscheduler.model.nodes import NodeLayout, NodeSpec
 
 GI = 2**30
 NODES = [

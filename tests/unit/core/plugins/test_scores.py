@@ -5,7 +5,9 @@ import pytest
 
 from tests.unit.core import sessions
 from vscheduler.core.api.contracts import NodeView, Plugin
-from vscheduler.core.model.constraints import (
+from vscheduler.core.plugins.binpack import Binpack
+from vscheduler.core.plugins.nodeorder import NodeOrder
+from vscheduler.model.constraints import (
     Effect,
     Operator,
     PreferredTerm,
@@ -14,10 +16,8 @@ from vscheduler.core.model.constraints import (
     Term,
     Toleration,
 )
-from vscheduler.core.model.jobs import PodClass
-from vscheduler.core.model.nodes import NodeLayout, NodeSpec
-from vscheduler.core.plugins.binpack import Binpack
-from vscheduler.core.plugins.nodeorder import NodeOrder
+from vscheduler.model.jobs import PodClass
+from vscheduler.model.nodes import NodeLayout, NodeSpec
 
 GI = 2**30
 SOFT = Taint("spot", "", Effect.PREFER_NO_SCHEDULE)

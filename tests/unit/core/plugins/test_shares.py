@@ -3,11 +3,11 @@ import pytest
 from tests.unit.core import sessions
 from tests.unit.core.sessions import Opened
 from vscheduler.core.api.contracts import Key
-from vscheduler.core.model.decisions import Shortage
-from vscheduler.core.model.jobs import Job, PodClass, TaskStatus
-from vscheduler.core.model.queues import QueueState
 from vscheduler.core.plugins.drf import Drf
 from vscheduler.core.plugins.proportion import Proportion
+from vscheduler.model.decisions import Shortage
+from vscheduler.model.jobs import Job, PodClass, TaskStatus
+from vscheduler.model.queues import QueueState
 
 RUNNING = TaskStatus.RUNNING
 GI = 2**30

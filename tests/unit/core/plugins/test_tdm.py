@@ -9,11 +9,11 @@ import pytest
 from tests.unit.core import sessions
 from tests.unit.core.sessions import Opened
 from vscheduler.core.compat.plugins import VolcanoTdm, VolcanoWindow
-from vscheduler.core.model.jobs import PREEMPTABLE, Job, PodClass, Task, TaskStatus
-from vscheduler.core.model.nodes import NodeLayout, NodeSpec, NodeTable
-from vscheduler.core.model.resources import Vector
 from vscheduler.core.plugins import tdm
 from vscheduler.core.plugins.tdm import Tdm
+from vscheduler.model.jobs import PREEMPTABLE, Job, PodClass, Task, TaskStatus
+from vscheduler.model.nodes import NodeLayout, NodeSpec, NodeTable
+from vscheduler.model.resources import Vector
 
 RUNNING = TaskStatus.RUNNING
 HOUR = 3600

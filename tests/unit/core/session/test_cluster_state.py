@@ -1,9 +1,9 @@
 """Which pods disruption budgets let go."""
 
 from tests.unit.core import sessions
-from vscheduler.core.model.constraints import Operator, Requirement, Selector
-from vscheduler.core.model.snapshot import Budget
 from vscheduler.core.session.cluster_state import Budgets
+from vscheduler.model.constraints import Operator, Requirement, Selector
+from vscheduler.model.snapshot import Budget
 
 
 def disruption_budget(name: str, allowed: int, namespace: str = "ns", **labels: str) -> Budget:

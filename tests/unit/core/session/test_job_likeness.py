@@ -3,8 +3,8 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.jobs import Job, PodClass
 from vscheduler.core.session import job_likeness
+from vscheduler.model.jobs import Job, PodClass
 from vscheduler.testing import pictures
 
 BASE = "job q/base min=2 cpu=3 - -"

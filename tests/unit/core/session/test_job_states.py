@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from tests.unit.core import sessions
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.memo.unchanged_jobs import UnchangedJobs
-from vscheduler.core.model.jobs import GroupState, JobId, Phase
 from vscheduler.core.session.job_states import JobStates
+from vscheduler.model.jobs import GroupState, JobId, Phase
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
 
 from tests import running
-from vscheduler.core.model.jobs import JobId, TaskId
-from vscheduler.core.model.snapshot import FRESH, Carried, Reported
+from vscheduler.model.jobs import JobId, TaskId
+from vscheduler.model.snapshot import FRESH, Carried, Reported
 from vscheduler.testing import pictures
 
 WAYS = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}

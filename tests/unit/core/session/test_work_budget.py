@@ -2,10 +2,10 @@
 
 import pytest
 
-from vscheduler.core.model.jobs import Job, JobId
 from vscheduler.core.session import work_budget
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.work_budget import TooLargeError, WorkBudget
+from vscheduler.model.jobs import Job, JobId
 
 
 def gang(namespace: str, name: str = "j") -> JobState:

@@ -1,11 +1,11 @@
 from msgspec.structs import replace
 from structlog import testing
 
-from vscheduler.core.model.decisions import CycleResult, Entitlement, Exclusion, QueueFigures
-from vscheduler.core.model.queues import ProblemCode, QueueProblem, QueueState
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.snapshot import FRESH, Refused
 from vscheduler.daemon.observability.cycle_log import CycleLog
+from vscheduler.model.decisions import CycleResult, Entitlement, Exclusion, QueueFigures
+from vscheduler.model.queues import ProblemCode, QueueProblem, QueueState
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.snapshot import FRESH, Refused
 
 TAINTED = Exclusion(refusal=Refusal(RefusalCode.TAINT, "gpu", "true"), nodes=("n1", "n2", "n3"))
 PROBLEM = QueueProblem(code=ProblemCode.PARENT_MISSING, queue="q", subjects=("p",))

@@ -5,12 +5,12 @@ import prometheus_client
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.core.model.decisions import CycleResult, Entitlement, Fault, QueueFigures
-from vscheduler.core.model.queues import QueueState
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metrics import Metrics
+from vscheduler.model.decisions import CycleResult, Entitlement, Fault, QueueFigures
+from vscheduler.model.queues import QueueState
+from vscheduler.model.snapshot import FRESH
 
 GOLD = QueueFigures(
     name="gold",

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from tests import running
 from vscheduler.core import actions, cycle, plugins
 from vscheduler.core.config.policy import ActionSetting, PluginSetting, Policy
-from vscheduler.core.model import refusals
-from vscheduler.core.model.decisions import (
+from vscheduler.daemon.observability import share_gauges
+from vscheduler.daemon.observability.share_gauges import ShareGauges
+from vscheduler.model import refusals
+from vscheduler.model.decisions import (
     CycleResult,
     Entitlement,
     Exclusion,
@@ -17,11 +19,9 @@ from vscheduler.core.model.decisions import (
     Reason,
     ReasonCode,
 )
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.queues import QueueState
-from vscheduler.core.model.snapshot import FRESH
-from vscheduler.daemon.observability import share_gauges
-from vscheduler.daemon.observability.share_gauges import ShareGauges
+from vscheduler.model.jobs import Task
+from vscheduler.model.queues import QueueState
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 EMPTY = CycleResult(

@@ -4,7 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests import running
-from vscheduler.core.model.decisions import (
+from vscheduler.daemon.observability import share_gauges
+from vscheduler.daemon.observability.share_gauges import Waiting
+from vscheduler.model.decisions import (
     CycleResult,
     Entitlement,
     GroupStatus,
@@ -13,11 +15,9 @@ from vscheduler.core.model.decisions import (
     Reason,
     ReasonCode,
 )
-from vscheduler.core.model.jobs import PodClass
-from vscheduler.core.model.queues import QueueState
-from vscheduler.core.model.snapshot import FRESH
-from vscheduler.daemon.observability import share_gauges
-from vscheduler.daemon.observability.share_gauges import Waiting
+from vscheduler.model.jobs import PodClass
+from vscheduler.model.queues import QueueState
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 EMPTY = CycleResult(

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import durations
-from vscheduler.core.model.durations import RangeError
 from vscheduler.mirror.decode import events, fields
 from vscheduler.mirror.decode.events import DecodeFailed, Kind
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model import durations
+from vscheduler.model.durations import RangeError
 
 HUGE = "9" * 400
 LONG = "9" * 4400

@@ -5,14 +5,14 @@ import pytest
 
 from tests import device_labs
 from tests.oracle import manifests
-from vscheduler.core.model import devices
-from vscheduler.core.model.devices import DeviceId, Devices, PoolId
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import entries
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model import devices
+from vscheduler.model.devices import DeviceId, Devices, PoolId
+from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]

@@ -2,8 +2,8 @@
 
 from tests.unit.mirror import manifests
 from tests.unit.mirror.manifests import Document
-from vscheduler.core.model.jobs import TaskStatus
 from vscheduler.mirror.state import Mirror
+from vscheduler.model.jobs import TaskStatus
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 

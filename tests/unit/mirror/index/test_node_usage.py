@@ -6,11 +6,11 @@ import pytest
 
 from tests.unit.mirror import manifests
 from tests.unit.mirror.manifests import Document
-from vscheduler.core.model import resources
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.nodes import NodeSpec
 from vscheduler.mirror.index import node_usage
 from vscheduler.mirror.state import Mirror
+from vscheduler.model import resources
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.nodes import NodeSpec
 
 
 def waiting(number: int, **amounts: str) -> Document:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import pod_affinity
-from vscheduler.core.model.constraints import Operator, PodSet, Requirement, Selector
-from vscheduler.core.model.jobs import TaskId
-from vscheduler.core.model.pod_affinity import AffinityEffect, PodAffinityIndex, SelectorIndex
 from vscheduler.mirror.state import Mirror
+from vscheduler.model import pod_affinity
+from vscheduler.model.constraints import Operator, PodSet, Requirement, Selector
+from vscheduler.model.jobs import TaskId
+from vscheduler.model.pod_affinity import AffinityEffect, PodAffinityIndex, SelectorIndex
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 DB = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model.jobs import PodClass, TaskId
-from vscheduler.core.model.snapshot import Snapshot
 from vscheduler.mirror.index.pods_by_class import ClassPlaces
 from vscheduler.mirror.state import Mirror
+from vscheduler.model.jobs import PodClass, TaskId
+from vscheduler.model.snapshot import Snapshot
 
 Document = manifests.Document
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -7,14 +7,14 @@ from hypothesis import given, strategies
 from tests import volume_manifests as made
 from tests.oracle import manifests, volumes
 from tests.properties import clusters
-from vscheduler.core.model import storage
-from vscheduler.core.model.constraints import ClaimUse
-from vscheduler.core.model.snapshot import FRESH
-from vscheduler.core.model.storage import Storage
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import entries
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model import storage
+from vscheduler.model.constraints import ClaimUse
+from vscheduler.model.snapshot import FRESH
+from vscheduler.model.storage import Storage
 from vscheduler.testing import pictures
 
 Document = dict[str, Any]

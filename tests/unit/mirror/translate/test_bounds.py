@@ -7,12 +7,12 @@ import pytest
 
 from tests.unit.mirror import manifests
 from tests.unit.mirror.manifests import Document
-from vscheduler.core.model import pod_affinity
-from vscheduler.core.model.constraints import PodSet, PodTerm, Selector
-from vscheduler.core.model.jobs import InvalidPod
-from vscheduler.core.model.pod_affinity import AffinityEffect, AffinityTermOfPods
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.translate.bounds import Bounds
+from vscheduler.model import pod_affinity
+from vscheduler.model.constraints import PodSet, PodTerm, Selector
+from vscheduler.model.jobs import InvalidPod
+from vscheduler.model.pod_affinity import AffinityEffect, AffinityTermOfPods
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -2,8 +2,11 @@ from typing import Any
 
 import pytest
 
-from vscheduler.core.model.constraints import Operator, Requirement, Term
-from vscheduler.core.model.devices import (
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.index.entries import Entry, Reader
+from vscheduler.mirror.translate import bounds
+from vscheduler.model.constraints import Operator, Requirement, Term
+from vscheduler.model.devices import (
     Access,
     Configuration,
     Device,
@@ -16,9 +19,6 @@ from vscheduler.core.model.devices import (
     Version,
     Wanted,
 )
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.index.entries import Entry, Reader
-from vscheduler.mirror.translate import bounds
 
 API = "resource.k8s.io/v1"
 IN = Operator.IN

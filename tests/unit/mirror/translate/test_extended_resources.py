@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from vscheduler.core.model import extended_resources as models
 from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import extended_resources
+from vscheduler.model import extended_resources as models
 
 GPU = "example.com/gpu"
 CLASSES = {GPU: "gpu"}

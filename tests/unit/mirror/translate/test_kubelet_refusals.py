@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model.snapshot import Refused
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.index.entries import Change
 from vscheduler.mirror.state import Mirror
+from vscheduler.model.snapshot import Refused
 
 Document = manifests.Document
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -5,10 +5,10 @@ from typing import Any
 
 from tests.unit.mirror import manifests
 from tests.unit.mirror.translate.test_pods import wire_pod
-from vscheduler.core.model.jobs import PodClass
 from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.translate import pods
 from vscheduler.mirror.translate.pods import Translator
+from vscheduler.model.jobs import PodClass
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

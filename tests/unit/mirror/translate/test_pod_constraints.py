@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import constraints
-from vscheduler.core.model.constraints import Constraints, PodSet, Requirement, Selector, Spread
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.translate import pod_constraints
+from vscheduler.model import constraints
+from vscheduler.model.constraints import Constraints, PodSet, Requirement, Selector, Spread
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

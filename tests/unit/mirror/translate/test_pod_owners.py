@@ -1,10 +1,10 @@
 from typing import Any
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model.jobs import JobId
 from vscheduler.mirror.decode.wire import OwnerReference, Pod
 from vscheduler.mirror.translate import pod_owners
 from vscheduler.mirror.translate.pod_owners import Owner, OwnerTemplate
+from vscheduler.model.jobs import JobId
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 

@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import resources
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.translate import pod_requests
+from vscheduler.model import resources
 
 
 def of(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:

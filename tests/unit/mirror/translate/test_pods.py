@@ -4,7 +4,10 @@ import pytest
 
 from tests.unit.mirror import manifests
 from tests.unit.mirror.manifests import Document
-from vscheduler.core.model.constraints import (
+from vscheduler.mirror.decode import fields, wire
+from vscheduler.mirror.translate import pods
+from vscheduler.mirror.translate.pods import Translator
+from vscheduler.model.constraints import (
     Constraints,
     Effect,
     HostPort,
@@ -14,10 +17,7 @@ from vscheduler.core.model.constraints import (
     Term,
     Toleration,
 )
-from vscheduler.core.model.jobs import PREEMPTABLE, ROLE, Task, TaskStatus
-from vscheduler.mirror.decode import fields, wire
-from vscheduler.mirror.translate import pods
-from vscheduler.mirror.translate.pods import Translator
+from vscheduler.model.jobs import PREEMPTABLE, ROLE, Task, TaskStatus
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

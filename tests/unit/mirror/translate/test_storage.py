@@ -4,8 +4,11 @@ import pytest
 
 from tests import volume_manifests as made
 from tests.unit.mirror import manifests
-from vscheduler.core.model.constraints import Operator, Requirement, Selector, Term
-from vscheduler.core.model.storage import (
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.index.entries import Entry, Reader
+from vscheduler.mirror.translate import bounds
+from vscheduler.model.constraints import Operator, Requirement, Selector, Term
+from vscheduler.model.storage import (
     Attachment,
     Claim,
     ClaimReference,
@@ -15,9 +18,6 @@ from vscheduler.core.model.storage import (
     StorageClass,
     Volume,
 )
-from vscheduler.mirror.decode import events
-from vscheduler.mirror.index.entries import Entry, Reader
-from vscheduler.mirror.translate import bounds
 
 Document = dict[str, Any]
 

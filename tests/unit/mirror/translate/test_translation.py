@@ -4,14 +4,14 @@ import pytest
 
 from tests.unit.mirror import manifests
 from tests.unit.mirror.manifests import Document
-from vscheduler.core.model import queues, resources
-from vscheduler.core.model.constraints import Effect, Operator, Requirement, Selector, Taint
-from vscheduler.core.model.jobs import Condition, GroupState, Job, JobId, Phase, SubGroup
-from vscheduler.core.model.queues import NodeGroups, QueueState
 from vscheduler.mirror.decode import wire
 from vscheduler.mirror.decode.wire import PodGroup
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.translate.translation import Group
+from vscheduler.model import queues, resources
+from vscheduler.model.constraints import Effect, Operator, Requirement, Selector, Taint
+from vscheduler.model.jobs import Condition, GroupState, Job, JobId, Phase, SubGroup
+from vscheduler.model.queues import NodeGroups, QueueState
 
 
 def node(**rest: Any) -> translation.Node:

@@ -3,12 +3,12 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model.constraints import Operator, Requirement, Selector
-from vscheduler.core.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.snapshot import Budget
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import PodDisruptionBudget, ResourceQuota
 from vscheduler.mirror.translate import translation
+from vscheduler.model.constraints import Operator, Requirement, Selector
+from vscheduler.model.jobs import JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.snapshot import Budget
 
 
 def budget(selector: dict[str, Any] | None, **rest: Any) -> Budget:

@@ -4,10 +4,10 @@ import pytest
 
 from tests.unit.mirror import manifests
 from tests.unit.mirror.manifests import Document
-from vscheduler.core.model.queues import OURS, Account, Queue, Usage
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import usage_annotation as annotations
+from vscheduler.model.queues import OURS, Account, Queue, Usage
 
 TIME = 1_767_268_800.25
 RECORD = Usage(

@@ -1,8 +1,8 @@
 import pytest
 from msgspec.structs import replace
 
-from vscheduler.core.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
 
 WAIT = ClaimWait(
     kind=ClaimKind.VOLUMES,

@@ -1,8 +1,8 @@
 import pytest
 
-from vscheduler.core.model import refusals
-from vscheduler.core.model.refusals import Refusal, RefusalCode
 from vscheduler.mirror.wording import refusal_sentences
+from vscheduler.model import refusals
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 Code = RefusalCode
 OTHERS = "nominated to pods of other schedulers"

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.mirror.wording import test_claim_sentences as claims
-from vscheduler.core.model.decisions import (
+from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import (
     Bind,
     Evict,
     MissingResource,
@@ -12,10 +13,9 @@ from vscheduler.core.model.decisions import (
     ReasonCode,
     Shortage,
 )
-from vscheduler.core.model.jobs import InvalidPod, Job, JobId, PodClass, Task, TaskId, TaskStatus
-from vscheduler.core.model.queues import ProblemCode, QueueProblem
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.mirror.wording import sentences
+from vscheduler.model.jobs import InvalidPod, Job, JobId, PodClass, Task, TaskId, TaskStatus
+from vscheduler.model.queues import ProblemCode, QueueProblem
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 Code = ReasonCode
 GI = 2**30

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vscheduler.core.model.decisions import Reason, ReasonCode
 from vscheduler.mirror.wording import sentences
+from vscheduler.model.decisions import Reason, ReasonCode
 
 
 @pytest.mark.parametrize(

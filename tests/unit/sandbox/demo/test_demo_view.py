@@ -6,11 +6,11 @@ import pytest
 from sandbox.demo import demo_view
 from sandbox.demo.demo_view import Gang, Group, PlainLines, Share, View
 from vscheduler.cli.output import Screen
-from vscheduler.core.model.decisions import CycleResult, Entitlement, QueueFigures
-from vscheduler.core.model.queues import QueueState
-from vscheduler.core.model.snapshot import FRESH
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.mirror.decode import quantities
+from vscheduler.model.decisions import CycleResult, Entitlement, QueueFigures
+from vscheduler.model.queues import QueueState
+from vscheduler.model.snapshot import FRESH
 
 WHY = "needs 8 cpu for 4 pods; queue robotics has 24 cpu of the 25 it deserves, which leaves 1"
 SHARES = {

@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags
-from vscheduler.core.model import devices
-from vscheduler.core.model.constraints import Operator, Requirement, Term
-from vscheduler.core.model.devices import (
+from vscheduler.model import devices
+from vscheduler.model.constraints import Operator, Requirement, Term
+from vscheduler.model.devices import (
     Access,
     AllocatedDevice,
     Allocation,
@@ -24,7 +24,7 @@ from vscheduler.core.model.devices import (
     DeviceToleration,
     ResourceClaim,
 )
-from vscheduler.core.model.nodes import Mask
+from vscheduler.model.nodes import Mask
 
 STEPS_MAX = 5_000
 """How many devices are tried for the claims of a node."""

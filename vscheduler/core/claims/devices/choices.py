@@ -17,12 +17,12 @@ from vscheduler.core.claims.devices.allocator import (
 )
 from vscheduler.core.claims.devices.claims import Needs
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
-from vscheduler.core.model import devices
-from vscheduler.core.model.claim_decisions import ClaimAllocation
-from vscheduler.core.model.devices import Consumer, DeviceRequest, Devices, ResourceClaim
-from vscheduler.core.model.extended_resources import RequestMapping
-from vscheduler.core.model.jobs import WAITING, Job, Task, TaskId, TaskStatus
-from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.model import devices
+from vscheduler.model.claim_decisions import ClaimAllocation
+from vscheduler.model.devices import Consumer, DeviceRequest, Devices, ResourceClaim
+from vscheduler.model.extended_resources import RequestMapping
+from vscheduler.model.jobs import WAITING, Job, Task, TaskId, TaskStatus
+from vscheduler.model.nodes import Mask, NodeLayout
 
 _NO_MAPPINGS: tuple[RequestMapping, ...] = ()
 

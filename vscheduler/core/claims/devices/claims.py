@@ -13,11 +13,11 @@ from vscheduler.core.claims.devices import extended
 from vscheduler.core.claims.devices.allocator import Demand, Rule, Shape
 from vscheduler.core.claims.devices.reading import Reading, Steps, Unfinished
 from vscheduler.core.claims.devices.tables import DeviceTable, Matches
-from vscheduler.core.model import devices, nodes
-from vscheduler.core.model.constraints import ResourceClaimUse
-from vscheduler.core.model.devices import DeviceRequest, Devices, ResourceClaim, Wanted
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.refusals import Refusal, RefusalCode
+from vscheduler.model import devices, nodes
+from vscheduler.model.constraints import ResourceClaimUse
+from vscheduler.model.devices import DeviceRequest, Devices, ResourceClaim, Wanted
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 Code = RefusalCode
 

@@ -11,9 +11,9 @@ from vscheduler.core.claims.devices.allocator import Demand
 from vscheduler.core.claims.devices.choices import DeviceChoices
 from vscheduler.core.claims.devices.needs import PodNeeds
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
-from vscheduler.core.model.devices import ResourceClaim
-from vscheduler.core.model.jobs import PodClass
-from vscheduler.core.model.nodes import Mask
+from vscheduler.model.devices import ResourceClaim
+from vscheduler.model.jobs import PodClass
+from vscheduler.model.nodes import Mask
 
 PLENTY = 2**40
 """More than any pods ask for: where a device plugin has what a demand stands for."""

@@ -12,11 +12,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.claims.devices.tables import Ints
-from vscheduler.core.model import devices
-from vscheduler.core.model.devices import ResourceClaim
-from vscheduler.core.model.nodes import Mask, NodeTable
-from vscheduler.core.model.resources import Vector
-from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.model import devices
+from vscheduler.model.devices import ResourceClaim
+from vscheduler.model.nodes import Mask, NodeTable
+from vscheduler.model.resources import Vector
+from vscheduler.model.snapshot import Snapshot
 
 
 class ExtendedResources:

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator
 from vscheduler.core.claims import kind
 from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.kind import Ending, Lacks, OpenClaim, Waiting
-from vscheduler.core.model.claim_decisions import ClaimKind, DeallocateClaim, Release
-from vscheduler.core.model.devices import DeviceId, ResourceClaim
-from vscheduler.core.model.jobs import Task, TaskStatus
-from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.model.claim_decisions import ClaimKind, DeallocateClaim, Release
+from vscheduler.model.devices import DeviceId, ResourceClaim
+from vscheduler.model.jobs import Task, TaskStatus
+from vscheduler.model.snapshot import Snapshot
 
 
 class DeviceLifecycle:

@@ -16,9 +16,9 @@ from vscheduler.core.claims.devices import claims
 from vscheduler.core.claims.devices.claims import Needs, Reader, Shapes
 from vscheduler.core.claims.devices.reading import Budget, Reading
 from vscheduler.core.claims.devices.tables import DeviceTable, Ints
-from vscheduler.core.model.devices import Devices
-from vscheduler.core.model.jobs import PodClass
-from vscheduler.core.model.nodes import Mask, NodeLayout, NodeTable
+from vscheduler.model.devices import Devices
+from vscheduler.model.jobs import PodClass
+from vscheduler.model.nodes import Mask, NodeLayout, NodeTable
 
 NEEDS_COST = 20
 """About how many microseconds it takes to look at one claim of a pod class."""

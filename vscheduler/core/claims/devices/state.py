@@ -22,13 +22,13 @@ from vscheduler.core.claims.devices.needs import PodNeeds
 from vscheduler.core.claims.devices.reading import Budget
 from vscheduler.core.claims.devices.supply import DeviceSupply
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
-from vscheduler.core.model import computed, devices, resources
-from vscheduler.core.model.claim_decisions import ClaimAllocation
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.resources import ResourceSpace, Vector
-from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.model import computed, devices, resources
+from vscheduler.model.claim_decisions import ClaimAllocation
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.resources import ResourceSpace, Vector
+from vscheduler.model.snapshot import Snapshot
 
 Code = RefusalCode
 

@@ -8,10 +8,10 @@ import numpy as np
 from vscheduler.core.claims.devices import reading
 from vscheduler.core.claims.devices.allocator import Demand, Shape
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
-from vscheduler.core.model import resources
-from vscheduler.core.model.devices import DeviceId, Devices
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.resources import ResourceSpace, Vector
+from vscheduler.model import resources
+from vscheduler.model.devices import DeviceId, Devices
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.resources import ResourceSpace, Vector
 
 COUNT_COST = 20
 """About how many microseconds it takes to count the devices that match a request, and

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from vscheduler.core.claims.devices import reading
 from vscheduler.core.claims.devices.reading import Steps
-from vscheduler.core.model import nodes
-from vscheduler.core.model.devices import (
+from vscheduler.model import nodes
+from vscheduler.model.devices import (
     Access,
     Answer,
     Device,
@@ -32,7 +32,7 @@ from vscheduler.core.model.devices import (
     Selectors,
     TaintEffect,
 )
-from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.model.nodes import Mask, NodeLayout
 
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]

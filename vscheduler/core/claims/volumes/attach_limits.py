@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.claims.volumes.users import UsersByVolume
-from vscheduler.core.model import storage
-from vscheduler.core.model.constraints import DiskUse, PodVolume
-from vscheduler.core.model.nodes import NodeLayout
-from vscheduler.core.model.storage import Attachment, CsiNode, Storage
+from vscheduler.model import storage
+from vscheduler.model.constraints import DiskUse, PodVolume
+from vscheduler.model.nodes import NodeLayout
+from vscheduler.model.storage import Attachment, CsiNode, Storage
 
 Handle: TypeAlias = tuple[str, str]
 """A driver, and the volume's name for the driver."""

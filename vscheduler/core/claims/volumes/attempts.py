@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from vscheduler.core.model.claim_decisions import ClaimAttempt, ClaimBinding, ClaimRequest, Pause
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.model.storage import Claim, Storage
+from vscheduler.model.claim_decisions import ClaimAttempt, ClaimBinding, ClaimRequest, Pause
+from vscheduler.model.jobs import Task
+from vscheduler.model.snapshot import Snapshot
+from vscheduler.model.storage import Claim, Storage
 
 PAUSE_SECONDS = 60
 """The pause after the first failure."""

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from vscheduler.core.claims.volumes import tables
 from vscheduler.core.claims.volumes.claims import Needs
 from vscheduler.core.claims.volumes.tables import Ints, VolumeTable
-from vscheduler.core.model import computed, nodes
-from vscheduler.core.model.claim_decisions import ClaimBinding
-from vscheduler.core.model.constraints import ClaimUse, Selector, Term
-from vscheduler.core.model.jobs import Job, Task, TaskId
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.storage import Claim, Storage, Volume
+from vscheduler.model import computed, nodes
+from vscheduler.model.claim_decisions import ClaimBinding
+from vscheduler.model.constraints import ClaimUse, Selector, Term
+from vscheduler.model.jobs import Job, Task, TaskId
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.storage import Claim, Storage, Volume
 
 Choices: TypeAlias = Mapping[str, str | None]
 """By claim, the chosen volume, or None for a volume to be made."""

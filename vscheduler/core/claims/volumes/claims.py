@@ -10,10 +10,10 @@ import numpy as np
 
 from vscheduler.core.api.contracts import FilterResult
 from vscheduler.core.claims.volumes import tables
-from vscheduler.core.model.constraints import ClaimUse, DiskUse, PodVolume
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.storage import Claim, Storage
+from vscheduler.model.constraints import ClaimUse, DiskUse, PodVolume
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.storage import Claim, Storage
 
 Code = RefusalCode
 

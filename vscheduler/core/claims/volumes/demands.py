@@ -11,10 +11,10 @@ from vscheduler.core.claims.volumes.choices import VolumeChoices, VolumeSupply
 from vscheduler.core.claims.volumes.claims import Needs
 from vscheduler.core.claims.volumes.tables import Ints
 from vscheduler.core.claims.volumes.users import VolumeUsers
-from vscheduler.core.model.constraints import DiskUse, PodVolume
-from vscheduler.core.model.jobs import PodClass
-from vscheduler.core.model.nodes import Mask
-from vscheduler.core.model.storage import Storage
+from vscheduler.model.constraints import DiskUse, PodVolume
+from vscheduler.model.jobs import PodClass
+from vscheduler.model.nodes import Mask
+from vscheduler.model.storage import Storage
 
 SHARED_DISKS = frozenset({"gce-pd", "iscsi", "rbd"})
 """Plugins with disks that several pods may share if all of them only read."""

@@ -9,7 +9,7 @@ from vscheduler.core.claims import kind
 from vscheduler.core.claims.kind import Ending, Lacks, OpenClaim, Waiting
 from vscheduler.core.claims.volumes.attempts import ClaimAttempts
 from vscheduler.core.claims.volumes.state import Volumes
-from vscheduler.core.model.claim_decisions import (
+from vscheduler.model.claim_decisions import (
     ClaimAttempt,
     ClaimBinding,
     ClaimKind,
@@ -19,10 +19,10 @@ from vscheduler.core.model.claim_decisions import (
     ReleaseClaim,
     ReleaseVolume,
 )
-from vscheduler.core.model.decisions import Pipeline
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.snapshot import Snapshot
-from vscheduler.core.model.storage import ClaimReference
+from vscheduler.model.decisions import Pipeline
+from vscheduler.model.jobs import Task
+from vscheduler.model.snapshot import Snapshot
+from vscheduler.model.storage import ClaimReference
 
 
 class VolumeLifecycle:

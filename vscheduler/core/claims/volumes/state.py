@@ -15,13 +15,13 @@ from vscheduler.core.claims.volumes.choices import VolumeChoices
 from vscheduler.core.claims.volumes.claims import Needs
 from vscheduler.core.claims.volumes.demands import VolumeDemands
 from vscheduler.core.claims.volumes.users import VolumeUsers
-from vscheduler.core.model.claim_decisions import ClaimBinding
-from vscheduler.core.model.constraints import DiskUse, PodVolume
-from vscheduler.core.model.jobs import PodClass, Task
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.pod_affinity import PodPresence
-from vscheduler.core.model.refusals import Refusal, RefusalCode
-from vscheduler.core.model.snapshot import Snapshot
+from vscheduler.model.claim_decisions import ClaimBinding
+from vscheduler.model.constraints import DiskUse, PodVolume
+from vscheduler.model.jobs import PodClass, Task
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.pod_affinity import PodPresence
+from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.snapshot import Snapshot
 
 LIMIT = Refusal(RefusalCode.VOLUME_LIMIT)
 DISK_IN_USE = Refusal(RefusalCode.DISK_IN_USE)

@@ -10,10 +10,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import nodes
-from vscheduler.core.model.constraints import Operator, Requirement, Term
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.storage import Claim, Volume
+from vscheduler.model import nodes
+from vscheduler.model.constraints import Operator, Requirement, Term
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.storage import Claim, Volume
 
 Ints: TypeAlias = NDArray[np.int64]
 Terms: TypeAlias = tuple[Term, ...]

@@ -3,11 +3,11 @@
 from collections.abc import Hashable, Mapping
 from typing import TypeAlias
 
-from vscheduler.core.model.constraints import ClaimUse, PodVolume
-from vscheduler.core.model.jobs import Task
-from vscheduler.core.model.nodes import NodeLayout
-from vscheduler.core.model.pod_affinity import PodPresence
-from vscheduler.core.model.storage import Storage
+from vscheduler.model.constraints import ClaimUse, PodVolume
+from vscheduler.model.jobs import Task
+from vscheduler.model.nodes import NodeLayout
+from vscheduler.model.pod_affinity import PodPresence
+from vscheduler.model.storage import Storage
 
 Users: TypeAlias = tuple[int, int, int]
 """Numbers of pods that stay, leave and come."""

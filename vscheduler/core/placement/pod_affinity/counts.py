@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vscheduler.core.api.views import Item, PodAffinityState, SpreadCount, TopologyCount
-from vscheduler.core.model import pod_affinity
-from vscheduler.core.model.constraints import Constraints, Spread
-from vscheduler.core.model.jobs import Task, TaskId, TaskStatus
-from vscheduler.core.model.nodes import Mask, NodeLayout
-from vscheduler.core.model.pod_affinity import (
+from vscheduler.model import pod_affinity
+from vscheduler.model.constraints import Constraints, Spread
+from vscheduler.model.jobs import Task, TaskId, TaskStatus
+from vscheduler.model.nodes import Mask, NodeLayout
+from vscheduler.model.pod_affinity import (
     AffinityEffect,
     AffinityTermOfPods,
     PodAffinityIndex,

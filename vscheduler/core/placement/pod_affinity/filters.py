@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.views import PodAffinityState, SpreadCount, TopologyCount, TopologyDomains
-from vscheduler.core.model import nodes, pod_affinity
-from vscheduler.core.model.constraints import Constraints, Spread
-from vscheduler.core.model.nodes import Mask, NodeLayout
+from vscheduler.model import nodes, pod_affinity
+from vscheduler.model.constraints import Constraints, Spread
+from vscheduler.model.nodes import Mask, NodeLayout
 
 PodPresence = pod_affinity.PodPresence
 Flags = NDArray[np.bool_]
