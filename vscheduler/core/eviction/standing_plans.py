@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeAlias
 
+import numpy as np
+
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.rules import VictimGroup
 from vscheduler.core.placement import nominated_pods
@@ -240,7 +242,7 @@ def _fits(session: Session, statement: Statement, evicts: list[Evict]) -> bool:
         state = session.job_states[job]
         tasks = state.tasks(TaskStatus.PIPELINED)
         waiting += ordering.tasks(session.dispatch, state, tasks)
-    if not waiting:
+    if not waiting or not _may_fit(session, waiting):
         return False
     for task in waiting:
         statement.withdraw(task)
@@ -288,3 +290,20 @@ def _leaves_nominated_room(session: Session, evict: Evict) -> bool:
     new = [bind.task for bind in session.decided.binds if bind.node == evict.node]
     new += [held.task for held in session.decided.pipelined.values() if held.node == evict.node]
     return not any((nominated_pods.room(session, task)[row] < 0)[request > 0].any() for task in new)
+
+
+def _may_fit(session: Session, waiting: Sequence[Task]) -> bool:
+    """Whether all nodes together have enough free resources for equal pods, each for whole ones.
+
+    Most victims are needed, and this finds out without moving any pod. `waiting` are on their nodes
+    now, beside the victims that may stay. True for pods that aren't equal.
+    """
+    request = session.request(waiting[0])
+    wanted = np.flatnonzero(request)
+    if any(session.request(task) is not request for task in waiting):
+        return True
+    rows = [session.layout.rows[session.job_state_of(task).node(task) or ""] for task in waiting]
+    free = session.free[:, wanted]
+    np.add.at(free, rows, request[wanted])
+    whole = (np.maximum(free, 0) // request[wanted]).min(axis=1)
+    return bool(whole.sum() >= len(waiting))
