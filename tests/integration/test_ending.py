@@ -114,7 +114,7 @@ def test_lines_that_nobody_read_are_counted(cluster: ControlPlane, run: Run) -> 
     address = f"127.0.0.1:{port}"
     impatient = (
         "from vscheduler.daemon.observability import logs;"
-        " logs.LineWriter.__init__.__kwdefaults__.update(lines_max=20);"
+        " logs.LineWriter.__init__.__kwdefaults__.update(lines_max=5);"
         " from vscheduler import __main__; __main__.main()"
     )
     reading, writing = os.pipe()

@@ -1,6 +1,6 @@
 """Rich constraints: work grows no faster than the cluster does."""
 
-from functools import partial
+from functools import partial, wraps
 
 import numpy as np
 import pytest
@@ -42,6 +42,7 @@ def test_all_nodes_are_scored_once_for_each_gang(
     """And not once for each of its ten pods, although each changes where the others may go."""
     score, whole = NodeOrder.score_nodes, 0
 
+    @wraps(score)  # with what it declares to depend on
     def counted(plugin: NodeOrder, task: Task, view: NodeView) -> NDArray[np.float64]:
         nonlocal whole
         whole += view.rows is None
