@@ -108,8 +108,9 @@ def problems(case: Case, said: Said) -> Iterator[str]:
     for name, group in (("request", "count"), ("fit", "of")):
         if name in kinds and kinds[name][group] and int(kinds[name][group]) not in minima:
             yield f"{kinds[name][group]} pods are needed"
-    if "room" in kinds and int(kinds["room"]["of"]) != len(case.members):
-        yield f"there are {len(case.members)} pods"
+    pods = len(case.members) + case.census.gone(case.group)
+    if "room" in kinds and int(kinds["room"]["of"]) != pods:
+        yield f"there are {pods} pods"
     for name, check in LASTING.items():
         if name in kinds:
             found = list(check(case, kinds[name]))
