@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from vscheduler.cli import flags, lazy_commands, screen
+from vscheduler.cli import flags, lazy_commands, screen, spared_imports
 from vscheduler.cli.flags import Command, Decorated
 from vscheduler.daemon import settings
 from vscheduler.daemon.leader_election import election_settings
@@ -269,7 +269,7 @@ def command(context: click.Context, /, **words: Any) -> None:
 
     Durations are written as in Go: 15s, 1m30s, 100ms. Booleans may be given bare, =true or =false.
     """
-    with lazy_commands.importing():
+    with lazy_commands.importing(), spared_imports.spared():
         import uvloop
 
         from vscheduler.daemon import startup
