@@ -148,6 +148,16 @@ def fits(request: Vector, room: Vector, used: Vector | None = None) -> NDArray[n
     return np.ones(len(room), dtype=np.bool_) if enough is None else enough
 
 
+def copies(request: Vector, room: Vector) -> Vector:
+    """Return how many times each row of `room` (N, R) holds the request (R,), as (N,).
+
+    Only requested resources are compared, of which there must be one. A row below zero holds none.
+    """
+    asked = np.flatnonzero(request)
+    found: Vector = (np.maximum(room[:, asked], 0) // request[asked]).min(axis=1)
+    return found
+
+
 def by_column(rows: Vector) -> Vector:
     """Return a copy of (N, R) in which each column is contiguous in memory.
 

@@ -200,9 +200,7 @@ class _Finder:
         if len(state.job.classes) > 1:
             return True
         request = self._session.cluster.request(task)
-        asked = np.flatnonzero(request)
-        fitting = room[:, asked] // request[asked]
-        return int(fitting.min(axis=1).sum()) >= _lacking(state)
+        return int(resources.copies(request, room).sum()) >= _lacking(state)
 
     def _pods(self, names: frozenset[str]) -> Iterator[tuple[JobState, Task]]:
         """Iterate over running pods of these queues, within the limit of the cycle."""

@@ -22,7 +22,7 @@ from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.shares import inqueue_resources
 from vscheduler.core.shares.reachable_nodes import ReachableNodes
-from vscheduler.model import computed, jobs, nodes, queues
+from vscheduler.model import computed, jobs, nodes, queues, resources
 from vscheduler.model.decisions import AdmissionFailure, LimitExcess
 from vscheduler.model.jobs import Job, PodClass, Task, TaskStatus
 from vscheduler.model.nodes import Mask
@@ -283,11 +283,8 @@ class Relief:
         counts = Counter(task.pod_class for task in waiting)
         for task in {task.pod_class: task for task in waiting}.values():
             request = session.request(task)
-            used = np.flatnonzero(request)
             able = session.placement.reachable(task)
-            slots = np.where(
-                able, (free[:, used] // request[used]).min(axis=1, initial=len(waiting)), 0
-            )
+            slots = np.where(able, resources.copies(request, free), 0)
             if slots.sum() < min(counts[task.pod_class], max(1, state.job.min_member)):
                 return None
             rows |= slots > 0

@@ -25,6 +25,7 @@ from vscheduler.core.session import ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.model import resources
 from vscheduler.model.decisions import Evict
 from vscheduler.model.jobs import PLACED, JobId, Task, TaskStatus
 
@@ -299,11 +300,9 @@ def _may_fit(session: Session, waiting: Sequence[Task]) -> bool:
     now, beside the victims that may stay. True for pods that aren't equal.
     """
     request = session.request(waiting[0])
-    wanted = np.flatnonzero(request)
     if any(session.request(task) is not request for task in waiting):
         return True
     rows = [session.layout.rows[session.job_state_of(task).node(task) or ""] for task in waiting]
-    free = session.free[:, wanted]
-    np.add.at(free, rows, request[wanted])
-    whole = (np.maximum(free, 0) // request[wanted]).min(axis=1)
-    return bool(whole.sum() >= len(waiting))
+    free = session.free
+    np.add.at(free, rows, request)
+    return bool(resources.copies(request, free).sum() >= len(waiting))

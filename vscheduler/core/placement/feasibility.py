@@ -150,10 +150,8 @@ class Feasibility:
         if key not in self._capacities:
             self._session.spend("seats", CAPACITY_COST)
             request = self._session.space.vector(pod_class.request)
-            asked = np.flatnonzero(request)
-            rows = pools.reach[domain][pools.kinds]
-            fitting = pools.nodes.allocatable[rows][:, asked] // request[asked]
-            self._capacities[key] = int(fitting.min(axis=1).sum())
+            room = pools.nodes.allocatable[pools.reach[domain][pools.kinds]]
+            self._capacities[key] = int(resources.copies(request, room).sum())
         return min(wanted, self._capacities[key])
 
     def _shortages(self, queue: str, need: Need) -> tuple[Shortage, ...]:
