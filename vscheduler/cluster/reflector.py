@@ -41,8 +41,6 @@ log = structlog.get_logger(__name__)
 Event = TypeVar("Event")
 Read = TypeVar("Read")
 
-UNAUTHORIZED = 401
-
 
 class Codec(Protocol[Event, Read]):
     """Turns objects of one kind into events. Items are complete, well-formed JSON."""
@@ -362,7 +360,7 @@ class Reflector(Generic[Event]):
         self._failures += 1
         event = "watch.absent" if isinstance(error, NotFound) else "watch.failed"
         log.warning(event, path=self._path, message=str(error), retry_in_seconds=round(seconds, 2))
-        if error.status == UNAUTHORIZED:
+        if error.status == responses.UNAUTHORIZED:
             await self._link.wait_for_credentials(seconds)
         else:
             await asyncio.sleep(seconds)

@@ -13,14 +13,12 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from vscheduler.cluster.http import credentials, responses, sessions
+from vscheduler.cluster.http import credentials, pool, responses, sessions
 from vscheduler.cluster.http.credentials import Credentials
 from vscheduler.cluster.http.pool import Answer, Pool, Route
 from vscheduler.cluster.http.responses import TooLargeError
 
 CALL_TIMEOUT_SECONDS = 30.0
-CONNECTIONS_MAX = 128
-UNAUTHORIZED = 401
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -166,7 +164,7 @@ class Connection:
             route = Route.to(self._host, self._proxy, self._server_name)
         except ValueError as error:
             raise CredentialsError(str(error)) from error
-        self._pool = Pool(route, known.held.context, most=CONNECTIONS_MAX)
+        self._pool = Pool(route, known.held.context, most=pool.CONNECTIONS_MAX)
 
     @classmethod
     async def open(cls, access: Access) -> Self:
@@ -274,7 +272,7 @@ class Connection:
             self._pool.use(held.context)
             signed = {**headers, **held.headers}
             answer = await self._pool.send(method, path, signed, body, may_send=may_send)
-            if again or answer.status != UNAUTHORIZED:
+            if again or answer.status != responses.UNAUTHORIZED:
                 break
             with answer:
                 said = await answer.body(responses.WRITTEN_MAX_BYTES)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from vscheduler.cluster.http.responses import TooLargeError
 
+CONNECTIONS_MAX = 128
 CONNECT_SECONDS = 10.0
 NEXT_ADDRESS_SECONDS = 0.25
 """After this time, another address of the host is tried besides (RFC 8305)."""

@@ -20,6 +20,7 @@ LINE_MAX_BYTES = 2**25
 """32 MiB: a single event of a watch."""
 MESSAGE_MAX = 4096
 """Maximum length of an error message, in characters."""
+UNAUTHORIZED = 401
 VERSION_MAX = 256
 """Maximum length of a resourceVersion, a number, in characters."""
 TOKEN_MAX = 8192

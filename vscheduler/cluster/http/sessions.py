@@ -8,9 +8,7 @@ import aiohttp
 from vscheduler.cluster.http import pool, responses
 from vscheduler.cluster.http.credentials import Credentials, Held
 
-UNAUTHORIZED = 401
 BUSY = 429
-CONNECTIONS_MAX = 128
 
 
 def made(known: Credentials, server_name: str | None, proxy: str | None) -> aiohttp.ClientSession:
@@ -21,7 +19,7 @@ def made(known: Credentials, server_name: str | None, proxy: str | None) -> aioh
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=CONNECTIONS_MAX,
+            limit=pool.CONNECTIONS_MAX,
             keepalive_timeout=pool.KEEP_ALIVE_SECONDS,
             socket_factory=pool.impatient,
         ),
@@ -51,7 +49,7 @@ class _Authorizing:
         request.server_hostname = self._server_name
         held = self._sign(request)
         response = await send(request)
-        if response.status == UNAUTHORIZED and await self._known.renew(held):
+        if response.status == responses.UNAUTHORIZED and await self._known.renew(held):
             response.close()
             self._sign(request)
             response = await send(request)

@@ -1,10 +1,10 @@
 """Classes of plugins from other packages: what is wrong with one, before any cycle asks it."""
 
-import difflib
 from collections.abc import Iterator, Mapping
 
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Argument, Plugin
+from vscheduler.core.config import validation
 
 NAMES = frozenset({*hooks.HOOKS, *(name for name in vars(Plugin) if not name.startswith("_"))})
 """What a plugin may define that the scheduler reads."""
@@ -24,9 +24,9 @@ def problem(plugin: type[Plugin]) -> str:
         if not _are_names(getattr(plugin, attribute)):
             return f"its `{attribute}` must be a list or tuple of names"
     for name in _own(plugin):
-        meant = difflib.get_close_matches(name, sorted(NAMES), n=1, cutoff=ALIKE)
+        meant = validation.closest(name, NAMES, ALIKE)
         if name not in NAMES and meant:
-            return f"nothing reads its `{name}`: write {meant[0]}, or _{name} for one of your own"
+            return f"nothing reads its `{name}`: write {meant}, or _{name} for one of your own"
     if not any(hasattr(plugin, hook) for hook in hooks.HOOKS):
         return "its plugin defines no hook; docs/plugins.md lists them"
     return ""

@@ -251,8 +251,13 @@ ABSENT = {"plugin": "; is its package installed? (entry point group vscheduler.p
 
 def suggestion(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean gang?` for the closest known name, or an empty string."""
-    close = difflib.get_close_matches(str(name), sorted(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = closest(name, known)
+    return f"; did you mean {close}?" if close else ""
+
+
+def closest(name: object, known: Iterable[str], least: float = 0.6) -> str:
+    """Return the closest known name, or an empty string; `least` of the name must be the same."""
+    return next(iter(difflib.get_close_matches(str(name), sorted(known), n=1, cutoff=least)), "")
 
 
 def _declared(name: object, declared: Mapping[str, Argument]) -> Argument | None:

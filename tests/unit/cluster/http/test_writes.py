@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.http.listening import listening
-from vscheduler.cluster.http import connection, pool
+from vscheduler.cluster.http import pool
 from vscheduler.cluster.http.connection import Access, Connection, Unavailable
 from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.daemon.leader_election.election_settings import Timing
@@ -41,7 +41,7 @@ def listener() -> Listener:
 @pytest.fixture
 async def link(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connection]:
     """The only connection that there may be to it."""
-    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(pool, "CONNECTIONS_MAX", 1)
     async with listening(listener.take) as place:
         link = await Connection.open(Access(master=f"http://{place}"))
         yield link

@@ -100,12 +100,14 @@ class VolumeLifecycle:
 
     def _needed(self, ending: Ending) -> Mapping[str, ClaimBinding]:
         """Return what waiting pods need on their nodes, by claim."""
-        return {
-            request.key: request
-            for pod in ending.pipelined
-            if pod.task.volumes
-            for request in self._volumes.unbound(pod.task, self._rows[pod.node])
-        }
+        return {request.key: request for _, request in self._requests(ending)}
+
+    def _requests(self, ending: Ending) -> Iterator[tuple[Task, ClaimBinding]]:
+        """Iterate over what waiting pods need on their nodes, each with its pod."""
+        for pod in ending.pipelined:
+            if pod.task.volumes:
+                for request in self._volumes.unbound(pod.task, self._rows[pod.node]):
+                    yield pod.task, request
 
     def _is_needed(
         self,
@@ -132,10 +134,8 @@ class VolumeLifecycle:
         held = {pod.task.uid for pod in waiting}
         under_way = {
             request.key: request
-            for pod in ending.pipelined
-            if pod.task.volumes
-            for request in self._volumes.unbound(pod.task, self._rows[pod.node])
-            if request.requested or pod.task.uid in held
+            for task, request in self._requests(ending)
+            if request.requested or task.uid in held
         }
         wake_at = (*map(self._attempts.expires, under_way.values()), self._attempts.wake_at)
         return self._attempts.carried(under_way), tuple(at for at in wake_at if at is not None)
