@@ -17,7 +17,7 @@ from vscheduler.model.jobs import HOLDING, READY, Job, JobId, Task, TaskId, Task
 from vscheduler.model.snapshot import Snapshot
 
 STARTING_CYCLES = 4
-"""Victims leave in the cycle after their eviction and the claimant binds in the next, or one
+"""Victims leave in the cycle after their eviction and the preemptor binds in the next, or one
 later, where another one's victims are still on its node."""
 
 SETTLING_CYCLES = 30
@@ -40,7 +40,7 @@ def live(picture: str, cycles: int) -> Results:
     return found
 
 
-def by_claimant(result: CycleResult) -> dict[JobId, list[Evict]]:
+def by_preemptor(result: CycleResult) -> dict[JobId, list[Evict]]:
     """Evictions by the job that they are made for."""
     found: defaultdict[JobId, list[Evict]] = defaultdict(list)
     for evict in result.evicts:
@@ -64,9 +64,9 @@ def whoever_others_were_evicted_for_starts(results: Results) -> None:
             for _, each in results[at : at + STARTING_CYCLES]
             for evict in each.evicts
         )
-        for claimant in by_claimant(result):
-            had, has = ready(before[claimant]), ready(after[claimant]) + lost[claimant]
-            assert has >= max(before[claimant].min_member, had + 1), claimant
+        for preemptor in by_preemptor(result):
+            had, has = ready(before[preemptor]), ready(after[preemptor]) + lost[preemptor]
+            assert has >= max(before[preemptor].min_member, had + 1), preemptor
 
 
 def no_minimum_is_split(results: Results) -> None:
@@ -147,12 +147,12 @@ def nobody_is_evicted_in_vain(results: Results) -> None:
     """
     for taken, result in results:
         for unit in _units(result.evicts):
-            claimants = {evict.beneficiary for evict in unit}
+            preemptors = {evict.beneficiary for evict in unit}
             kept = {evict.task.uid for evict in unit}
-            if len(claimants) == 1:
-                (claimant,) = claimants
-                assert claimant is not None
-                assert not _fits(taken, result, claimant, kept), (claimant, sorted(kept))
+            if len(preemptors) == 1:
+                (preemptor,) = preemptors
+                assert preemptor is not None
+                assert not _fits(taken, result, preemptor, kept), (preemptor, sorted(kept))
 
 
 RULES: Mapping[Callable[[Results], None], int] = {
@@ -216,7 +216,7 @@ def _units(evicts: Iterable[Evict]) -> list[list[Evict]]:
 def _fits(
     taken: Snapshot,
     result: CycleResult,
-    claimant: JobId,
+    preemptor: JobId,
     kept: set[TaskId],
 ) -> bool:
     """Whether the job's decided pods find room where only these victims stay."""
@@ -228,13 +228,13 @@ def _fits(
             if evict.task.uid not in kept:
                 trial.evict(evict)
         for each in result.pipelined:
-            if each.task.job != claimant:
+            if each.task.job != preemptor:
                 row = opened.layout.rows[each.node]
                 if not _may(opened, each.task) or not opened.placement.feasible(each.task, row):
                     return False
                 trial.pipeline(each.task, row)
         for each in result.pipelined:
-            if each.task.job == claimant:
+            if each.task.job == preemptor:
                 choice = opened.placement.choose(each.task)
                 if choice is None or not _may(opened, each.task):
                     return False

@@ -93,12 +93,12 @@ class Count:
         self.ends = Counter(self.held)
         self.units: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """By queue, what goes together: a whole gang, or one pod."""
-        self.claimants: defaultdict[str, set[str]] = defaultdict(set)
+        self.preemptors: defaultdict[str, set[str]] = defaultdict(set)
         for evict in result.evicts:
             if evict.action == "reclaim" and not evict.moves:
                 name, queue = evict.task.name, owners[evict.task.name]
                 self.units[queue][evict.task.job if evict.whole else name] += cpus[name]
-                self.claimants[queue].add(queues[(evict.beneficiary or "").rpartition("/")[2]])
+                self.preemptors[queue].add(queues[(evict.beneficiary or "").rpartition("/")[2]])
                 self.ends[queue] -= cpus[name]
         for waits in result.pipelined:
             self.ends[owners[waits.task.name]] += cpus[waits.task.name]
@@ -110,7 +110,7 @@ class Count:
             end = self.held[loser] - sum(units.values())
             if end + max(units.values()) <= due - NEAR:
                 yield f"{loser} has {self.held[loser]}, deserves {due}, and ends with {end}"
-            for other in self.claimants[loser]:
+            for other in self.preemptors[loser]:
                 level = due * self.weights[other] / self.weights[loser]
                 owed = max(self.deserved[other], level)
                 part = min(Fraction(1), self.ends[other] / owed)
@@ -126,7 +126,7 @@ def _cpu(document: Document) -> int:
 @clusters.bounded(30)
 @given(strategies.integers(0, 2**32))
 def test_losers_end_no_lower_than_those_they_go_for_and_all_comes_to_rest(seed: int) -> None:
-    """Below its share ends only who has a unit that can't be divided, and never below the claimant;
+    """Below its share ends only who has a unit that can't be divided, never below the preemptor;
     then nobody goes any more, though all who went come back.
     """
     life = Life(pictures.documents(picture(random.Random(seed))))

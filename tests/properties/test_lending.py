@@ -175,7 +175,7 @@ class Moment:
         """Jobs within their share, and single victims that would make room for them.
 
         The victim's queue is above its share. It keeps its share, or a part of it as large as the
-        claimant gets; or the victim alone is larger than the share.
+        preemptor gets; or the victim alone is larger than the share.
         """
         shares, world = deserved(self.world), self.world
         for name in self.waiting:

@@ -120,7 +120,7 @@ def test_what_is_kept_for_a_guarantee_is_on_nodes_that_somebody_can_use() -> Non
 
 
 def test_a_loser_is_compared_with_each_start_it_gives_way_to() -> None:
-    """Further pods of the claimant fill what a gang leaves, up to their queue's share."""
+    """Further pods of the preemptor fill what a gang leaves, up to their queue's share."""
     picture = """
         node  n1 cpu=8
         queue a weight=3

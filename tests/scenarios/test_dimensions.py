@@ -70,7 +70,7 @@ def test_a_queue_is_over_only_in_what_the_claimant_needs() -> None:
 def test_what_stands_apart_is_no_reason_to_go_on_evicting(
     greedy: int, least: int, goes: int
 ) -> None:
-    """Cores stand where memory is gone, and memory where cores are: by sums the claimant is owed
+    """Cores stand where memory is gone, and memory where cores are: by sums the preemptor is owed
     more than it can use. It gets what others have above their shares, and then it is quiet.
     """
     picture = f"""

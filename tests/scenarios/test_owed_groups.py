@@ -63,9 +63,9 @@ class Sated(Plugin):
         del queue, tasks
         return True
 
-    def reclaimable(self, claimant: Task, candidates: Sequence[Task]) -> Sequence[Task]:
+    def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """All."""
-        del claimant
+        del preemptor
         return candidates
 
     def overused(self, queue: Queue) -> bool:

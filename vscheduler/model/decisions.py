@@ -77,11 +77,11 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShareAfter(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of an eviction on two queues: allocated ÷ deserved of the claimed resource."""
+    """The effect of an eviction on two queues: allocated ÷ deserved of the requested resource."""
 
     loser: float
     """Ratio of the queue that loses pods; inf when the queue deserves nothing."""
-    claimant: float
+    preemptor: float
     """Ratio of the queue that gains, with everything its job claims. When the queue deserves less
     than its weight would give only because it requests less, the amount by weight is used instead.
     """
@@ -101,14 +101,14 @@ class ShareAfter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fair(self) -> bool:
-        """Whether the loser keeps its share, or a ratio at least as high as the claimant's. What is
-        borrowed is given back in any case.
+        """Whether the loser keeps its share, or a ratio at least as high as the preemptor's. What
+        is borrowed is given back in any case.
         """
-        return self.borrowed or self.loser >= min(1.0, self.claimant)
+        return self.borrowed or self.loser >= min(1.0, self.preemptor)
 
 
-WITHIN_SHARE = ShareAfter(loser=1.0, claimant=1.0, within=True)
-"""The loser has at most its share of all claimed resources."""
+WITHIN_SHARE = ShareAfter(loser=1.0, preemptor=1.0, within=True)
+"""The loser has at most its share of all requested resources."""
 
 
 class ReasonCode(StrEnum):

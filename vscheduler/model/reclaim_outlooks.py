@@ -21,7 +21,7 @@ class Protection(StrEnum):
     GANG = "WholeGangs"
     """The pod belongs to the minimum of a gang, which reclaim.wholeGangs protects."""
     SHARE = "Share"
-    """Its queue would end below what it deserves, and worse off than the claimant's."""
+    """Its queue would end below what it deserves, and worse off than the preemptor's."""
     NONE = "None"
 
 

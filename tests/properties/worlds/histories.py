@@ -26,7 +26,7 @@ VOLCANO_CYCLES = 60
 """So long Volcano's way is followed that evicts and evicts."""
 
 TURN_CYCLES = worlds.GOING_MAX + 2
-"""One claim: victims take so long to go, the claimant binds, and the pods that come back bind."""
+"""One claim: victims take so long to go, the preemptor binds, and the pods that come back bind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

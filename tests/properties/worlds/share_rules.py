@@ -28,7 +28,7 @@ class Claim:
     """What a cycle decided for one start: the minimum of a job, or one more pod of it."""
 
     group: str
-    """Of the claimant."""
+    """Of the preemptor."""
     queue: str
     wanted: Amounts
     """What all of the job that is placed in the cycle asks for."""
@@ -39,7 +39,7 @@ class Claim:
 
 
 def losers_keep_their_shares(moment: Moment) -> Iterable[str]:
-    """A loser ends below its share only by what can't be divided, and not below the claimant."""
+    """A loser ends below its share only by what can't be divided, and not below the preemptor."""
     for claim in _claims(moment):
         losers: defaultdict[str, list[Document]] = defaultdict(list)
         for victim in claim.victims:
@@ -206,7 +206,7 @@ def _was_over(
 
 
 def _stays_above(moment: Moment, claim: Claim, loser: str, resource: str) -> bool:
-    """Whether it keeps its share, or as much of it as the claimant ends with."""
+    """Whether it keeps its share, or as much of it as the preemptor ends with."""
     mine, theirs = (_weight(moment, name) for name in (claim.queue, loser))
     due = _due(moment, loser, resource)
     owed = max(_due(moment, claim.queue, resource), due * mine / theirs)
@@ -240,7 +240,7 @@ def _story(moment: Moment, claim: Claim, loser: str) -> str:
 
 
 def _lacking(moment: Moment, claim: Claim) -> list[str]:
-    """What the claimant's queue has less of than it deserves."""
+    """What the preemptor's queue has less of than it deserves."""
     return [
         name
         for name in moment.deserved.get(claim.queue, {})

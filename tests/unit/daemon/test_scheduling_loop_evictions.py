@@ -139,7 +139,7 @@ async def test_a_failure_half_way_leaves_the_others_alone(serve: Serve) -> None:
 async def test_nothing_is_evicted_for_a_pod_that_went_meanwhile(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claimant was deleted while the cycle ran."""
+    """The preemptor was deleted while the cycle ran."""
     decided, seen = threading.Event(), threading.Event()
     execute = Reclaim.execute
 

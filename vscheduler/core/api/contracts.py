@@ -97,8 +97,8 @@ class Hooks(Protocol):
         """[JobEnqueueable; a vote] May a Pending group be admitted? An AdmissionFailure is a no."""
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
-        """[Preemptable; see VictimRole] Which pods of the claimant's own queue may be evicted for
-        the claimant? The result is in order of eviction, each victim assumed gone for the next.
+        """[Preemptable; see VictimRole] Which pods of the preemptor's own queue may be evicted for
+        the preemptor? The result is in order of eviction, each victim assumed gone for the next.
         """
 
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:

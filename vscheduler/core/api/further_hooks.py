@@ -83,15 +83,15 @@ class FurtherHooks(Hooks, Protocol):
         """[Preemptive; all] Does the queue's share cover these tasks, too, so that pods may go?"""
 
     def share_after(
-        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+        self, preemptor: Task, demand: Vector, victims: Sequence[Task]
     ) -> ShareAfter | None:
-        """[-; first] With what shares would the queue of these victims and the claimant's queue
-        end, after all claims of the job, (R,)? None: shares don't matter.
+        """[-; first] With what shares would the queue of these victims and the preemptor's queue
+        end, after all that the job requests, (R,)? None: shares don't matter.
         """
 
-    def victim_queue_key(self, claimant: Queue, queue: Queue) -> Key | None:
+    def victim_queue_key(self, preemptor_queue: Queue, queue: Queue) -> Key | None:
         """[VictimQueueOrder; first difference, then the reverse of queue_key] The sort key of a
-        queue that may lose pods to the claimant.
+        queue that may lose pods to the preemptor.
         """
 
     def shuffle_victims(self, candidates: Sequence[Task]) -> Sequence[Task] | None:

@@ -117,9 +117,9 @@ class VolcanoCapacity(Capacity):
         """Return the default key; None once the plugin has stopped."""
         return None if self._stopped else super().queue_key(queue)
 
-    def victim_queue_key(self, claimant: Queue, queue: Queue) -> Key | None:
+    def victim_queue_key(self, preemptor_queue: Queue, queue: Queue) -> Key | None:
         """Return the default key; None once the plugin has stopped."""
-        return None if self._stopped else super().victim_queue_key(claimant, queue)
+        return None if self._stopped else super().victim_queue_key(preemptor_queue, queue)
 
     @depends_on(On.NOTHING)
     def job_valid(self, state: JobState) -> Reason | None:
@@ -182,8 +182,8 @@ class VolcanoCapacity(Capacity):
         )
 
     def _strangers(self, reclaimer: Reclaimer, usage: QueueUsage) -> list[QueueUsage]:
-        """Return the ancestors that must lend, too. The claimant shares an ancestor only where that
-        is as far above both queues.
+        """Return the ancestors that must lend, too. The preemptor shares an ancestor only where
+        that is as far above both queues.
         """
         theirs = reclaimer.usage.line
         return [
@@ -215,7 +215,7 @@ class VolcanoCapacity(Capacity):
         reclaimer: Reclaimer,
     ) -> bool:
         """Whether the queue has more than it deserves of any resource that the pod holds but pod
-        slots, whether the claimant needs that resource or not.
+        slots, whether the preemptor needs that resource or not.
         """
         if not self._owns(usage, request):
             return True

@@ -147,12 +147,12 @@ def conclude(session: Session, statement: Statement, state: JobState) -> None:
 
 def in_order(session: Session, state: JobState, victims: Sequence[Task]) -> list[Task]:
     """Sort the victims, first to evict first (Volcano: BuildVictimsPriorityQueue)."""
-    claimant = session.queues[state.job.queue]
+    preemptor_queue = session.queues[state.job.queue]
 
     def key(task: Task) -> SortKey:
         owner = session.job_state_of(task)
         queue = session.queues[owner.job.queue]
-        return ordering.victim_key(session.dispatch, claimant, (queue, owner), task)
+        return ordering.victim_key(session.dispatch, preemptor_queue, (queue, owner), task)
 
     return sorted(victims, key=key)
 

@@ -48,7 +48,7 @@ class VolcanoPriority(Priority):
 
     @depends_on(On.PREEMPTOR | On.VICTIM_CLASS)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
-        """Return pods of jobs of a lower priority and, in the claimant's own job, pods of a lower
+        """Return pods of jobs of a lower priority and, in the preemptor's own job, pods of a lower
         priority.
 
         Volcano: priority preemptableFn.
@@ -260,7 +260,7 @@ class VolcanoProportion(Proportion):
     @depends_on(On.VICTIM_RESOURCES)
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return pods of queues that have more than they deserve of any resource, whether the
-        claimant needs that resource or not (Volcano: proportion ReclaimableFn).
+        preemptor needs that resource or not (Volcano: proportion ReclaimableFn).
         """
         del preemptor
         left: dict[QueueAttributes, list[int]] = {}
@@ -276,13 +276,13 @@ class VolcanoProportion(Proportion):
 
     @depends_on(On.NOTHING)
     def share_after(
-        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+        self, preemptor: Task, demand: Vector, victims: Sequence[Task]
     ) -> ShareAfter | None:
         """Abstain: no shares are compared for a whole plan."""
-        del preemptor, claimed, victims
+        del preemptor, demand, victims
         return None
 
-    def victim_queue_key(self, claimant: Queue, queue: Queue) -> None:
+    def victim_queue_key(self, preemptor_queue: Queue, queue: Queue) -> None:
         """Abstain: no queue loses pods before another."""
 
     def job_enqueued(self, state: JobState) -> None:
@@ -313,10 +313,10 @@ class VolcanoDrf(Drf):
 
     @depends_on(On.NOTHING)
     def share_after(
-        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+        self, preemptor: Task, demand: Vector, victims: Sequence[Task]
     ) -> ShareAfter | None:
         """Abstain: no shares are compared for a whole plan."""
-        del preemptor, claimed, victims
+        del preemptor, demand, victims
         return None
 
     def _richer(self, mine: str, candidates: Sequence[Task]) -> Collection[str]:
@@ -329,7 +329,7 @@ class VolcanoDrf(Drf):
     def _giving_way(
         self, mine: str, candidates: Sequence[Task], richer: Collection[str]
     ) -> Sequence[Task]:
-        """Return the pods whose branch still comes after the claimant's without them, each as if
+        """Return the pods whose branch still comes after the preemptor's without them, each as if
         no other pod went (Volcano: drf reclaimFn).
         """
         del richer

@@ -114,11 +114,11 @@ class Capacity(Plugin):
             key += (step.dominant_share(), not step.entitled)
         return tuple(key)
 
-    def victim_queue_key(self, claimant: Queue, queue: Queue) -> Key | None:
+    def victim_queue_key(self, preemptor_queue: Queue, queue: Queue) -> Key | None:
         """Return close relatives first, by common ancestors (Volcano: VictimQueueOrderFn)."""
         if self._tree is None:
             return None
-        paths = (self._tree.paths[claimant.name], self._tree.paths[queue.name])
+        paths = (self._tree.paths[preemptor_queue.name], self._tree.paths[queue.name])
         return -float(sum(map(operator.eq, *paths)))
 
     @depends_on(On.JOB | On.QUEUE)
@@ -215,7 +215,7 @@ class Capacity(Plugin):
 
     @depends_on(On.QUEUE | On.PREEMPTOR_RESOURCES | On.VICTIM_CLASS)
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
-        """Return pods holding borrowed resources the claimant asks for (Volcano: ReclaimableFn).
+        """Return pods holding borrowed resources the preemptor asks for (Volcano: ReclaimableFn).
 
         The pod's queue must keep its guarantee.
         """
@@ -322,7 +322,7 @@ class Capacity(Plugin):
         return usage.line[1:-1][: self._level]
 
     def _strangers(self, reclaimer: Reclaimer, usage: QueueUsage) -> list[QueueUsage]:
-        """Return the ancestors not shared with the claimant, which must have borrowed as well."""
+        """Return the ancestors not shared with the preemptor, which must have borrowed as well."""
         return [elder for elder in self._elders(usage) if elder not in reclaimer.usage.line]
 
     def _spares(self, usage: QueueUsage, request: Request, reclaimer: Reclaimer) -> bool:
@@ -337,7 +337,7 @@ class Capacity(Plugin):
     def _borrows(self, usage: QueueUsage, request: Request, reclaimer: Reclaimer) -> bool:
         """Whether the queue has more than it deserves of what the pod holds.
 
-        If the queue deserves none of the pod's resources, the whole pod is borrowed. The claimant
+        If the queue deserves none of the pod's resources, the whole pod is borrowed. The preemptor
         must ask for some of the borrowed resources.
         """
         has, deserved = reclaimer.left(usage), usage.deserved

@@ -23,7 +23,7 @@ class Conformance(Plugin):
 
     @depends_on(On.VICTIM)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
-        """Return all other pods, for any claimant (Volcano: conformance evictableFn)."""
+        """Return all other pods, for any preemptor (Volcano: conformance evictableFn)."""
         del preemptor
         return [task for task in candidates if not _critical(task)]
 

@@ -89,7 +89,7 @@ class Drf(Plugin):
 
     @depends_on(On.PREEMPTOR | On.VICTIM)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
-        """Return pods whose jobs keep at least the share of the claimant's job with its pod.
+        """Return pods whose jobs keep at least the share of the preemptor's job with its pod.
 
         A job isn't compared with itself: where it has most of another resource, its share is the
         same whichever of its pods runs, and two of them would take turns for ever.
@@ -121,7 +121,7 @@ class Drf(Plugin):
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """Return pods of queues with a larger share, compared where their paths part.
 
-        Without the pod, the share must still be no smaller than the claimant's share with its pod
+        Without the pod, the share must still be no smaller than the preemptor's share with its pod
         (Volcano: drf reclaimFn). Both conditions must hold for scaled shares, which order queues,
         and for shares by what is held. A scaled share can shrink as more of a queue starts, and
         grow as less of it runs, so that by scaled shares alone queues could take from each other in
@@ -138,7 +138,7 @@ class Drf(Plugin):
         return victims
 
     def _richer(self, mine: str, candidates: Sequence[Task]) -> Collection[str]:
-        """Return the queues of these pods that have a larger share than the claimant's queue."""
+        """Return the queues of these pods that have a larger share than the preemptor's queue."""
         assert self._tree is not None
         owners = {self._session.job_states[task.job].job.queue for task in candidates} - {mine}
         return {
@@ -170,11 +170,11 @@ class Drf(Plugin):
 
     @depends_on(On.PREEMPTOR | On.VICTIM)
     def share_after(
-        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+        self, preemptor: Task, demand: Vector, victims: Sequence[Task]
     ) -> ShareAfter | None:
         """Return the weighted shares of both queues at the nodes where their paths part.
 
-        The loser must keep no less than the claimant gets; otherwise both would take whole gangs
+        The loser must keep no less than the preemptor gets; otherwise both would take whole gangs
         from each other in turns. Scaled shares are returned unless only the shares by what is held
         forbid the eviction.
         """
@@ -184,15 +184,15 @@ class Drf(Plugin):
             self._session.job_states[each.job].job.queue for each in (preemptor, victims[0])
         )
         with self._tree.trial():
-            self._tree.shift(mine, preemptor.job, claimed)
+            self._tree.shift(mine, preemptor.job, demand)
             for task in victims:
                 self._shift(task, -1)
             pairs = self._tree.shares(mine, theirs)
             for task in reversed(victims):
                 self._shift(task, 1)
-            self._tree.shift(mine, preemptor.job, -claimed)
+            self._tree.shift(mine, preemptor.job, -demand)
         claimant_ends, loser_ends = next((pair for pair in pairs if pair[0] > pair[1]), pairs[0])
-        return ShareAfter(loser=loser_ends, claimant=claimant_ends)
+        return ShareAfter(loser=loser_ends, preemptor=claimant_ends)
 
     def on_allocate(self, task: Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""

@@ -35,7 +35,7 @@ class Priority(Plugin):
 
     @depends_on(On.PREEMPTOR | On.VICTIM_CLASS)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
-        """Return pods of jobs with lower priority, and lower pods of the claimant's job.
+        """Return pods of jobs with lower priority, and lower pods of the preemptor's job.
 
         Among equal priorities the plugin abstains.
         """
@@ -46,11 +46,11 @@ class Priority(Plugin):
         return None if level else below
 
     def _below(self, preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
-        """Return the candidates with a lower priority than the claimant's."""
+        """Return the candidates with a lower priority than the preemptor's."""
         return [task for task in candidates if self._distance(preemptor, task) > 0]
 
     def _distance(self, preemptor: Task, task: Task) -> int:
-        """Return how far the claimant's priority is above the task's."""
+        """Return how far the preemptor's priority is above the task's."""
         if preemptor.job == task.job:
             return preemptor.priority - task.priority
         jobs_known = self._session.job_states

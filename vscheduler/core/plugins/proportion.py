@@ -205,7 +205,7 @@ class Proportion(Plugin):
 
     @depends_on(On.PREEMPTOR_RESOURCES | On.VICTIM_RESOURCES)
     def reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
-        """Return pods of queues above their share of a resource the claimant asks for.
+        """Return pods of queues above their share of a resource the preemptor asks for.
 
         The pod must release some of the resource (Volcano: ReclaimableFn).
         """
@@ -232,12 +232,12 @@ class Proportion(Plugin):
 
     @depends_on(On.PREEMPTOR | On.VICTIM_CLASS)
     def share_after(
-        self, preemptor: Task, claimed: Vector, victims: Sequence[Task]
+        self, preemptor: Task, demand: Vector, victims: Sequence[Task]
     ) -> ShareAfter | None:
         """Return the shares both queues end with, in the resource most in favour of the eviction.
 
-        A claimant with a small request deserves less than its weight would give. Such a claimant is
-        compared by weight: a small request met in full is no advantage.
+        A preemptor with a small request deserves less than its weight would give. Such a preemptor
+        is compared by weight: a small request met in full is no advantage.
         """
         mine, theirs = self._attributes_of(preemptor.job), self._attributes_of(victims[0].job)
         lost: dict[int, list[int]] = {
@@ -254,7 +254,7 @@ class Proportion(Plugin):
             share_arithmetic.share_after(
                 column,
                 loser=(theirs, sum(amounts) - self._slack[column]),
-                claimant=(mine, int(claimed[column])),
+                preemptor=(mine, int(demand[column])),
                 weight=self._weight(preemptor) / self._weight(victims[0]),
                 least=sum(sorted(amounts)[:least]) - self._slack[column],
             )
@@ -263,9 +263,10 @@ class Proportion(Plugin):
         ]
         return max(found, key=operator.attrgetter("fair", "loser"), default=WITHIN_SHARE)
 
-    def victim_queue_key(self, claimant: Queue, queue: Queue) -> Key | None:
-        """Return the queue with the most of a deserved amount first, of what the claimant lacks."""
-        mine, theirs = self._attributes.get(claimant.name), self._attributes.get(queue.name)
+    def victim_queue_key(self, preemptor_queue: Queue, queue: Queue) -> Key | None:
+        """Return first the queue with the most of what it deserves of what the preemptor lacks."""
+        mine = self._attributes.get(preemptor_queue.name)
+        theirs = self._attributes.get(queue.name)
         if mine is None or theirs is None:
             return None
         return -theirs.most_above(mine)

@@ -213,7 +213,7 @@ class Tdm(Plugin):
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return preemptable pods outside of zones, as many of each job as its budget allows.
 
-        Claimants that are preemptable themselves get none. Volcano: tdm preemptableFn.
+        Preemptors that are preemptable themselves get none. Volcano: tdm preemptableFn.
         """
         if preemptor.preemptable or _revocable(preemptor):
             return []

@@ -280,7 +280,7 @@ class Dispatch:
         return [] if self.evictions_off else left
 
     def entitled(self, hook: str, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
-        """Return the candidates that the claimant may take; the first tier with an answer
+        """Return the candidates that the preemptor may take; the first tier with an answer
         decides.
         """
         left = list(candidates)

@@ -262,18 +262,18 @@ def job_key(dispatch: Dispatch, state: JobState) -> SortKey:
 
 def victim_key(
     dispatch: Dispatch,
-    claimant: Queue,
+    preemptor_queue: Queue,
     owner: tuple[Queue, JobState],
     task: Task,
 ) -> SortKey:
-    """Order candidates for eviction on behalf of the claimant; the first is evicted first.
+    """Order candidates for eviction on behalf of the preemptor; the first is evicted first.
 
     owner is the candidate's queue and job. Jobs of one queue are compared by plugins only, not by
     age (Volcano: BuildVictimsPriorityQueue).
     """
     queue, state = owner
     return (
-        *dispatch.key("victim_queue_key", claimant, queue),
+        *dispatch.key("victim_queue_key", preemptor_queue, queue),
         Descending(queue_key(dispatch, queue)),
         Descending(dispatch.key("job_key", state)),
         Descending(task_key(dispatch, task)),

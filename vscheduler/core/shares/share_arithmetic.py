@@ -180,12 +180,16 @@ class QueueAttributes:
         limits = (self.limit, self.overused_at, self.deserved, self.ceiling)
         return tuple(self.allocated), *map(tuple, limits)
 
-    def most_above(self, claimant: "QueueAttributes") -> float:
-        """Return the largest allocated fraction of what is deserved, if the claimant lacks it."""
+    def most_above(self, preemptor: "QueueAttributes") -> float:
+        """Return the largest allocated fraction of what is deserved, if the preemptor lacks it."""
         parts = [
             has / deserved if deserved else math.inf
             for has, deserved, own, overused_at in zip(
-                self.allocated, self.deserved, claimant.allocated, claimant.overused_at, strict=True
+                self.allocated,
+                self.deserved,
+                preemptor.allocated,
+                preemptor.overused_at,
+                strict=True,
             )
             if has and own < overused_at
         ]
@@ -251,23 +255,23 @@ def share_after(
     column: int,
     *,
     loser: tuple[QueueAttributes, float],
-    claimant: tuple[QueueAttributes, float],
+    preemptor: tuple[QueueAttributes, float],
     weight: float,
     least: float,
 ) -> ShareAfter:
-    """Return the shares of one resource with which a loser and a claimant end.
+    """Return the shares of one resource with which a loser and a preemptor end.
 
-    `loser` and `claimant` are pairs of a queue and the amount lost or gained. `weight` is the
-    claimant's weight divided by the loser's. A claimant with a small request may deserve less than
-    its weight would give. Such a claimant is compared by weight. `least` is what the victims' job
-    holds of it at least while it runs.
+    `loser` and `preemptor` are pairs of a queue and the amount lost or gained. `weight` is the
+    preemptor's weight divided by the loser's. A preemptor with a small request may deserve less
+    than its weight would give. Such a preemptor is compared by weight. `least` is what the victims'
+    job holds of it at least while it runs.
     """
     theirs, lost = loser
-    mine, claimed = claimant
+    mine, demand = preemptor
     due = max(mine.deserved[column], weight * theirs.kept[column])
     left, owed = theirs.allocated[column] - lost, theirs.kept[column]
     return ShareAfter(
         loser=left / owed if owed > 0 else math.inf,
-        claimant=(mine.allocated[column] + claimed) / due if due > 0 else 0.0,
+        preemptor=(mine.allocated[column] + demand) / due if due > 0 else 0.0,
         borrowed=least > owed,
     )

@@ -90,8 +90,8 @@ def test_what_is_owed(
 VICTIMS: dict[str, tuple[dict[str, Any], dict[str, int], tuple[int, int]]] = {
     "down to what it deserves": ({"deserved": {"cpu": 3}}, {"cpu": 1}, (1, 1)),
     "a pod of none of what it deserves, always": ({"deserved": {"memory": 9}}, {"cpu": 1}, (4, 4)),
-    "nothing in common with the claimant": ({}, {"memory": 1}, (0, 0)),
-    "above in what the claimant doesn't want": (
+    "nothing in common with the preemptor": ({}, {"memory": 1}, (0, 0)),
+    "above in what the preemptor doesn't want": (
         {"deserved": {"cpu": 4, GPU: 1}},
         {"cpu": 1},
         (0, 3),
@@ -118,17 +118,17 @@ def test_who_gives_back(
 ) -> None:
     """How many of four pods of a core and a device go; here, and in Volcano's way."""
     lender = running("v", 4, cpu=1, gpu=1)
-    claimant = sessions.task("c", of=sessions.pod_class(**{"cpu": 0, **request_}))
+    preemptor = sessions.task("c", of=sessions.pod_class(**{"cpu": 0, **request_}))
     known = [sessions.queue("v", **limits), sessions.queue("c")]
     found = tuple(
         len(
             plugin(
-                *(lender, sessions.job("c", claimant, queue="c")),
+                *(lender, sessions.job("c", preemptor, queue="c")),
                 known=known,
                 volcano=volcano,
                 memory=100,
                 gpu=9,
-            ).reclaimable(claimant, lender.tasks)
+            ).reclaimable(preemptor, lender.tasks)
         )
         for volcano in (False, True)
     )
@@ -136,7 +136,7 @@ def test_who_gives_back(
 
 
 def family(*, deep: bool) -> list[Queue]:
-    """Two branches of one queue; the lender's is as deep as the claimant's, or deeper."""
+    """Two branches of one queue; the lender's is as deep as the preemptor's, or deeper."""
     known = [
         sessions.queue("org", deserved={"cpu": 1}),
         sessions.queue("v", parent="org", deserved={"cpu": 1}),
@@ -150,26 +150,26 @@ def family(*, deep: bool) -> list[Queue]:
 def test_an_ancestor_in_common_need_not_lend(deep: bool, level: int, volcano: bool) -> None:
     """What both have above them is no stranger, though Volcano sees it only at equal heights."""
     lender = running("v", 2, cpu=1)
-    claimant = sessions.task("c", of=sessions.pod_class(cpu=1))
+    preemptor = sessions.task("c", of=sessions.pod_class(cpu=1))
     known = [
         sessions.queue("org", deserved={"cpu": 2}) if each.name == "org" else each
         for each in family(deep=deep)
     ]
     made = plugin(
-        *(lender, sessions.job("c", claimant, queue="c")),
+        *(lender, sessions.job("c", preemptor, queue="c")),
         known=known,
         volcano=volcano,
         tree=True,
         level=level,
     )
     blind = volcano and deep
-    assert len(made.reclaimable(claimant, lender.tasks)) == (0 if blind else 1)
+    assert len(made.reclaimable(preemptor, lender.tasks)) == (0 if blind else 1)
 
 
 def test_a_strange_ancestor_must_lend_as_well() -> None:
     """A branch that has no more than it deserves gives nothing back, when its level counts."""
     lender = running("v", 2, cpu=1)
-    claimant = sessions.task("c", of=sessions.pod_class(cpu=1))
+    preemptor = sessions.task("c", of=sessions.pod_class(cpu=1))
     known = [
         sessions.queue("org", deserved={"cpu": 2}),
         sessions.queue("v", parent="org", deserved={"cpu": 1}),
@@ -177,37 +177,37 @@ def test_a_strange_ancestor_must_lend_as_well() -> None:
     ]
     for level, count in ((0, 1), (1, 0)):
         made = plugin(
-            *(lender, sessions.job("c", claimant, queue="c")), known=known, tree=True, level=level
+            *(lender, sessions.job("c", preemptor, queue="c")), known=known, tree=True, level=level
         )
-        assert len(made.reclaimable(claimant, lender.tasks)) == count
+        assert len(made.reclaimable(preemptor, lender.tasks)) == count
 
 
 def test_a_branch_keeps_its_guarantee() -> None:
     """Also where its leaf has none."""
     lender = running("v", 2, cpu=1)
-    claimant = sessions.task("c", of=sessions.pod_class(cpu=1))
+    preemptor = sessions.task("c", of=sessions.pod_class(cpu=1))
     known = [
         sessions.queue("org", guarantee={"cpu": 1}),
         sessions.queue("v", parent="org"),
         sessions.queue("c", deserved={"cpu": 5}),
     ]
-    taking_part = (lender, sessions.job("c", claimant, queue="c"))
+    taking_part = (lender, sessions.job("c", preemptor, queue="c"))
     for volcano, count in ((False, 1), (True, 2)):
         made = plugin(*taking_part, known=known, tree=True, volcano=volcano)
-        assert len(made.reclaimable(claimant, lender.tasks)) == count
+        assert len(made.reclaimable(preemptor, lender.tasks)) == count
 
 
 def test_what_stays_in_the_branch_is_no_loss_to_it() -> None:
     """One child takes from another what their parent is guaranteed."""
     lender = running("v", 2, cpu=1)
-    claimant = sessions.task("c", of=sessions.pod_class(cpu=1))
+    preemptor = sessions.task("c", of=sessions.pod_class(cpu=1))
     known = [
         sessions.queue("org", guarantee={"cpu": 2}),
         sessions.queue("v", parent="org"),
         sessions.queue("c", parent="org", deserved={"cpu": 1}),
     ]
-    made = plugin(lender, sessions.job("c", claimant, queue="c"), known=known, tree=True)
-    assert len(made.reclaimable(claimant, lender.tasks)) == 2
+    made = plugin(lender, sessions.job("c", preemptor, queue="c"), known=known, tree=True)
+    assert len(made.reclaimable(preemptor, lender.tasks)) == 2
 
 
 @pytest.mark.parametrize(("volcano", "allowed"), [(False, False), (True, True)])

@@ -18,7 +18,7 @@ from vscheduler.model.snapshot import Budget
 
 RUNNING = TaskStatus.RUNNING
 BOUND = TaskStatus.BOUND
-CLAIMANT = sessions.task("claimant")
+PREEMPTOR = sessions.task("preemptor")
 NOW = 10_000.0
 Pdb = TypeVar("Pdb", bound=pdb.Pdb)
 
@@ -26,7 +26,7 @@ Pdb = TypeVar("Pdb", bound=pdb.Pdb)
 def spared(plugin: Conformance | Cdp | pdb.Pdb, candidates: list[Task]) -> list[str]:
     """Who may go, by name, for either action."""
     answers = [
-        [task.name for task in hook(CLAIMANT, candidates)]
+        [task.name for task in hook(PREEMPTOR, candidates)]
         for hook in (plugin.preemptable, plugin.reclaimable)
     ]
     assert answers[0] == answers[1]
