@@ -63,7 +63,7 @@ def test_a_branch_reclaims_its_share_and_no_more() -> None:
     assert decide(picture, "allocate, reclaim", TIERS) == expected
 
 
-def test_a_gang_stays_whose_branch_would_have_less_than_the_claimants() -> None:
+def test_a_gang_stays_whose_branch_would_have_less_than_the_preemptors() -> None:
     """Of four cores there is room for one gang: each would only take the other's place in turns."""
     picture = """
         node  n1 cpu=4

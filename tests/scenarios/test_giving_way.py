@@ -36,7 +36,7 @@ def placed(life: Life) -> dict[str, str]:
     }
 
 
-def test_a_gang_stays_whose_queue_would_be_worse_off_than_the_claimant() -> None:
+def test_a_gang_stays_whose_queue_would_be_worse_off_than_the_preemptor() -> None:
     """Six and two. Without a gang one would have four of its six, the other both of its two."""
     assert decide(RIGID, "allocate, reclaim", SHARES) == []
 
@@ -60,7 +60,7 @@ def test_of_a_gang_that_may_go_no_more_pods_go_than_necessary(least: int, lost: 
     assert losers(result) == {"lead": lost}
 
 
-def test_a_gang_goes_whose_queue_keeps_as_much_as_the_claimant_gets() -> None:
+def test_a_gang_goes_whose_queue_keeps_as_much_as_the_preemptor_gets() -> None:
     """Eight each would be fair. Gangs of four leave one with eight, and the other gets seven."""
     found = decide(
         """
@@ -98,7 +98,7 @@ FOUR_TENANTS = """
     """
 
 
-def test_the_largest_surpluses_go_first_and_end_no_lower_than_the_claimant() -> None:
+def test_the_largest_surpluses_go_first_and_end_no_lower_than_the_preemptor() -> None:
     """25, 25 and 24 of 19.7 each: the two with the most lose a gang or two, and end at 17; the
     newcomer has 16. A gang of twelve would leave its queue with 12.
     """
@@ -270,6 +270,20 @@ def test_no_room_is_kept_for_pods_that_could_not_be_evicted() -> None:
     kept = [room.task.name for room in result.carried.replacement_reservations]
     assert {evict.task.name for evict in result.evicts} == {"a-2", "a-3"}
     assert sorted(kept) == ["a-0", "a-1", "a-2", "a-3"]
+
+
+def test_room_is_kept_for_a_sub_group_until_all_its_pods_are_there() -> None:
+    """One pod of two is back: it can't start yet, and nobody else gets the two places meanwhile."""
+    parts = IN_THE_WAY.replace("a/a min=1 n1*4", "a/a min=2 subgroups=1x2 a:n1*2 b:n1*2")
+    first = running.run(pictures.documents(parts), BUILT_IN)
+    assert {evict.task.name for evict in first.evicts} == EVICTED
+    back = pictures.documents(parts.replace("a:n1*2 b:n1*2", "a:-*2 b:-"))
+    now = pictures.NOW.timestamp() + 1
+    result = running.run_at([*back, *latecomers()], BUILT_IN, now, first.carried)
+    started = {bind.task.name: bind.node for bind in result.binds}
+    assert started == {"a-0": "n2", "a-1": "n2"} | {f"b-{index}": "n1" for index in range(4)}
+    kept = [room.task.name for room in result.carried.replacement_reservations]
+    assert kept == ["a-2", "a-3"]
 
 
 def test_room_is_kept_though_the_queue_has_no_pod_left() -> None:

@@ -248,34 +248,55 @@ def resume(session: Session) -> None:
     the job are renewed.
     """
     for job, reservations in _valid(session).items():
-        pairs, left = _match(session, job, reservations)
-        moved_in = bool(pairs) and _nominate(session, session.job_states[job], pairs)
+        pairs, _ = _match(session, job, reservations)
+        moved_in = _nominate(session, session.job_states[job], pairs) if pairs else frozenset()
+        used = {reservation.task.uid for task, reservation in pairs if task.uid in moved_in}
         with session.statement() as trial:
-            for reservation in left if moved_in else reservations:
-                session.spend("moves", RESERVATION_COST)
-                if _is_available(session, reservation):
-                    trial.keep(reservation)
+            for reservation in reservations:
+                if reservation.task.uid not in used:
+                    session.spend("moves", RESERVATION_COST)
+                    if _is_available(session, reservation):
+                        trial.keep(reservation)
             trial.hold()
 
 
 def _nominate(
     session: Session,
     state: JobState,
-    pairs: Iterable[tuple[Task, ReplacementReservation]],
-) -> bool:
-    """Nominate the pods on the reserved nodes, if the job could then start."""
+    pairs: Sequence[tuple[Task, ReplacementReservation]],
+) -> frozenset[TaskId]:
+    """Nominate the pods on the reserved nodes, if the job could then start.
+
+    Return who was nominated. Pods of a sub-group that isn't whole with them aren't: they would lose
+    their nodes to others while the sub-group waits for its next pod.
+    """
     with session.statement() as trial:
-        for task, reservation in pairs:
-            session.spend("moves", RESERVATION_COST)
-            row = session.layout.rows[reservation.node]
-            if session.placement.feasible(task, row):
-                trial.pipeline(task, row)
+        placed = _pipeline(session, trial, pairs)
+        groups = state.sub_groups
+        if groups is not None:
+            whole = [pair for pair in placed if groups.is_complete(pair[0])]
+            trial.rollback()
+            placed = _pipeline(session, trial, whole)
         if not state.waiting_tasks or not session.dispatch.vote("job_pipelined", state):
-            return False
+            return frozenset()
         for task in state.tasks(TaskStatus.PIPELINED):
             session.decided.move_in(task, state.node(task) or "")
         trial.hold()
-    return True
+    return frozenset(task.uid for task, _ in placed)
+
+
+def _pipeline(
+    session: Session, trial: Statement, pairs: Iterable[tuple[Task, ReplacementReservation]]
+) -> list[tuple[Task, ReplacementReservation]]:
+    """Let the pods wait on the nodes that are reserved for them; return those that still fit."""
+    placed = []
+    for task, reservation in pairs:
+        session.spend("moves", RESERVATION_COST)
+        row = session.layout.rows[reservation.node]
+        if session.placement.feasible(task, row):
+            trial.pipeline(task, row)
+            placed.append((task, reservation))
+    return placed
 
 
 def _is_available(session: Session, reservation: ReplacementReservation) -> bool:

@@ -231,7 +231,8 @@ class VictimSearch:
 
     def _done(self) -> bool:
         groups = self._state.sub_groups
-        if groups is not None and not groups.completes(task for task, _ in self.placed.values()):
+        placed = [task for task, _ in self.placed.values()]
+        if groups is not None and not all(map(groups.is_complete, placed)):
             return False
         if self.has_minimum:
             return bool(self.placed)

@@ -92,10 +92,10 @@ class SubGroups:
             return True
         return self._count_in(key, READY) > self._policies[key[0]].size
 
-    def completes(self, placed: Iterable[Task]) -> bool:
-        """Whether each sub-group of these tasks is whole, pipelined pods included."""
-        keys = {self.of(task) for task in placed}
-        return all(key is None or self.is_whole(key, PLACED) for key in keys)
+    def is_complete(self, task: Task) -> bool:
+        """Whether the task's sub-group, if it has one, is whole, pipelined pods included."""
+        key = self.of(task)
+        return key is None or self.is_whole(key, PLACED)
 
     def short(self, tasks: Iterable[Task]) -> tuple[Key, int, int] | None:
         """Return the first sub-group of these tasks that can't become whole.

@@ -193,7 +193,7 @@ def test_nobody_is_evicted_for_a_part_of_a_sub_group(picture: str, whole: bool) 
     subject = JobState(divided(1, picture))
     assert subject.sub_groups is not None
     placed = [task for task in subject.job.tasks if task.status is Status.PIPELINED]
-    assert subject.sub_groups.completes(placed) is whole
+    assert all(map(subject.sub_groups.is_complete, placed)) is whole
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(Gang, [0, 0, 1, 2]), (VolcanoGang, [0, 1, 0, 1])])
