@@ -232,6 +232,24 @@ def test_a_group_for_which_pods_are_evicted_keeps_its_place() -> None:
         assert phases(running.run_claimed(documents, tree, carried))["a"] == phase
 
 
+def test_a_group_of_which_only_a_nominated_pod_starts_is_told_why_the_others_wait() -> None:
+    """It isn't admitted, so that nobody looks for nodes for them."""
+    documents = pictures.documents(
+        """
+        node  n1 cpu=9
+        queue q capability=cpu:3
+        job   q/a phase=Pending minresources=cpu:4 min=1 -*2
+        """
+    )
+    tree = {"actions": "enqueue, allocate", "tiers": running.tiers(TIERS)}
+    carried = Carried(nominations={TaskId("a-00000"): "n1"})
+    result = running.run_claimed(documents, tree, carried)
+    assert [bind.task.uid for bind in result.binds] == ["a-00000"]
+    assert reasons(result) == {"a": QUEUE_FULL}
+    alone = [each for each in documents if each["metadata"]["name"] != "a-1"]
+    assert reasons(running.run_claimed(alone, tree, carried)) == {}
+
+
 def test_who_asks_for_more_than_there_is_loses_its_place_in_time_too() -> None:
     """Plugin overcommit promises 12 of 10 cpu, so that 11 is let in again in each cycle."""
     picture = """

@@ -279,6 +279,7 @@ def _start_nominated(session: Session, state: JobState) -> None:
     the queue's usage already includes the nominations.
     """
     queue = session.queues[state.job.queue]
+    earlier = session.reasons.by_job.get(state.job.id)
     session.reasons.forget(state.job.id)  # an earlier action may have noted a wait
     waiting = state.tasks(TaskStatus.PIPELINED)
     tasks = ordering.tasks(session.dispatch, state, waiting)
@@ -301,6 +302,9 @@ def _start_nominated(session: Session, state: JobState) -> None:
         elif outcome is best_effort.Outcome.NEITHER:
             trial.rollback(withdrawn)
             trial.commit()
+    remains = state.phase is Phase.PENDING and state.counts[TaskStatus.PENDING]
+    if earlier is not None and remains and state.job.id not in session.reasons.by_job:
+        session.reasons.note(state.job.id, earlier)  # not admitted, so the rest has no turn
 
 
 def _fill_all(
