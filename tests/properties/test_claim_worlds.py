@@ -9,9 +9,10 @@ import pytest
 
 from tests import device_labs, volume_manifests
 from tests.properties.test_worlds import MEETING_CYCLES, lives_well
-from tests.properties.worlds import claim_rules, configurations, rest_rules
+from tests.properties.worlds import claim_rules, configurations, rest_rules, statements
 from tests.properties.worlds.histories import Plan
 from tests.properties.worlds.moments import Moment, Placement
+from tests.properties.worlds.sentence_case import Case
 from tests.properties.worlds.world import World
 from vscheduler.testing import pictures
 
@@ -137,3 +138,12 @@ def test_too_many_volumes_and_early_starts_are_seen() -> None:
     assert words(claim_rules.nodes_attach_their_volumes(there)) == ["ATTACHED"]
     early = dataclasses.replace(made, binds=(Placement(pod="default/late-0", node="n1"),))
     assert words(claim_rules.pods_start_with_their_claims(early)) == ["UNBOUND"]
+
+
+@pytest.mark.parametrize(("count", "told"), [(2, []), (3, ["2 fit"])])
+def test_claims_that_are_not_bound_yet_are_no_matter_of_room(count: int, told: list[str]) -> None:
+    """They keep pods off all nodes for now, however empty these are."""
+    made = moment(volume_manifests.claim("c0", volumeName="gone"), uses=("c0", "c0"))
+    room = f"the nodes that it may use have room for at most {count} of 2 pods of 3 cpu"
+    text = f"{room}, even when empty"
+    assert list(statements.problems(Case.of(made, "default/late", text))) == told

@@ -341,7 +341,8 @@ def _larger(case: Case, found: re.Match[str]) -> Iterator[str]:
 
 def _empty(case: Case, found: re.Match[str]) -> Iterator[str]:
     """So many pods fit on empty nodes at most: no way of placing one more is found, and there is a
-    way of placing so many, if they are alike and only room matters to them.
+    way of placing so many, if they are alike and only room matters to them; claims left aside,
+    which may be bound or made by the time that nodes are empty.
     """
     room = int(found["room"])
     if int(found["of"]) not in {
@@ -351,20 +352,37 @@ def _empty(case: Case, found: re.Match[str]) -> Iterator[str]:
         yield f"minMember is {case.spec['minMember']}"
     if found["request"] and not case.is_request(found["request"]):
         yield f"no pod asks for {found['request']}"
-    best, tried = case.ready, 0
-    for _, left in case.states(case.world(empty=True), room + 1 - case.ready):
-        tried += 1
-        best = max(best, case.ready + len(case.pods) - len(left))
-        if best > room:
-            break
     plain = bool(found["request"]) and not any(
         pod["spec"].get("affinity")
         or pod["spec"].get("topologySpreadConstraints")
         or censuses.ports(pod)
         for pod in case.pods
     )
-    if best > room or (best < room and plain and tried <= sentence_case.STATES_MAX):
+    best, _ = _on_empty_nodes(case, room)
+    if best > room:
         yield f"{best} fit"
+    best, cut = _on_empty_nodes(dataclasses.replace(case, pods=_without_claims(case)), room)
+    if best < room and plain and not cut:
+        yield f"{best} fit"
+
+
+def _on_empty_nodes(case: Case, room: int) -> tuple[int, bool]:
+    """How many pods are found to fit, at most one more than `room`; whether the search was cut."""
+    best, tried = case.ready, 0
+    for _, left in case.states(case.world(empty=True), room + 1 - case.ready):
+        tried += 1
+        best = max(best, case.ready + len(case.pods) - len(left))
+        if best > room:
+            break
+    return best, tried > sentence_case.STATES_MAX
+
+
+def _without_claims(case: Case) -> list[Document]:
+    asking = ("volumes", "resourceClaims")
+    return [
+        {**pod, "spec": {name: each for name, each in pod["spec"].items() if name not in asking}}
+        for pod in case.pods
+    ]
 
 
 def _no_choice(case: Case, _: re.Match[str]) -> Iterator[str]:
