@@ -219,6 +219,19 @@ def test_every_watched_kind_has_its_path_and_its_role(kind: Kind) -> None:
     assert granted >= {"list", "watch"}
 
 
+@pytest.mark.parametrize("page", ["simulate.md", "moving.md"])
+def test_pages_list_every_kind_that_decisions_depend_on(page: str) -> None:
+    """Who copies objects for the simulator leaves none out."""
+    text = (ROOT / "docs" / page).read_text().lower()
+    short = {"persistentvolumeclaims": "pvc", "persistentvolumes": "pv"}
+    plurals = [path.rpartition("/")[2] for path in paths.WATCHED.values()]
+    assert {
+        plural
+        for plural in plurals
+        if not re.search(rf"\b(?:{plural}|{short.get(plural, plural)})\b", text)
+    } == set()
+
+
 def test_all_that_outlives_a_cycle_stands_in_the_docs() -> None:
     """docs/cycles.md says of each field what becomes of it after a restart."""
     text = (ROOT / "docs" / "cycles.md").read_text()

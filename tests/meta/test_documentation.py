@@ -27,6 +27,8 @@ ALL = "\n".join(TEXTS.values())
 ROOMS = ("cli", "cluster", "controllers", "core", "daemon", "mirror", "model")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / "vscheduler" / room).rglob("*.py"))
 
+MODULES = sorted((ROOT / "vscheduler").rglob("*.py"))
+
 GROUPS = r"(?:[a-z0-9-]+\.)*(?:volcano\.sh|vscheduler\.io|k8s\.io|kubernetes\.io)"
 KEY = re.compile(rf"{GROUPS}/[A-Za-z](?:[\w.-]*\w)?")
 API_VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d+)?$")
@@ -299,6 +301,82 @@ def test_the_map_names_what_is_there() -> None:
         for word in named
         if not any((root / word).exists() for root in roots) and word not in beside
     } == set()
+
+
+FILE = r"`(?P<file>[\w./]+\.py)`"
+NAMES = r"(?P<names>`[A-Za-z_][\w.]*`(?:(?:, and|,| and) `[A-Za-z_][\w.]*`)*)"
+NAMES_OF_FILES = (
+    re.compile(rf"{FILE}(?:,|:)?\s+{NAMES}"),
+    re.compile(rf"{NAMES}\s+(?:of|in)\s+{FILE}"),
+)
+
+
+def blocks(text: str) -> list[str]:
+    """Return rows of tables, items of lists, and paragraphs."""
+    parts = re.split(r"\n\s*\n|\n(?= *(?:\d+\.|[-*]) )|\n(?=\|)", prose_of(text))
+    return [" ".join(part.split()) for part in parts]
+
+
+@functools.cache
+def defined(path: Path) -> frozenset[str]:
+    """Return what a module defines; members of classes by their names, and as `Class.member`."""
+    found: set[str] = set()
+
+    def visit(body: list[ast.stmt], prefix: str = "") -> None:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names = [node.name]
+            else:
+                targets = node.targets if isinstance(node, ast.Assign) else []
+                targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+                names = [each.id for each in targets if isinstance(each, ast.Name)]
+            found.update(names, (prefix + name for name in names))
+            if isinstance(node, ast.ClassDef):
+                visit(node.body, f"{node.name}.")
+
+    visit(ast.parse(path.read_text()).body)
+    return frozenset(found)
+
+
+def modules(word: str) -> list[Path]:
+    """Return the file of this path, or all files of this name."""
+    for root in (ROOT, ROOT / "vscheduler", ROOT / "tests"):
+        if (root / word).exists():
+            return [root / word]
+    return [path for path in MODULES if path.name == word]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_are_in_the_files_that_they_are_said_to_be_in(page: str) -> None:
+    """What stands beside a file, and private names beside any file of the same paragraph."""
+    missing = []
+    for block in blocks(PAGES[page]):
+        for pattern in NAMES_OF_FILES:
+            for found in pattern.finditer(block):
+                names = {name for name in quoted(found["names"]) if not name.endswith(".py")}
+                every = [defined(path) for path in modules(found["file"])]
+                missing += [
+                    f"{name} in {found['file']}"
+                    for name in sorted(names)
+                    if not any(name in each for each in every)
+                ]
+        near = [path for word in quoted(block) if word.endswith(".py") for path in modules(word)]
+        private = (
+            {word for word in quoted(block) if re.fullmatch(r"_[a-z]\w*", word)} if near else ()
+        )
+        missing += sorted(set(private) - frozenset[str]().union(*map(defined, near)))
+    assert missing == []
+
+
+CODE_PAGES = ("architecture.md", "cycles.md", "glossary.md", "processes.md", "statuses.md")
+
+
+@pytest.mark.parametrize("page", CODE_PAGES)
+def test_methods_on_the_map_exist(page: str) -> None:
+    """`Class.method` is defined in some module."""
+    known = frozenset[str]().union(*map(defined, MODULES))
+    named = {word for word in quoted(PAGES[page]) if re.fullmatch(r"[A-Z]+[a-z]\w*\.\w+", word)}
+    assert named - known == set()
 
 
 def test_the_map_draws_every_folder() -> None:
