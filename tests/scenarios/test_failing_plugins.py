@@ -75,7 +75,7 @@ FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
     "a key that is no number": ("job_key", says("first")),
     "a key that compares with nothing": ("queue_key", says(np.nan)),
     "an answer that is neither yes nor no": ("job_ready", says("yes")),
-    "a reason in words": ("job_valid", says("it is Monday")),
+    "a reason as a number": ("job_valid", says(1)),
     "entitlements without queues": ("entitlements", says([1])),
     "a score that writes": ("score_nodes", writes),
 }

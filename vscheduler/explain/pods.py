@@ -48,6 +48,9 @@ SIZES_MAX = 256
 CANDIDATES_MAX = 8
 """So many taints, labels and the like are tried."""
 
+ABOUT_SETTINGS = (ReasonCode.BAD_SETTING, ReasonCode.PLUGIN_REFUSED)
+"""Reasons whose subject may name an annotation."""
+
 NEW_VALUE = "new"
 """Value of the label keys of sub-groups that are created, with a number."""
 
@@ -124,7 +127,7 @@ def settings(search: Search, job: Job) -> Iterator[Remedy]:
     reason says that they can't be used.
     """
     candidates: list[Change] = []
-    if search.reason is not None and search.reason.code is ReasonCode.BAD_SETTING:
+    if search.reason is not None and search.reason.code in ABOUT_SETTINGS:
         candidates += [
             DropAnnotation(key=key)
             for key in sorted(job.annotations)

@@ -44,6 +44,7 @@ NO_NODE_HELPS = NOT_ADMITTED - {ReasonCode.CLUSTER_FULL} | {
     ReasonCode.QUEUE_CLOSED,
     ReasonCode.QUEUE_BARRED,
     ReasonCode.PLUGIN_FAILED,
+    ReasonCode.PLUGIN_REFUSED,
     ReasonCode.NOT_LEAF,
     ReasonCode.SET_ASIDE,
     ReasonCode.BAD_SETTING,

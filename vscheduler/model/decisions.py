@@ -136,6 +136,8 @@ class ReasonCode(StrEnum):
     """The job needs more than any node, or all nodes together, could offer after any eviction."""
     CLUSTER_FULL = "ClusterFull"
     """The job's minResources exceed the remaining capacity of the cluster."""
+    PLUGIN_REFUSED = "PluginRefused"
+    """A plugin doesn't let the job start, and may say why in a sentence of its own."""
     QUEUE_OVER_SHARE = "QueueOverShare"
     WAITS_FOR_VOLUMES = "WaitsForVolumes"
     """The pods have nodes and wait for their claims, or an attempt to have these bound failed."""
@@ -216,10 +218,13 @@ class AdmissionFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a PodGroup is not admitted: a plugin's vote against admission, with numbers."""
 
     code: ReasonCode
-    """QUEUE_CLOSED, NOT_LEAF, SET_ASIDE, BAD_SETTING, QUEUE_FULL, QUOTA_FULL or CLUSTER_FULL."""
+    """QUEUE_CLOSED, NOT_LEAF, SET_ASIDE, BAD_SETTING, QUEUE_FULL, QUOTA_FULL, CLUSTER_FULL or
+    PLUGIN_REFUSED."""
+    plugin: str = ""  # as for a Reason
     shortages: tuple[Shortage, ...] = ()
     subject: str = ""
-    """The ResourceQuota or ancestor queue with the limit, or the error in a setting."""
+    """The ResourceQuota or ancestor queue with the limit, the error in a setting, or the plugin's
+    sentence."""
     problem: QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
     some_nodes: bool = False
@@ -256,6 +261,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
     code: ReasonCode
     queue: str
+    plugin: str = ""
+    """The plugin that gives the reason; empty for vscheduler's own."""
     tasks: int = 0
     """Number of existing pods."""
     minimum: int = 0
@@ -276,13 +283,14 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     refusals: RefusalCounts = ()
     """Why nodes refused the pod."""
     subject: str = ""
-    """Another object involved: a ResourceQuota, an ancestor of the queue, or a DeviceClass."""
+    """Another object involved: a ResourceQuota, an ancestor of the queue, or a DeviceClass. Or the
+    error in a setting, or the sentence of a plugin that refuses the job."""
     sub_group: Mapping[str, str] | None = None
     """Labels of a sub-group that `tasks` and `minimum` belong to then; `subject` is its policy."""
     unassigned: UnassignedPods | None = None
     """Pods that count for no role or sub-group, where one lacks pods."""
-    of_queue: bool = False
-    """Whether the setting that can't be read belongs to the Queue, not to the PodGroup."""
+    on: str = "the PodGroup"
+    """The object with the setting that can't be read: `the Queue`, `pod default/train-0`."""
     problem: QueueProblem | None = None
     """Why the queue is excluded from scheduling."""
     leaves: tuple[str, ...] = ()

@@ -141,9 +141,14 @@ def no_room(session: Session, task: Task) -> Reason:
 
 
 def _no_share(session: Session, queue: Queue, task: Task) -> Reason:
-    """Return why the queue may not take the task: the queue is closed, or pod slots are used up."""
+    """Return why the queue may not take the task: it is closed, has no pod slots left, or a plugin
+    refuses the task.
+    """
     if not queue.open:
         return _reason(session, task, ReasonCode.QUEUE_CLOSED)
+    refused = reasons.by_plugin(session, session.job_state_of(task), queue, task)
+    if refused is not None:
+        return refused
     code = ReasonCode.QUEUE_OVER_SHARE
     return _reason(session, task, code, shortages=reasons.shortages(session, queue, task))
 

@@ -312,6 +312,7 @@ def reason_of(state: JobState, refusal: AdmissionFailure) -> Reason:
     return Reason(
         code=refusal.code,
         queue=state.job.queue,
+        plugin=refusal.plugin,
         tasks=state.job.task_count,
         minimum=state.job.min_member,
         subject=refusal.subject,

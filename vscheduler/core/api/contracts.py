@@ -90,11 +90,15 @@ class Hooks(Protocol):
         again each time the job returns to the queue's line.
         """
 
-    def job_valid(self, state: JobState) -> Reason | None:
-        """[JobValid; first reason] Why can't this job be scheduled as it is? None: it can."""
+    def job_valid(self, state: JobState) -> Reason | str | None:
+        """[JobValid; first reason] Why can't this job be scheduled as it is? None: it can. A text
+        is a sentence of the plugin's own, which users see after the plugin's name.
+        """
 
-    def job_enqueueable(self, state: JobState) -> AdmissionFailure | bool | None:
-        """[JobEnqueueable; a vote] May a Pending group be admitted? An AdmissionFailure is a no."""
+    def job_enqueueable(self, state: JobState) -> AdmissionFailure | str | bool | None:
+        """[JobEnqueueable; a vote] May a Pending group be admitted? False, a sentence of the
+        plugin's own and an AdmissionFailure are a no.
+        """
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task] | None:
         """[Preemptable; see VictimRole] Which pods of the preemptor's own queue may be evicted for

@@ -65,11 +65,15 @@ class FurtherHooks(Hooks, Protocol):
     def job_enqueued(self, state: JobState) -> None:
         """[JobEnqueued; all] The group was admitted: count the resources promised to the group."""
 
-    def overused(self, queue: Queue) -> bool | None:
-        """[Overused; any] Has the queue reached its share? If so, it gets no turn this cycle."""
+    def overused(self, queue: Queue) -> str | bool | None:
+        """[Overused; any] Has the queue reached its share? If so, it gets no turn this cycle. A
+        text is a yes, with the sentence that its jobs are told.
+        """
 
-    def allocatable(self, queue: Queue, task: Task) -> bool | None:
-        """[Allocatable; all] May this task be allocated to the queue?"""
+    def allocatable(self, queue: Queue, task: Task) -> str | bool | None:
+        """[Allocatable; all] May this task be allocated to the queue? A text is a no, with the
+        sentence that its job is told.
+        """
 
     def share_with(self, queue: Queue, tasks: Sequence[Task]) -> float | None:
         """[-; first] With these tasks, how many times its share would the queue have of the

@@ -81,13 +81,13 @@ HOOKS: Mapping[str, Hook] = {
 
 ANSWER_TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(
-        ("job_ready", "job_pipelined", "job_starving", "overused", "allocatable", "preemptive"),
-        (bool, np.bool_, NoneType),
+        ("job_ready", "job_pipelined", "job_starving", "preemptive"), (bool, np.bool_, NoneType)
     ),
+    **dict.fromkeys(("overused", "allocatable"), (bool, np.bool_, str, NoneType)),
     **dict.fromkeys(("preemptable", "reclaimable", "shuffle_victims"), (tuple, list, NoneType)),
     "share_after": (ShareAfter, NoneType),
-    "job_enqueueable": (bool, np.bool_, AdmissionFailure, NoneType),
-    "job_valid": (Reason, NoneType),
+    "job_enqueueable": (bool, np.bool_, str, AdmissionFailure, NoneType),
+    "job_valid": (Reason, str, NoneType),
     "shortages": (tuple, list),
     "queue_limits": (tuple, list, NoneType),
     "share_with": (float, np.floating, int, NoneType),
@@ -95,6 +95,13 @@ ANSWER_TYPES: Mapping[str, tuple[type, ...]] = {
     "usages": (Mapping, NoneType),
 }
 """The types of valid answers, for hooks whose wrong answers nothing else would notice."""
+
+PERMITS: Mapping[str, tuple[object, ...]] = {
+    "job_valid": (None,),
+    "overused": (None, False),
+    "allocatable": (None, True),
+}
+"""The answers that refuse nothing, of hooks that keep a job or its pods from starting."""
 
 ANYTHING = (object,)
 """What any other hook may answer."""

@@ -50,6 +50,7 @@ REARRANGED_PART = 8
 REARRANGED_STEPS = 20
 """What it costs to look at all nodes again for one victim, in steps."""
 ABOUT_NODES = frozenset({ReasonCode.NO_ROOM, ReasonCode.NEVER_FITS})
+ABOUT_SHARES = frozenset({ReasonCode.QUEUE_OVER_SHARE, ReasonCode.PLUGIN_REFUSED})
 """Reasons that a search may find to be wrong for the gang as a whole."""
 
 
@@ -178,7 +179,7 @@ def _may_help(session: Session, state: JobState) -> bool:
     if reason is not None and reason.code not in ABOUT_NODES:
         # Other members may ask for less than those that the queue may not take.
         elastic = state.job.task_count > state.minimum
-        if not elastic or reason.code is not ReasonCode.QUEUE_OVER_SHARE:
+        if not elastic or reason.code not in ABOUT_SHARES:
             return False
     return True
 

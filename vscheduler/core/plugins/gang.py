@@ -162,7 +162,7 @@ class Gang(Plugin):
             tasks=job.task_count,
             minimum=job.min_member,
             subject=of_group or f"queue {job.queue}: {of_queue}",
-            of_queue=not of_group,
+            on="the PodGroup" if of_group else "the Queue",
         )
 
 

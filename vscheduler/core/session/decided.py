@@ -17,6 +17,7 @@ PRECEDENCE = {code: place for place, code in enumerate(ReasonCode)}
 ABOUT_PODS = frozenset(
     {
         ReasonCode.NEVER_FITS,
+        ReasonCode.PLUGIN_REFUSED,
         ReasonCode.QUEUE_OVER_SHARE,
         ReasonCode.NO_ROOM,
     }

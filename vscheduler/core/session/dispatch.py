@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vscheduler.core.api import depends, hooks
@@ -19,7 +20,7 @@ from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.session import hook_calls
 from vscheduler.core.session.hook_calls import Call, Opened
 from vscheduler.model import computed
-from vscheduler.model.decisions import AdmissionFailure, Fault, ShareAfter
+from vscheduler.model.decisions import AdmissionFailure, Fault, ReasonCode, ShareAfter
 from vscheduler.model.jobs import Task
 from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.queues import Queue
@@ -38,6 +39,11 @@ ABOUT_JOBS = (
 LIMITS = ("overused", "allocatable", "shortages")
 """Hooks about what a queue may have."""
 
+NO = hooks.PERMITS["overused"]
+
+_FAILED = object()
+"""Stands for the answer of a plugin that failed."""
+
 ABSTAINS: tuple[float, ...] = ()
 """The sort key of an abstaining plugin: less than all other keys, and equal to itself."""
 
@@ -49,6 +55,14 @@ class PluginFailedError(Exception):
         error = f"{type(cause).__name__}: {cause}"
         self.fault = Fault(plugin=plugin, hook=hook, error=error)
         super().__init__(f"plugin {plugin}, {hook}: {error}")
+
+
+class Objection(NamedTuple):
+    """A plugin's answer that keeps a job, or a pod of it, from starting."""
+
+    call: Call
+    answer: Any
+    """A text is the plugin's own sentence; None if the plugin failed."""
 
 
 class Asked(NamedTuple):
@@ -206,7 +220,7 @@ class Dispatch:
         default = not hooks.HOOKS[hook].closed
         for call in self._calls[hook]:
             answer = self._ask(call, hook, subject, default)
-            if answer is not None and not answer:
+            if answer is not None and (not answer or isinstance(answer, str)):
                 return False
         return True
 
@@ -217,9 +231,18 @@ class Dispatch:
         """
         default = hooks.HOOKS[hook].closed
         for call in self._calls[hook]:  # noqa: SIM110 - any() costs twice as much, at every turn
-            if self._ask(call, hook, subject, default):
+            if self._ask(call, hook, subject, default) not in NO:
                 return True
         return False
+
+    def objection(self, hook: str, *subject: object) -> Objection | None:
+        """Return the first answer to a hook of `hooks.PERMITS` that refuses, None without any."""
+        permits = hooks.PERMITS[hook]
+        for call in self._calls[hook]:
+            answer = self._ask(call, hook, subject, _FAILED)
+            if answer not in permits:
+                return Objection(call, None if answer is _FAILED else answer)
+        return None
 
     def vote(self, hook: str, *subject: object) -> bool:
         """Whether the vote passes: a reject loses at once, a tier with a permit decides, and
@@ -253,9 +276,10 @@ class Dispatch:
             permitted = False
             for call in tier:
                 answer = self._ask(call, hook, subject, None)
-                if isinstance(answer, AdmissionFailure):
-                    if not forgive(answer):
-                        return answer
+                failure = _failure(call, answer)
+                if failure is not None:
+                    if not forgive(failure):
+                        return failure
                     continue
                 permitted = permitted or bool(answer)
             if permitted:
@@ -438,6 +462,16 @@ def common(left: list[Task], answer: Sequence[Task] | None) -> list[Task]:
         return left if left[0].uid == answer[0].uid else []
     named = {task.uid for task in answer}
     return [task for task in left if task.uid in named]
+
+
+def _failure(call: Call, answer: AdmissionFailure | str | bool | None) -> AdmissionFailure | None:
+    """Return a vote against admission; False and texts of plugins are votes against, too."""
+    if isinstance(answer, AdmissionFailure):
+        return answer if call.built_in else replace(answer, plugin=call.plugin)
+    if answer is None or (answer and not isinstance(answer, str)):
+        return None
+    code = ReasonCode.PLUGIN_REFUSED
+    return AdmissionFailure(code=code, plugin=call.plugin, subject=answer or "")
 
 
 def _no_answer(answer: object) -> NoReturn:

@@ -38,6 +38,8 @@ class Call(NamedTuple):
     role: VictimRole
     types: tuple[type, ...]
     """The types of valid answers."""
+    built_in: bool
+    """Whether the plugin is one of vscheduler's own."""
     depends: Depends | None
     """What the plugin declares that its answers depend on; its functions are guarded as well."""
 
@@ -65,7 +67,8 @@ class CallsByTier(dict[str, list[list[Call]]]):
                     failed = place in self._unopened
                     function = _failing(hook) if failed else declared_reads.method(plugin, hook)
                     role, declared = plugin.victim_role, declared_reads.depends(plugin, hook)
-                    calls.append(Call(plugin.name, place, function, role, types, declared))
+                    own = plugin.__module__.startswith(declared_reads.BUILT_IN)
+                    calls.append(Call(plugin.name, place, function, role, types, own, declared))
                 place += 1
             if calls:
                 found.append(calls)

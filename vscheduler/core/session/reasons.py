@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from vscheduler.core.session.dispatch import Objection
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.model import nodes, refusals, resources, unassigned_pods
@@ -39,9 +40,6 @@ LACKS_PODS = frozenset(
 """Reason codes of jobs with too few pods, which might have enough if all pods were usable."""
 
 FILTER_FAILED = RefusalCode.FILTER_FAILED
-
-FAILED = Reason(code=ReasonCode.PLUGIN_FAILED, queue="")
-"""The reason when a plugin fails in `job_valid`."""
 
 
 def of(state: JobState, code: ReasonCode, **numbers: object) -> Reason:
@@ -89,12 +87,42 @@ def invalid(session: Session, state: JobState) -> Reason | None:
     bar = barred(session, state) if session.bars else None
     if bar is not None:
         return bar
-    reason: Reason | None = session.dispatch.first("job_valid", FAILED, state)
-    if reason is FAILED:
-        return replace(FAILED, queue=state.job.queue, tasks=state.job.task_count)
-    if reason is not None and reason.code in LACKS_PODS:
+    objection = session.dispatch.objection("job_valid", state)
+    if objection is None:
+        return None
+    call, reason = objection
+    if not isinstance(reason, Reason):
+        return _refused(state, objection)
+    if not call.built_in:
+        reason = replace(reason, plugin=call.plugin)
+    if reason.code in LACKS_PODS:
         return rejected(state) or replace(reason, owner=state.job.owner)
     return reason
+
+
+def _refused(state: JobState, objection: Objection) -> Reason:
+    """Return that a plugin refuses the job, in the plugin's own words, or fails on it."""
+    call, answer = objection
+    if answer is None:
+        return of(state, ReasonCode.PLUGIN_FAILED, subject=call.plugin)
+    sentence = answer if isinstance(answer, str) else ""
+    return of(state, ReasonCode.PLUGIN_REFUSED, plugin=call.plugin, subject=sentence)
+
+
+def by_plugin(
+    session: Session, state: JobState, queue: Queue, task: Task | None = None
+) -> Reason | None:
+    """Return why a plugin keeps the queue from starting any pod, or this one; None if the figures
+    of `shortages` say it.
+    """
+    asked = ("overused", queue) if task is None else ("allocatable", queue, task)
+    objection = session.dispatch.objection(*asked)
+    if objection is None:
+        return None
+    has_figures = objection.call.plugin in session.dispatch.plugins("shortages")
+    if has_figures and isinstance(objection.answer, bool):
+        return None
+    return _refused(state, objection)
 
 
 def rejected(state: JobState) -> Reason | None:
@@ -306,10 +334,15 @@ def note_no_room(session: Session, turn: JobTurn, task: Task) -> None:
 
 
 def note_share(session: Session, queue: Queue, turn: JobTurn, task: Task | None = None) -> None:
-    """Record that the queue has used up its share, or is closed.
+    """Record that the queue has used up its share, or is closed, or that a plugin refuses the job.
 
     For a pod that no node could ever take, record the nodes' refusals instead: no share would help.
     """
+    if queue.open and session.layout.size:
+        refused = by_plugin(session, turn.state, queue, task)
+        if refused is not None:
+            session.reasons.note(turn.state.job.id, refused)
+            return
     task = task or _task_without_node(session, turn) or turn.tasks[0]
     if queue.open and session.nowhere(task):
         note_no_room(session, turn, task)

@@ -34,6 +34,8 @@ NEVER_PREEMPTS = "no pod is evicted for it, as its preemptionPolicy is Never"
 def sentence(reason: Reason) -> str:
     """Return why the job, or the rest of the job, isn't placed, and how to help."""
     text = _SENTENCES[reason.code](reason)
+    if reason.plugin:
+        text = f"plugin {reason.plugin}: {text}"
     if reason.refused_bind is None or reason.code is Code.BIND_REFUSED:
         return text
     refused = reason.refused_bind
@@ -141,9 +143,11 @@ def _queue_barred(reason: Reason) -> str:
 
 
 def _plugin_failed(reason: Reason) -> str:
-    if reason.subject:
-        return f"plugin {reason.subject} failed on this job; the scheduler's log says why"
-    return "a plugin of the scheduler failed on this job; the scheduler's log says which and why"
+    return f"plugin {reason.subject} failed on this job; the scheduler's log says why"
+
+
+def _plugin_refused(reason: Reason) -> str:
+    return reason.subject or "refuses the job, and gives no reason"
 
 
 def _not_leaf(reason: Reason) -> str:
@@ -162,7 +166,7 @@ def _set_aside(reason: Reason) -> str:
 
 
 def _bad_setting(reason: Reason) -> str:
-    return f"{reason.subject}; correct it on the {'Queue' if reason.of_queue else 'PodGroup'}"
+    return f"{reason.subject}; correct it on {reason.on}"
 
 
 def _topology_unknown(reason: Reason) -> str:
@@ -449,6 +453,7 @@ _SENTENCES: Mapping[Code, Callable[[Reason], str]] = {
     Code.QUEUE_CLOSED: _queue_closed,
     Code.QUEUE_BARRED: _queue_barred,
     Code.PLUGIN_FAILED: _plugin_failed,
+    Code.PLUGIN_REFUSED: _plugin_refused,
     Code.POD_REJECTED: _pod_rejected,
     Code.TOO_FEW_PODS: gang_sentences.too_few_pods,
     Code.TOO_FEW_OF_ROLE: gang_sentences.too_few_of_role,

@@ -63,8 +63,14 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (Code.QUEUE_CLOSED, {}, "queue a isn't open; open it, or name another in spec.queue"),
     (
         Code.PLUGIN_FAILED,
-        {},
-        "a plugin of the scheduler failed on this job; the scheduler's log says which and why",
+        {"subject": "p"},
+        "plugin p failed on this job; the scheduler's log says why",
+    ),
+    (Code.PLUGIN_REFUSED, {"plugin": "p", "subject": "it is Sunday"}, "plugin p: it is Sunday"),
+    (
+        Code.PLUGIN_REFUSED,
+        {"plugin": "p"},
+        "plugin p: refuses the job, and gives no reason",
     ),
     (
         Code.TOO_FEW_PODS,
