@@ -93,6 +93,49 @@ def test_the_queues_limit_is_made_room_under() -> None:
         """) == [evict("low-1", for_="high"), pipeline("high-0", "n1")]
 
 
+BORROWED = """
+    node  n1 cpu=4
+    queue q {limit}   queue r
+    job   q/low  min=1 cpu=1                  n1*4
+    job   q/high min=1 cpu={size} priority=10 -
+    job   r/r    min=1 cpu=2 age=1            -
+    """
+"""Each queue deserves 2 of the 4 cpu that q has."""
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "more", "victims"),
+    [
+        (1, "", {}, 1),
+        (3, "", {}, 3),
+        (1, "capability=cpu:3", {}, 2),
+        (1, "", {"compatibility": "volcano"}, 3),
+    ],
+    ids=["like for like", "larger than the share", "within its capability", "volcano"],
+)
+def test_a_queue_that_borrows_ends_with_no_more_than_it_had(
+    size: int, limit: str, more: dict[str, str], victims: int
+) -> None:
+    """It needn't go back to its share for a more important job; in Volcano's way, it must."""
+    documents = pictures.documents(BORROWED.format(size=size, limit=limit))
+    tree = {"actions": "allocate, preempt", "tiers": running.tiers(TIERS), **more}
+    found = written(running.run(documents, tree))
+    assert found == [
+        *(evict(f"low-{number}", "n1", for_="high") for number in range(4 - victims, 4)),
+        pipeline("high-0", "n1"),
+    ]
+
+
+def test_what_important_pods_borrow_goes_back_and_stays() -> None:
+    """They took it from others of their queue; the queue that it belongs to takes it from them."""
+    life = Life(pictures.documents(BORROWED.format(size=3, limit="")))
+    tree = {"actions": "allocate, preempt, reclaim", "tiers": running.tiers(TIERS)}
+    evicted = [len(life.cycle(tree).evicts) for _ in range(12)]
+    assert evicted[0] == 3
+    assert sum(evicted[1:6]) == 1
+    assert not any(evicted[6:])
+
+
 def test_within_a_job_the_more_important_pod_takes_the_place() -> None:
     """Only where the job keeps its minimum meanwhile."""
     assert preempt("""

@@ -53,6 +53,7 @@ class Opened:
     """When it was asked to wake."""
     jobs_without_queue: list[Job] = field(default_factory=list)
     lending: bool = False
+    preempting: bool = False
     binds: list[Bind] = field(default_factory=list)
     evicts: dict[TaskId, Evict] = field(default_factory=dict)
 

@@ -36,9 +36,11 @@ class Preempt(Action[Session]):
         """Serve queue after queue: preempt between jobs, then within each starving job."""
         planner = Planner(session, self, "preemptable")
         session.activate_jobs(list(session.unschedulable.groups))
+        session.preempting = session.policy.rules.lends
         waiting, lines = preemptors.line_up(session, self.name)
         while waiting and not session.work_budget.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)
+        session.preempting = False
         session.work_budget.charge()
 
 

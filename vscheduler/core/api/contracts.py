@@ -209,6 +209,9 @@ class Session(Protocol):
     lending: bool
     """Whether action allocate lends at this moment: `overused`, `allocatable` and `queue_limits`
     answer by what a queue may borrow beyond its share."""
+    preempting: bool
+    """Whether action preempt replaces pods of a queue at this moment: `allocatable` and
+    `queue_limits` answer by what the queue had as the cycle began, where that is more."""
 
     @property
     def affinity_counts(self) -> PodAffinityCounts:

@@ -107,6 +107,12 @@ class Proportion(Plugin):
             attributes.nominated_limit = [
                 max(pair) for pair in zip(attributes.limit, attributes.real, strict=True)
             ]
+            attributes.preempt_limit = [
+                max(share, min(held, real))
+                for share, held, real in zip(
+                    attributes.limit, attributes.allocated, attributes.real, strict=True
+                )
+            ]
         self._fair_shares = shares
         self._lending = Lending(session, shares, self._attributes)
         if before is None and session.runs("reclaim") and not session.pools.uniform:
@@ -148,16 +154,13 @@ class Proportion(Plugin):
         Pod slots count only if the queue's capability names them (Volcano: AllocatableFn compares
         requested resources, pods aside). If pods were evicted for the task, the queue was entitled
         to the request at the time. A share that has shrunk since doesn't count then, so the
-        evictions weren't in vain.
+        evictions weren't in vain. Preempt may replace pods that hold what their queue borrows: the
+        queue ends with no more than it had.
         """
         if not queue.open:
             return False
         attributes = self._attributes_of(task.job)
-        allocated, limit = attributes.allocated, attributes.limit
-        if self._session.lending:
-            limit = self._lending.limit(queue.name, task)
-        elif self._session.has_nomination(task):
-            limit = attributes.nominated_limit
+        allocated, limit = attributes.allocated, self._limit(queue, task, attributes)
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             if allocated[column] + amount > limit[column]:
                 return False
@@ -165,13 +168,8 @@ class Proportion(Plugin):
 
     def queue_limits(self, queue: Queue, task: Task) -> Sequence[QueueLimit]:
         """Return what is left of the share, or of the capability, and of root's capability."""
-        attributes, most = self._attributes_of(task.job), None
-        if self._session.lending:
-            most = self._lending.limit(queue.name, task)
-        elif self._session.has_nomination(task):
-            most = attributes.nominated_limit
-        names = self._session.space.names
-        found = attributes.limits(names, queue.name, most)
+        attributes, names = self._attributes_of(task.job), self._session.space.names
+        found = attributes.limits(names, queue.name, self._limit(queue, task, attributes))
         return found if self._root is None else [*found, *self._root.limits(names)]
 
     def share_with(self, queue: Queue, tasks: Sequence[Task]) -> float:
@@ -405,6 +403,14 @@ class Proportion(Plugin):
                 bases={} if self._fair_shares is None else self._fair_shares.bases(queue),
             )
         return found
+
+    def _limit(self, queue: Queue, task: Task, attributes: QueueAttributes) -> Sequence[float]:
+        """Return the most that the queue may have to place the task, by column."""
+        if self._session.lending:
+            return self._lending.limit(queue.name, task)
+        if self._session.has_nomination(task):
+            return attributes.nominated_limit
+        return attributes.preempt_limit if self._session.preempting else attributes.limit
 
     def _attributes_of(self, job: JobId) -> QueueAttributes:
         return self._attributes[self._session.job_states[job].job.queue]

@@ -105,6 +105,8 @@ class Session:
         """Jobs that allocate has refused pods because of their queues' shares."""
         self.lending = False
         """Whether allocate lends at this moment (contracts.Session)."""
+        self.preempting = False
+        """Whether preempt replaces pods at this moment (contracts.Session)."""
         self.admissions = Admissions(snapshot.carried)
         self.eviction_history = EvictionHistory(snapshot.carried)
         self.gang_searches = GangSearches(snapshot.carried)

@@ -136,6 +136,7 @@ class QueueAttributes:
             "kept",
             "limit",
             "nominated_limit",
+            "preempt_limit",
             "inqueue",
         ),
         *("real", "share", "reclaim_above"),
@@ -162,6 +163,9 @@ class QueueAttributes:
         self.nominated_limit: list[float] = []
         """The most that the queue may have where room was made for a pod by evictions: its
         capability alone counts then."""
+        self.preempt_limit: list[float] = []
+        """The most that the queue may have after preempt has replaced some of its pods: its share,
+        or what it had as the cycle began, within its capability."""
         self.overused_at: list[float] = []
         """With this much of every resource, the queue is overused."""
         self.share: float | None = None
@@ -195,11 +199,8 @@ class QueueAttributes:
         ]
         return max(parts, default=0.0)
 
-    def limits(
-        self, names: Sequence[str], queue: str, most: Sequence[float] | None = None
-    ) -> list[QueueLimit]:
-        """Return what is left of the share, or of the most that the queue may have at present."""
-        most = self.limit if most is None else most
+    def limits(self, names: Sequence[str], queue: str, most: Sequence[float]) -> list[QueueLimit]:
+        """Return what is left of the most that the queue may have at present, by column."""
         return [
             QueueLimit(
                 resource=name,
