@@ -93,6 +93,21 @@ def test_the_queues_limit_is_made_room_under() -> None:
         """) == [evict("low-1", for_="high"), pipeline("high-0", "n1")]
 
 
+def test_a_pod_makes_room_near_one_that_waits_for_its_gang() -> None:
+    """The first finds a place; the second one's is near it, as soon as both start."""
+    assert preempt("""
+        node  n1 cpu=9 label=zone=a   node n2 cpu=2 label=zone=a   node n3 cpu=2 label=zone=a
+        queue q   queue r
+        job   r/other min=1 cpu=1 port=80   n1
+        job   q/low   min=1 cpu=2           n2
+        job   q/gang  min=2 cpu=2 port=80 priority=10 label=app=a near=app=a@zone   -*2
+        """) == [
+        evict("low-0", "n2", for_="gang"),
+        pipeline("gang-0", "n3"),
+        pipeline("gang-1", "n2"),
+    ]
+
+
 BORROWED = """
     node  n1 cpu=4
     queue q {limit}   queue r

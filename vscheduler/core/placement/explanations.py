@@ -215,11 +215,13 @@ class UsableNodes:
 
 
 def reachable(results: Sequence[FilterResult], layout: NodeLayout) -> Mask:
-    """Return the nodes (N,) passing all filters beyond the reach of evictions."""
+    """Return the nodes (N,) passing all filters beyond the reach of evictions, now or once pods
+    that come and go have done so.
+    """
     mask = np.ones(layout.size, dtype=np.bool_)
     for result in results:
         if not result.curable:
-            mask &= result.passes
+            mask &= result.passes if result.later is None else result.passes | result.later
     return mask
 
 
