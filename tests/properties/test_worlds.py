@@ -17,7 +17,7 @@ from tests.properties.worlds import (
     share_rules,
 )
 from tests.properties.worlds.histories import Plan
-from tests.properties.worlds.moments import Judge, Kept, Moment
+from tests.properties.worlds.moments import Eviction, Judge, Kept, Moment, Placement
 from tests.properties.worlds.rest_rules import Promised
 from tests.properties.worlds.world import World
 from vscheduler.testing import pictures
@@ -303,6 +303,28 @@ def test_volcanos_way_may_swap_pods_of_a_job_that_cannot_start() -> None:
     assert problems("default/gang-1", "n2") == [elsewhere]
     others = "VAIN pods are evicted for default/gang, which has 3 of 4"
     assert problems("default/other-0", "n2") == [others]
+
+
+@pytest.mark.parametrize(("pods", "vain"), [("n1 -", False), ("n1 - -", False), ("- -", True)])
+def test_pods_may_go_for_all_that_is_left_of_a_gang(pods: str, *, vain: bool) -> None:
+    """A gang that had its minimum is refilled with what exists; another one starts whole."""
+    picture = f"""
+        node  n1 cpu=3
+        queue q
+        job   q/low  min=1 cpu=1   n1 n1
+        job   q/gang min=3 cpu=1 priority=5 phase=Running   {pods}
+        """
+    world = World(pictures.documents(picture), "preempt", 0)
+    moment = world.step()
+    assert bool(moment.evicts) is not vain
+    if vain:
+        low = Eviction(pod="default/low-1", node="n1", action="preempt", beneficiary="default/gang")
+        moment = dataclasses.replace(
+            moment, evicts=(low,), pipelined=(Placement(pod="default/gang-0", node="n1"),)
+        )
+    found = list(eviction_rules.nobody_goes_for_nothing(moment))
+    expected = ["VAIN pods are evicted for default/gang, which has 1 of 3"] if vain else []
+    assert found == expected
 
 
 @pytest.mark.at_length

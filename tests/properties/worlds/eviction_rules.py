@@ -1,11 +1,11 @@
 """Who may be evicted, and what for."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import manifests
-from tests.properties.worlds.moments import Moment
+from tests.properties.worlds import gang_rules, manifests
+from tests.properties.worlds.moments import Moment, Placement
 
 BETWEEN = "reclaim"
 WITHIN = "preempt"
@@ -81,39 +81,43 @@ def budgets_are_kept(moment: Moment) -> Iterable[str]:
 
 
 def nobody_goes_for_nothing(moment: Moment) -> Iterable[str]:
-    """Whoever pods are evicted for is placed, and has its minimum once they are gone.
+    """Whoever pods are evicted for is placed, and has its minimum once they are gone; or all that
+    exist of its pods, if it had its minimum before.
 
     In Volcano's way another job may take from it in the same cycle, and pods of a job take each
     other's places one by one, whether or not it has its minimum then (Volcano: preempt commits the
     second of its two rounds without asking JobPipelined).
     """
-    placed: defaultdict[str, list[str]] = defaultdict(list)
+    placed: defaultdict[str, list[Placement]] = defaultdict(list)
     for pod in (*moment.binds, *moment.pipelined):
-        placed[censuses.group_of(moment.census.pods[pod.pod])].append(pod.node)
+        placed[censuses.group_of(moment.census.pods[pod.pod])].append(pod)
     for_whole_jobs = set()
     for evict in moment.evicts:
         if evict.action not in (BETWEEN, WITHIN):
             continue
         group = evict.beneficiary or ""
         if moment.setting.volcano and group == censuses.group_of(moment.census.pods[evict.pod]):
-            if evict.node not in placed[group]:
+            if evict.node not in {pod.node for pod in placed[group]}:
                 rule = "is evicted for its own job, of which none comes to its node"
                 yield f"VAIN {evict.pod} {rule}"
         else:
             for_whole_jobs.add(group)
     for group in sorted(for_whole_jobs):
-        yield from _vain(moment, group, len(placed[group]))
+        yield from _vain(moment, group, placed[group])
 
 
-def _vain(moment: Moment, group: str, placed: int) -> Iterator[str]:
+def _vain(moment: Moment, group: str, placed: Sequence[Placement]) -> Iterator[str]:
     if not group:
         yield "VAIN pods are evicted for nobody"
         return
     minimum = moment.census.groups[group]["spec"]["minMember"]
-    standing = moment.census.standing(group)
-    lost = 0 if moment.setting.volcano else len(moment.lost[group])
-    has = standing - lost + placed
+    lost = [] if moment.setting.volcano else moment.lost[group]
+    stay = [pod for pod in gang_rules.standing(moment, group) if pod not in lost]
+    pods = [*stay, *(moment.census.pods[pod.pod] for pod in placed)]
+    has = len(pods) + moment.census.gone(group)
     if not placed:
         yield f"VAIN pods are evicted for {group}, of which nothing is placed"
-    elif has < minimum:
+    elif has < minimum and (
+        moment.setting.volcano or not gang_rules.is_filled_up(moment, group, pods)
+    ):
         yield f"VAIN pods are evicted for {group}, which has {has} of {minimum}"

@@ -14,9 +14,9 @@ def gangs_start_whole(moment: Moment) -> Iterable[str]:
     pods that exist, if it had its minimum before.
     """
     for group, pods in moment.bound.items():
-        has = [*_standing(moment, group), *pods]
+        has = [*standing(moment, group), *pods]
         document = moment.census.groups[group]
-        if not moment.setting.volcano and _is_filled_up(moment, group, has):
+        if not moment.setting.volcano and is_filled_up(moment, group, has):
             continue
         for problem in lacking(document, has, moment.census.gone(group)):
             yield f"PART {group} is bound with {problem}"
@@ -36,7 +36,7 @@ def gangs_are_not_torn(moment: Moment) -> Iterable[str]:
         if group not in moment.census.groups:
             continue
         lost = {censuses.pod_key(pod) for pod in pods}
-        document, before = moment.census.groups[group], _standing(moment, group)
+        document, before = moment.census.groups[group], standing(moment, group)
         after = [pod for pod in before if censuses.pod_key(pod) not in lost]
         gone = moment.census.gone(group)
         had = set(lacking(document, before, gone))
@@ -47,13 +47,13 @@ def gangs_are_not_torn(moment: Moment) -> Iterable[str]:
                 yield f"TORN {group} is left with {problem}"
 
 
-def _is_filled_up(moment: Moment, group: str, has: Sequence[Document]) -> bool:
+def is_filled_up(moment: Moment, group: str, has: Sequence[Document]) -> bool:
     """Whether it lost pods, and these are all that it could have, of each role that lacks some."""
     document = moment.census.groups[group]
     phase = document.get("status", {}).get("phase")
     if phase not in ("Running", "Unknown") or document["spec"].get("subGroupPolicy"):
         return False
-    if not any(not censuses.finished(pod) for pod in _standing(moment, group)):
+    if not any(not censuses.finished(pod) for pod in standing(moment, group)):
         return False
     others = [
         pod
@@ -74,7 +74,7 @@ def _role(pod: Document) -> str | None:
     return role
 
 
-def _standing(moment: Moment, group: str) -> list[Document]:
+def standing(moment: Moment, group: str) -> list[Document]:
     """Its pods that count towards the minimum."""
     return [pod for pod in moment.census.members[group] if censuses.counts(pod)]
 
