@@ -87,6 +87,17 @@ def test_a_job_says_what_its_pods_carry() -> None:
     assert "conditions" not in waiting["status"]
 
 
+def test_queues_have_labels_and_jobs_namespaces() -> None:
+    """The PodGroup and its pods are in the namespace."""
+    queue, group, pod = pictures.documents("""
+        queue q label=team=ml annotation=example.com/a=b
+        job   q/j min=1 namespace=lab -
+    """)
+    assert queue["metadata"]["labels"] == {"team": "ml"}
+    assert queue["metadata"]["annotations"] == {"example.com/a": "b"}
+    assert [group["metadata"]["namespace"], pod["metadata"]["namespace"]] == ["lab", "lab"]
+
+
 def test_budgets_quotas_and_groups_of_nodes_can_be_drawn() -> None:
     """As their controllers would have written them."""
     budget, everybody, quota, queue = sorted(

@@ -161,6 +161,7 @@ class Queue:
     deserved: ResourceMap = field(default_factory=dict)
     guarantee: ResourceMap = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     namespaces: tuple[str, ...] | None = None
     """Namespaces whose jobs the queue accepts: names, or prefixes followed by `*`. None accepts
     all."""

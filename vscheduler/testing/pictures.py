@@ -15,9 +15,9 @@ settings stands one word per pod, numbered from zero (`greedy-0`, …):
     m:-  the same with role m; -@4  asking for 4 cpu; -^9  with pod priority 9
 
 `subgroups=2x4`: the pods of a role are a sub-group, whole with four of them; two are needed.
-A job's labels and annotations are those of its pods; `class=` is their priority class, `scheduled=`
-for how many seconds they have had their nodes, `nominated=` the node that its waiting pods are
-nominated to. A queue's groups of nodes are written
+A job's labels and annotations are those of its pods; `namespace=` is `default` otherwise; `class=`
+is their priority class, `scheduled=` for how many seconds they have had their nodes, `nominated=`
+the node that its waiting pods are nominated to. A queue's groups of nodes are written
 `affinity=required:a,b|preferred:c`, `anti_required` and `anti_preferred` likewise. A budget
 without `select` is about all pods. What pods say about other pods is in pod_terms.py.
 
@@ -44,7 +44,7 @@ ROLE = "volcano.sh/task-spec"
 NODE_SETTINGS = {"label", "taint", "cordoned", "unready"}
 QUEUE_SETTINGS = {
     *("weight", "priority", "state", "reclaimable", "parent", "age"),
-    *("capability", "deserved", "guarantee", "affinity"),
+    *("capability", "deserved", "guarantee", "affinity", "label", "annotation"),
 }
 AFFINITIES = {
     "required": ("nodeGroupAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
@@ -57,7 +57,7 @@ AFFINITIES = {
 JOB_SETTINGS = {
     *("min", "priority", "phase", "age", "roles", "minresources", "scheduler", "preemptable"),
     *("select", "prefer", "tolerate", "port", "label", "annotation", "class", "scheduled"),
-    *("subgroups", "preempts", "nominated"),
+    *("subgroups", "preempts", "nominated", "namespace"),
     *pod_terms.SETTINGS,
 }
 
@@ -150,7 +150,12 @@ def _draw_queue(drawing: Drawing, statement: Statement) -> None:
         {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
             "kind": "Queue",
-            "metadata": _metadata(name, age=statement.one("age", "0")),
+            "metadata": _metadata(
+                name,
+                age=statement.one("age", "0"),
+                labels=statements.pairs(statement.many("label")),
+                annotations=statements.pairs(statement.many("annotation")),
+            ),
             "spec": spec,
             "status": {"state": statement.one("state", "Open")},
         }
@@ -239,15 +244,19 @@ def _pod_group(drawing: Drawing, statement: Statement, queue: str, name: str) ->
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
-        "metadata": _metadata(name, namespace=NAMESPACE, age=statement.one("age", "0")),
+        "metadata": _metadata(name, namespace=_namespace(statement), age=statement.one("age", "0")),
         "spec": spec,
         "status": {"phase": statement.one("phase", "Inqueue")},
     }
 
 
+def _namespace(statement: Statement) -> str:
+    return statement.one("namespace", NAMESPACE)
+
+
 def _pod(statement: Statement, word: Word) -> Document:
     group, _, index = word.name.rpartition("-")
-    metadata = _metadata(word.name, namespace=NAMESPACE, age=statement.one("age", "0"))
+    metadata = _metadata(word.name, namespace=_namespace(statement), age=statement.one("age", "0"))
     # The last tie-break among a job's pods is the UID, compared as text: 2 is to come before 10.
     metadata["uid"] = f"{group}-{int(index):05}"
     metadata["labels"] = statements.pairs(statement.many("label"))

@@ -162,6 +162,7 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
         deserved=fields.totals(spec.deserved, "spec.deserved"),
         guarantee=fields.totals(spec.guarantee.resource, "spec.guarantee.resource"),
         annotations=usage_annotation.without_records(queue.metadata.annotations),
+        labels=queue.metadata.labels,
         namespaces=_namespaces(queue.metadata.annotations.get(NAMESPACES)),
         node_groups=None if spec.affinity is None else _node_groups(spec.affinity),
         group_limits=_group_limits(queue.metadata.annotations),

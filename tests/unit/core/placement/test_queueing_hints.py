@@ -19,6 +19,7 @@ from vscheduler.core.session.unschedulable_pool import UnschedulablePool
 from vscheduler.core.shares import node_domains
 from vscheduler.model.decisions import CycleResult, GroupStatus, ReasonCode
 from vscheduler.model.jobs import JobId, Task, TaskId
+from vscheduler.model.queues import Queue
 from vscheduler.model.snapshot import FRESH, NO_MEMOS
 from vscheduler.testing import pictures
 
@@ -273,7 +274,31 @@ def test_plugins_declare_what_answers_depend_on(
     assert around.unschedulable == unschedulable
     monkeypatch.setattr(plugin, "refuses", True)
     codes = {group.reason.code for group in around.cycle().groups if group.reason is not None}
-    assert codes == {ReasonCode.QUEUE_OVER_SHARE}
+    assert codes == {ReasonCode.PLUGIN_REFUSED}
+
+
+class Labelled(Plugin):
+    """A plugin that reads a label of the Queue."""
+
+    name = "labelled"
+
+    @depends_on(On.QUEUE)
+    def allocatable(self, queue: Queue, task: Task) -> str | None:
+        """Say what the label says."""
+        del task
+        return queue.labels.get("acme.io/closed")
+
+
+def test_a_label_of_a_queue_is_heard_of_at_once() -> None:
+    """Jobs that wait without being asked about are told what the plugin makes of it."""
+    around = Around()
+    around.policy = with_plugin(Labelled)
+    around.cycle()
+    assert around.unschedulable == WAITING
+    metadata = around.documents["Queue", "q"]["metadata"] | {"labels": {"acme.io/closed": "tax"}}
+    around.change("Queue", "q", metadata=metadata)
+    found = {group.reason.subject for group in around.cycle().groups if group.reason is not None}
+    assert found == {"tax"}
 
 
 def test_reasons_follow_what_the_queue_has() -> None:
