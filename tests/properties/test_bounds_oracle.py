@@ -13,7 +13,7 @@ from tests.running import Tree
 from vscheduler.core.eviction import planner
 from vscheduler.core.eviction.bounds import Bounds, CheapestNodes
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.eviction.rules import Cost, VictimCandidates
+from vscheduler.core.eviction.rules import NO_COST, Cost, VictimCandidates
 from vscheduler.model.decisions import CycleResult
 from vscheduler.model.jobs import Task
 
@@ -36,7 +36,7 @@ class EveryNode(CheapestNodes):
 
     def _cheapest_unexplored(self) -> tuple[Cost, int] | None:
         rows = np.flatnonzero(self._unexplored)
-        return ((), int(rows[0])) if rows.size else None
+        return (NO_COST, int(rows[0])) if rows.size else None
 
 
 class NoBounds(Bounds):

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from vscheduler.core.api.depends import EQUAL_RESOURCES, SIMILAR_VICTIMS
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.eviction.rules import Cost, NodeCandidate, Rank, VictimCandidates, VictimGroup
+from vscheduler.core.eviction.rules import (
+    Cost,
+    NodeCandidate,
+    PodCost,
+    Rank,
+    VictimCandidates,
+    VictimGroup,
+)
 from vscheduler.core.eviction.victim_columns import (
     Entitled,
     EntitledGroups,
@@ -43,8 +50,8 @@ class NodeBounds(msgspec.Struct, eq=False):
 
     fits: Flags
     """Whether evicting all these pods would make enough room, (N,)."""
-    keys: Floats
-    """Where it would: the parts of `rules.cost` after the rank, (N, 4)."""
+    costs: Floats
+    """Where it would: the least PodCost, (N, 4)."""
     seen: int = 0
     """How many entries of `VictimColumns.changed` have been considered."""
 
@@ -66,7 +73,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def _compute(columns: VictimColumns, wanted: Wanted) -> NodeBounds:
     """Compute the bounds of all nodes."""
     count = len(wanted.lacking)
-    found = NodeBounds(np.zeros(count, dtype=np.bool_), np.zeros((count, 4)))
+    found = NodeBounds(np.zeros(count, dtype=np.bool_), np.zeros((count, len(PodCost._fields))))
     _refresh(columns, wanted, found, np.arange(count))
     return found
 
@@ -86,7 +93,8 @@ def _refresh(columns: VictimColumns, wanted: Wanted, bounds: NodeBounds, rows: I
     fits &= every.sums(eligible[:, None])[:, 0] > 0
     if fits.any():
         bounds.fits[rows[fits]] = True
-        bounds.keys[rows[fits]] = _keys(every.on(fits), lacking[fits], whole=wanted.whole)
+        least = _least_cost(every.on(fits), lacking[fits], whole=wanted.whole)
+        bounds.costs[rows[fits]] = np.column_stack(least)
 
 
 class _Pods:
@@ -142,22 +150,25 @@ class _Pods:
         return found
 
 
-def _keys(pods: _Pods, lacking: Ints, *, whole: bool) -> Floats:
-    """Return the bounds, (n, 4), for rows where evictions make enough room."""
+def _least_cost(pods: _Pods, lacking: Ints, *, whole: bool) -> PodCost[Floats]:
+    """Return the least costs, (n,), for rows where evictions make enough room."""
     columns = pods.columns
-    keys = np.zeros((len(pods.rows), 4))
-    keys[:, 0] = _least_priorities(pods, lacking)
-    pods = pods.below(keys[:, 0])
-    keys[:, 1] = pods.least(columns.pods.priorities[pods.places])
+    priorities = _least_priorities(pods, lacking)
+    # Compared first: with the least of it, the other parts are about these pods only.
+    pods = pods.below(priorities)
     largest = np.maximum(np.maximum.reduceat(pods.amounts, pods.begins, axis=0), 1)
     number = np.maximum((-(-lacking // largest)).max(axis=1, initial=1), 1)
     if whole:
         number = np.maximum(number, pods.least(columns.gang_sizes[pods.places]).astype(np.int64))
-        keys[:, 3] = pods.least(-columns.gang_starts[pods.places])
+        started = pods.least(-columns.gang_starts[pods.places])
     else:
-        keys[:, 3] = -_latest_start(pods, number)
-    keys[:, 2] = number
-    return keys
+        started = -_latest_start(pods, number)
+    return PodCost(
+        job_priority=priorities,
+        pod_priority=pods.least(columns.pods.priorities[pods.places]),
+        pods=number.astype(np.float64),
+        started=started,
+    )
 
 
 def _least_priorities(pods: _Pods, lacking: Ints) -> Floats:
@@ -555,11 +566,12 @@ class CheapestNodes:
                 continue
             bounds = self._bounds(stage, step)
             rows = np.flatnonzero(bounds.fits & self._unexplored)
-            for column in range(bounds.keys.shape[1]):
-                values = bounds.keys[rows, column]
-                rows = rows[values == values.min()]
+            for values in bounds.costs.T:
+                rows = rows[values[rows] == values[rows].min()]
+            # Stages and steps are in the order of Cost, so no later one is cheaper.
             overshoot, rank = self._steps[step] if self._steps else (0.0, ())
-            return (int(stage.whole), overshoot, rank, *bounds.keys[rows[0]].tolist()), int(rows[0])
+            of_pods = PodCost(*bounds.costs[rows[0]].tolist())
+            return Cost(int(stage.whole), overshoot, rank, of_pods), int(rows[0])
         return None
 
     def _first_step(self, stage: Stage) -> int | None:

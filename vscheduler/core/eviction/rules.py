@@ -23,7 +23,8 @@ the least `cost`.
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from math import inf
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -55,8 +56,38 @@ PROPORTION = 2.0
 Rank = tuple[tuple[float, ...], ...]
 """A queue's position among queues that may lose pods to the preemptor: the smallest loses first."""
 
-Cost = tuple[Any, ...]
-"""The cost of evictions; smaller is better."""
+Number = TypeVar("Number")
+
+
+class PodCost(NamedTuple, Generic[Number]):
+    """What evicted pods cost, whosever they are: numbers of a plan, or arrays (N,) of the least
+    numbers on each node, which `bounds.py` computes. Compared in this order; smaller is better.
+    """
+
+    job_priority: Number
+    """The highest priority of their jobs."""
+    pod_priority: Number
+    """The highest priority of the pods."""
+    pods: Number
+    """How many go."""
+    started: Number
+    """When the oldest got its node, negated: a long run is lost at last."""
+
+
+class Cost(NamedTuple):
+    """The cost of evictions. Compared in this order; smaller is better."""
+
+    whole_gangs: int
+    """How many gangs go whole."""
+    overshoot: float
+    """The largest overshoot of a queue; see VictimGroup."""
+    rank: Rank
+    """The highest rank of the queues; empty until it is known (`ranked_cost`)."""
+    of_pods: PodCost[float]
+
+
+NO_COST = Cost(0, 0.0, (), PodCost(-inf, -inf, -inf, -inf))
+"""The cost of evicting nobody: less than any other."""
 
 Candidate = Callable[[JobState, Task], bool]
 """Whether a pod of a job may be considered as a victim at all."""
@@ -209,20 +240,19 @@ def merged(chosen: Sequence[VictimGroup], more: VictimGroup) -> list[VictimGroup
 
 
 def cost(chosen: Sequence[VictimGroup]) -> Cost:
-    """Return the cost of evicting these groups.
-
-    Compared in order: whole gangs, overshoot, job priority, pod priority, number of pods, run time
-    of the oldest pod.
-    """
+    """Return the cost of evicting these groups, without the rank of their queues."""
     if not chosen:
-        return ()
-    return (
-        sum(unit.whole for unit in chosen),
-        max(unit.overshoot for unit in chosen),
-        max(unit.state.job.priority for unit in chosen),
-        max(task.priority for unit in chosen for task in unit.tasks),
-        sum(len(unit.tasks) for unit in chosen),
-        -min(unit.started for unit in chosen),
+        return NO_COST
+    return Cost(
+        whole_gangs=sum(unit.whole for unit in chosen),
+        overshoot=max(unit.overshoot for unit in chosen),
+        rank=(),
+        of_pods=PodCost(
+            job_priority=max(unit.state.job.priority for unit in chosen),
+            pod_priority=max(task.priority for unit in chosen for task in unit.tasks),
+            pods=sum(len(unit.tasks) for unit in chosen),
+            started=-min(unit.started for unit in chosen),
+        ),
     )
 
 
@@ -316,7 +346,7 @@ class VictimCandidates:
             self._overshoots[job] = 0.0 if after is None else after.overshoot
         return self._overshoots[job]
 
-    def preference(self, unit: VictimGroup) -> Cost:
+    def preference(self, unit: VictimGroup) -> tuple[Any, ...]:
         """Return the sort key of victims; smaller keys are evicted first, and the order is total.
 
         Single pods come first, then gangs whose queues keep most of their shares, then pods of the
@@ -419,13 +449,8 @@ class NodeCandidate(msgspec.Struct, frozen=True):
 
 
 def ranked_cost(cost: Cost, losers: frozenset[str], rank: Callable[[str], Rank]) -> Cost:
-    """Return the cost with the highest current rank of the losing queues.
-
-    The rank is compared after the number of whole gangs and the overshoot.
-    """
-    if not cost:
-        return cost
-    return (*cost[:2], max(map(rank, losers)), *cost[2:])
+    """Return the cost with the highest current rank of the losing queues."""
+    return cost._replace(rank=max(map(rank, losers), default=()))
 
 
 JOBS_PER_UNIT = 10

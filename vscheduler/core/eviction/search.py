@@ -404,7 +404,7 @@ class VictimSearch:
         session.spend("offers", NODE_COST)
         checkpoint = self._trial.checkpoint()
         if self._starts(task, row):
-            return NodeCandidate((), ())
+            return NodeCandidate(rules.NO_COST, ())
         groups = self._groups_on(task, row)
         chosen, starts = self._evict_until_start(task, row, groups)
         self._trial.rollback(checkpoint)

@@ -225,7 +225,7 @@ def _costliest_first(session: Session) -> list[list[Evict]]:
         tasks = tuple(evict.task for evict in evicts)
         state = session.job_state_of(tasks[0])
         return (
-            *rules.cost([VictimGroup(state=state, tasks=tasks, whole=tasks[0].job in gone)]),
+            rules.cost([VictimGroup(state=state, tasks=tasks, whole=tasks[0].job in gone)]),
             tasks[0].key,
         )
 

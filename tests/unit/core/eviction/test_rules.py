@@ -2,7 +2,13 @@ import pytest
 
 from tests import running
 from vscheduler.core.eviction import rules
-from vscheduler.core.eviction.rules import EvictionRules, Scope, VictimCandidates
+from vscheduler.core.eviction.rules import (
+    Cost,
+    EvictionRules,
+    PodCost,
+    Scope,
+    VictimCandidates,
+)
 from vscheduler.model.decisions import Evict
 from vscheduler.model.jobs import JobId
 from vscheduler.testing import pictures
@@ -55,3 +61,11 @@ def test_pods_placed_in_this_cycle_make_no_surplus() -> None:
         trial.allocate(last, 0)
         assert state.ready_tasks == 3
         assert rules.surplus_pod(state, first) is None
+
+
+def test_nobody_costs_less_than_a_pod_of_the_lowest_priority() -> None:
+    """Also before the rank of its queue is known, and where no plugin ranks queues."""
+    lowest = -(2**31)
+    pod = Cost(0, 0.0, (), PodCost(lowest, lowest, 1, -1e10))
+    assert rules.NO_COST < pod < pod._replace(rank=((0.0,),)) < pod._replace(whole_gangs=1)
+    assert rules.ranked_cost(rules.NO_COST, frozenset(), lambda _: ((0.0,),)) == rules.NO_COST
