@@ -103,10 +103,8 @@ class Session:
         self.reasons = JobReasons()
         self.over_share: dict[JobId, JobState] = {}
         """Jobs that allocate has refused pods because of their queues' shares."""
-        self.lending = False
-        """Whether allocate lends at this moment (contracts.Session)."""
-        self.preempting = False
-        """Whether preempt replaces pods at this moment (contracts.Session)."""
+        self.lending = self.preempting = False
+        """Whether allocate lends, or preempt replaces pods, at this moment (contracts.Session)."""
         self.admissions = Admissions(snapshot.carried)
         self.eviction_history = EvictionHistory(snapshot.carried)
         self.gang_searches = GangSearches(snapshot.carried)
