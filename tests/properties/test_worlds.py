@@ -15,10 +15,12 @@ from tests.properties.worlds import (
     rest_rules,
     sentence_rules,
     share_rules,
+    statements,
 )
 from tests.properties.worlds.histories import Plan
 from tests.properties.worlds.moments import Eviction, Judge, Kept, Moment, Placement
 from tests.properties.worlds.rest_rules import Promised
+from tests.properties.worlds.sentence_case import Case
 from tests.properties.worlds.world import World
 from vscheduler.testing import pictures
 
@@ -219,6 +221,26 @@ def test_a_sentence_is_held_against_the_world(name: str) -> None:
         text = f"{true[: at.start()]}{int(at[0]) + 1}{true[at.end() :]}"
         assert found(text), text
     assert found(f"{true}; and it rains")
+
+
+@pytest.mark.parametrize(
+    ("advice", "told"),
+    [("add nodes", []), ("raise its capability", ["queue q has no capability"])],
+)
+def test_in_volcanos_way_all_ready_nodes_may_fill_a_queue(advice: str, told: list[str]) -> None:
+    """Those that no pod may use count as well; the advice must help."""
+    picture = """
+        node  n1 cpu=2
+        node  n2 cpu=1 taint=dedicated=lab:NoSchedule
+        queue q
+        job   q/late phase=Pending min=1 minresources=cpu:4 -
+        """
+    moment = World(pictures.documents(picture), "preempt-volcano", 0).step()
+    asks = "this job asks for 4 cpu (minResources)"
+    text = f"not admitted: queue q may have at most 3 cpu; {asks}; ask for less, or {advice}"
+    assert list(statements.problems(Case.of(moment, "default/late", text))) == told
+    less = text.replace("most 3", "most 2")
+    assert "it may have 3000 cpu" in statements.problems(Case.of(moment, "default/late", less))
 
 
 MESSAGES = {

@@ -248,3 +248,36 @@ def test_the_reason_has_the_numbers(picture: str, sentence: str) -> None:
     (told,) = (group.reason for group in result.groups if group.reason)
     assert told is not None
     assert sentences.sentence(told) == sentence
+
+
+@pytest.mark.parametrize(
+    ("queues", "most", "advice"),
+    [
+        ("queue q", "3 cpu", ", or add nodes"),
+        ("queue q capability=cpu:2", "2 cpu", ", or raise its capability"),
+        (
+            "queue q queue r guarantee=cpu:1",
+            "2 cpu beside the 1 cpu kept for queue r by its guarantee",
+            "",
+        ),
+    ],
+)
+def test_as_in_volcano_what_fills_the_queue_is_told(queues: str, most: str, advice: str) -> None:
+    """A small cluster is a full queue as well; all ready nodes count, whoever may use them."""
+    nodes = "node n1 cpu=2 node n2 cpu=1 taint=dedicated=lab:NoSchedule"
+    picture = f"{nodes} {queues} job q/a phase=Pending minresources=cpu:4"
+    (result,) = cycles(picture, compatibility="volcano")
+    (reason,) = (group.reason for group in result.groups if group.reason)
+    asks = "this job asks for 4 cpu (minResources); ask for less"
+    text = f"not admitted: queue q may have at most {most}; {asks}{advice}"
+    assert sentences.sentence(reason) == text
+
+
+def test_as_in_volcano_no_queue_is_full_of_what_no_node_has() -> None:
+    """Its limit is 0 then, and no capability that could be raised."""
+    picture = "node n1 cpu=2 queue q job q/a phase=Pending minresources=gpu:4 job q/b min=1 gpu=1 -"
+    tiers = running.tiers("priority gang | predicates capacity")
+    (result,) = cycles(picture, tiers=tiers, compatibility="volcano")
+    asks, needs = (sentences.sentence(group.reason) for group in result.groups if group.reason)
+    assert asks.startswith("not admitted: the cluster is too small for queue q")
+    assert needs == "queue q has 0 nvidia.com/gpu of the 0 there are to share; this pod needs 1"

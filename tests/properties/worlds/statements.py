@@ -232,10 +232,10 @@ def _limit(case: Case, found: re.Match[str], queue: str, name: str, said: Figure
         if due not in said:
             yield f"queue {queue} deserves {due} {name}"
     elif kind == "there are to share":
-        total = case.total(usable=True)[name]
+        total = _to_share(case)[name]
         if total not in said and not (case.census.others and total >= said.least):
             yield f"all nodes have {total} {name}"
-    elif not case.moment.setting.volcano:  # where nodes count that nobody may use
+    else:
         yield from _most(case, found, queue, name, said)
 
 
@@ -259,10 +259,15 @@ def _most(case: Case, found: re.Match[str], queue: str, name: str, said: Figure)
 
 def may_have(case: Case, queue: str, name: str) -> float:
     """The capability, or what the guarantees of others leave of all nodes, if that is less."""
-    rest = case.total(usable=True)[name] - sum(
+    rest = _to_share(case)[name] - sum(
         _guarantee(case, other, name) for other in _others(case, queue)
     )
     return min(rest, capability(case, queue, name))
+
+
+def _to_share(case: Case) -> Amounts:
+    """What all nodes have; in Volcano's way those count, too, that no pod may use."""
+    return case.total(usable=not case.moment.setting.volcano)
 
 
 def capability(case: Case, queue: str, name: str) -> float:
@@ -303,8 +308,16 @@ def _at_most(case: Case, found: re.Match[str]) -> Iterable[str]:
         most = (may_have(case, queue, name), capability(case, queue, name))
         if not (found["kept"] or any(each in said for each in most)):
             yield f"it may have {may_have(case, queue, name)} {name}"
-    if not found["count"]:
-        return
+    if "raise" in case.text and not any(
+        capability(case, queue, name) < math.inf for name in figures(found["most"])
+    ):
+        yield f"queue {queue} has no capability"
+    if found["count"]:
+        yield from _too_many(case, found, queue)
+
+
+def _too_many(case: Case, found: re.Match[str], queue: str) -> Iterable[str]:
+    """And K pods need B."""
     count = int(found["count"])
     asking = sum(len(censuses.request(pod)) > 1 for pod in case.pods)
     if count not in (case.spec["minMember"] - case.ready, asking):

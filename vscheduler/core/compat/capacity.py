@@ -79,9 +79,11 @@ class VolcanoQueueUsageTree(QueueUsageTree):
         real: Rows,
     ) -> None:
         """Set the limits of one queue. Pod slots are without limit, and a deserved cpu or memory of
-        0 is as good as none.
+        0 is as good as none. What no node has is lacking in the cluster, not in the queue.
         """
         super()._fill(usage, spec, real)
+        for column in np.flatnonzero(self._unlimited() == 0.0):
+            usage.ceiling[column] = np.inf
         columns = self._session.space.columns
         usage.limit[columns[resources.PODS]] = np.inf
         always = {columns[resources.CPU], columns[resources.MEMORY]}

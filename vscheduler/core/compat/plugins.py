@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
+from msgspec import structs
 
 from vscheduler.core.api.contracts import FilterResult, Key, NodeView, Session
 from vscheduler.core.api.depends import On, depends_on
@@ -303,6 +304,23 @@ class VolcanoProportion(Proportion):
         """Return True: a cluster that is too small is a queue that is full."""
         del attributes, shortages
         return True
+
+    def _beside_guarantees(
+        self,
+        queue: str,
+        attributes: QueueAttributes,
+        found: Shortage,
+    ) -> Shortage:
+        """Return the shortage with all guarantees of other queues, unless a capability is the
+        limit.
+        """
+        if found.limit >= self._ceiling(attributes, found.resource):
+            return found
+        known = self._session.queues.values()
+        kept = {each.name: each.guarantee.get(found.resource, 0.0) for each in known}
+        keepers = sorted(name for name, amount in kept.items() if amount and name != queue)
+        total = sum(kept[name] for name in keepers)
+        return structs.replace(found, kept=total, keepers=tuple(keepers), whole=not keepers)
 
 
 class VolcanoDrf(Drf):

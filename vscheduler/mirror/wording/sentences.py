@@ -192,6 +192,8 @@ def _queue_full(reason: Reason) -> str:
         most = [phrases.quantity(each.resource, each.limit) for each in never]
         beside = gang_sentences.beside(never)
         advice = "ask for less" if beside else "ask for less, or raise its capability"
+        if all(each.whole for each in never):
+            advice = MORE_NODES
         return (
             f"not admitted: queue {owner} may have at most {phrases.listed(most)}{beside}; "
             f"{_asks(never)}; {advice}"
