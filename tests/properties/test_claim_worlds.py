@@ -9,7 +9,13 @@ import pytest
 
 from tests import device_labs, volume_manifests
 from tests.properties.test_worlds import MEETING_CYCLES, lives_well
-from tests.properties.worlds import claim_rules, configurations, rest_rules, statements
+from tests.properties.worlds import (
+    claim_rules,
+    configurations,
+    manifests,
+    rest_rules,
+    statements,
+)
 from tests.properties.worlds.histories import Plan
 from tests.properties.worlds.moments import Moment, Placement
 from tests.properties.worlds.sentence_case import Case
@@ -138,6 +144,42 @@ def test_too_many_volumes_and_early_starts_are_seen() -> None:
     assert words(claim_rules.nodes_attach_their_volumes(there)) == ["ATTACHED"]
     early = dataclasses.replace(made, binds=(Placement(pod="default/late-0", node="n1"),))
     assert words(claim_rules.pods_start_with_their_claims(early)) == ["UNBOUND"]
+
+
+@pytest.mark.parametrize(("restarts", "standing"), [(False, 3), (True, 2)])
+def test_pods_that_are_gone_and_pods_that_just_ended_count(
+    *, restarts: bool, standing: int
+) -> None:
+    """The group's status counts only the first yet, and a standby knows no more than that."""
+    around = World(pictures.documents("node n1 cpu=9 queue q job q/a min=3 n1*3"), "preempt", 0)
+    first, second, _ = around.of_kind("Pod")
+    around.step()
+    around.end_well(first)
+    around.step()
+    around.collect(manifests.key_of(first))
+    around.step()
+    around.end_well(second)
+    if restarts:
+        around.restart()
+    moment = around.step()
+    assert moment.census.standing("default/a") == standing
+    assert moment.statuses["default/a"][0]["succeeded"] == standing - 1
+
+
+@pytest.mark.parametrize(
+    ("most", "true"),
+    [("4 cpu on n1", True), ("3 cpu on n1", False), ("4 cpu on n2", False), ("9 cpu on n3", False)],
+)
+def test_volumes_may_leave_one_pod_fewer_nodes(most: str, *, true: bool) -> None:
+    """Of two that ask for the same, the other one could start."""
+    found = pictures.documents("node n3 cpu=9 label=kubernetes.io/hostname=n3")
+    for name, node in (("c0", "n3"), ("c1", "n1")):
+        claim = volume_manifests.claim(name, "local")
+        found += volume_manifests.bound(claim, local(f"pv-{name}", node))
+    large = [{"name": "main", "resources": {"requests": {"cpu": "5"}}, "ports": []}]
+    made = moment(*found, uses=("c0", "c1"), containers=large)
+    text = f"a pod of 5 cpu is larger than any node it may use, the most is {most}"
+    assert (not list(statements.problems(Case.of(made, "default/late", text)))) == true
 
 
 @pytest.mark.parametrize(("count", "told"), [(2, []), (3, ["2 fit"])])

@@ -176,6 +176,8 @@ class Census:
     """Volumes, devices, claims, and all that is said of them."""
     forgets: bool = False
     """Whether pods that ended well count no more once they are removed: Volcano's way."""
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """By group, how many of its pods ended well and are removed, where somebody has seen it."""
 
     @property
     def placing(self) -> list[Document]:
@@ -194,9 +196,11 @@ class Census:
         return found
 
     def gone(self, group: str) -> int:
-        """How many of its pods ended well and are removed, by the group's status."""
+        """How many of its pods ended well and are removed; by its status if nobody has seen it."""
         if self.forgets or group not in self.groups:
             return 0
+        if group in self.removed:
+            return self.removed[group]
         done = sum(pod["status"]["phase"] == "Succeeded" for pod in self.members[group])
         counted: int = self.groups[group].get("status", {}).get("succeeded", 0)
         return max(0, counted - done) if self.members[group] else 0
@@ -220,9 +224,14 @@ class Census:
         )
 
 
-def take(documents: Iterable[Document], *, forgets: bool = False) -> Census:
-    """The census of these manifests; forgets: as in the census."""
-    census = Census(forgets=forgets)
+def take(
+    documents: Iterable[Document],
+    *,
+    forgets: bool = False,
+    removed: Mapping[str, int] | None = None,
+) -> Census:
+    """The census of these manifests; forgets, removed: as in the census."""
+    census = Census(forgets=forgets, removed=dict(removed or {}))
     for document in documents:
         name = document["metadata"]["name"]
         match document["kind"]:

@@ -321,15 +321,24 @@ def _may_use_no(case: Case, found: re.Match[str]) -> Iterator[str]:
 
 
 def _larger(case: Case, found: re.Match[str]) -> Iterator[str]:
+    """One of the pods that ask for this is too large; its claims may leave it fewer nodes than
+    others have.
+    """
     pods = [pod for pod in case.kinds() if sentence_case.is_request(found["request"], pod)]
     if not pods:
         yield f"no pod asks for {found['request']}"
         return
-    rooms = {name: case.census.offered(name) for name in usable(case, pods[0])}
-    asked = censuses.request(pods[0])
+    wrong = [list(_is_no_larger(case, pod, found["most"])) for pod in pods]
+    if all(wrong):
+        yield from wrong[0]
+
+
+def _is_no_larger(case: Case, pod: Document, most: str) -> Iterator[str]:
+    rooms = {name: case.census.offered(name) for name in usable(case, pod)}
+    asked = censuses.request(pod)
     if any(all(amount <= room[each] for each, amount in asked.items()) for room in rooms.values()):
         yield "it fits on an empty node"
-    for number, resource, node in PLACES.findall(found["most"]):
+    for number, resource, node in PLACES.findall(most):
         if node not in rooms:
             yield f"{node} can't be used"
             continue

@@ -82,6 +82,9 @@ class World:
         """Cycles until a pod is gone."""
         self._done: set[tuple[str, int]] = set()
         """Places whose pod has ended well, and is gone."""
+        self._removed: dict[str, int] = {}
+        """By group, how many of its pods ended well and are gone, as far as the scheduler saw it.
+        """
         self._born = 0
         self._uids = 0
         self.controllers = ClaimControllers(self.documents, self.put, self.drop, seed)
@@ -109,11 +112,24 @@ class World:
         kind = events.kind_of(document)
         assert kind is not None
         uid = document["metadata"]["uid"]
+        if key[0] == "PodGroup":
+            self._removed.pop(censuses.pod_key(document), None)
+        elif key[0] == "Pod":
+            self._count_removed(document)
         self._mirror.apply(Remove(kind=kind, namespace=key[1], name=key[2], uid=uid))
+
+    def _count_removed(self, pod: Document) -> None:
+        """A group without pods begins anew."""
+        group = censuses.group_of(pod)
+        if all(censuses.group_of(other) != group for other in self.of_kind("Pod")):
+            self._removed[group] = 0
+        elif pod["status"]["phase"] == "Succeeded" and group in self._removed:
+            self._removed[group] += 1
 
     def restart(self) -> None:
         """A standby takes over: it knows what the API server holds, and nothing else."""
         self.restarts += 1
+        self._removed = {}
         self._mirror, self._carried = _new_mirror(), FRESH
         for document in self.documents.values():
             kind = events.kind_of(document)
@@ -172,7 +188,10 @@ class World:
     def step(self) -> Moment:
         """A cycle on what is there, obeyed."""
         self.cycles += 1
-        before = censuses.take(self.documents.values(), forgets=self.setting.volcano)
+        before = censuses.take(
+            self.documents.values(), forgets=self.setting.volcano, removed=self._removed
+        )
+        self._removed = {group: before.gone(group) for group in before.groups}
         taken = self._mirror.snapshot(self.now, self._carried)
         with journals.listening() as order:
             result = self._run(taken, self._policy)
