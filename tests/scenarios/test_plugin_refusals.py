@@ -3,17 +3,19 @@
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 
 from tests import running
 from vscheduler.core import cycle
-from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.api.views import JobState
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import sentences
 from vscheduler.model.decisions import AdmissionFailure, Reason, ReasonCode, Shortage
 from vscheduler.model.jobs import Task
+from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.queues import Queue
 from vscheduler.testing import pictures
 
@@ -127,6 +129,33 @@ def test_a_setting_is_corrected_where_it_is() -> None:
         "plugin own: annotation acme.io/deadline: next week is no time; "
         "correct it on pod default/waits-0"
     )
+
+
+def nowhere(_: Plugin, __: object, layout: NodeLayout) -> Mask:
+    """All nodes are left out when shares are computed."""
+    return np.zeros(layout.size, np.bool_)
+
+
+@pytest.mark.parametrize("actions", ["enqueue, allocate", "allocate"])
+@pytest.mark.parametrize("hook", ["class_nodes", "queue_nodes"])
+def test_nodes_left_out_without_a_filter_name_the_plugin(hook: str, actions: str) -> None:
+    """The job would be told its request, and nothing else."""
+    text = sentences.sentence(reason_of({hook: nowhere}, actions))
+    assert text.endswith("0/1 node is available: 1 node(s) were left out by plugin own")
+
+
+@pytest.mark.parametrize("temporary", [False, True])
+@pytest.mark.parametrize("hook", ["class_nodes", "queue_nodes"])
+def test_nodes_left_out_keep_the_text_of_the_filter(hook: str, *, temporary: bool) -> None:
+    """Also if the filter alone might pass on empty nodes."""
+
+    def filter_nodes(_: Plugin, __: Task, nodes: NodeView) -> list[FilterResult]:
+        passes = np.zeros(nodes.size, np.bool_)
+        text = "node(s) were closed"
+        return [FilterResult(text, passes, curable=not temporary, temporary=temporary)]
+
+    text = sentences.sentence(reason_of({hook: nowhere, "filter_nodes": filter_nodes}))
+    assert text.endswith("0/1 node is available: 1 node(s) were closed")
 
 
 def test_a_vote_against_admission_names_its_plugin() -> None:

@@ -109,6 +109,8 @@ class RefusalCode(StrEnum):
     """The zone is for preemptable pods only."""
     OUT_OF_PROPORTION = "OutOfProportion"
     """The resource for which the node keeps cpu and memory free."""
+    EXCLUDED = "ExcludedByPlugin"
+    """The plugin, whose class_nodes or queue_nodes leave the node out although no filter does."""
     FILTER_FAILED = "FilterFailed"
     """The plugin."""
     CUSTOM = "Custom"

@@ -1,7 +1,7 @@
 """Placement: filter and score all nodes for a pod class once, then only nodes that changed."""
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -14,10 +14,12 @@ from vscheduler.core.placement.explanations import Explanations
 from vscheduler.core.placement.lookahead import Lookahead
 from vscheduler.core.placement.node_answers import NodeAnswers
 from vscheduler.core.placement.plans import Plan, PlanKey, Rows, Unfiltered
+from vscheduler.core.session import dispatch
 from vscheduler.core.session.interfaces import Choice, Explanation, Holes
 from vscheduler.core.session.session import Session
 from vscheduler.model.decisions import RefusalCounts
 from vscheduler.model.jobs import Task
+from vscheduler.model.refusals import Refusal, RefusalCode
 
 Scores: TypeAlias = NDArray[np.float64]
 
@@ -172,7 +174,10 @@ class Placement:
         self._session.spend("explanations", EXPLANATION_COST)
         view = self._session.cluster.view()
         lasting = self._answers.lasting(task, view)
-        found = self._explanations.now(task, [*lasting, *self._answers.pauses(task, view)])
+        results = [*lasting, *self._answers.pauses(task, view)]
+        found = self._explanations.now(task, results)
+        if not found[0]:
+            found = self._explanations.now(task, [*results, *self._excluded(task)])
         outsized = self._explanations.outsized(
             task, [each for each in lasting if not each.temporary]
         )
@@ -190,7 +195,20 @@ class Placement:
         lasting = self._answers.lasting(task, session.cluster.view())
         results = [each for each in lasting if not (each.temporary or each.curable)]
         found = self._explanations.empty(task, results)
+        if not found[0]:
+            results = [*lasting, *self._excluded(task)]
+            found = self._explanations.empty(task, results)
         return Explanation(*found, self._explanations.outsized(task, results))
+
+    def _excluded(self, task: Task) -> Iterator[FilterResult]:
+        """Yield which nodes plugins leave out by other hooks than filters, as filters would."""
+        session = self._session
+        queue = session.queues[session.job_state_of(task).job.queue]
+        for hook, subject in (("class_nodes", task.pod_class), ("queue_nodes", queue)):
+            answers = session.dispatch.each(hook, dispatch.mask_of, None, subject, session.layout)
+            for plugin, passes in zip(session.dispatch.plugins(hook), answers, strict=True):
+                if passes is not None:
+                    yield FilterResult(Refusal(RefusalCode.EXCLUDED, plugin), passes)
 
     def explain(self, task: Task) -> tuple[RefusalCounts, Holes]:
         """Return refusals with node counts, and the largest free amounts."""

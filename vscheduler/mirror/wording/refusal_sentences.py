@@ -223,6 +223,7 @@ _WORDS: Mapping[Code, Words] = {
     Code.ZONE_CLOSED: _node("were ", "in a revocable zone that isn't open now"),
     Code.ZONE_RESERVED: _node("were ", "in a revocable zone, for preemptable pods only"),
     Code.OUT_OF_PROPORTION: _node("", "kept cpu and memory for free {subject}"),
+    Code.EXCLUDED: _node("were ", "left out by plugin {subject}"),
     Code.FILTER_FAILED: Words("plugin {subject} failed", "plugin {subject} failed"),
     Code.CUSTOM: Words("{subject}", "{detail}"),
 }

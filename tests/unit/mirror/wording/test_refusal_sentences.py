@@ -222,6 +222,10 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
         "node(s) kept cpu and memory for free gpu",
         "kept cpu and memory for free gpu",
     ),
+    (Code.EXCLUDED, "racks"): (
+        "node(s) were left out by plugin racks",
+        "left out by plugin racks",
+    ),
     (Code.FILTER_FAILED, "racks"): ("plugin racks failed", "plugin racks failed"),
     (Code.CUSTOM, "node(s) were {spot}", "spot"): ("node(s) were {spot}", "spot"),
     (Code.CUSTOM, "node(s) were {spot}"): ("node(s) were {spot}", "node(s) were {spot}"),
