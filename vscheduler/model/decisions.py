@@ -144,6 +144,9 @@ class ReasonCode(StrEnum):
     WAITS_FOR_DEVICES = "WaitsForDevices"  # the same for claims of devices
     NO_NODES = "NoNodes"
     NO_ROOM = "NotEnoughResources"
+    NO_DOMAIN = "NotEnoughResourcesInDomain"
+    """No domain of the network that the pods may use has room for as many as must start together.
+    """
     WAITS_FOR_RELEASE = "WaitsForRelease"
     TOO_FEW_OF_SUB_GROUP = "NotEnoughPodsOfSubGroup"
     """The job may have started already, because no other sub-group lacks these pods."""
@@ -249,6 +252,17 @@ class MissingResource(msgspec.Struct, frozen=True, kw_only=True):
     node: str
 
 
+class DomainRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """How many pods of a job a domain of the network has room for."""
+
+    name: str
+    """Of the HyperNode, or values of labels; empty: all nodes."""
+    tier: int
+    tier_name: str
+    pods: int
+    nodes: int
+
+
 RefusalCounts: TypeAlias = tuple[tuple[Refusal, int], ...]
 """Refusals, each with the number of nodes, most frequent first."""
 
@@ -311,6 +325,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     unmatched: tuple[tuple[str, str], ...] = ()
     """Labels in the pod's nodeSelector that no node has."""
     holes: tuple[MissingResource, ...] = ()
+    domains: tuple[DomainRoom, ...] = ()
+    """Of the domains that the pods may use, those with room for most of them, the best first."""
     claims: ClaimWait | None = None
     """How far the claims are that the job waits for."""
     proof: GangProof | None = None

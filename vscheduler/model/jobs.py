@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, NewType, Protocol, TypeVar
@@ -15,6 +15,7 @@ from msgspec.structs import force_setattr
 from vscheduler.model import constraints, resources
 from vscheduler.model.constraints import ClaimUse, Constraints, PodVolume, Selector
 from vscheduler.model.resources import ResourceMap
+from vscheduler.model.topology import TopologyRequest
 
 Value = TypeVar("Value")
 
@@ -219,6 +220,8 @@ class SubGroup(msgspec.Struct, frozen=True, kw_only=True):
     selector: Selector | None = None
     """Selects the pods of the policy. None matches every pod."""
     keys: tuple[str, ...] = ()
+    topology: TopologyRequest | None = None
+    """How near to each other the pods of one sub-group have to be. None: as those of the job."""
 
     def values(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
         """Return a pod's values for the label keys, or None when the policy does not cover the pod.
@@ -270,9 +273,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     min_task_member: Mapping[str, int] = {}
     min_resources: ResourceMap | None = None
     sub_groups: tuple[SubGroup, ...] = ()
-    hard_topology: str = ""
-    """The field that requires the pods, or a sub-group's pods, to be close to each other in the
-    network. Empty: none."""
+    topology: TopologyRequest | None = None
+    """How near to each other the pods have to be. None: anywhere."""
     priority: int = 0
     """The value of the PodGroup's PriorityClass. Without one, the lowest priority of its pods."""
     class_priority: int = 0
@@ -322,6 +324,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     however many of its pods failed: if more are created, it isn't finished any more."""
     fully_scheduled: ClassVar[bool]
     """Whether the PodGroup is finished, or has started, no pod waits, and all minimums are met."""
+    asks_topology: ClassVar[bool]
+    """Whether pods, or those of a sub-group, ask to be near to each other in the network."""
+    hard_topology: ClassVar[str]
+    """The first field that requires it; empty if none does."""
     protected: ClassVar[bool]
     """Whether the PodGroup forbids eviction of its pods."""
     _memo: ClassVar[dict[str, Any]]
@@ -354,8 +360,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             finished=finished,
             fully_scheduled=finished or (has_all and self.state.phase not in YOUNG),
             protected=self.preemptable.lower() == "false",
+            asks_topology=any(self._topologies()),
+            hard_topology=next((each.field for each in self._topologies() if each.hard), ""),
             _memo={},
         )
+
+    def _topologies(self) -> Iterator[TopologyRequest]:
+        """Iterate over what the job and its sub-groups ask for."""
+        every = (self.topology, *(policy.topology for policy in self.sub_groups))
+        return (each for each in every if each is not None)
 
     def _is_finished(self) -> bool:
         total = sum(self.counts.values())

@@ -24,6 +24,8 @@ class RefusalCode(StrEnum):
     POD_ANTI_AFFINITY = "PodAntiAffinity"
     EXISTING_ANTI_AFFINITY = "ExistingPodsAntiAffinity"
     TOPOLOGY_SPREAD = "PodTopologySpread"
+    NETWORK_TOPOLOGY = "NetworkTopology"
+    """The node isn't in the part of the network that the pod's job may use."""
     TOPOLOGY_LABEL = "PodTopologySpreadLabel"
     """The node lacks a label that a topology spread constraint names."""
     INSUFFICIENT = "NodeResourcesFit"

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.model import devices, pod_affinity, storage
+from vscheduler.model import devices, pod_affinity, storage, topology
 from vscheduler.model.claim_decisions import ClaimAttempt
 from vscheduler.model.constraints import Selector
 from vscheduler.model.devices import Devices
@@ -22,6 +22,7 @@ from vscheduler.model.pod_affinity import PodAffinityIndex
 from vscheduler.model.queues import Queue, Usage
 from vscheduler.model.resources import ResourceMap, ResourceSpace
 from vscheduler.model.storage import Storage
+from vscheduler.model.topology import HyperNodes
 
 LAYOUTS_MAX = 2
 """The current nodes, and the nodes before some of them were lost."""
@@ -363,6 +364,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Claims, volumes and their use; NO_STORAGE unless a pod uses volumes that matter."""
     devices: Devices = devices.NO_DEVICES
     """Devices and the claims for them; NO_DEVICES unless a pod has resource claims."""
+    hyper_nodes: HyperNodes = topology.NO_HYPER_NODES
+    """The domains of the network; NO_HYPER_NODES unless there are HyperNodes."""
     next_overdue: float | None = None
     """When the resources of the next terminating pod no longer count as being released."""
     extended_resources: Mapping[str, str] = msgspec.field(default_factory=dict)

@@ -15,9 +15,10 @@ settings stands one word per pod, numbered from zero (`greedy-0`, …):
     m:-  the same with role m; -@4  asking for 4 cpu; -^9  with pod priority 9
 
 `subgroups=2x4`: the pods of a role are a sub-group, whole with four of them; two are needed.
-A job's labels and annotations are those of its pods; `namespace=` is `default` otherwise; `class=`
-is their priority class, `scheduled=` for how many seconds they have had their nodes, `nominated=`
-the node that its waiting pods are nominated to. A queue's groups of nodes are written
+`topology=hard:1` is networkTopology with highestTierAllowed, `topology=soft:rack` with the name of
+a tier. A job's labels and annotations are those of its pods; `namespace=` is `default` otherwise;
+`class=` is their priority class, `scheduled=` for how many seconds they have had their nodes,
+`nominated=` the node that its waiting pods are nominated to. A queue's groups of nodes are written
 `affinity=required:a,b|preferred:c`, `anti_required` and `anti_preferred` likewise. A budget
 without `select` is about all pods. What pods say about other pods is in pod_terms.py.
 
@@ -57,7 +58,7 @@ AFFINITIES = {
 JOB_SETTINGS = {
     *("min", "priority", "phase", "age", "roles", "minresources", "scheduler", "preemptable"),
     *("select", "prefer", "tolerate", "port", "label", "annotation", "class", "scheduled"),
-    *("subgroups", "preempts", "nominated", "namespace"),
+    *("subgroups", "preempts", "nominated", "namespace", "topology"),
     *pod_terms.SETTINGS,
 }
 
@@ -229,6 +230,10 @@ def _pod_group(drawing: Drawing, statement: Statement, queue: str, name: str) ->
         count, _, size = sub_groups.partition("x")
         sizes = {"minSubGroups": int(count), "subGroupSize": int(size)}
         spec["subGroupPolicy"] = [{"name": "role", "matchLabelKeys": [ROLE], **sizes}]
+    if topology := statement.one("topology"):
+        mode, _, tier = topology.partition(":")
+        bound = {"highestTierAllowed": int(tier)} if tier.isdecimal() else {"highestTierName": tier}
+        spec["networkTopology"] = {"mode": mode, **(bound if tier else {})}
     if priority := statement.one("priority"):
         spec["priorityClassName"] = f"priority-{priority}"
         if int(priority) not in drawing.priorities:

@@ -170,7 +170,7 @@ def test_warnings_of_the_configuration_are_logged(
 ) -> None:
     """What Volcano has and we don't is left out, and said."""
     path = tmp_path / "conf.yaml"
-    path.write_text("actions: allocate\ntiers:\n- plugins:\n  - name: network-topology-aware\n")
+    path.write_text("actions: allocate\ntiers:\n- plugins:\n  - name: numa-aware\n")
     done = invoke(f"--scheduler-conf={path}")
     assert (done.exit_code, len(begun)) == (0, 1)
     assert "conf.yaml:4" in done.output + capsys.readouterr().out

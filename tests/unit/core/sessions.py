@@ -18,6 +18,7 @@ from vscheduler.core.shares.demands import QueueDemands
 from vscheduler.core.shares.fair_shares import QueueLimits
 from vscheduler.core.shares.node_domains import KnownDomains
 from vscheduler.core.shares.node_pools import NodePools, NodePoolsBuilder
+from vscheduler.core.topology.network import NetworkTopology
 from vscheduler.model import jobs, pod_affinity, queues
 from vscheduler.model.constraints import Constraints, HostPort
 from vscheduler.model.decisions import Bind, Evict
@@ -49,6 +50,7 @@ class Opened:
     nominated: NominatedPods = field(init=False)
     volumes: Volumes = field(init=False)
     devices: Devices = field(init=False)
+    topology: NetworkTopology = field(init=False)
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
     jobs_without_queue: list[Job] = field(default_factory=list)
@@ -60,6 +62,7 @@ class Opened:
     def __post_init__(self) -> None:
         self.nominated = NominatedPods(self.snapshot)
         self.volumes = Volumes(self.snapshot, lambda *_: None)
+        self.topology = NetworkTopology(self.snapshot, self.job_states)
         self.devices = Devices(self.snapshot, WorkBudget(None, {}), wanted=True)
 
     @property

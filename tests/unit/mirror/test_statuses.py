@@ -310,6 +310,7 @@ def test_a_pod_that_cant_be_used_is_told_why_and_the_others_what_they_wait_for()
 
 
 HELPED = ("ClusterFull", "QueueOverShare", "NoNodes", "NeverFits", "NotEnoughResources")
+DOMAINS = "NotEnoughResourcesInDomain"
 
 
 @pytest.mark.parametrize("code", ReasonCode)
@@ -318,7 +319,7 @@ def test_pods_are_called_unschedulable_only_where_a_node_could_help(
 ) -> None:
     """Autoscalers read that word: other pods carry the reason itself."""
     waits = Reason(code=code, queue="q")
-    helped = code in {*HELPED, "WaitsForRelease"}
+    helped = code in {*HELPED, DOMAINS, "WaitsForRelease"}
     assert statuses.pod_reason(waits) == ("Unschedulable" if helped else code)
 
 

@@ -12,7 +12,12 @@ from typing import ClassVar, TypeAlias
 from vscheduler.core.api.contracts import Action, Argument
 from vscheduler.core.eviction import nominations
 from vscheduler.core.gangs import attempt
-from vscheduler.core.placement import best_effort, queueing_hints, unschedulable_classes
+from vscheduler.core.placement import (
+    best_effort,
+    network_domains,
+    queueing_hints,
+    unschedulable_classes,
+)
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.placement.unschedulable_classes import Group, UnschedulableClasses
 from vscheduler.core.session import job_likeness, job_state, ordering, reasons
@@ -21,6 +26,7 @@ from vscheduler.core.session.ordering import Line, SortKey
 from vscheduler.core.session.reasons import JobTurn
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
+from vscheduler.core.topology.groups import JobTopology
 from vscheduler.model.jobs import PLACED, READY, JobId, Phase, Task, TaskStatus
 from vscheduler.model.queues import Queue
 
@@ -374,37 +380,89 @@ def _place(session: Session, queue: Queue, turn: JobTurn) -> bool:
 
     Return whether pods are bound, or wait for claims and don't keep other pods of the job waiting.
     """
+    topology = session.topology.of(turn.state.job.id) if session.topology.is_used else None
+    if topology is not None:
+        return _place_near(session, queue, turn, topology)
+    outcome = _try(session, queue, turn)
+    return outcome is best_effort.Outcome.STARTS and not session.held_pods.holds_back(turn.state)
+
+
+def _place_near(session: Session, queue: Queue, turn: JobTurn, topology: JobTopology) -> bool:
+    """Give one turn to a job whose pods have to be near to each other: in the nearest domain where
+    they can start now, or else in the nearest where they can after pending releases.
+    """
+    state, group = turn.state, topology.whole
+    needed, tried = network_domains.needed_of(state), False
+    for later in (False, True) if _is_releasing(session) else (False,):
+        tasks = network_domains.pending(state)
+        room = network_domains.room_for(session, group.tree, tasks, needed, later=later)
+        for domain in network_domains.candidates(group, room, needed):
+            if tried:
+                session.reasons.forget(state.job.id)
+                turn.begin_anew(ordering.pending(session.dispatch, state))
+            tried = True
+            with network_domains.within(group, domain, room, needed):
+                outcome = _try(session, queue, turn, waits=later)
+            if outcome is None or outcome is not best_effort.Outcome.NEITHER:
+                starts = outcome is best_effort.Outcome.STARTS
+                return starts and not session.held_pods.holds_back(state)
+            if not attempt.is_about_nodes(session, state):
+                return False
+    if not session.reasons.by_job.get(state.job.id):
+        session.reasons.note(
+            state.job.id, network_domains.too_small(session, state, topology, room)
+        )
+    turn.tasks.clear()
+    return False
+
+
+def _is_releasing(session: Session) -> bool:
+    """Whether any resources are being released, and pods may wait for them."""
+    cluster = session.cluster
+    return not session.lending and bool((cluster.used != cluster.future_used).any())
+
+
+def _try(
+    session: Session, queue: Queue, turn: JobTurn, *, waits: bool = True
+) -> best_effort.Outcome | None:
+    """Place the minimum of a job as a block, or one more pod, on the nodes that it may use now.
+
+    Unless it `waits`, it doesn't reserve what is still being released. Return None if the next
+    cycle goes on with it.
+    """
     state = turn.state
     with session.statement() as trial:
         fill = functools.partial(_fill, session, trial, queue, turn)
         if _begin(session, trial, queue, turn) is attempt.Outcome.LEFT:
-            return reasons.leave(session, state)
+            reasons.leave(session, state)
+            return None
         if not state.job.pending_best_effort and session.dispatch.all_agree("job_ready", state):
             trial.commit()
-            return not session.held_pods.holds_back(state)
+            return best_effort.Outcome.STARTS
         best_effort_placement = _best_effort(session, trial, queue, turn)
+        conclude = functools.partial(best_effort_placement.conclude, waits=waits)
         _move_to_free(best_effort_placement, queue, turn)
-        outcome = best_effort_placement.conclude()
+        outcome = conclude()
         if outcome is best_effort.Outcome.NEITHER:
             search = attempt.place(session, trial, queue, state)
             if search is attempt.Outcome.LEFT:
-                return reasons.leave(session, state)
+                reasons.leave(session, state)
+                return None
             if search is attempt.Outcome.PLACED:
                 turn.begin_anew(ordering.pending(session.dispatch, state))
-                outcome = best_effort_placement.conclude()
+                outcome = conclude()
         if turn.tasks and job_state.rests(session.dispatch, state, PLACED):
             fill(idlers=False)  # more large tasks may fit
-            outcome = best_effort_placement.conclude()
+            outcome = conclude()
         if outcome is best_effort.Outcome.NEITHER and nominations.take_held_nodes(
             session, trial, turn, fill
         ):
-            outcome = best_effort_placement.conclude()
+            outcome = conclude()
         if outcome is best_effort.Outcome.WAITS:
             reasons.note_waiting(session, state)
         elif outcome is best_effort.Outcome.NEITHER:
             reasons.note_incomplete(session, state)
-    starts = outcome is best_effort.Outcome.STARTS
-    return starts and not session.held_pods.holds_back(state)
+    return outcome
 
 
 def _move_to_free(
@@ -479,6 +537,35 @@ def _fill_sub_group(
 
     Volcano: allocateResourcesForTasks, which discards a sub-job that isn't ready.
     """
+    groups, key = sub_group
+    topology = session.topology.of(turn.state.job.id) if session.topology.is_used else None
+    part = None if topology is None else topology.parts.get(key)
+    if topology is None or part is None:
+        return _fill_here(session, statement, queue, turn, sub_group)
+    tasks = [task for task in turn.tasks if groups.of(task) == key]
+    others = [task for task in turn.tasks if groups.of(task) != key]
+    needed = min(max(1, groups.missing(key)), len(tasks))
+    for later in (False, True) if _is_releasing(session) else (False,):
+        room = network_domains.room_for(session, part.tree, tasks, needed, later=later)
+        inside = topology.whole.chosen
+        for domain in network_domains.candidates(part, room, needed, inside=inside):
+            turn.begin_anew([*tasks, *others])
+            with network_domains.within(part, domain, room, needed):
+                placed = _fill_here(session, statement, queue, turn, sub_group)
+            if placed is Placed.YES:
+                return placed
+    turn.begin_anew(others)
+    return Placed.NOWHERE
+
+
+def _fill_here(
+    session: Session,
+    statement: Statement,
+    queue: Queue,
+    turn: JobTurn,
+    sub_group: tuple[SubGroups, Key],
+) -> Placed:
+    """Place the next tasks of this sub-group on the nodes that they may use now, or none."""
     groups, key = sub_group
     before = statement.checkpoint()
     while turn.tasks and groups.of(turn.tasks[0]) == key:

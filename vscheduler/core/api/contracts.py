@@ -40,6 +40,7 @@ from vscheduler.core.api.views import JobState, NominatedPods, PodAffinityCounts
 from vscheduler.core.shares.demands import QueueDemands
 from vscheduler.core.shares.fair_shares import QueueLimits
 from vscheduler.core.shares.node_pools import NodePools
+from vscheduler.core.topology.network import NetworkTopology
 from vscheduler.model import durations
 from vscheduler.model.decisions import (
     AdmissionFailure,
@@ -228,6 +229,10 @@ class Session(Protocol):
     @property
     def devices(self) -> Devices:
         """Which nodes have devices for the claims of pods."""
+
+    @property
+    def topology(self) -> NetworkTopology:
+        """The domains of the network, and which pods have to be in one of them."""
 
     @property
     def job_states(self) -> Mapping[JobId, JobState]:

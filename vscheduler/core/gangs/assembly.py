@@ -420,7 +420,7 @@ class _Rules:
         return replace(
             problem,
             apart=(*self._ports(), *self._apart()),
-            near=tuple(itertools.chain.from_iterable(map(self._near, every))),
+            near=(*itertools.chain.from_iterable(map(self._near, every)), *self._together()),
             spread=tuple(itertools.chain.from_iterable(map(self._spread, every))),
         )
 
@@ -483,6 +483,27 @@ class _Rules:
             counted=self._counted(required[0].pods),
             first_anywhere=each.affinity.matches_itself and nobody,
         )
+
+    def _together(self) -> Iterator[Near]:
+        """Yield the rules for pods that have to be in one domain of the network."""
+        topology = self._session.topology
+        found = topology.of(self._samples[0].task.job) if topology.is_used else None
+        if found is None:
+            return
+        of_kinds = [list(found.of(sample.task)) for sample in self._samples]
+        for group in dict.fromkeys(itertools.chain.from_iterable(of_kinds)):
+            if group.chosen is not None or group.anchor is not None or not group.is_bounded:
+                continue  # the filter says where they may go
+            codes = group.tree.within(group.tier)[group.tree.lowest]
+            counted = np.array([group in of for of in of_kinds])
+            for kind in np.flatnonzero(counted).tolist():
+                yield Near(
+                    kind=kind,
+                    codes=(codes[self._rows],),
+                    present=(np.zeros(len(group.tree.domains) + 1, dtype=np.int64),),
+                    counted=counted,
+                    first_anywhere=True,
+                )
 
     def _spread(self, kind: int) -> Iterator[Spread]:
         """Yield the rules of hard topology spread."""

@@ -171,14 +171,20 @@ def _idle(session: Session) -> Room:
     return Room.LENT if session.lending else Room.IDLE
 
 
+def is_about_nodes(session: Session, state: JobState) -> bool:
+    """Whether nodes, as far as is known, are what the job lacks."""
+    reason = session.reasons.by_job.get(state.job.id)
+    return reason is None or reason.code in ABOUT_NODES
+
+
 def _may_help(session: Session, state: JobState) -> bool:
     """Whether nodes are what a job lacks that can't be placed pod by pod."""
     if not could_help(session, state):
         return False
-    reason = session.reasons.by_job.get(state.job.id)
-    if reason is not None and reason.code not in ABOUT_NODES:
+    if not is_about_nodes(session, state):
         # Other members may ask for less than those that the queue may not take.
         elastic = state.job.task_count > state.minimum
+        reason = session.reasons.by_job[state.job.id]
         if not elastic or reason.code not in ABOUT_SHARES:
             return False
     return True

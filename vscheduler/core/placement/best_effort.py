@@ -62,12 +62,15 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
             return Outcome.WAITS
         return Outcome.NEITHER
 
-    def conclude(self) -> Outcome:
-        """Bind the job's tasks with the best-effort members it needs, or hold all of them.
+    def conclude(self, *, waits: bool = True) -> Outcome:
+        """Bind the job's tasks with the best-effort members it needs, or hold all of them, unless
+        it isn't to wait.
 
         With NEITHER, nothing has been committed, and the caller undoes the statement.
         """
         outcome = self.outcome()
+        if outcome is Outcome.WAITS and not waits:
+            return Outcome.NEITHER
         if outcome is Outcome.STARTS:
             start(self.session, self.trial, self.state)
         elif outcome is Outcome.WAITS:

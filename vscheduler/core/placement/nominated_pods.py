@@ -137,14 +137,16 @@ TOO_NEAR = Refusal(RefusalCode.NOMINATED_ANTI_AFFINITY)
 def likeness(session: Session, task: Task) -> Hashable:
     """Return what distinguishes the task from other tasks of its class; None if nothing does.
 
-    Two things can: selection by affinity terms of other pods, and resources reserved for nominated
-    pods.
+    Three things can: selection by affinity terms of other pods, resources reserved for nominated
+    pods, and the part of the network that its job may use.
     """
-    if session.affinity_counts.nobody and not session.nominated.anybody:
+    near = session.topology.likeness(task) if session.topology.is_used else None
+    if near is None and session.affinity_counts.nobody and not session.nominated.anybody:
         return None
     affinity, reserved = session.affinity_counts.state_of(task), session.nominated.of(task)
     known = None if affinity is None else affinity.key
-    return known if reserved is None else (known, reserved.number)
+    found = known if reserved is None else (known, reserved.number)
+    return found if near is None else (found, near)
 
 
 def alike(session: Session, task: Task) -> Hashable:

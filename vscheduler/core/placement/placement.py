@@ -94,6 +94,12 @@ class Placement:
         """
         return bool(np.logical_or.reduce(self._plan(task).future > -np.inf))
 
+    def fits(self, task: Task) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return the nodes (N,) that take the task now, and after pending releases."""
+        plan = self._plan(task)
+        now, later = self._asked_anew(task, plan.idle, plan.future)
+        return now > -np.inf, later > -np.inf
+
     def looks_elsewhere(self, task: Task) -> bool:
         """Whether pods on one node may decide whether another one can take the task, for all that
         plugins declare.
@@ -243,6 +249,8 @@ class Placement:
             plan = self._plans[key] = Plan(task, session.request(task))
             if task.pod_class.constraints.resource_claims:
                 plan.only = session.devices.only_rows(task.pod_class)
+            if session.topology.is_used and plan.only is None:
+                plan.only = session.topology.few_rows(task)
             self._set_fingerprints(plan, self._fingerprints(task))
             self._refresh(plan, None)
             plan.seen = len(touched)

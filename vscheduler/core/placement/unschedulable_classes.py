@@ -100,7 +100,8 @@ class UnschedulableClasses:
             if task is not None:
                 self._members[state.job.id] = task
                 reserved = nominated.of(task) if nominated else None
-                key = (task.pod_class, task.role, state.job.queue, reserved)
+                job = state.job
+                key = (task.pod_class, task.role, job.queue, job.topology, reserved)
                 found.setdefault(key, (task, []))[1].append(state)
         return list(found.values())
 

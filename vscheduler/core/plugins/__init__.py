@@ -8,6 +8,7 @@ from vscheduler.core.plugins.conformance import Conformance
 from vscheduler.core.plugins.drf import Drf
 from vscheduler.core.plugins.fairshare import FairShare
 from vscheduler.core.plugins.gang import Gang
+from vscheduler.core.plugins.network_topology_aware import NetworkTopologyAware
 from vscheduler.core.plugins.nodegroup import Nodegroup
 from vscheduler.core.plugins.nodeorder import NodeOrder
 from vscheduler.core.plugins.overcommit import Overcommit
@@ -28,6 +29,7 @@ PLUGINS: tuple[type[Plugin], ...] = (
     Proportion,
     Capacity,
     FairShare,
+    NetworkTopologyAware,
     Nodegroup,
     NodeOrder,
     Binpack,

@@ -13,6 +13,7 @@ from vscheduler.core.memo.evictable_pods import EvictablePods
 from vscheduler.core.session.interfaces import PodAffinityCounts
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
+from vscheduler.core.topology.network import NetworkTopology
 from vscheduler.model import computed, pod_affinity, resources
 from vscheduler.model.constraints import HostPort
 from vscheduler.model.jobs import PodClass, Task, TaskId, TaskStatus
@@ -68,6 +69,8 @@ class ClusterState:
         self._job_states = job_states
         self._affinity_counts = affinity_counts
         self._volumes, self._devices = volumes, devices
+        self.topology = NetworkTopology(snapshot, job_states)
+        """Which pods have to be near to each other; used by the plugin for it."""
         self._taken, self._evictable_before = snapshot, evictable_before
         self._requests: dict[PodClass, Vector] = {}
         self._counted: dict[PodClass, Vector] = {}
@@ -161,6 +164,7 @@ class ClusterState:
             self._volumes.assume(task, row)
         if task.pod_class.constraints.resource_claims:
             self._devices.assume(task, row)
+        self.topology.count(task, row, 1)
         self._touched.append(row)
         self._job_states[task.job].move(task, status, name)
         self._notify("on_allocate", task)
@@ -179,6 +183,7 @@ class ClusterState:
             self._volumes.move(task, row, PRESENCE[state.status(task)], -1)
         if task.pod_class.constraints.resource_claims:
             self._devices.forget(task)
+        self.topology.count(task, row, -1)
         name = self.layout.names[row]
         give_ports_back(self._ports, name, task)
         self._touched.append(row)
@@ -210,6 +215,7 @@ class ClusterState:
         take_ports(self._leaving_ports, name, task)
         self._change_presence(task, row, PodPresence.STAYING, PodPresence.LEAVING)
         self._devices.leave(task, 1)
+        self.topology.count(task, row, -1)
         self._touched.append(row)
         self.budgets.take(task)
         self._job_states[task.job].move(task, TaskStatus.RELEASING, name)
@@ -225,6 +231,7 @@ class ClusterState:
         take_ports(self._ports, name, task)
         self._change_presence(task, row, PodPresence.LEAVING, PodPresence.STAYING)
         self._devices.leave(task, -1)
+        self.topology.count(task, row, 1)
         self._touched.append(row)
         self._job_states[task.job].move(task, task.status, task.node)
 

@@ -49,6 +49,9 @@ class Placement(Protocol):
         False is certain for all of them.
         """
 
+    def fits(self, task: Task) -> tuple[Mask, Mask]:
+        """Return the nodes (N,) that take the task now, and after pending releases."""
+
     def looks_elsewhere(self, task: Task) -> bool:
         """Whether pods on one node may decide whether another one can take the task, for all that
         plugins declare.

@@ -67,11 +67,12 @@ def barred(session: Session, state: JobState) -> Reason | None:
 
 
 def _topology(session: Session, state: JobState) -> Reason | None:
-    """Return why a gang with hard network topology waits: no action considers the topology yet."""
+    """Return why a gang with hard network topology waits: no plugin considers the topology."""
     field = state.job.hard_topology
-    if not field or not session.policy.hard_topology_waits:
+    if not field or session.topology.is_used or not session.policy.hard_topology_waits:
         return None
-    return of(state, ReasonCode.TOPOLOGY_UNKNOWN, subject=field)
+    problem = f"{field} is hard, and plugin network-topology-aware isn't configured"
+    return of(state, ReasonCode.TOPOLOGY_UNKNOWN, subject=problem)
 
 
 def leave(session: Session, state: JobState) -> bool:

@@ -30,6 +30,7 @@ from vscheduler.core.shares.fair_shares import QueueLimits
 from vscheduler.core.shares.node_domains import KnownDomains
 from vscheduler.core.shares.node_loss_grace import NodeLosses
 from vscheduler.core.shares.node_pools import NodePools, NodePoolsBuilder
+from vscheduler.core.topology.network import NetworkTopology
 from vscheduler.model import computed
 from vscheduler.model.decisions import Bind, Evict
 from vscheduler.model.jobs import JobId, PodClass, Task, TaskId
@@ -178,6 +179,11 @@ class Session:
     def held_pods(self) -> HeldPods:
         """The pods that wait for volumes or devices."""
         return HeldPods(self.claims, lambda state: job_state.is_ready(self.dispatch, state))
+
+    @computed.once
+    def topology(self) -> NetworkTopology:
+        """Which pods have to be near to each other in the network."""
+        return self.cluster.topology
 
     @computed.once
     def bars(self) -> bool:

@@ -448,9 +448,11 @@ class Queue(Struct, frozen=True):
 
 
 class NetworkTopology(Struct, frozen=True):
-    """scheduling.volcano.sh/v1beta1 NetworkTopologySpec, only the mode."""
+    """scheduling.volcano.sh/v1beta1 NetworkTopologySpec."""
 
     mode: str = "hard"
+    highest_tier_allowed: int | None = None
+    highest_tier_name: str = ""
 
 
 class SubGroupPolicy(Struct, frozen=True):

@@ -4,7 +4,7 @@ Every function raises fields.FieldError for an unusable field; `reject` turns th
 DecodeError. Module `pods` translates pods.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -17,7 +17,6 @@ from vscheduler.mirror.decode.wire import (
     Metadata,
     PodDisruptionBudget,
     PodGroup,
-    PodGroupSpec,
     PodGroupStatus,
     QueueAffinity,
     ResourceQuota,
@@ -32,6 +31,7 @@ from vscheduler.model.nodes import NodeSpec
 from vscheduler.model.queues import GroupLimits, NodeGroups, QueueState
 from vscheduler.model.resources import ResourceMap
 from vscheduler.model.snapshot import Budget, Quota
+from vscheduler.model.topology import TopologyRequest
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: the scheduler of a PodGroup without pods."""
@@ -249,7 +249,7 @@ def pod_group(group: PodGroup, default_queue: str) -> Group:
             min_task_member=spec.min_task_member,
             min_resources=least_resources,
             sub_groups=_sub_groups(spec.sub_group_policy),
-            hard_topology=next(_hard_topologies(spec), ""),
+            topology=_topology(spec.network_topology, "spec.networkTopology"),
             state=_state(group.status),
             annotations=GroupAnnotations(metadata.annotations),
             labels=GroupLabels(metadata.labels),
@@ -341,6 +341,7 @@ def _sub_group(policy: SubGroupPolicy, field: str) -> SubGroup:
         minimum=policy.min_sub_groups,
         selector=None if selector is None else pod_constraints.of_labels(selector, place),
         keys=tuple(policy.match_label_keys),
+        topology=_topology(policy.network_topology, f"{field}.networkTopology"),
     )
 
 
@@ -351,16 +352,16 @@ def _check_count(number: int, field: str) -> None:
         raise FieldError(field, f"{number} is negative")
 
 
-def _hard_topologies(spec: PodGroupSpec) -> Iterator[str]:
-    """Iterate over the fields with a hard network topology: any mode but soft is hard."""
-    if spec.network_topology is None and not spec.sub_group_policy:
-        return
-    fields_of = {"spec.networkTopology": spec.network_topology}
-    for at, policy in enumerate(spec.sub_group_policy):
-        fields_of[f"spec.subGroupPolicy[{at}].networkTopology"] = policy.network_topology
-    for field, topology in fields_of.items():
-        if topology is not None and topology.mode != SOFT:
-            yield field
+def _topology(topology: wire.NetworkTopology | None, field: str) -> TopologyRequest | None:
+    """Translate a networkTopology; any mode but soft is hard."""
+    if topology is None:
+        return None
+    return TopologyRequest(
+        field=field,
+        hard=topology.mode != SOFT,
+        tier=topology.highest_tier_allowed,
+        tier_name=topology.highest_tier_name,
+    )
 
 
 def _state(status: PodGroupStatus) -> GroupState:

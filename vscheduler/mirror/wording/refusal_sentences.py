@@ -131,6 +131,7 @@ _WORDS: Mapping[Code, Words] = {
     Code.POD_AFFINITY: _node("", "didn't match pod affinity rules"),
     Code.POD_ANTI_AFFINITY: _node("", "didn't match pod anti-affinity rules"),
     Code.EXISTING_ANTI_AFFINITY: _node("", "didn't satisfy existing pods anti-affinity rules"),
+    Code.NETWORK_TOPOLOGY: _node("", "weren't in the network domain of the job"),
     Code.TOPOLOGY_SPREAD: _node("", _UNEVEN),
     Code.TOPOLOGY_LABEL: _node("", f"{_UNEVEN} (missing required label)"),
     Code.CLAIM_MISSING: _claim('persistentvolumeclaim "{subject}" not found'),

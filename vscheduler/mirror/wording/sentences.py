@@ -12,6 +12,7 @@ from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.model.decisions import (
     LEAVES_MAX,
     Bind,
+    DomainRoom,
     Evict,
     LostPods,
     MissingResource,
@@ -170,10 +171,27 @@ def _bad_setting(reason: Reason) -> str:
 
 
 def _topology_unknown(reason: Reason) -> str:
-    return (
-        f"{reason.subject} is hard, and this scheduler knows no network topology yet; "
-        f"set mode soft, or hardNetworkTopology: anywhere in the scheduler's configuration"
-    )
+    return f"{reason.subject}; correct it, or set mode: soft to start anywhere"
+
+
+def _no_domain(reason: Reason) -> str:
+    """Name the best domains, all of which are too small."""
+    more = "more " if reason.placed else ""
+    pods = f"{reason.lacking} {more}{'pod' if reason.lacking == 1 else 'pods'}"
+    if not reason.domains:
+        return f"{pods} must start near each other, and no domain of the network may hold them"
+    best, *others = reason.domains
+    widest = max(reason.domains, key=lambda each: each.tier)
+    kind = widest.tier_name or f"domain of tier {widest.tier}"
+    beside = " beside those that run" if reason.placed else ""
+    text = f"{pods} must start in one {kind}{beside}; the best, {_domain(best)}"
+    rest = "".join(f", {_domain(each)}" for each in others)
+    return f"{text}{rest}"
+
+
+def _domain(domain: DomainRoom) -> str:
+    name = domain.name or "the whole cluster"
+    return f"{name}, has room for {domain.pods}"
 
 
 def _pod_rejected(reason: Reason) -> str:
@@ -472,6 +490,7 @@ _SENTENCES: Mapping[Code, Callable[[Reason], str]] = {
     Code.QUEUE_OVER_SHARE: _queue_over_share,
     Code.NO_NODES: _no_nodes,
     Code.NO_ROOM: _no_room,
+    Code.NO_DOMAIN: _no_domain,
     Code.WAITS_FOR_RELEASE: _waits_for_release,
     Code.WAITS_FOR_VOLUMES: _waits_for_claims,
     Code.WAITS_FOR_DEVICES: _waits_for_claims,

@@ -18,6 +18,7 @@ from vscheduler.core.shares.demands import QueueDemands
 from vscheduler.model.decisions import GroupStatus
 from vscheduler.model.jobs import YOUNG, GroupState, Job, JobId, Phase, PodClass, TaskStatus
 from vscheduler.model.snapshot import BindRefusal, Reported
+from vscheduler.model.topology import TopologyRequest
 from vscheduler.testing import pictures
 
 CLASSES = [PodClass(request={"cpu": each, "pods": 1}) for each in range(1, 6)]
@@ -104,7 +105,8 @@ def test_jobs_that_may_ask_for_more_stay_awake() -> None:
     promised = msgspec.structs.replace(job, min_resources={"cpu": 10**6})
     assert not unchanged_jobs.may_skip(promised, running)
     assert unchanged_jobs.may_skip(msgspec.structs.replace(job, min_resources={"cpu": 0}), running)
-    assert not unchanged_jobs.may_skip(msgspec.structs.replace(job, hard_topology="spec"), running)
+    near = msgspec.structs.replace(job, topology=TopologyRequest(field="spec.networkTopology"))
+    assert not unchanged_jobs.may_skip(near, running)
     without = msgspec.structs.replace(job, counts={}, min_member=0)
     waiting = msgspec.structs.replace(job, counts={TaskStatus.PENDING: 1})
     for each in (without, waiting):

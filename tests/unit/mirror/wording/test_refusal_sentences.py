@@ -56,6 +56,10 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
         "node(s) didn't satisfy existing pods anti-affinity rules",
         "didn't satisfy existing pods anti-affinity rules",
     ),
+    (Code.NETWORK_TOPOLOGY,): (
+        "node(s) weren't in the network domain of the job",
+        "weren't in the network domain of the job",
+    ),
     (Code.TOPOLOGY_SPREAD,): (f"node(s) {SPREAD}", SPREAD),
     (Code.TOPOLOGY_LABEL,): (
         f"node(s) {SPREAD} (missing required label)",

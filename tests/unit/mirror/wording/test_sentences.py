@@ -7,6 +7,7 @@ from tests.unit.mirror.wording import test_claim_sentences as claims
 from vscheduler.mirror.wording import sentences
 from vscheduler.model.decisions import (
     Bind,
+    DomainRoom,
     Evict,
     MissingResource,
     Reason,
@@ -37,6 +38,13 @@ def short(resource: str) -> Refusal:
 
 
 TAINTED = Refusal(RefusalCode.TAINT, "gpu", "true")
+
+
+def rack(name: str, pods: int) -> DomainRoom:
+    """A rack with room for so many pods."""
+    return DomainRoom(name=name, tier=1, tier_name="rack", pods=pods, nodes=8)
+
+
 CPU_HOLE = MissingResource(resource="cpu", free=6000, node="n7")
 NO_ROOM = {
     "minimum": 4,
@@ -110,10 +118,10 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     ),
     (
         Code.TOPOLOGY_UNKNOWN,
-        {"subject": "spec.networkTopology"},
+        {"subject": "spec.networkTopology.highestTierName: no tier is called row"},
         (
-            "spec.networkTopology is hard, and this scheduler knows no network topology yet; "
-            "set mode soft, or hardNetworkTopology: anywhere in the scheduler's configuration"
+            "spec.networkTopology.highestTierName: no tier is called row; "
+            "correct it, or set mode: soft to start anywhere"
         ),
     ),
     (
@@ -291,6 +299,21 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NO_NODES,
         {},
         "there is no node that this scheduler may use; add one, or look at its --node-selector",
+    ),
+    (
+        Code.NO_DOMAIN,
+        {"lacking": 8, "domains": (rack("r3", 6), rack("r1", 5))},
+        "8 pods must start in one rack; the best, r3, has room for 6, r1, has room for 5",
+    ),
+    (
+        Code.NO_DOMAIN,
+        {"lacking": 1, "placed": 7, "domains": (rack("r3", 0),)},
+        "1 more pod must start in one rack beside those that run; the best, r3, has room for 0",
+    ),
+    (
+        Code.NO_DOMAIN,
+        {"lacking": 2},
+        "2 pods must start near each other, and no domain of the network may hold them",
     ),
     (
         Code.NO_ROOM,
