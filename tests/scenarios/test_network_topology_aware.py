@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests import running
 from vscheduler.testing import pictures
 
@@ -63,3 +65,29 @@ def test_few_racks_are_filled() -> None:
     picture = nodes(("s", "a", 2, 4), ("s", "b", 2, 4), ("s", "c", 2, 4))
     found = starts(picture + "\n queue q \n job q/j min=4 cpu=4 topology=hard:2 -*4")
     assert sorted(found.values()) == ["n1", "n2", "n3", "n4"]
+
+
+TWO_RACKS = nodes(("s", "a", 2, 2), ("s", "b", 2, 2))
+
+
+@pytest.mark.parametrize("action", ["preempt", "reclaim"])
+@pytest.mark.parametrize(("first", "second"), [(2, 1), (1, 2)])
+def test_evictions_come_where_they_cost_least(action: str, first: int, second: int) -> None:
+    """One rack would lose pods of priority 2, the other one of priority 1."""
+    victims = "victim" if action == "preempt" else "lender"
+    queue = "q" if action == "preempt" else "lender"
+    picture = f"""{TWO_RACKS}
+        queue q   queue lender
+        job {queue}/{victims}-a min=1 cpu=1 priority={first}  n1 n1 n2 n2
+        job {queue}/{victims}-b min=1 cpu=1 priority={second} n3 n3 n4 n4
+        job q/j min=2 cpu=1 priority=9 topology=hard:1 - -
+        """
+    result = running.run(
+        pictures.documents(picture),
+        policy(f"enqueue, allocate, {action}", "priority gang | predicates proportion"),
+    )
+    gone = {evict.task.job.rpartition("-")[2] for evict in result.evicts}
+    assert gone == {"a" if first < second else "b"}
+    assert len(result.evicts) == 2
+    rack = {"n1", "n2"} if first < second else {"n3", "n4"}
+    assert {each.node for each in result.pipelined} <= rack

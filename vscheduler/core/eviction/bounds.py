@@ -726,6 +726,12 @@ class Bounds:
             self._by_queue[pool.queue.name] = bounds
         return bounds.exclude(preemptor)
 
+    def most_freed(self, pool: VictimCandidates) -> Vector:
+        """Return what evictions could free on each node at most, (N, R), plugins aside."""
+        self.columns.refresh()
+        chosen = self.columns.steady & self.columns.there & self.columns.in_scope(pool.scope)
+        return self.columns.freed_by(chosen)
+
     def nodes(self, pool: VictimCandidates, task: Task) -> CheapestNodes:
         """Return where evictions could make room for tasks like this one, the cheapest first."""
         return CheapestNodes(self._session, self, pool, task)

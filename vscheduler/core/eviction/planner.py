@@ -20,6 +20,7 @@ from vscheduler.core.eviction.joint_search import LeastLossSearch, WholeGangSear
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.relocations import Exchange, Relocation
 from vscheduler.core.eviction.rules import (
+    Cost,
     EvictionRules,
     Limits,
     Scope,
@@ -27,7 +28,7 @@ from vscheduler.core.eviction.rules import (
     WholeGangs,
 )
 from vscheduler.core.eviction.search import Problem, VictimSearch
-from vscheduler.core.placement import nominated_pods
+from vscheduler.core.placement import network_domains, nominated_pods
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 from vscheduler.model import durations
@@ -98,19 +99,55 @@ class Planner:
         candidates = functools.partial(self._pool, queue, scope)
         every = candidates(self._rules(whole=self._limits.whole_gangs is not WholeGangs.NEVER))
         ruled_out = self._bounds.rule_out(preemptor, every)
-        if not ruled_out and self._finds_a_plan(queue, preemptor, candidates):
+        if not ruled_out and self._finds_where(queue, preemptor, candidates, every):
             return True
         if likeness is not None:
             self._failed.add(likeness)
         return False
+
+    def _finds_where(
+        self,
+        queue: Queue,
+        preemptor: Preemptor,
+        candidates: Callable[[EvictionRules], VictimCandidates],
+        every: VictimCandidates,
+    ) -> bool:
+        """Whether a plan is found; for pods that have to be near to each other, in the domain of
+        the network where it costs least.
+        """
+        session, state = self.session, preemptor.state
+        topology = session.topology.of(state.job.id) if session.topology.is_used else None
+        group = None if topology is None else topology.whole
+        if group is None or not group.is_bounded or group.anchor is not None:
+            return self._finds_a_plan(queue, preemptor, candidates) is not None
+        tasks, needed = preemptor.tasks, network_domains.needed_of(state)
+        free = network_domains.room_for(session, group.tree, tasks, needed, later=True)
+        most = self._bounds.most_freed(every)
+        after = network_domains.room_after(session, group.tree, tasks, needed, most)
+        count = session.topology.evicts_in
+        costs: dict[int, Cost] = {}
+        tried = network_domains.with_fewest_victims(group, free, after, needed, count)
+        for domain in tried:
+            with network_domains.within(group, domain, after, needed):
+                cost = self._finds_a_plan(queue, preemptor, candidates, commits=False)
+            if cost is not None:
+                costs[domain] = cost
+        if not costs:
+            return False
+        best = min(costs, key=lambda domain: (costs[domain], domain))
+        with network_domains.within(group, best, after, needed):
+            return self._finds_a_plan(queue, preemptor, candidates) is not None
 
     def _finds_a_plan(
         self,
         queue: Queue,
         preemptor: Preemptor,
         candidates: Callable[[EvictionRules], VictimCandidates],
-    ) -> bool:
-        """Whether one of several attempts finds a plan, the mildest first.
+        *,
+        commits: bool = True,
+    ) -> Cost | None:
+        """Return the cost of the plan that one of several attempts finds, the mildest first; None
+        if none does. Unless it `commits`, nothing is changed.
 
         Moving pods of queues within their shares is tried only if a search without moves has met
         such pods, and evictions in favour of these only if they find no free resources. Whole gangs
@@ -130,13 +167,16 @@ class Planner:
                 with self.session.statement() as trial:
                     pool = candidates(replace(rules, relocation=relocation))
                     tried = strategy(problem, trial, pool)
-                    if self._carry_out(tried, trial, preemptor):
-                        return True
+                    if self._works(tried, trial):
+                        cost = tried.cost
+                        if commits:
+                            self._carry_out(tried, trial, preemptor)
+                        return cost
                 might_move |= tried.might_move
             if not might_move:
-                return False
+                return None
             self._only_moving.add(pods)
-        return False
+        return None
 
     def _pool(self, queue: Queue, scope: Scope, rules: EvictionRules) -> VictimCandidates:
         """Return the candidates of one attempt."""
@@ -176,21 +216,18 @@ class Planner:
         exchange = Exchange(problem, on_behalf_of)
         return Relocation(self.session, exchange)
 
-    def _carry_out(
-        self,
-        tried: VictimSearch,
-        statement: Statement,
-        preemptor: Preemptor,
-    ) -> bool:
-        """Whether the attempt finds a plan; if so, the plan is committed."""
+    def _works(self, tried: VictimSearch, statement: Statement) -> bool:
+        """Whether the attempt finds a plan; the statement has it."""
         if not tried.succeeds():
             return False
         if statement.evicts:
             tried.spare_the_unneeded()
         if not tried.moves_the_displaced(self.session.snapshot.now + self.keep):
             return False
-        if statement.evicts and not tried.leaves_plans_alone():
-            return False
+        return not statement.evicts or tried.leaves_plans_alone()
+
+    def _carry_out(self, tried: VictimSearch, statement: Statement, preemptor: Preemptor) -> None:
+        """Commit the plan in the statement."""
         if statement.evicts:
             statement.commit()
             nominations.extend(self.session, preemptor.state)
@@ -201,7 +238,6 @@ class Planner:
         preemptor.drop(tried.placed)
         self._failed.clear()
         self._bounds.forget()
-        return True
 
     def is_futile(self, preemptor: Preemptor) -> bool:
         """Whether a similar job has found no victims, with no successful plan since."""

@@ -14,7 +14,7 @@ import numpy as np
 from vscheduler.core.eviction import rules, standing_plans
 from vscheduler.core.eviction.bounds import Bounds, CheapestNodes
 from vscheduler.core.eviction.preemptors import Preemptor
-from vscheduler.core.eviction.rules import NodeCandidate, VictimCandidates, VictimGroup
+from vscheduler.core.eviction.rules import Cost, NodeCandidate, VictimCandidates, VictimGroup
 from vscheduler.core.gangs import attempt
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session import job_state
@@ -129,6 +129,11 @@ class VictimSearch:
         if not sized or self.has_minimum:
             return sized
         return sized + [task for task in preemptor.tasks if task.best_effort]
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the victims chosen by now, but for the rank of their queues."""
+        return rules.cost(tuple(self._chosen.values()))
 
     def spare_the_unneeded(self) -> None:
         """Cancel evictions, the costliest first, without which all placed tasks still fit.

@@ -19,6 +19,7 @@ from vscheduler.core.topology.tree import Flags, Floats, Ints, Tree
 from vscheduler.model import resources
 from vscheduler.model.decisions import DomainRoom, Reason, ReasonCode
 from vscheduler.model.jobs import Task, TaskStatus
+from vscheduler.model.resources import Vector
 
 TRIES_MAX = 32
 """So many domains are tried for one job in one cycle, and as often as this for one sub-group."""
@@ -79,6 +80,39 @@ def room_for(
         asked = sum((session.request(task) for task in tasks), session.space.zeros())
         suffices &= (tree.sums(np.maximum(free, 0)) >= asked).all(axis=1)
     return Room(pods, copies, by_node, suffices)
+
+
+def room_after(
+    session: Session, tree: Tree, tasks: Sequence[Task], needed: int, most: Vector
+) -> Room:
+    """Return what domains have room for if all were gone that may be evicted: `most` (N, R)."""
+    nodes, domains = session.layout.size, len(tree.domains)
+    pods, by_node = np.zeros(domains, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
+    copies = np.zeros(domains, dtype=np.int64)
+    by_class: dict[object, list[Task]] = {}
+    for task in tasks:
+        by_class.setdefault(nominated_pods.alike(session, task), []).append(task)
+    for each in by_class.values():
+        session.spend("domains", DOMAINS_COST + nodes // NODES_PER_UNIT)
+        free = nominated_pods.room(session, each[0]) + most
+        usable = session.placement.reachable(each[0])
+        held = np.where(usable, resources.copies(session.request(each[0]), free), 0)
+        of_domains = tree.sums(held)
+        pods += np.minimum(of_domains, len(each))
+        copies += of_domains
+        by_node += held
+    return Room(pods, copies, by_node, pods >= needed)
+
+
+def with_fewest_victims(
+    group: Group, free: Room, after: Room, needed: int, count: int
+) -> list[int]:
+    """Return the domains in which evictions may make room, at most so many: those first in which
+    the most pods fit without, then by tier and name.
+    """
+    domains = np.flatnonzero(after.suffices & (group.tree.tiers <= group.tier))
+    order = np.argsort(-np.minimum(free.pods[domains], needed), kind="stable")
+    return [int(each) for each in domains[order][:count]]
 
 
 def candidates(group: Group, room: Room, needed: int, *, inside: int | None = None) -> list[int]:

@@ -23,6 +23,7 @@ from vscheduler.model.refusals import Refusal, RefusalCode
 
 ELSEWHERE = Refusal(RefusalCode.NETWORK_TOPOLOGY)
 TOPOLOGIES = "topologies"
+EVICTS_IN = "hypernode.gradient.evict.max-hypernodes"
 LEVELS_MAX = 16
 SCORES = "scores of domains by what they have in use"
 
@@ -63,9 +64,7 @@ class NetworkTopologyAware(Plugin):
         "hypernode.binpack.normal-pod.fading": Argument(
             float, default=0.8, minimum=0, missing=SCORES
         ),
-        "hypernode.gradient.evict.max-hypernodes": Argument(
-            int, default=8, minimum=1, missing="evictions by domain"
-        ),
+        EVICTS_IN: Argument(int, default=8, minimum=1),
         TOPOLOGIES: Argument(list, default=[], parse=read_topologies),
     }
 
@@ -77,7 +76,8 @@ class NetworkTopologyAware(Plugin):
         self._session = session
         self._topology = session.topology
         given = read_topologies(self.argument(TOPOLOGIES))
-        self._topology.use(given, session.wake, lenient=self.lenient)
+        most = int(self.number(EVICTS_IN))
+        self._topology.use(given, session.wake, lenient=self.lenient, evicts_in=most)
         weight = self.number("weight")
         self._weight = 1.0 if weight < 0 else weight
 

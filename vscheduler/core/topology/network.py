@@ -80,10 +80,13 @@ class NetworkTopology:
         wake: Callable[[float], None],
         *,
         lenient: bool = False,
+        evicts_in: int = 8,
     ) -> None:
         """Keep pods near to each other from here on, also in these topologies. `wake` asks for a
-        cycle. If `lenient`, a hard request without a known tier is none, as in Volcano.
+        cycle. If `lenient`, a hard request without a known tier is none, as in Volcano. For a job,
+        evictions are planned in so many domains at most (`evicts_in`).
         """
+        self.evicts_in = evicts_in
         self._by_labels = {each.name: each for each in by_labels}
         self._wake, self._lenient = wake, lenient
         self.is_used = True
