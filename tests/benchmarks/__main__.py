@@ -135,7 +135,7 @@ def arguments() -> argparse.ArgumentParser:
         description="Schedulers side by side on the sandbox; docs/benchmarks.md explains it.",
     )
     add = parser.add_argument
-    add("shapes", nargs="*", type=Shape.read, help="NODESxGANGSxSIZE[@RATE|+DEVICES]")
+    add("shapes", nargs="*", type=Shape.read, help="NODESxGANGSxSIZE[@RATE|+DEVICES|/RACKS]")
     add("--runs", type=int, default=RUNS, help=f"of each competitor; default {RUNS}")
     add("--only", action="append", help="part of a competitor's name; repeatable")
     add("--peer", help="a command that takes --kubeconfig: another scheduler")
@@ -183,7 +183,10 @@ def resting(competing: Sequence[Competitor]) -> list[Competitor]:
 
 def plan(competing: Sequence[Competitor], shape: Shape, runs: int) -> Iterator[Competitor]:
     """In each round everybody once, and each time somebody else first."""
-    able = [each for each in competing if each.schedules or not (shape.rate or shape.devices)]
+    special = shape.rate or shape.devices or shape.racks
+    able = [each for each in competing if each.schedules or not special]
+    if shape.racks:
+        able = [competitors.near(each) for each in able]
     for turn in range(runs):
         first = turn % len(able) if able else 0
         yield from (*able[first:], *able[:first])

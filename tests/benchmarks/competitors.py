@@ -1,14 +1,19 @@
 """Who is measured, and how each is started. All act as the same user, whom nothing throttles."""
 
+import copy
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
 
 from sandbox import binaries, free_ports, progress_report
 from sandbox.control_plane import ControlPlane
 from tests.benchmarks import binding_only
-from tests.benchmarks.loading import Customer
+from tests.benchmarks.loading import RACK, Customer
+from vscheduler.core.config import policy
 
 LOOPBACK = "127.0.0.1"
 VSCHEDULER = "vscheduler"
@@ -80,6 +85,29 @@ def vscheduler(*flags: str, name: str = VSCHEDULER) -> Competitor:
 
     customer = Customer(scheduler="vscheduler")
     return Competitor(name=name, customer=customer, command=command)
+
+
+def near(competitor: Competitor) -> Competitor:
+    """Ours with a configuration that knows racks; all others as they are."""
+    if competitor.name != VSCHEDULER:
+        return competitor
+
+    def command(plane: ControlPlane) -> Command:
+        config = plane.directory / "racks.yaml"
+        config.write_text(yaml.safe_dump(_with_racks()), encoding="utf-8")
+        given = competitor.command(plane)
+        return replace(given, words=[*given.words, f"--scheduler-conf={config}"])
+
+    return replace(competitor, command=command)
+
+
+def _with_racks() -> dict[str, Any]:
+    """The built-in configuration, and the plugin for the network."""
+    tree: dict[str, Any] = copy.deepcopy(dict(policy.BUILT_IN))
+    racks = [{"name": "racks", "levels": [RACK]}]
+    plugin = {"name": "network-topology-aware", "arguments": {"topologies": racks}}
+    tree["tiers"][-1]["plugins"].append(plugin)
+    return tree
 
 
 def peer(line: str, scheduler: str, *, grouped: bool) -> Competitor:

@@ -89,7 +89,7 @@ def run(competitor: Competitor, shape: Shape, conditions: Conditions) -> Run:
     """Start a control plane, make the load, and watch. Raises running.FailedError."""
     with control_plane.start(crds=conditions.crds) as plane, ExitStack() as stack:
         loader = Loader(plane, competitor.customer)
-        nodes = loader.add_nodes(shape.nodes)
+        nodes = loader.add_nodes(shape.nodes, shape.racks)
         if shape.devices:
             loader.add_devices(nodes, shape.devices)
             loader.add_gangs(shape)

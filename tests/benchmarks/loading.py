@@ -23,6 +23,7 @@ SMALL, LARGE = "40Gi", "80Gi"
 """What GPUs have: small ones on the first half of the nodes, large ones on the others."""
 TEMPLATES: Mapping[str, tuple[int, str]] = {"one-gpu": (1, SMALL), "two-gpus": (2, LARGE)}
 """How many GPUs, and how much memory each must have at least; pods have these claims in turn."""
+RACK = "example.com/rack"
 CLAIMS_POLL_SECONDS = 0.5
 CLAIMS_SECONDS = 300.0
 
@@ -46,11 +47,20 @@ class Loader:
         self.created: dict[str, float] = {}
         """time.monotonic() by pod, once the API server had answered."""
 
-    def add_nodes(self, count: int) -> list[str]:
-        """Equal nodes, and the queue that Volcano's users have."""
+    def add_nodes(self, count: int, racks: int = 0) -> list[str]:
+        """Equal nodes, in so many racks if any, and the queue that Volcano's users have."""
         if self._customer.grouped:
             self.add_queue("default")
-        return self._plane.create_nodes(count=count)
+        if not racks:
+            return self._plane.create_nodes(count=count)
+        each = -(-count // racks)
+        return [
+            name
+            for rack, first in enumerate(range(0, count, each))
+            for name in self._plane.create_nodes(
+                count=min(each, count - first), first=first, labels={RACK: f"rack-{rack}"}
+            )
+        ]
 
     def add_devices(self, names: Sequence[str], each: int) -> None:
         """A class, a pool of equal GPUs on each of these nodes, and templates of claims for them.
@@ -66,7 +76,7 @@ class Loader:
     def add_gangs(self, shape: Shape) -> None:
         """All PodGroups, then all pods, at the shape's rate where it has one."""
         names = [f"gang-{number}" for number in range(shape.gangs)]
-        self.add_groups(names, shape.size)
+        self.add_groups(names, shape.size, near=bool(shape.racks))
         templates = [*TEMPLATES] if shape.devices else [""]
         pods = [
             pod(self._customer, name, number, template=templates[number % len(templates)])
@@ -100,10 +110,13 @@ class Loader:
         body = {**_VOLCANO, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}}
         self._plane.api.create(QUEUES, body)
 
-    def add_groups(self, names: Sequence[str], minimum: int, queue: str = "default") -> None:
-        """PodGroups that need so many pods, where PodGroups are wanted."""
+    def add_groups(
+        self, names: Sequence[str], minimum: int, queue: str = "default", *, near: bool = False
+    ) -> None:
+        """PodGroups that need so many pods, in one rack if `near`, where PodGroups are wanted."""
         if self._customer.grouped:
-            self._plane.api.create_all(GROUPS, [group(name, minimum, queue) for name in names])
+            bodies = [group(name, minimum, queue, near=near) for name in names]
+            self._plane.api.create_all(GROUPS, bodies)
 
     def add_pods(self, pods: Iterable[Object]) -> None:
         """Pods, in any order; when each was created is noted."""
@@ -118,13 +131,14 @@ class Loader:
 _VOLCANO = {"apiVersion": "scheduling.volcano.sh/v1beta1"}
 
 
-def group(name: str, minimum: int, queue: str = "default") -> Object:
-    """A PodGroup."""
+def group(name: str, minimum: int, queue: str = "default", *, near: bool = False) -> Object:
+    """A PodGroup, whose pods have to be in one rack if `near`."""
+    rack = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}} if near else {}
     return {
         **_VOLCANO,
         "kind": "PodGroup",
         "metadata": {"name": name},
-        "spec": {"minMember": minimum, "queue": queue},
+        "spec": {"minMember": minimum, "queue": queue, **rack},
     }
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-FORM = re.compile(r"(\d+)x(\d+)x(\d+)(?:@(\d+)|\+(\d+))?")
+FORM = re.compile(r"(\d+)x(\d+)x(\d+)(?:@(\d+)|\+(\d+)|/(\d+))?")
 
 START_SECONDS = 12.0
 """Of a control plane, and of giving it back."""
@@ -29,16 +29,20 @@ class Shape:
     """Pods created per second while the scheduler runs; 0: all are there before it starts."""
     devices: int = 0
     """GPUs of each node. If there are any, each pod has a claim for one or two of them."""
+    racks: int = 0
+    """So many racks of equally many nodes; if there are any, each gang has to be in one of them."""
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Of `500x100x20`, `100x1000x1@100` or `500x100x4+16`. Raises ValueError."""
+        """Of `500x100x20`, `100x1000x1@100`, `500x100x4+16`, `5000x750x4/50`; else ValueError."""
         found = FORM.fullmatch(text)
         numbers = [int(number or 0) for number in found.groups()] if found else []
         if not numbers or not all(numbers[:3]):
-            raise ValueError(f"{text}: a shape is NODESxGANGSxSIZE, and perhaps @RATE or +DEVICES")
-        nodes, gangs, size, rate, devices = numbers
-        return cls(nodes=nodes, gangs=gangs, size=size, rate=rate, devices=devices)
+            raise ValueError(
+                f"{text}: a shape is NODESxGANGSxSIZE, and perhaps @RATE, +DEVICES or /RACKS"
+            )
+        nodes, gangs, size, rate, devices, racks = numbers
+        return cls(nodes=nodes, gangs=gangs, size=size, rate=rate, devices=devices, racks=racks)
 
     @property
     def pods(self) -> int:
@@ -61,6 +65,8 @@ class Shape:
         text = f"{self.nodes}x{self.gangs}x{self.size}"
         if self.devices:
             return f"{text}+{self.devices}"
+        if self.racks:
+            return f"{text}/{self.racks}"
         return f"{text}@{self.rate}" if self.rate else text
 
 
@@ -82,6 +88,9 @@ ALL = tuple(
             "1000x1000x3",
             "500x100x4+16",
             "5000x1000x4+16",
+            "5000x750x4/50",
+            "5000x3x1000/50",
+            "500x1x512/10",
         ),
     )
 )

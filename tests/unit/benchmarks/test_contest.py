@@ -49,7 +49,7 @@ def a_run(competitor: str, seconds: float, shape: str = "5x2x50") -> Run:
 
 def test_a_shape_is_written_as_it_is_read() -> None:
     """Nodes, gangs, size, and perhaps a rate."""
-    for text in ("500x100x20", "100x1000x1@100"):
+    for text in ("500x100x20", "100x1000x1@100", "5000x750x4/50"):
         assert str(Shape.read(text)) == text
     assert Shape.read("500x100x20").pods == 2000
     assert len(set(map(str, shapes.ALL))) == len(shapes.ALL)

@@ -81,7 +81,7 @@ class NetworkTopologyAware(Plugin):
         weight = self.number("weight")
         self._weight = 1.0 if weight < 0 else weight
 
-    @depends_on(On.JOB | On.NODE | On.AGE | On.TIME)
+    @depends_on(On.JOB | On.NODE)
     def job_valid(self, state: JobState) -> Reason | None:
         """Return a reason for a topology that isn't known, or a setting that can't be read."""
         try:
