@@ -190,13 +190,15 @@ class Case:
 
     def total(self, *, usable: bool = False) -> Amounts:
         """What all nodes have; usable: those that a pod may use, of whichever job, if it asks for
-        anything and isn't gated, without what pods hold whose queue is gone.
+        anything, isn't gated and has a queue, an open one if it waits; without what pods hold whose
+        queue is gone.
         """
         asking = [
             pod
             for pod in self.census.pods.values()
             if len(censuses.request(pod)) > 1
             and (censuses.has_node(pod) or not pod["spec"].get("schedulingGates"))
+            and self._takes_part(pod)
         ]
         total: Amounts = Counter()
         for name, node in self.census.nodes.items():
@@ -209,6 +211,13 @@ class Case:
                 if self.census.queue_of(pod) not in self.census.queues:
                     total.subtract(censuses.request(pod))
         return total
+
+    def _takes_part(self, pod: Document) -> bool:
+        """Whether its queue shares in what there is, on its behalf."""
+        queue = self.census.queues.get(self.census.queue_of(pod) or "")
+        if queue is None:
+            return False
+        return censuses.has_node(pod) or queue["status"]["state"] == "Open"
 
     def free(self, node: str) -> Amounts:
         """What the node has left."""
