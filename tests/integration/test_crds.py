@@ -1,4 +1,4 @@
-"""What a real API server makes of the two CRDs: what it takes, refuses, fills in and shows.
+"""What a real API server makes of the CRDs: what it takes, refuses, fills in and shows.
 
 Objects go in with dryRun=All where nothing has to stay, and with fieldValidation=Strict, so that a
 field that the schema doesn't know is an error and not dropped in silence.
@@ -6,21 +6,19 @@ field that the schema doesn't know is an error and not dropped in silence.
 
 import copy
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from sandbox.client import PATCH_TYPES, Answer, Client, Object
 from sandbox.control_plane import ControlPlane
 from tests import crd_cases, patience
 
-CRDS = Path(__file__).parents[2] / "crds"
 GROUP = "/apis/scheduling.volcano.sh/v1beta1"
 QUEUES = f"{GROUP}/queues"
 GROUPS = f"{GROUP}/namespaces/default/podgroups"
-WHERE = {"queues": QUEUES, "podgroups": GROUPS}
+HYPER_NODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
+WHERE = {"queues": QUEUES, "podgroups": GROUPS, "hypernodes": HYPER_NODES}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 APPLY = {"content-type": PATCH_TYPES["apply"]}
@@ -36,6 +34,11 @@ STORED_BEFORE = [
     ("queues", {"guarantee": {"resource": {"cpu": 2}}, "deserved": {"cpu": 1}}),
     ("queues", {"parent": "old"}),
 ]
+DOMAIN = {
+    "tier": 1,
+    "tierName": "rack",
+    "members": [{"type": "Node", "selector": {"regexMatch": {"pattern": "^r1-"}}}],
+}
 
 Spec = dict[str, Any]
 Keep = Callable[..., Object]
@@ -54,33 +57,16 @@ def keep(api: Client) -> Iterator[Keep]:
 
     def create(plural: str, name: str, **parts: Any) -> Object:
         paths.append(f"{WHERE[plural]}/{name}")
-        return api.create(WHERE[plural], thing(plural, name, **parts))
+        return api.create(WHERE[plural], crd_cases.named(plural, name, **parts))
 
     yield create
     for path in paths:
         api.delete(path)
 
 
-def definition(plural: str) -> Object:
-    """The CRD of this plural, as plain data."""
-    text = (CRDS / f"scheduling.volcano.sh_{plural}.yaml").read_text()
-    found: Object = yaml.safe_load(text)
-    return found
-
-
-def thing(plural: str, name: str, **parts: Any) -> Object:
-    """A Queue or PodGroup of this name with the given spec, status or metadata."""
-    metadata = {"name": name} | parts.pop("metadata", {})
-    return (
-        {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": crd_cases.KINDS[plural]}
-        | parts
-        | {"metadata": metadata}
-    )
-
-
 def dry_run(api: Client, plural: str, **parts: Any) -> Answer:
     """Create an object called `me` without keeping it."""
-    return try_out(api, WHERE[plural], thing(plural, "me", **parts))
+    return try_out(api, WHERE[plural], crd_cases.named(plural, "me", **parts))
 
 
 def try_out(api: Client, path: str, body: Object) -> Answer:
@@ -101,11 +87,11 @@ def assert_refused(answer: Answer, says: dict[str, str]) -> None:
 @pytest.mark.parametrize("plural", WHERE)
 def test_definition_is_established_without_complaints(api: Client, plural: str) -> None:
     """The schema is structural, its rules compile within their budget, and its names are free."""
-    stored = api.get(f"{DEFINITIONS}/{plural}.scheduling.volcano.sh")
+    again = crd_cases.definition(plural)
+    stored = api.get(f"{DEFINITIONS}/{again['metadata']['name']}")
     found = {condition["type"]: condition["status"] for condition in stored["status"]["conditions"]}
     assert found == {"NamesAccepted": "True", "Established": "True"}
     path = f"{DEFINITIONS}?dryRun=All&fieldValidation=Strict"
-    again = definition(plural)
     again["metadata"]["name"] = f"{plural}.another.example.com"
     again["spec"]["group"] = "another.example.com"
     assert api.ask("POST", path, again).status == 201
@@ -144,6 +130,8 @@ def test_rules_have_budget_for_the_largest_objects(api: Client) -> None:
     policy = {"labelSelector": {"matchExpressions": [expression] * 16}}
     spec = {"minResources": amounts, "subGroupPolicy": [policy] * 1024}
     assert dry_run(api, "podgroups", spec=spec).status == 201
+    member = {"type": "Node", "selector": {"labelMatch": {"matchExpressions": [expression] * 2}}}
+    assert dry_run(api, "hypernodes", spec={"tier": 1, "members": [member] * 10_000}).status == 201
 
 
 def test_defaults_are_filled_in_even_without_a_spec(api: Client) -> None:
@@ -162,7 +150,8 @@ def test_annotations_and_labels_are_the_users_own(api: Client, plural: str) -> N
     """Annotations of Volcano's, or of nobody's, are no reason to refuse an object."""
     words = {"volcano.sh/hierarchy": "root/eng/dev", "volcano.sh/hierarchy-weights": "1/2/8"}
     metadata = {"annotations": words, "labels": {"team.example.com/x": "y"}}
-    assert dry_run(api, plural, metadata=metadata).status == 201
+    spec = {"spec": DOMAIN} if plural == "hypernodes" else {}
+    assert dry_run(api, plural, metadata=metadata, **spec).status == 201
 
 
 def test_tables_have_volcanos_columns(api: Client, keep: Keep) -> None:
@@ -224,6 +213,21 @@ def test_tables_show_whose_a_podgroup_is_and_why_it_waits(api: Client, keep: Kee
     assert shown(api, f"{GROUPS}/table", 1)["MESSAGE"] == "few"
 
 
+def test_tables_show_what_is_wrong_with_a_hyper_node(api: Client, keep: Keep) -> None:
+    """Volcano's columns come first; Volcano's controller, too, writes the count with the status."""
+    keep("hypernodes", "table", spec=DOMAIN)
+    ready = {"type": "Ready", "status": "False", "reason": "InvalidMembers", "message": "why"}
+    status = {"nodeCount": 3, "conditions": [ready]}
+    api.patch(f"{HYPER_NODES}/table/status", {"status": status})
+    assert shown(api, f"{HYPER_NODES}/table", 0) == {
+        "Tier": "1",
+        "TierName": "rack",
+        "NodeCount": 3,
+        "READY": "False",
+    }
+    assert shown(api, f"{HYPER_NODES}/table", 1) == {"MESSAGE": "why"}
+
+
 def shown(api: Client, path: str, priority: int) -> dict[str, Any]:
     """The cells of the only row that have this priority, but for names and ages."""
     answer = api.ask("GET", path, headers=TABLE)
@@ -233,17 +237,22 @@ def shown(api: Client, path: str, priority: int) -> dict[str, Any]:
     return {
         column["name"]: cell
         for column, cell in zip(table["columnDefinitions"], row["cells"], strict=True)
-        if column["priority"] == priority and column["name"] not in {"Name", "AGE"}
+        if column["priority"] == priority and column["name"] not in {"Name", "AGE", "Age"}
     }
 
 
 def test_discovery_has_volcanos_names(api: Client) -> None:
-    """Short names and scopes are Volcano's; only Queue has a status subresource."""
+    """Short names and scopes are Volcano's; PodGroup has no status subresource."""
     resources = api.get(GROUP)["resources"]
     assert {r["name"]: (r["kind"], r["namespaced"], r.get("shortNames")) for r in resources} == {
         "queues": ("Queue", False, ["q", "queue-v1beta1"]),
         "queues/status": ("Queue", False, None),
         "podgroups": ("PodGroup", True, ["pg", "podgroup-v1beta1"]),
+    }
+    resources = api.get("/apis/topology.volcano.sh/v1alpha1")["resources"]
+    assert {r["name"]: (r["kind"], r["namespaced"], r.get("shortNames")) for r in resources} == {
+        "hypernodes": ("HyperNode", False, ["hn"]),
+        "hypernodes/status": ("HyperNode", False, None),
     }
 
 
@@ -312,7 +321,7 @@ def test_two_schedulers_write_a_queues_conditions_side_by_side(api: Client, keep
     keep("queues", "shared")
 
     def apply(manager: str, **status: Any) -> dict[str, str]:
-        body = thing("queues", "shared", status=status)
+        body = crd_cases.named("queues", "shared", status=status)
         path = f"{QUEUES}/shared/status"
         stored = api.patch(path, body, kind="apply", fieldManager=manager, fieldValidation="Strict")
         return {c["type"]: c["status"] for c in stored["status"].get("conditions", [])}
@@ -335,7 +344,9 @@ def test_figures_of_two_schedulers_never_mix(api: Client, keep: Keep) -> None:
     first, second = ({"cpu": "2500m", "memory": 1}, {"cpu": "4"})
 
     def apply(manager: str, amounts: Spec, *, force: bool) -> Answer:
-        body = thing("queues", "figures", status=dict.fromkeys(names, amounts) | {"share": 0.96})
+        body = crd_cases.named(
+            "queues", "figures", status=dict.fromkeys(names, amounts) | {"share": 0.96}
+        )
         query = {"fieldManager": manager, "force": str(force).lower()}
         return api.ask("PATCH", path, body, query=query, headers=APPLY)
 
@@ -351,14 +362,14 @@ def test_object_stored_before_the_rules_can_still_be_worked_with(
 ) -> None:
     """Rules that come with an upgrade don't stop status or labels from being written."""
     group = f"upgrade{case}.example.com"
-    strict = definition(plural)
+    strict = crd_cases.definition(plural)
     strict["metadata"]["name"] = f"{plural}.{group}"
     strict["spec"]["group"] = group
     lax = copy.deepcopy(strict)
     drop_rules(lax)
     place = f"{DEFINITIONS}/{plural}.{group}"
     path = f"/apis/{group}/v1beta1" + WHERE[plural].removeprefix(GROUP)
-    old = thing(plural, "old", spec=spec) | {"apiVersion": f"{group}/v1beta1"}
+    old = crd_cases.named(plural, "old", spec=spec) | {"apiVersion": f"{group}/v1beta1"}
     try:
         api.apply(place, lax)
         patience.wait_until(lambda: api.ask("POST", path, old).status == 201)

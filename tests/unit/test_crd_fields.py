@@ -1,13 +1,11 @@
 """The CRDs as files: the contract with clients, which needs no API server to be checked."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-CRDS = Path(__file__).parents[2] / "crds"
+from tests import crd_cases
 
 # Every field that Volcano's clients read or write, one level per dot, [] for a list's items and
 # {} for a map's values; the last lines of queues are the project's own.
@@ -59,6 +57,20 @@ FIELDS = {
         status.conditions[].lastTransitionTime       string
         status.conditions[].transitionID   string
     """,
+    "hypernodes": """
+        spec.tier                          integer   spec.tierName                 string
+        spec.members[].type                string    spec.members[].selector.exactMatch.name string
+        spec.members[].selector.regexMatch.pattern                        string
+        spec.members[].selector.labelMatch.matchLabels{}                  string
+        spec.members[].selector.labelMatch.matchExpressions[].key         string
+        spec.members[].selector.labelMatch.matchExpressions[].operator    string
+        spec.members[].selector.labelMatch.matchExpressions[].values[]    string
+        status.nodeCount                   integer
+        status.conditions[].type           string    status.conditions[].status    string
+        status.conditions[].reason         string    status.conditions[].message   string
+        status.conditions[].lastTransitionTime       string
+        status.conditions[].observedGeneration       integer
+    """,
 }
 
 # What the file promises and no object in the integration tests comes near.
@@ -79,17 +91,24 @@ LIMITS: dict[str, dict[str, tuple[str, object]]] = {
         "spec.subGroupPolicy[].labelSelector": ("x-kubernetes-map-type", "atomic"),
         "spec.subGroupPolicy[].labelSelector.matchExpressions": ("maxItems", 64),
     },
+    "hypernodes": {
+        "spec.tier": ("maximum", 2147483647),
+        "spec.tierName": ("maxLength", 253),
+        "spec.members": ("maxItems", 10000),
+        "spec.members[].selector.exactMatch.name": ("maxLength", 253),
+        "spec.members[].selector.regexMatch.pattern": ("maxLength", 1024),
+        "spec.members[].selector.labelMatch": ("x-kubernetes-map-type", "atomic"),
+        "spec.members[].selector.labelMatch.matchLabels": ("maxProperties", 64),
+        "spec.members[].selector.labelMatch.matchExpressions": ("maxItems", 16),
+        "spec.members[].selector.labelMatch.matchExpressions[].values": ("maxItems", 1024),
+        "status.conditions": ("maxItems", 64),
+    },
 }
-
-
-def definition(plural: str) -> Any:
-    """The CRD of this plural, as plain data."""
-    return yaml.safe_load((CRDS / f"scheduling.volcano.sh_{plural}.yaml").read_text())
 
 
 def schema(plural: str) -> dict[str, Any]:
     """The schema of the CRD's one version."""
-    (version,) = definition(plural)["spec"]["versions"]
+    (version,) = crd_cases.definition(plural)["spec"]["versions"]
     found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return found
 
@@ -154,7 +173,7 @@ def test_limits_are_as_documented(plural: str) -> None:
 @pytest.mark.parametrize("plural", FIELDS)
 def test_documentation_has_a_row_for_every_field(plural: str) -> None:
     """docs/crds.md names each field, so that none is added in silence."""
-    text = (CRDS.parent / "docs" / "crds.md").read_text()
+    text = (crd_cases.CRDS.parent / "docs" / "crds.md").read_text()
     words = FIELDS[plural].split()
     missing = [path for path in words[::2] if f"`{path.strip('[]{}')}`" not in text]
     assert missing == []

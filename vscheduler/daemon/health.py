@@ -69,9 +69,9 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     def absent(self) -> bool:
         """Whether the daemon continues without the kind.
 
-        API servers before 1.34 don't serve the kinds about devices, and won't soon.
+        API servers before 1.34 don't serve the kinds about devices, and HyperNodes come with a CRD.
         """
-        missing = isinstance(self.problem, NotFound) and self.kind in paths.DEVICE_KINDS
+        missing = isinstance(self.problem, NotFound) and self.kind in paths.OPTIONAL_KINDS
         lasting = self.refused and (missing or self.seconds >= REFUSED_SECONDS)
         return lasting and self.kind not in NEEDED and not self.listed
 

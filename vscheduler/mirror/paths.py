@@ -39,6 +39,7 @@ class Kind(StrEnum):
     """Read from manifests only: in a cluster, a controller makes claims of templates."""
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"
+    HYPER_NODE = "HyperNode"
 
 
 STORAGE_KINDS = frozenset(
@@ -51,6 +52,9 @@ STORAGE_KINDS = frozenset(
 
 DEVICE_KINDS = frozenset({Kind.RESOURCE_CLAIM, Kind.RESOURCE_SLICE, Kind.DEVICE_CLASS})
 """The watched kinds about devices (dynamic resource allocation)."""
+
+OPTIONAL_KINDS = DEVICE_KINDS | {Kind.HYPER_NODE}
+"""Kinds that clusters needn't serve, and if they don't, probably won't soon."""
 
 
 NAME_MAX = 253
@@ -265,6 +269,12 @@ ACCESS_REVIEWS = Collection(
 )
 QUEUES = Collection(api_version=VOLCANO, kind="Queue", plural="queues", namespaced=False)
 POD_GROUPS = Collection(api_version=VOLCANO, kind="PodGroup", plural="podgroups")
+HYPER_NODES = Collection(
+    api_version="topology.volcano.sh/v1alpha1",
+    kind="HyperNode",
+    plural="hypernodes",
+    namespaced=False,
+)
 COMMANDS = Collection(api_version="bus.volcano.sh/v1alpha1", kind="Command", plural="commands")
 
 PAGE = "/api/v1"
@@ -290,5 +300,6 @@ WATCHED: Mapping[Kind, Path] = {
     Kind.RESOURCE_CLAIM: RESOURCE_CLAIMS.everywhere,
     Kind.RESOURCE_SLICE: RESOURCE_SLICES.everywhere,
     Kind.DEVICE_CLASS: DEVICE_CLASSES.everywhere,
+    Kind.HYPER_NODE: HYPER_NODES.everywhere,
 }
 """The collection of each watched kind, in all namespaces."""

@@ -42,6 +42,7 @@ from vscheduler.model.nodes import NodeSpec
 from vscheduler.model.pod_texts import PodReads
 from vscheduler.model.queues import DEFAULT, Queue
 from vscheduler.model.snapshot import Budget, Carried, Quota, Snapshot
+from vscheduler.model.topology import NO_HYPER_NODES, HyperNode, HyperNodes
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,6 +246,7 @@ class Mirror:
             affinity_index=self._pod_affinity.freeze(),
             storage=self.storage.freeze(),
             devices=self.devices.freeze(space.names, self._columns.overdue),
+            hyper_nodes=self._named.hyper_nodes,
             extended_resources=backed,
             carried=carried,
         )
@@ -369,6 +371,8 @@ class Mirror:
                 (Queue() | Budget() | Quota() | None),
             ):
                 self._named.change()
+            case ((HyperNode() | None), (HyperNode() | None)):
+                self._named.change_hyper_nodes()
             case ((Namespace() | None), (Namespace() | None)):
                 self._pod_affinity.move_namespace(key, None if new is None else new.labels)
             case ((PriorityClass() | None), (PriorityClass() | None)):
@@ -456,11 +460,18 @@ class NamedObjects:
         self.queues: Mapping[str, Queue] = {}
         self.budgets: tuple[Budget, ...] = ()
         self.quotas: tuple[Quota, ...] = ()
+        self.hyper_nodes = NO_HYPER_NODES
+        """One value until any HyperNode changes: the tree that follows from it is kept there."""
         self._current = False
+        self._has_hyper_nodes = True
 
     def change(self) -> None:
         """Sort again at the next refresh."""
         self._current = False
+
+    def change_hyper_nodes(self) -> None:
+        """Collect the HyperNodes again at the next refresh."""
+        self._has_hyper_nodes = False
 
     def queue_of_namespace(self, name: str) -> str:
         """Return the queue that a namespace names; empty if it names none."""
@@ -469,6 +480,10 @@ class NamedObjects:
 
     def refresh(self) -> None:
         """Make the attributes current; the last objects stay when nothing changed."""
+        if not self._has_hyper_nodes:
+            self._has_hyper_nodes = True
+            every = HyperNodes(entries.values(self._stored[Kind.HYPER_NODE], HyperNode))
+            self.hyper_nodes = every or NO_HYPER_NODES
         if self._current:
             return
         self._current = True

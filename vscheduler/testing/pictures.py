@@ -5,8 +5,9 @@
     job   lead/greedy min=1 cpu=1 priority=10   n1 n1 n1 -
 
     budget calm select=app=db allowed=1        quota small cpu=4 used=cpu:2,pods:1
+    hypernode r1 tier=1 called=rack nodes=n1,n2   hypernode s1 tier=2 children=r1,r2
 
-A statement starts with one of these five words and ends where the next one starts. After a job's
+A statement starts with one of these six words and ends where the next one starts. After a job's
 settings stands one word per pod, numbered from zero (`greedy-0`, …):
 
     n1   runs there                    +n1  is bound there, not yet running
@@ -19,7 +20,8 @@ settings stands one word per pod, numbered from zero (`greedy-0`, …):
 a tier. A job's labels and annotations are those of its pods; `namespace=` is `default` otherwise;
 `class=` is their priority class, `scheduled=` for how many seconds they have had their nodes,
 `nominated=` the node that its waiting pods are nominated to. A queue's groups of nodes are written
-`affinity=required:a,b|preferred:c`, `anti_required` and `anti_preferred` likewise. A budget
+`affinity=required:a,b|preferred:c`, `anti_required` and `anti_preferred` likewise. A HyperNode's
+nodes can also be written `pattern=^r1-` or `label=rack=r1`; `called` is its tier's name. A budget
 without `select` is about all pods. What pods say about other pods is in pod_terms.py.
 
 A picture of a cluster that can't be (names twice, nodes overfull, unknown queues) is refused.
@@ -62,6 +64,8 @@ JOB_SETTINGS = {
     *pod_terms.SETTINGS,
 }
 
+HYPER_NODE_SETTINGS = {"tier", "called", "nodes", "children", "pattern", "label"}
+
 Document = dict[str, Any]
 
 
@@ -86,6 +90,7 @@ def documents(picture: str) -> list[Document]:
         "job": _draw_job,
         "budget": _draw_budget,
         "quota": _draw_quota,
+        "hypernode": _draw_hyper_node,
     }
     for statement in sorted(found, key=lambda each: statements.KEYWORDS.index(each.keyword)):
         draw[statement.keyword](drawing, statement)
@@ -200,6 +205,35 @@ def _draw_quota(drawing: Drawing, statement: Statement) -> None:
             "status": {"hard": hard, "used": statements.amounts_of(statement.one("used"))},
         }
     )
+
+
+def _draw_hyper_node(drawing: Drawing, statement: Statement) -> None:
+    _check_new(drawing, statement, "HyperNode")
+    if unknown := set(statement.settings) - HYPER_NODE_SETTINGS:
+        names = ", ".join(sorted(unknown))
+        raise ImpossibleError(f"hypernode {statement.name}: no setting {names}")
+    members = [
+        _member(kind, {"exactMatch": {"name": name}})
+        for setting, kind in (("nodes", "Node"), ("children", "HyperNode"))
+        for name in filter(None, statement.one(setting).split(","))
+    ]
+    if pattern := statement.one("pattern"):
+        members.append(_member("Node", {"regexMatch": {"pattern": pattern}}))
+    if labels := statements.pairs(statement.many("label")):
+        members.append(_member("Node", {"labelMatch": {"matchLabels": labels}}))
+    spec = {"tier": int(statement.one("tier", "1")), "tierName": statement.one("called")}
+    drawing.documents.append(
+        {
+            "apiVersion": "topology.volcano.sh/v1alpha1",
+            "kind": "HyperNode",
+            "metadata": _metadata(statement.name),
+            "spec": {**spec, "members": members},
+        }
+    )
+
+
+def _member(kind: str, selector: Document) -> Document:
+    return {"type": kind, "selector": selector}
 
 
 def _draw_job(drawing: Drawing, statement: Statement) -> None:

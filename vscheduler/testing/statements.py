@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-KEYWORDS = ("node", "queue", "job", "budget", "quota")
+KEYWORDS = ("node", "queue", "job", "budget", "quota", "hypernode")
 """What a statement starts with, in the order in which the objects are drawn."""
 
 SHORT = {"gpu": "nvidia.com/gpu"}

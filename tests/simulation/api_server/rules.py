@@ -83,6 +83,10 @@ def _has_no_values(value: Any, _: Any) -> bool:
     return value["operator"] not in ("Exists", "DoesNotExist") or not value.get("values")
 
 
+def _one_selector(value: Any, _: Any) -> bool:
+    return len(value.keys() & {"exactMatch", "regexMatch", "labelMatch"}) == 1
+
+
 KNOWN: Mapping[str, Check] = {
     "!has(self.spec.parent) || self.spec.parent != self.metadata.name || oldSelf.hasValue() && "
     "oldSelf.value().?spec.parent == self.spec.?parent": _parent,
@@ -98,4 +102,9 @@ KNOWN: Mapping[str, Check] = {
     "!(self.operator in ['In', 'NotIn']) || has(self.values) && size(self.values) > 0": _has_values,
     "!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || "
     "size(self.values) == 0": _has_no_values,
+    "self.type != 'HyperNode' || has(self.selector.exactMatch)": lambda value, _: (
+        value["type"] != "HyperNode" or "exactMatch" in value["selector"]
+    ),
+    "(has(self.exactMatch) ? 1 : 0) + (has(self.regexMatch) ? 1 : 0) + "
+    "(has(self.labelMatch) ? 1 : 0) == 1": _one_selector,
 }

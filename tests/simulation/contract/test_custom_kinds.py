@@ -124,11 +124,7 @@ def test_what_the_definitions_refuse(
 
 def _asked(memory: Memory, plural: str, spec: Any) -> Any:
     """Try to create an object that is called `me`."""
-    places = {"queues": paths.QUEUES.everywhere, "podgroups": paths.POD_GROUPS.within("default")}
-    body = {
-        "apiVersion": paths.VOLCANO,
-        "kind": crd_cases.KINDS[plural],
-        "metadata": {"name": "me"},
-        "spec": spec,
-    }
-    return memory.api.ask("POST", places[plural], body, query={"dryRun": "All"})
+    collection = crd_cases.COLLECTIONS[plural]
+    place = collection.within("default") if collection.namespaced else collection.everywhere
+    body = crd_cases.named(plural, "me", spec=spec)
+    return memory.api.ask("POST", place, body, query={"dryRun": "All"})

@@ -10,6 +10,7 @@ from vscheduler.daemon import health
 from vscheduler.daemon.health import ListenError, Report, WatchState
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.settings import Address
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -175,6 +176,13 @@ def test_a_kind_that_is_not_served_or_not_shown_is_done_without(
         assert found.without == (f"without PodDisruptionBudget: {problem}",)
         assert (found.waits == ()) is ready
         assert each.absent is ready
+
+
+@pytest.mark.parametrize("kind", sorted(paths.OPTIONAL_KINDS))
+def test_kinds_that_clusters_need_not_serve_are_done_without_at_once(kind: Kind) -> None:
+    """Unless we may not list them: that may be about to change."""
+    assert state(kind, UNKNOWN, listed=False, seconds=0.1).absent
+    assert not state(kind, DENIED, listed=False, seconds=0.1).absent
 
 
 @pytest.mark.parametrize("kind", sorted(health.NEEDED))

@@ -117,6 +117,17 @@ def quota(name: str, hard: Document, used: Document | None = None, **spec: Any) 
     }
 
 
+def hyper_node(name: str, *members: Document, tier: int = 1, **spec: Any) -> Document:
+    """A HyperNode; without members, one with the node n1."""
+    node = {"type": "Node", "selector": {"exactMatch": {"name": "n1"}}}
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name, "uid": name},
+        "spec": {"tier": tier, "members": members or (node,), **spec},
+    }
+
+
 def read(document: Document) -> Object:
     """The object of a manifest that decodes."""
     event = event_of(document)

@@ -6,6 +6,7 @@ from tests.unit.mirror import manifests
 from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index.entries import Change, Reference
 from vscheduler.mirror.state import Mirror
+from vscheduler.model import topology
 from vscheduler.model.jobs import NO_TASKS, TaskId, TaskStatus
 
 Document = manifests.Document
@@ -133,6 +134,23 @@ def test_budgets_and_quotas_are_in_a_snapshot_while_they_are_there() -> None:
     assert ([budget.name for budget in found.budgets], found.quotas) == (["b"], ())
 
 
+def test_hyper_nodes_are_one_value_until_any_of_them_changes() -> None:
+    """Trees are made anew only then; a wrong one is left out alone, and told of."""
+    seen = manifests.mirror(manifests.hyper_node("b"), manifests.hyper_node("a", tier=0))
+    found = seen.snapshot(0.0).hyper_nodes
+    assert [each.name for each in found.every] == ["a", "b"]
+    apply(seen, manifests.queue("q", {"weight": 2}))
+    apply(seen, manifests.hyper_node("b") | {"status": {"nodeCount": 1}})
+    assert seen.snapshot(0.0).hyper_nodes is found
+    apply(seen, manifests.hyper_node("b", {"type": "Node", "selector": {}}))
+    found = seen.snapshot(0.0).hyper_nodes
+    assert [each.name for each in found.every] == ["a"]
+    (wrong,) = seen.rejections.values()
+    assert str(wrong).startswith("HyperNode b: spec.members[0].selector: must have exactly one")
+    seen.apply(manifests.removal_of(manifests.hyper_node("a")))
+    assert seen.snapshot(0.0).hyper_nodes is topology.NO_HYPER_NODES
+
+
 @pytest.mark.parametrize(
     ("before", "after", "change"),
     [
@@ -194,6 +212,8 @@ def test_budgets_and_quotas_are_in_a_snapshot_while_they_are_there() -> None:
             manifests.quota("l", {"cpu": "1"}, {"cpu": "1"}),
             OTHER,
         ),
+        (manifests.hyper_node("h"), manifests.hyper_node("h") | {"status": {"nodeCount": 1}}, NONE),
+        (manifests.hyper_node("h"), manifests.hyper_node("h", tierName="rack"), OTHER),
     ],
 )
 def test_what_a_decision_depends_on_is_a_change(

@@ -20,6 +20,7 @@ import msgspec
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode import wire, wire_devices, wire_storage
 from vscheduler.mirror.decode.wire import (
+    HyperNode,
     Namespace,
     Node,
     Pod,
@@ -194,6 +195,7 @@ STRUCTS: Mapping[Kind, type[Object]] = {
     Kind.RESOURCE_CLAIM_TEMPLATE: ResourceClaimTemplate,
     Kind.RESOURCE_SLICE: ResourceSlice,
     Kind.DEVICE_CLASS: DeviceClass,
+    Kind.HYPER_NODE: HyperNode,
 }
 """The struct that objects of a kind decode to."""
 
@@ -214,6 +216,7 @@ API_VERSIONS: Mapping[Kind, str] = {
     Kind.VOLUME: "v1",
     **dict.fromkeys(paths.STORAGE_KINDS - {Kind.CLAIM, Kind.VOLUME}, "storage.k8s.io/v1"),
     **dict.fromkeys((*paths.DEVICE_KINDS, Kind.RESOURCE_CLAIM_TEMPLATE), "resource.k8s.io/v1"),
+    Kind.HYPER_NODE: "topology.volcano.sh/v1alpha1",
 }
 """apiVersion by kind: different API groups may use equal kind names."""
 

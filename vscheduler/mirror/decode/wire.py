@@ -552,6 +552,56 @@ class ResourceQuota(Struct, frozen=True):
     status: QuotaStatus = QuotaStatus()
 
 
+class ExactMatch(Struct, frozen=True):
+    """topology.volcano.sh/v1alpha1 ExactMatch."""
+
+    name: str = ""
+
+
+class RegexMatch(Struct, frozen=True):
+    """topology.volcano.sh/v1alpha1 RegexMatch."""
+
+    pattern: str = ""
+
+
+class MemberSelector(Struct, frozen=True):
+    """topology.volcano.sh/v1alpha1 MemberSelector: exactly one of the fields."""
+
+    exact_match: ExactMatch | None = None
+    regex_match: RegexMatch | None = None
+    label_match: LabelSelector | None = None
+
+
+class HyperNodeMember(Struct, frozen=True):
+    """topology.volcano.sh/v1alpha1 MemberSpec."""
+
+    type: str = ""
+    selector: MemberSelector = MemberSelector()
+
+
+class HyperNodeSpec(Struct, frozen=True):
+    """topology.volcano.sh/v1alpha1 HyperNodeSpec."""
+
+    tier: int = 0
+    tier_name: str = ""
+    members: list[HyperNodeMember] = []
+
+
+class HyperNode(Struct, frozen=True):
+    """topology.volcano.sh/v1alpha1 HyperNode, without its status."""
+
+    metadata: Metadata = Metadata()
+    spec: HyperNodeSpec = HyperNodeSpec()
+
+
 Object: TypeAlias = (
-    Pod | Node | Namespace | Queue | PodGroup | PriorityClass | PodDisruptionBudget | ResourceQuota
+    Pod
+    | Node
+    | Namespace
+    | Queue
+    | PodGroup
+    | PriorityClass
+    | PodDisruptionBudget
+    | ResourceQuota
+    | HyperNode
 )

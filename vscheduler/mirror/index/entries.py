@@ -32,13 +32,13 @@ from vscheduler.mirror.translate import storage as volumes
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.pods import Translator
 from vscheduler.mirror.translate.translation import Group
-from vscheduler.model import devices, pod_texts, queues, storage
+from vscheduler.model import devices, pod_texts, queues, storage, topology
 from vscheduler.model.constraints import ResourceClaimUse
 from vscheduler.model.jobs import TaskStatus
 from vscheduler.model.pod_texts import PodReads
 from vscheduler.model.snapshot import Budget, Quota
 
-V = TypeVar("V", queues.Queue, Budget, Quota)
+V = TypeVar("V", queues.Queue, Budget, Quota, topology.HyperNode)
 
 STARTING = frozenset({TaskStatus.BINDING, TaskStatus.BOUND})
 STARTED = frozenset({TaskStatus.BOUND, TaskStatus.RUNNING})
@@ -53,6 +53,7 @@ Value: TypeAlias = (
     | translation.Namespace
     | Budget
     | Quota
+    | topology.HyperNode
     | storage.Object
     | devices.Object
 )
@@ -236,10 +237,17 @@ class Reader:
             case ResourceQuota():
                 value = translation.quota(found)
             case _:
-                if isinstance(found, wire_devices.Object):
-                    return _devices(found)
-                value = self._storage(found)
+                value = self._of_few_pods(found)
         return value
+
+    def _of_few_pods(self, found: events.Object) -> Value | None:
+        """Translate an object of a kind that only some pods have to do with."""
+        if isinstance(found, wire.HyperNode):
+            return translation.hyper_node(found)
+        if isinstance(found, wire_devices.Object):
+            return _devices(found)
+        assert isinstance(found, wire_storage.Object)
+        return self._storage(found)
 
     def _storage(self, found: wire_storage.Object) -> storage.Object:
         value: storage.Object

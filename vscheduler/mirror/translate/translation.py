@@ -1,4 +1,5 @@
-"""Nodes, queues, PodGroups, priority classes, budgets and quotas, translated to the model.
+"""Nodes, queues, PodGroups, HyperNodes, priority classes, budgets and quotas, translated to the
+model.
 
 Every function raises fields.FieldError for an unusable field; `reject` turns the error into a
 DecodeError. Module `pods` translates pods.
@@ -14,6 +15,7 @@ from vscheduler.mirror.decode.events import DecodeError, Kind
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.quantities import Quantity
 from vscheduler.mirror.decode.wire import (
+    HyperNodeMember,
     Metadata,
     PodDisruptionBudget,
     PodGroup,
@@ -31,13 +33,16 @@ from vscheduler.model.nodes import NodeSpec
 from vscheduler.model.queues import GroupLimits, NodeGroups, QueueState
 from vscheduler.model.resources import ResourceMap
 from vscheduler.model.snapshot import Budget, Quota
-from vscheduler.model.topology import TopologyRequest
+from vscheduler.model.topology import HyperNode, Member, TopologyRequest
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: the scheduler of a PodGroup without pods."""
 
 SOFT = "soft"
 """Mode of a network topology that is only a preference."""
+
+NODE, HYPER_NODE = "Node", "HyperNode"
+"""Types of a HyperNode's members."""
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 """Annotation of a namespace: the queue of automatic PodGroups for its pods."""
@@ -314,6 +319,44 @@ def quota(quota: ResourceQuota) -> Quota | None:
         hard={name: min(amounts) for name, amounts in hard.items()},
         used={name: max(amounts) for name, amounts in used.items() if name in hard},
     )
+
+
+def hyper_node(found: wire.HyperNode) -> HyperNode:
+    """Translate a HyperNode. Whether its members exist isn't looked at."""
+    spec = found.spec
+    _check_count(spec.tier, "spec.tier")
+    if not spec.members:
+        raise FieldError("spec.members", "is empty: a HyperNode needs a member")
+    return HyperNode(
+        name=found.metadata.name,
+        tier=spec.tier,
+        tier_name=spec.tier_name,
+        members=tuple(
+            _member(member, f"spec.members[{at}]") for at, member in enumerate(spec.members)
+        ),
+    )
+
+
+def _member(member: HyperNodeMember, field: str) -> Member:
+    if member.type not in (NODE, HYPER_NODE):
+        raise FieldError(f"{field}.type", f"{member.type!r} is neither {NODE} nor {HYPER_NODE}")
+    place, selector = f"{field}.selector", member.selector
+    exact, regex, labels = selector.exact_match, selector.regex_match, selector.label_match
+    if [exact, regex, labels].count(None) != 2:
+        raise FieldError(place, "must have exactly one of exactMatch, regexMatch and labelMatch")
+    if exact is not None:
+        if not exact.name:
+            raise FieldError(f"{place}.exactMatch.name", "is missing")
+        is_node = member.type == NODE
+        return Member(node=exact.name) if is_node else Member(hyper_node=exact.name)
+    if member.type == HYPER_NODE:
+        raise FieldError(place, f"members of type {HYPER_NODE} are named by exactMatch")
+    if regex is not None:
+        if not regex.pattern:
+            raise FieldError(f"{place}.regexMatch.pattern", "is missing")
+        return Member(pattern=regex.pattern)
+    assert labels is not None
+    return Member(selector=pod_constraints.of_labels(labels, f"{place}.labelMatch"))
 
 
 def _sub_groups(policies: Sequence[SubGroupPolicy]) -> tuple[SubGroup, ...]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests import crd_cases
 from vscheduler.cli.checks import schemas
@@ -17,14 +16,8 @@ ROOT = Path(__file__).parents[4]
 
 def faults(plural: str, **parts: Any) -> dict[str, str]:
     """What is wrong with an object called `me`, by field."""
-    path = ROOT / "crds" / f"scheduling.volcano.sh_{plural}.yaml"
-    tree = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": crd_cases.KINDS[plural],
-        "metadata": {"name": "me"},
-        **parts,
-    }
-    schema = schemas.of(yaml.safe_load(path.read_text()))
+    tree = crd_cases.named(plural, "me", **parts)
+    schema = schemas.of(crd_cases.definition(plural))
     return {validation.written(fault.path): fault.message for fault in schemas.faults(schema, tree)}
 
 

@@ -11,6 +11,7 @@ from tests.unit.core.placement import unschedulable_cluster
 from tests.unit.core.placement.unschedulable_cluster import Around
 from vscheduler.core.memo import memos
 from vscheduler.core.memo.memos import Memos
+from vscheduler.testing import pictures
 
 TREE: Mapping[str, Any] = {
     "actions": "enqueue, allocate, backfill, reclaim",
@@ -60,6 +61,11 @@ def queue(around: Around) -> None:
     around.change("Queue", "q", spec={"weight": 5})
 
 
+def hyper_node(around: Around) -> None:
+    """A domain of the network has other nodes."""
+    around.show(pictures.documents("hypernode h nodes=n1")[0])
+
+
 def policy(around: Around) -> None:
     """The configuration is read again."""
     around.policy = running.policy_of(dict(TREE))
@@ -71,6 +77,7 @@ def policy(around: Around) -> None:
         (nothing, EVERY),
         (node, {"unchanged"}),
         (queue, frozenset()),
+        (hyper_node, EVERY),
         (policy, {"evictable"}),
     ],
 )

@@ -12,6 +12,7 @@ from vscheduler.model import queues, resources
 from vscheduler.model.constraints import Effect, Operator, Requirement, Selector, Taint
 from vscheduler.model.jobs import Condition, GroupState, Job, JobId, Phase, SubGroup
 from vscheduler.model.queues import NodeGroups, QueueState
+from vscheduler.model.topology import HyperNode, Member
 
 
 def node(**rest: Any) -> translation.Node:
@@ -226,6 +227,48 @@ def test_an_empty_group_has_the_defaults() -> None:
     assert group({"minResources": {}}).job.min_resources == {}
 
 
+def member(
+    kind: str = "Node",
+    *,
+    name: str | None = None,
+    pattern: str | None = None,
+    labels: Document | None = None,
+) -> Document:
+    """A member of a HyperNode; without any selector nothing is selected."""
+    selector: Document = {}
+    if name is not None:
+        selector["exactMatch"] = {"name": name}
+    if pattern is not None:
+        selector["regexMatch"] = {"pattern": pattern}
+    if labels is not None:
+        selector["labelMatch"] = {"matchLabels": labels}
+    return {"type": kind, "selector": selector}
+
+
+def test_hyper_node_names_and_selects_its_members() -> None:
+    """Each of them in one way."""
+    members = (
+        member(name="n1"),
+        member("HyperNode", name="h1"),
+        member(pattern="^r1-"),
+        member(labels={"rack": "a"}),
+    )
+    found = manifests.read(manifests.hyper_node("h", *members, tier=2, tierName="spine"))
+    assert isinstance(found, wire.HyperNode)
+    selects_rack = Selector((Requirement("rack", Operator.IN, ("a",)),))
+    assert translation.hyper_node(found) == HyperNode(
+        name="h",
+        tier=2,
+        tier_name="spine",
+        members=(
+            Member(node="n1"),
+            Member(hyper_node="h1"),
+            Member(pattern="^r1-"),
+            Member(selector=selects_rack),
+        ),
+    )
+
+
 def test_what_a_quota_counts_is_not_what_pods_request() -> None:
     """Volcano's job controller writes all of this."""
     least = {
@@ -273,6 +316,29 @@ def test_what_a_quota_counts_is_not_what_pods_request() -> None:
             "spec.selector.matchExpressions[0].key",
         ),
         (manifests.node("n", {"cpu": "four"}), "status.allocatable.cpu"),
+        (manifests.hyper_node("h", tier=-1), "spec.tier"),
+        (manifests.hyper_node("h") | {"spec": {"tier": 1}}, "spec.members"),
+        (manifests.hyper_node("h", {}), "spec.members[0].type"),
+        (manifests.hyper_node("h", member(name="a"), member()), "spec.members[1].selector"),
+        (
+            manifests.hyper_node("h", member("HyperNode", labels={"rack": "a"})),
+            "spec.members[0].selector",
+        ),
+        (manifests.hyper_node("h", member(name="")), "spec.members[0].selector.exactMatch.name"),
+        (
+            manifests.hyper_node("h", member(pattern="")),
+            "spec.members[0].selector.regexMatch.pattern",
+        ),
+        (
+            manifests.hyper_node(
+                "h",
+                {
+                    "type": "Node",
+                    "selector": {"labelMatch": {"matchExpressions": [{"operator": "Exists"}]}},
+                },
+            ),
+            "spec.members[0].selector.labelMatch.matchExpressions[0].key",
+        ),
         (manifests.node("n", spec={"taints": [{"key": "a"}]}), "spec.taints[0].effect"),
     ],
 )
