@@ -75,3 +75,9 @@ def test_worlds_without_declarations_decide_the_same(configuration: str) -> None
     first = SEEDS * configurations.NAMES.index(configuration)
     live(configuration, first, SEEDS)
     live(configuration, first + SEEDS, 1, claiming=True)
+
+
+@pytest.mark.parametrize(("configuration", "seed"), [("built-in", 65)])
+def test_a_world_that_was_decided_otherwise(configuration: str, seed: int) -> None:
+    """A joint search took a node whose pods may not be evicted, as nobody had said so of them."""
+    live(configuration, seed, 1)

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests import running
+from tests.properties import undeclared
 from tests.unit.core.placement.unschedulable_cluster import Around
 from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Session
@@ -50,6 +51,25 @@ WAITING = """
     job q/a min=1 cpu=2 phase=Inqueue -
     job q/b min=1 cpu=2 phase=Inqueue -
     """
+
+
+NEAR_A_LATER_ONE = """
+    node n1 cpu=4 label=zone=a   node n2 cpu=3 label=zone=a
+    node n3 cpu=2 label=zone=a label=role=x
+    queue q   queue r
+    job r/run  min=1 cpu=1 n3
+    job q/gang min=2 port=80 near=app=late@zone age=9 -@3 -@4
+    job r/late min=1 cpu=1 label=app=late select=role=x age=1 -
+    """
+"""The gang finds nodes after its turn, free ones: the next cycle binds it."""
+ONE_IS_SPARED = """
+    node n1 cpu=2 label=zone=a   node n2 cpu=2 label=zone=a   node n3 cpu=2 label=zone=a
+    queue q guarantee=cpu:4   queue s
+    job s/one  min=1 cpu=2 n2
+    job s/two  min=2 cpu=2 n1 n3
+    job q/gang min=2 cpu=2 label=app=gang near=app=gang@zone -*2
+    """
+"""One pod goes to the node that the other gang leaves as well, the other stays on its own."""
 
 
 class Undeclared(Plugin):
@@ -192,3 +212,17 @@ def test_a_later_cycle_asks_about_nodes_again(monkeypatch: pytest.MonkeyPatch) -
     assert around.cycle().binds == ()
     monkeypatch.setattr(Undeclared, "switched", True)
     assert [bind.task.name for bind in around.cycle().binds] == ["a-0"]
+
+
+@pytest.mark.parametrize(
+    ("picture", "placed"),
+    [(NEAR_A_LATER_ONE, {}), (ONE_IS_SPARED, {"gang-0": "n3", "gang-1": "n1"})],
+    ids=["near a later one", "one is spared"],
+)
+def test_plans_follow_from_answers_alone(picture: str, placed: dict[str, str]) -> None:
+    """Whether plugins say in advance what these depend on."""
+    declared = running.policy_of({**running.TREE, "actions": "allocate, reclaim"})
+    snapshot = running.snapshot_of(pictures.documents(picture))
+    for policy_ in (declared, undeclared.policy(declared)):
+        pipelined = cycle.run_cycle(snapshot, policy_).pipelined
+        assert {each.task.name: each.node for each in pipelined} == placed

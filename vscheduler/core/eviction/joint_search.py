@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vscheduler.core.eviction import search
+from vscheduler.core.eviction import bounds, rules, search
 from vscheduler.core.eviction.rules import VictimGroup
 from vscheduler.core.eviction.search import Places, Problem, VictimSearch
 from vscheduler.core.eviction.victim_columns import Flags
@@ -125,10 +125,37 @@ class WholeGangSearch(VictimSearch):
         return most
 
     def _evictable_for(self, task: Task) -> Flags:
-        """Return the pods that may be evicted for such a task, (P,)."""
-        nodes = self._bounds.nodes(self._pool, task)
+        """Return the pods that may be evicted for such a task, (P,).
+
+        Where plugins may answer differently for similar pods, they are asked about each of them.
+        """
+        nodes, columns = self._bounds.nodes(self._pool, task), self._bounds.columns
         nodes.start_search(task, self._trial, self._evict, self._is_proportionate)
-        return nodes.evictable()
+        evictable = nodes.evictable()
+        if self._session.dispatch.answers_for_similar(self._pool.hook):
+            return evictable
+        places = np.flatnonzero(evictable)
+        self._session.spend("similar", bounds.ASK_COST * len(places))
+        gangs: dict[int, bool] = {}
+        for place in places.tolist():
+            owner = int(columns.pods.owners[place])
+            unit = VictimGroup(columns.state(owner), (columns.pods.task(place),), whole=False)
+            evictable[place] = bool(columns.spare[place]) and self._may_go(task, unit)
+            if self._pool.rules.whole and not evictable[place]:
+                if owner not in gangs:
+                    gangs[owner] = self._may_go(task, rules.whole(unit.state))
+                evictable[place] = gangs[owner]
+        return evictable
+
+    def _may_go(self, task: Task, unit: VictimGroup | None) -> bool:
+        """Whether plugins let these pods go for the task; if pods may move, queues have no say."""
+        pool = self._pool
+        if unit is None or not pool.is_entitled(task, unit):
+            return False
+        if pool.rules.relocation is not None:
+            return True
+        judged = pool.within_rules(pool.preemptor_of(task), unit, ())
+        return judged is not None and self._is_proportionate(judged)
 
     def _may_fit(self, task: Task, most: Vector) -> bool:
         """Whether some node has room for the task then, as far as amounts are concerned."""

@@ -371,24 +371,30 @@ class VictimCandidates:
         stays = not unit.whole and unit.state.spares(unit.tasks[0])
         if not stays and self._has_nominations(unit.state):
             return None
-        session, hook, tasks = self._session, self.hook, current.tasks
+        session, tasks = self._session, current.tasks
         if not session.cluster.budgets.spare(tasks):
             return None
-        if len(session.dispatch.unprotected(hook, preemptor, tasks)) < len(tasks):
+        if len(session.dispatch.unprotected(self.hook, preemptor, tasks)) < len(tasks):
             return None
-        # In reclaim, a gang may go whole if its queue is above its share at this moment, so one
-        # entitled pod is enough. In preempt, every pod must be entitled.
-        enough = 1 if hook == "reclaimable" else len(tasks)
-        if len(session.dispatch.entitled(hook, preemptor, tasks)) < enough:
+        if not self.is_entitled(preemptor, current):
             return None
-        return self._within_rules(preemptor, current, unit.rank)
+        return self.within_rules(preemptor, current, unit.rank)
+
+    def is_entitled(self, preemptor: Task, unit: VictimGroup) -> bool:
+        """Whether plugins entitle the preemptor to the group.
+
+        In reclaim, a gang may go whole if its queue is above its share at this moment, so one
+        entitled pod is enough. In preempt, every pod must be entitled.
+        """
+        found = self._session.dispatch.entitled(self.hook, self.preemptor_of(preemptor), unit.tasks)
+        return len(found) >= (1 if self.hook == "reclaimable" else len(unit.tasks))
 
     def _has_nominations(self, state: JobState) -> bool:
         """Whether pods were evicted in favour of the gang, in vain if the gang went whole."""
         pipelined = state.tasks(TaskStatus.PIPELINED)
         return any(task.uid in self._session.decided.nominations for task in pipelined)
 
-    def _within_rules(self, preemptor: Task, unit: VictimGroup, rank: Rank) -> VictimGroup | None:
+    def within_rules(self, preemptor: Task, unit: VictimGroup, rank: Rank) -> VictimGroup | None:
         """Return the group with the queue's rank and resulting share.
 
         None if shares don't permit the eviction.

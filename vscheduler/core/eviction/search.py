@@ -139,8 +139,8 @@ class VictimSearch:
         """Cancel evictions, the costliest first, without which all placed tasks still fit.
 
         Tasks of one class are interchangeable, so only tasks on the victims' nodes are placed
-        again. If classes differ or placements depend on each other, all tasks are. A gang evicted
-        whole keeps its minimum if the pods above it are enough.
+        again. If classes differ, or that fails and placements may depend on each other, all tasks
+        are. A gang evicted whole keeps its minimum if the pods above it are enough.
         """
         order = sorted(self._chosen.items(), key=lambda item: self._pool.preference(item[1]))
         for key, unit in reversed(order):
@@ -559,37 +559,43 @@ class VictimSearch:
         self._chosen[gang.state.job.id] = gang
 
     def _may_stay(self, places: Sequence[tuple[Task, int]]) -> bool:
-        """Whether these tasks may stay, for all that plugins without declarations say by now."""
-        session, trial = self._session, self._trial
-        if session.dispatch.declares_nodes:
-            return True
-        checkpoint = trial.checkpoint()
+        """Whether each of these tasks may stay where it is, beside all others."""
+        checkpoint = self._trial.checkpoint()
         for task, row in places:
-            trial.withdraw(task)
-            if not session.placement.feasible(task, row):
+            self._trial.withdraw(task)
+            if not self._session.placement.feasible(task, row):
                 break
-            trial.pipeline(task, row)
+            self._trial.pipeline(task, row)
         else:
-            trial.rollback(checkpoint)
+            self._trial.rollback(checkpoint)
             return True
-        trial.rollback(checkpoint)
+        self._trial.rollback(checkpoint)
         return False
 
     def _fits_without(self, spared: VictimGroup) -> bool:
         """Whether all placed tasks still fit if these victims stay."""
         rows = {self._session.layout.rows[task.node or ""] for task in spared.tasks}
-        placed = list(self.placed.values())
-        classes = {task.pod_class for task, _ in placed}
-        alike = len(classes) == 1 and not self._session.placement.looks_elsewhere(placed[0][0])
-        # At least one task is placed again, so that the queue's limits are checked.
-        moved = [task for task, row in placed if not alike or row in rows] or [placed[-1][0]]
-        for task in moved:
+        placed, checkpoint = list(self.placed.values()), self._trial.checkpoint()
+        tasks = [task for task, _ in placed]
+        if len({task.pod_class for task in tasks}) == 1:
+            # At least one task is placed again, so that the queue's limits are checked.
+            moved = [task for task, row in placed if row in rows] or tasks[-1:]
+            depends = self._depends_on_others(tasks[0])
+            stay = [each for each in placed if each[0] not in moved] if depends else ()
+            if self._replace(moved) and self._may_stay(stay):
+                return True
+            if not depends:
+                return self._rearrange(tasks)
+            self._trial.rollback(checkpoint)
+            self.placed = {task.uid: (task, row) for task, row in placed}
+        return self._replace(tasks) or self._rearrange(tasks)
+
+    def _replace(self, tasks: Sequence[Task]) -> bool:
+        """Take these tasks off their nodes, place them again one by one, and return success."""
+        for task in tasks:
             self._trial.withdraw(task)
             del self.placed[task.uid]
-        replaced = all(self._is_allowed(task) and self._place(task) for task in moved)
-        if replaced and self._may_stay([each for each in placed if each[0] not in moved]):
-            return True
-        return self._rearrange([task for task, _ in placed])
+        return all(self._is_allowed(task) and self._place(task) for task in tasks)
 
     def _rearrange(self, tasks: Sequence[Task]) -> bool:
         """Place all of these tasks anew, some of which are placed now, and return success.

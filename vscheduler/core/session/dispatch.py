@@ -13,9 +13,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from vscheduler.core.api import depends, hooks
+from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Key, VictimRole
-from vscheduler.core.api.depends import Fingerprint, On
+from vscheduler.core.api.depends import SIMILAR_VICTIMS, Fingerprint, On
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.session import hook_calls
 from vscheduler.core.session.hook_calls import Call, Opened
@@ -351,10 +351,18 @@ class Dispatch:
             )
         return found
 
+    def answers_for_similar(self, hook: str) -> bool:
+        """Whether who is entitled to a victim, and the shares afterwards, are equal for similar
+        victims.
+        """
+        calls = [(hook, call) for call in self._calls[hook] if call.role is VictimRole.ENTITLES]
+        calls += [("share_after", call) for call in self._calls["share_after"]]
+        return all(call.place in self._depending(of, SIMILAR_VICTIMS) for of, call in calls)
+
     def share_of_similar(self, *subject: object) -> ShareAfter | None:
         """Return the answer of `share_after` for pods similar to these; None if it may differ."""
         hook = "share_after"
-        if len(self._depending(hook, depends.SIMILAR_VICTIMS)) == len(self._calls[hook]):
+        if len(self._depending(hook, SIMILAR_VICTIMS)) == len(self._calls[hook]):
             found: ShareAfter | None = self.first(hook, None, *subject)
             return found
         return None
