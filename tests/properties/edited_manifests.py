@@ -24,7 +24,9 @@ from vscheduler.explain.changes import (
     CreateQueue,
     DropAnnotation,
     EndOfJob,
+    EndOfPatience,
     FewerPods,
+    HigherTier,
     HonorTaints,
     LabelNodes,
     LargerNodes,
@@ -339,7 +341,30 @@ class Edited:
 
     def change_softtopology(self, _: SoftTopology) -> None:
         """Set the mode."""
-        self._one("PodGroup", self._job)["spec"]["networkTopology"]["mode"] = "soft"
+        for topology in self._topologies():
+            topology["mode"] = "soft"
+
+    def change_highertier(self, change: HigherTier) -> None:
+        """Set the tier wherever a lower one stands."""
+        for topology in self._topologies():
+            if topology.get("highestTierName") in change.below:
+                del topology["highestTierName"]
+                field = "highestTierName" if change.name else "highestTierAllowed"
+                topology[field] = change.name or change.tier
+            elif "highestTierAllowed" in topology:
+                before = topology["highestTierAllowed"]
+                topology["highestTierAllowed"] = max(before, change.tier)
+
+    def _topologies(self) -> list[dict[str, Any]]:
+        """The network topologies of the job and its sub-groups."""
+        spec = self._one("PodGroup", self._job)["spec"]
+        every = [spec, *spec.get("subGroupPolicy", [])]
+        return [each["networkTopology"] for each in every if "networkTopology" in each]
+
+    def change_endofpatience(self, _: EndOfPatience) -> None:
+        """Drop the annotation."""
+        annotations = self._one("PodGroup", self._job)["metadata"]["annotations"]
+        del annotations["volcano.sh/network-topology-patience"]
 
     def change_largernodes(self, change: LargerNodes) -> None:
         """Copy a node, and give the copies more."""

@@ -255,6 +255,27 @@ class SoftTopology(msgspec.Struct, frozen=True, kw_only=True):
     """`mode: soft` wherever the PodGroup has a network topology."""
 
 
+class HigherTier(msgspec.Struct, frozen=True, kw_only=True):
+    """A higher tier in highestTierAllowed or highestTierName, wherever the PodGroup has a lower
+    one.
+    """
+
+    tier: int
+    name: str
+    """Empty if the tier has no name."""
+    before: str
+    """The lowest tier that the PodGroup has, as it names it."""
+    below: tuple[str, ...]
+    """The names that the PodGroup has for lower tiers."""
+
+
+class EndOfPatience(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of the time in which a job waits for the tier that it prefers."""
+
+    until: int
+    """When it ends by itself, in Unix seconds."""
+
+
 class LargerNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Further nodes with labels and taints of an existing node, and more of some resources."""
 
@@ -303,6 +324,8 @@ Change: TypeAlias = (
     | QuotaAmounts
     | DropAnnotation
     | SoftTopology
+    | HigherTier
+    | EndOfPatience
     | LargerNodes
 )
 

@@ -1,12 +1,13 @@
 """Edits: the objects of a cluster as a user would change them, for each change of `changes`."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from vscheduler.core.config.policy import Policy
+from vscheduler.core.topology.network import PATIENCE
 from vscheduler.explain.changes import (
     ActionArgument,
     Change,
@@ -15,7 +16,9 @@ from vscheduler.explain.changes import (
     CreateQueue,
     DropAnnotation,
     EndOfJob,
+    EndOfPatience,
     FewerPods,
+    HigherTier,
     HonorTaints,
     LabelNodes,
     LargerNodes,
@@ -198,7 +201,7 @@ def _required(objects: Objects, change: Change) -> list[Event]:
         case CreateQueue():
             metadata = Metadata(name=change.queue, uid=change.queue)
             made = [Upsert(kind=Kind.QUEUE, object=Queue(metadata=metadata))]
-        case OtherQueue() | DropAnnotation() | SoftTopology():
+        case OtherQueue() | DropAnnotation() | SoftTopology() | HigherTier() | EndOfPatience():
             made = [_changed_group(objects, change)]
         case HonorTaints() | MayPreempt():
             made = [_pod(_with_policy(pod, change)) for pod in objects.waiting]
@@ -227,31 +230,58 @@ def _opened(objects: Objects, change: OpenQueues) -> Iterator[Event]:
             yield Upsert(kind=Kind.QUEUE, object=queue)
 
 
-def _changed_group(objects: Objects, change: OtherQueue | DropAnnotation | SoftTopology) -> Event:
+def _changed_group(
+    objects: Objects,
+    change: OtherQueue | DropAnnotation | SoftTopology | HigherTier | EndOfPatience,
+) -> Event:
     group = objects.group(objects.job)
     match change:
         case OtherQueue():
             group = _alter(group, spec=_alter(group.spec, queue=change.after))
         case DropAnnotation():
-            kept = {key: text for key, text in _notes(group).items() if key != change.key}
-            group = _alter(group, metadata=_alter(group.metadata, annotations=kept))
+            group = _without_annotation(group, change.key)
+        case EndOfPatience():
+            group = _without_annotation(group, PATIENCE)
         case SoftTopology():
-            group = _alter(group, spec=_softened(group.spec))
+            group = _alter(group, spec=_with_topology(group.spec, _softened))
+        case HigherTier():
+            group = _alter(group, spec=_with_topology(group.spec, partial(_raised_tier, change)))
     return Upsert(kind=Kind.POD_GROUP, object=group)
 
 
-def _notes(group: PodGroup) -> Mapping[str, str]:
-    return group.metadata.annotations
+def _without_annotation(group: PodGroup, key: str) -> PodGroup:
+    kept = {name: text for name, text in group.metadata.annotations.items() if name != key}
+    return _alter(group, metadata=_alter(group.metadata, annotations=kept))
 
 
-def _softened(spec: PodGroupSpec) -> PodGroupSpec:
-    soft = NetworkTopology(mode="soft")
+def _with_topology(
+    spec: PodGroupSpec, edit: Callable[[NetworkTopology], NetworkTopology]
+) -> PodGroupSpec:
+    """Return the spec with each of its network topologies edited."""
     policies = [
-        _alter(each, network_topology=each.network_topology and soft)
+        _alter(each, network_topology=each.network_topology and edit(each.network_topology))
         for each in spec.sub_group_policy
     ]
-    whole = spec.network_topology and soft
+    whole = spec.network_topology and edit(spec.network_topology)
     return _alter(spec, network_topology=whole, sub_group_policy=policies)
+
+
+def _softened(_: NetworkTopology) -> NetworkTopology:
+    return NetworkTopology(mode=translation.SOFT)
+
+
+def _raised_tier(change: HigherTier, before: NetworkTopology) -> NetworkTopology:
+    if before.mode == translation.SOFT:
+        return before
+    number = before.highest_tier_allowed
+    if before.highest_tier_name:
+        if before.highest_tier_name not in change.below:
+            return before
+        if change.name:
+            return _alter(before, highest_tier_name=change.name)
+    elif number is None or number >= change.tier:
+        return before
+    return _alter(before, highest_tier_allowed=change.tier, highest_tier_name="")
 
 
 def _marked(objects: Objects, change: MarkPods) -> Iterator[Pod]:

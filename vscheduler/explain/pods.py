@@ -21,7 +21,6 @@ from vscheduler.explain.changes import (
     Remedy,
     RemoveGates,
     SmallerRequest,
-    SoftTopology,
     Tolerate,
     WithoutNodeAffinity,
     WithoutSelector,
@@ -123,8 +122,8 @@ def claims(search: Search, job: Job) -> Iterator[Remedy]:
 
 
 def settings(search: Search, job: Job) -> Iterator[Remedy]:
-    """Yield the annotations of the PodGroup to drop, and a hard topology to soften, of which its
-    reason says that they can't be used.
+    """Yield the annotations of the PodGroup to drop of which its reason says that they can't be
+    used.
     """
     candidates: list[Change] = []
     if search.reason is not None and search.reason.code in ABOUT_SETTINGS:
@@ -133,8 +132,6 @@ def settings(search: Search, job: Job) -> Iterator[Remedy]:
             for key in sorted(job.annotations)
             if key in search.reason.subject
         ]
-    if job.hard_topology:
-        candidates.append(SoftTopology())
     for candidate in candidates[:CANDIDATES_MAX]:
         remedy = search.one(candidate)
         if remedy is not None:

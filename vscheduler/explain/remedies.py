@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.explain import evictions, nodes, pods, queues
+from vscheduler.explain import evictions, network, nodes, pods, queues
 from vscheduler.explain.changes import Nothing, Remedy
 from vscheduler.explain.search import Search
 from vscheduler.explain.trials import Trials
@@ -34,6 +34,7 @@ FINDERS: Sequence[tuple[str, Finder]] = (
     ("scheduling gates", pods.opened),
     ("missing volume claims", pods.claims),
     ("annotations", pods.settings),
+    ("the network topology", network.wider),
     ("quotas", queues.quotas),
     ("fewer pods", pods.fewer),
     ("smaller pods", pods.smaller),

@@ -16,7 +16,9 @@ from vscheduler.explain.changes import (
     CreateQueue,
     DropAnnotation,
     EndOfJob,
+    EndOfPatience,
     FewerPods,
+    HigherTier,
     HonorTaints,
     LabelNodes,
     LargerNodes,
@@ -220,15 +222,36 @@ def _of_its_objects(change: Change) -> str:
             text = f"create {claims} {_named(change.claims)}, on volumes that every node can use"
         case DropAnnotation():
             text = f"drop the annotation {change.key} of the PodGroup, or correct it"
-        case SoftTopology():
-            text = "set mode: soft in the network topology of the PodGroup"
         case HonorTaints():
             text = "set nodeTaintsPolicy: Honor in the topology spread of its pods"
         case MayPreempt():
             text = "set preemptionPolicy: PreemptLowerPriority on its pods"
         case QuotaAmounts():
             text = f"raise ResourceQuota {change.quota}: {_rises(change)}"
-    return text
+    return text or _of_its_topology(change)
+
+
+def _of_its_topology(change: Change) -> str:
+    match change:
+        case SoftTopology():
+            return "set mode: soft in the network topology of the PodGroup"
+        case HigherTier():
+            return _higher(change)
+        case EndOfPatience():
+            return f"wait until {phrases.time_of_day(change.until)}, when its patience ends"
+    return ""
+
+
+def _higher(change: HigherTier) -> str:
+    """Return `set highestTierName: spine instead of rack in the PodGroup`."""
+    by_name = change.before in change.below
+    if by_name and change.name:
+        after = f"highestTierName: {change.name}"
+    else:
+        after = f"highestTierAllowed: {change.tier}"
+    before = f"highestTierName: {change.before}" if by_name and not change.name else change.before
+    named = f" ({change.name})" if change.name and not by_name else ""
+    return f"set {after}{named} instead of {before} in the network topology of the PodGroup"
 
 
 def _new(new: NewPods) -> str:

@@ -300,7 +300,7 @@ OWN_CHANGES = frozenset(
         *("WithoutSelector", "WithoutNodeAffinity", "ActionArgument"),
         *("HonorTaints", "MayPreempt"),
         *("CreatePods", "MarkPods", "RemoveGates", "CreateClaims", "QuotaAmounts"),
-        *("DropAnnotation", "SoftTopology"),
+        *("DropAnnotation", "SoftTopology", "HigherTier", "EndOfPatience"),
     }
 )
 NODE_CHANGES = frozenset({"MoreNodes", "LargerNodes", "RemoveTaint", "Uncordon", "LabelNodes"})

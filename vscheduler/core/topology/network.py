@@ -188,10 +188,9 @@ class NetworkTopology:
         request = job.topology or TopologyRequest(field="", hard=False)
         now = self._snapshot.now
         bounds = self._bounds(tree, request)
-        patience = _patience(job)
-        if patience is not None:
+        until = until_patient(job)
+        if until is not None:
             preferred = self._preferred(tree, job)
-            until = job.created + patience
             if now < until:
                 self._wake(until)
                 bounds = bounds._replace(preferred=min(preferred, bounds.tier))
@@ -241,12 +240,15 @@ def tree_of_hyper_nodes(snapshot: Snapshot, layout: NodeLayout) -> Tree:
     return tree
 
 
-def _patience(job: Job) -> float | None:
+def until_patient(job: Job) -> float | None:
+    """Return until when the job waits for the tier that it prefers, None without such a time; raise
+    SettingError if it can't be read.
+    """
     given = job.annotations.get(PATIENCE)
     if given is None:
         return None
     try:
-        return durations.seconds(given)
+        return job.created + durations.seconds(given)
     except ValueError as error:
         raise SettingError(f"annotation {PATIENCE}: {error}") from error
 

@@ -1,5 +1,6 @@
 """Amounts in English: quantities, requests and counts, short enough for sentences."""
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 
 from vscheduler.model import resources
@@ -87,6 +88,11 @@ def duration(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
     return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
+
+
+def time_of_day(seconds: float) -> str:
+    """Return `12:00:40` for Unix seconds, in UTC."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%H:%M:%S")
 
 
 def bound(named: Sequence[tuple[str, str]], count: int) -> str:

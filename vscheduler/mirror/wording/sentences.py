@@ -3,7 +3,6 @@
 Phrases about nodes are kube-scheduler's, known to kubectl users.
 """
 
-import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.eviction import incomplete_gangs
@@ -586,7 +585,7 @@ def claim_wait(wait: ClaimWait) -> str:
         return f"{_ready(wait)}; the API server refuses to have {claim} {done}: {wait.refusal}"
     if wait.kind is ClaimKind.DEVICES:
         return f"{_ready(wait)}; allocating {claim} on {wait.node}"
-    since = dt.datetime.fromtimestamp(wait.since, dt.UTC).strftime("%H:%M:%S")
+    since = phrases.time_of_day(wait.since)
     return f"{_ready(wait)}; waiting for {claim} on {wait.node} since {since}"
 
 

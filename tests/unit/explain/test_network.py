@@ -1,0 +1,119 @@
+"""What would start a gang that has to be in one domain of the network."""
+
+from typing import Any
+
+import pytest
+
+from tests import running
+from tests.properties import edited_manifests
+from tests.properties.edited_manifests import Cluster
+from vscheduler.explain import remedies, wording
+from vscheduler.explain.remedies import Explanation
+from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
+from vscheduler.testing import pictures
+
+RACKS = """
+    node a1 cpu=2 label=spine=s label=rack=a   node a2 cpu=2 label=spine=s label=rack=a
+    node b1 cpu=2 label=spine=s label=rack=b   node b2 cpu=2 label=spine=s label=rack=b
+    queue q
+"""
+NAME = "set highestTierName: spine instead of {} in the network topology of the PodGroup"
+NUMBER = "set highestTierAllowed: 2 (spine) instead of 1 in the network topology of the PodGroup"
+SOFT = "set mode: soft in the network topology of the PodGroup"
+PATIENCE = {
+    "volcano.sh/network-topology-patience": "10m",
+    "volcano.sh/network-topology-preferred-tier": "rack",
+}
+
+
+def cluster(picture: str) -> Cluster:
+    """Two racks of two nodes below one spine, and jobs."""
+    tiers = running.tiers("priority gang | predicates proportion")
+    levels = {"topologies": [{"name": "fabric", "levels": ["spine", "rack"]}]}
+    tiers[-1]["plugins"].append({"name": "network-topology-aware", "arguments": levels})
+    tree = {"actions": "enqueue, allocate, backfill", "tiers": tiers}
+    return Cluster(documents=pictures.documents(RACKS + picture), configuration=tree)
+
+
+def explained(there: Cluster) -> Explanation:
+    """The explanation of job `late`."""
+    return remedies.explain(run.read(there.documents, Options()), there.policy, "default/late")
+
+
+def lines(there: Cluster) -> list[str]:
+    """The remedies of job `late`, each carried out on the manifests by other means, too."""
+    found = explained(there)
+    assert found.starts is None
+    assert found.cut == ()
+    for remedy in found.remedies:
+        assert edited_manifests.starts(there, "default/late", remedy.change)
+    return [wording.sentence(remedy) for remedy in found.remedies]
+
+
+JOBS = {
+    "by number": ("job q/late min=3 cpu=2 topology=hard:1 - - -", [NUMBER, SOFT]),
+    "by name": ("job q/late min=3 cpu=2 topology=hard:rack - - -", [NAME.format("rack"), SOFT]),
+    "no such name": ("job q/late min=3 cpu=2 topology=hard:row - - -", [NAME.format("row"), SOFT]),
+    "lost pod": (
+        "job q/busy min=1 cpu=2 a1   job q/late min=2 cpu=2 topology=hard:1 a2 -",
+        [NUMBER, SOFT],
+    ),
+}
+
+
+@pytest.mark.parametrize(("job", "expected"), JOBS.values(), ids=JOBS)
+def test_a_wider_domain_is_tried(job: str, expected: list[str]) -> None:
+    """The tier above, in the form in which the PodGroup names its tier, and a soft topology."""
+    assert [each for each in lines(cluster(job)) if "topology" in each] == expected
+
+
+def test_the_lowest_tier_that_helps_is_shown() -> None:
+    """Nothing between the racks and the row is wide enough."""
+    there = cluster("job q/late min=5 cpu=1 topology=hard:1 -*5")
+    for document in there.documents:
+        if document["kind"] == "Node":
+            labels = document["metadata"]["labels"]
+            labels["row"], labels["spine"] = "r", f"s{labels['rack']}"
+    (plugin,) = (
+        each
+        for tier in there.configuration["tiers"]
+        for each in tier["plugins"]
+        if each["name"] == "network-topology-aware"
+    )
+    plugin["arguments"]["topologies"][0]["levels"].insert(0, "row")
+    assert NUMBER.replace("2 (spine)", "3 (row)") in lines(there)
+
+
+def test_sub_groups_are_widened() -> None:
+    """The job may use the spine, and its sub-groups a rack each."""
+    there = cluster("job q/late min=3 cpu=2 topology=hard:2 label=group=x - - -")
+    group = _group(there)
+    group["spec"]["subGroupPolicy"] = [
+        {
+            "name": "workers",
+            "subGroupSize": 3,
+            "matchLabelKeys": ["group"],
+            "labelSelector": {},
+            "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
+        }
+    ]
+    assert NUMBER in lines(there)
+
+
+def test_what_can_not_help_is_not_shown() -> None:
+    """No domain holds five pods of a node each."""
+    found = lines(cluster("job q/late min=5 cpu=2 topology=hard:1 -*5"))
+    assert not [each for each in found if "topology" in each]
+
+
+def test_a_patient_gang_starts_when_its_patience_ends() -> None:
+    """The spine that it may use has room by then."""
+    there = cluster("job q/late min=3 cpu=2 topology=hard:2 - - -")
+    _group(there)["metadata"]["annotations"] = PATIENCE
+    (found,) = [each for each in lines(there) if "patience" in each]
+    assert found == "wait until 11:10:00, when its patience ends"
+
+
+def _group(there: Cluster) -> dict[str, Any]:
+    return next(each for each in there.documents if each["kind"] == "PodGroup")
