@@ -15,7 +15,7 @@ from vscheduler.cli import main
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Configured, Hooks, Plugin
-from vscheduler.core.api.further_hooks import FurtherHooks
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config import policy, validation
 from vscheduler.daemon.observability import metric_table
 from vscheduler.mirror import paths
@@ -43,10 +43,10 @@ def methods(protocol: type) -> set[str]:
 
 
 def test_the_hook_table_lists_every_hook() -> None:
-    """HOOKS has one row per method of FurtherHooks, with Volcano's name and how answers combine."""
-    assert set(hooks.HOOKS) == methods(Hooks) | methods(FurtherHooks)
+    """HOOKS has one row per method of AllHooks, with Volcano's name and how answers combine."""
+    assert set(hooks.HOOKS) == methods(Hooks) | methods(AllHooks)
     for name, hook in hooks.HOOKS.items():
-        documentation = " ".join((getattr(FurtherHooks, name).__doc__ or "").split())
+        documentation = " ".join((getattr(AllHooks, name).__doc__ or "").split())
         heading = re.match(r"\[(.+?); (.+?)\]", documentation)
         assert heading, f"{name}: its docstring starts with [Volcano's name; how answers combine]"
         assert heading[1] == (hook.volcano or "-")

@@ -7,6 +7,7 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, lives
 from vscheduler.core import cycle
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.session.session import Session
 from vscheduler.core.shares import fair_shares
 from vscheduler.core.shares.fair_shares import FairShares
@@ -245,4 +246,4 @@ def _fits(
 def _may(opened: Session, task: Task) -> bool:
     """Whether its queue lets the task in."""
     queue = opened.queues[opened.job_state_of(task).job.queue]
-    return opened.dispatch.all_agree("allocatable", queue, task)
+    return opened.dispatch.all_agree(AllHooks.allocatable, queue, task)

@@ -5,6 +5,8 @@ from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters
+from vscheduler.core.api.further_hooks import AllHooks
+from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 from vscheduler.model.decisions import Evict
@@ -59,22 +61,28 @@ def answers(session: Session) -> dict[str, object]:
     """What every plugin says about everything, scores as bytes, and what placement makes of it."""
     dispatch = session.dispatch
     said: dict[str, object] = {}
-    for hook in ("job_key", "job_valid", "job_ready", "job_pipelined", "job_starving"):
-        said[hook] = [dispatch.every(hook, state) for state in session.job_states.values()]
-    for hook in ("queue_key", "overused"):
-        said[hook] = [dispatch.every(hook, queue) for queue in session.queues.values()]
-    said["entitlements"] = dispatch.every("entitlements")
+    of_jobs = (AllHooks.job_key, AllHooks.job_valid, AllHooks.job_ready)
+    hook: HookRef
+    for hook in (*of_jobs, AllHooks.job_pipelined, AllHooks.job_starving):
+        said[hook.__name__] = [dispatch.every(hook, state) for state in session.job_states.values()]
+    for hook in (AllHooks.queue_key, AllHooks.overused):
+        said[hook.__name__] = [dispatch.every(hook, queue) for queue in session.queues.values()]
+    said["entitlements"] = dispatch.every(AllHooks.entitlements)
     for task in pending(session):
         queue = session.queues[session.job_state_of(task).job.queue]
-        said[f"allocatable {task.key}"] = dispatch.every("allocatable", queue, task)
-        scores = dispatch.every("score_nodes", task, session.cluster.view())
+        said[f"allocatable {task.key}"] = dispatch.every(AllHooks.allocatable, queue, task)
+        scores = dispatch.every(AllHooks.score_nodes, task, session.cluster.view())
         said[f"scores {task.key}"] = [None if row is None else row.tobytes() for row in scores]
-        verdicts = dispatch.every("filter_nodes", task, session.cluster.view())
-        said[f"masks {task.key}"] = [each.passes.tobytes() for some in verdicts for each in some]
-        for hook in ("preemptable", "reclaimable"):
+        verdicts = dispatch.every(AllHooks.filter_nodes, task, session.cluster.view())
+        said[f"masks {task.key}"] = [
+            each.passes.tobytes() for some in verdicts for each in some or ()
+        ]
+        for hook in (AllHooks.preemptable, AllHooks.reclaimable):
             victims = dispatch.every(hook, task, evictable(session))
-            said[f"{hook} {task.key}"] = [[each.key for each in some or ()] for some in victims]
-        said[f"preemptive {task.key}"] = dispatch.every("preemptive", queue, (task,))
+            said[f"{hook.__name__} {task.key}"] = [
+                [each.key for each in some or ()] for some in victims
+            ]
+        said[f"preemptive {task.key}"] = dispatch.every(AllHooks.preemptive, queue, (task,))
         said[f"choice {task.key}"] = session.placement.choose(task)
     return said
 

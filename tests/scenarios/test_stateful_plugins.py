@@ -12,6 +12,7 @@ from vscheduler.core import cycle, plugins
 from vscheduler.core.api import depends
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config import policy as policies
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.session import dispatch
@@ -155,7 +156,8 @@ def test_a_plugin_that_looks_at_the_session_finds_it_as_it_is(
 @pytest.mark.parametrize("plugin", plugins.PLUGINS)
 def test_our_plugins_declare_what_shared_answers_depend_on(plugin: type[Plugin]) -> None:
     """One that doesn't would be asked anew about each pod, and each job."""
-    shared = {*dispatch.ABOUT_JOBS, *policies.ABOUT_WAITING, *policies.ABOUT_NODES, "job_key"}
+    shared = {hook.__name__ for hook in (*dispatch.ABOUT_JOBS, AllHooks.job_key)}
+    shared |= {*policies.ABOUT_WAITING, *policies.ABOUT_NODES}
     answers = PluginSetting(plugin=plugin).answers & (shared | {"score_node_set"})
     assert [hook for hook in answers if depends.of(plugin, hook) is None] == []
 

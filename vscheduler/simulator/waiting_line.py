@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from vscheduler.core import cycle
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.session import ordering
 from vscheduler.core.session.dispatch import PluginFailedError
@@ -96,7 +97,7 @@ def _sorted(session: Session) -> list[JobState]:
     ]
     keys = {
         name: (
-            session.dispatch.any_says("overused", session.queues[name]),
+            session.dispatch.any_says(AllHooks.overused, session.queues[name]),
             *ordering.queue_key(session.dispatch, session.queues[name]),
         )
         for name in {state.job.queue for state in waiting}

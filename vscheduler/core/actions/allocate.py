@@ -10,6 +10,7 @@ from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
 from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import nominations
 from vscheduler.core.gangs import attempt
 from vscheduler.core.placement import (
@@ -154,7 +155,7 @@ def _take_turns(
             _defer(session, line, later, queue.name)
         if not line:
             continue
-        if session.dispatch.any_says("overused", queue):
+        if session.dispatch.any_says(AllHooks.overused, queue):
             for turn in line.rest():
                 reasons.note_share(session, queue, turn)
                 session.over_share[turn.state.job.id] = turn.state
@@ -207,7 +208,7 @@ def _lend(session: Session, states: Sequence[JobState]) -> None:
         session.spend("loans", TURN_COST)
         queue = waiting.leave()
         line = lines[queue.name]
-        if session.dispatch.any_says("overused", queue):
+        if session.dispatch.any_says(AllHooks.overused, queue):
             continue
         turn = line.leave()
         likeness = job_likeness.of_waiting(turn.state.job) if are_equal else None
@@ -231,7 +232,7 @@ def _lending_key(session: Session, turn: JobTurn) -> SortKey:
     queue = session.queues[state.job.queue]
     missing = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
     tasks = list(itertools.islice(turn.tasks, missing))
-    share = session.dispatch.first("share_with", 0.0, queue, tasks) or 0.0
+    share = session.dispatch.first(AllHooks.share_with, 0.0, queue, tasks) or 0.0
     return (-queue.priority, share, state.job.created, state.job.id)
 
 
@@ -436,7 +437,9 @@ def _try(
         if _begin(session, trial, queue, turn) is attempt.Outcome.LEFT:
             reasons.leave(session, state)
             return None
-        if not state.job.pending_best_effort and session.dispatch.all_agree("job_ready", state):
+        if not state.job.pending_best_effort and session.dispatch.all_agree(
+            AllHooks.job_ready, state
+        ):
             trial.commit()
             return best_effort.Outcome.STARTS
         best_effort_placement = _best_effort(session, trial, queue, turn)
@@ -521,7 +524,7 @@ def _fill(
             placed = _fill_sub_group(session, statement, queue, turn, (state.sub_groups, key))
         if placed is Placed.NOWHERE and not state.may_become_ready(turn.failed_roles):
             return
-        ready = placed is Placed.YES and session.dispatch.all_agree("job_ready", state)
+        ready = placed is Placed.YES and session.dispatch.all_agree(AllHooks.job_ready, state)
         if ready and (idlers or not job_state.rests(session.dispatch, state, READY)):
             return
 
@@ -587,7 +590,7 @@ def _place_next(
     """Place the next task."""
     task = turn.tasks.popleft()
     session.spend("tasks", TASK_COST)
-    if not session.dispatch.all_agree("allocatable", queue, task):
+    if not session.dispatch.all_agree(AllHooks.allocatable, queue, task):
         reasons.note_share(session, queue, turn, task)
         session.over_share[turn.state.job.id] = turn.state
         return Placed.NOT_TRIED
@@ -612,7 +615,7 @@ def _best_effort(
 
     def place(task: Task) -> bool:
         session.spend("tasks", TASK_COST)
-        if not session.dispatch.all_agree("allocatable", queue, task):
+        if not session.dispatch.all_agree(AllHooks.allocatable, queue, task):
             reasons.note_share(session, queue, turn, task)
             return False
         choice = session.placement.choose(task)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.placement import best_effort
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.session import job_state, ordering, reasons
@@ -75,7 +76,7 @@ class Backfill(Action[Session]):
         before = statement.checkpoint()
         if state.status(task) is TaskStatus.PIPELINED:
             statement.withdraw(task)
-        allowed = session.dispatch.all_agree("allocatable", queue, task)
+        allowed = session.dispatch.all_agree(AllHooks.allocatable, queue, task)
         choice = session.placement.choose(task) if allowed else None
         if choice is not None and choice.idle:
             statement.allocate(task, choice.row)

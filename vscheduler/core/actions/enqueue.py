@@ -13,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction.relief import Relief
 from vscheduler.core.memo.never_fitting import Obstacle
 from vscheduler.core.placement import feasibility
@@ -210,7 +211,7 @@ class Enqueue(Action[Session]):
             session.reasons.note(state.job.id, self._refused(session, state, refusal))
 
     def _admit(self, session: Session, state: JobState) -> None:
-        session.dispatch.every("job_enqueued", state)
+        session.dispatch.every(AllHooks.job_enqueued, state)
         self._relief.admitted(state)
         state.phase = Phase.INQUEUE
         uid, now = state.job.uid, session.snapshot.now
@@ -282,7 +283,7 @@ class Enqueue(Action[Session]):
                 found.append(failure)
             return True
 
-        session.dispatch.refusal("job_enqueueable", state, forgive=note)
+        session.dispatch.refusal(AllHooks.job_enqueueable, state, forgive=note)
         return next((each for each in found if not is_cluster_full(each)), None) or next(
             iter(found), None
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import planner as eviction
 from vscheduler.core.eviction import preemptors
 from vscheduler.core.eviction.planner import Planner
@@ -34,7 +35,7 @@ class Preempt(Action[Session]):
 
     def execute(self, session: Session) -> None:
         """Serve queue after queue: preempt between jobs, then within each starving job."""
-        planner = Planner(session, self, "preemptable")
+        planner = Planner(session, self, AllHooks.preemptable)
         session.activate_jobs(list(session.unschedulable.groups))
         session.preempting = session.policy.rules.lends
         waiting, lines = preemptors.line_up(session, self.name)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from vscheduler.core.api.contracts import Action, Argument
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import planner as eviction
 from vscheduler.core.eviction import preemptors
 from vscheduler.core.eviction.planner import Planner
@@ -33,7 +34,7 @@ class Reclaim(Action[Session]):
 
         Nor does a queue while no other queue holds anything to reclaim.
         """
-        planner = Planner(session, self, "reclaimable")
+        planner = Planner(session, self, AllHooks.reclaimable)
         served = _served(session)
         waiting, lines = preemptors.line_up(session, self.name, served)
         # They join with the first turn of their queue: those of overused queues stay unschedulable.
@@ -45,7 +46,7 @@ class Reclaim(Action[Session]):
         while waiting and not session.work_budget.exhausted:
             queue = waiting.leave()
             line = lines[queue.name]
-            if session.dispatch.any_says("overused", queue):
+            if session.dispatch.any_says(AllHooks.overused, queue):
                 continue
             unschedulable.join(queue.name, line)
             if not line:

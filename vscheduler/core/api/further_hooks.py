@@ -24,8 +24,11 @@ from vscheduler.model.queues import Queue, Usage
 from vscheduler.model.resources import Vector
 
 
-class FurtherHooks(Hooks, Protocol):
-    """All hooks, with those of `contracts.Hooks`. No class implements the whole protocol."""
+class AllHooks(Hooks, Protocol):
+    """All hooks, with those of `contracts.Hooks`. No class implements the whole protocol.
+
+    Its methods say which hook is asked, as in `dispatch.all_agree(AllHooks.job_ready, state)`.
+    """
 
     def start(self) -> None:
         """[-; all] All plugins are open: compute what depends on them, such as shares of total."""

@@ -10,6 +10,7 @@ from vscheduler.core.actions.enqueue import Enqueue
 from vscheduler.core.actions.preempt import Preempt
 from vscheduler.core.actions.reclaim import Reclaim
 from vscheduler.core.actions.shuffle import Shuffle
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.compat import node_by_node
 from vscheduler.core.compat.node_by_node import NodeByNodeSearch
 from vscheduler.core.eviction import preemptors
@@ -71,7 +72,7 @@ class VolcanoBackfill(Backfill):
 
     def _give_up(self, session: Session, statement: Statement, state: JobState) -> None:
         """Keep the pod slots of the job for the rest of the cycle."""
-        if not session.dispatch.all_agree("job_ready", state):
+        if not session.dispatch.all_agree(AllHooks.job_ready, state):
             statement.hold()
 
 
@@ -104,12 +105,12 @@ class VolcanoEnqueue(Enqueue):
         """
         if state.job.min_resources is None:
             return None
-        found = session.dispatch.refusal("job_enqueueable", state)
+        found = session.dispatch.refusal(AllHooks.job_enqueueable, state)
         if found is None or not enqueue.is_cluster_full(found):
             return found
         # A full cluster is the last of all reasons, returned only without any other.
         forgive = enqueue.is_cluster_full
-        return session.dispatch.refusal("job_enqueueable", state, forgive=forgive) or found
+        return session.dispatch.refusal(AllHooks.job_enqueueable, state, forgive=forgive) or found
 
     def _refused(
         self,
@@ -148,7 +149,7 @@ def _preempt_in_queue(session: Session, line: Line[Preemptor], evict_for: EvictF
         session.eviction_history.fail(Preempt.name, state.job.id)
         others = preempt.of_other_jobs(state.job)
         with session.statement() as trial:
-            while preemptor.tasks and session.dispatch.first_tier("job_starving", state):
+            while preemptor.tasks and session.dispatch.first_tier(AllHooks.job_starving, state):
                 _preempt(session, trial, preemptor.tasks.popleft(), others, evict_for)
             node_by_node.conclude(session, trial, state)
     for state in starving:
@@ -184,7 +185,7 @@ def _preempt(
             trial=statement,
             task=task,
             action=Preempt.name,
-            hook="preemptable",
+            hook=AllHooks.preemptable,
             candidate=allowed,
         )
     )
@@ -201,7 +202,7 @@ class VolcanoReclaim(Reclaim):
         waiting, lines = preemptors.line_up(session, self.name)
         while waiting and not session.work_budget.exhausted:
             queue = waiting.leave()
-            if session.dispatch.any_says("overused", queue):
+            if session.dispatch.any_says(AllHooks.overused, queue):
                 continue
             candidate = _running(reclaim.of_other_queues(session, queue))
             line = lines[queue.name]
@@ -230,9 +231,11 @@ def _reclaim(
     candidate: Candidate,
 ) -> None:
     """Evict for the job's tasks, one after the other, for as long as the job starves."""
-    while preemptor.tasks and session.dispatch.first_tier("job_starving", preemptor.state):
+    while preemptor.tasks and session.dispatch.first_tier(AllHooks.job_starving, preemptor.state):
         task = preemptor.tasks.popleft()
-        if task.never_preempts or not session.dispatch.all_agree("preemptive", queue, (task,)):
+        if task.never_preempts or not session.dispatch.all_agree(
+            AllHooks.preemptive, queue, (task,)
+        ):
             continue
         node_by_node.reclaim(
             NodeByNodeSearch(
@@ -240,7 +243,7 @@ def _reclaim(
                 trial=statement,
                 task=task,
                 action=Reclaim.name,
-                hook="reclaimable",
+                hook=AllHooks.reclaimable,
                 candidate=candidate,
             )
         )

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import standing_plans
 from vscheduler.core.eviction.rules import Candidate
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.session import dispatch, ordering
+from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import SortKey
 from vscheduler.core.session.session import Session
@@ -31,7 +33,7 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
     trial: Statement
     task: Task
     action: str
-    hook: str
+    hook: HookRef
     candidate: Candidate
 
     @property
@@ -118,7 +120,7 @@ def is_torn(session: Session, state: JobState) -> bool:
     Volcano evicts pods of such a gang if the tier asked doesn't protect gangs.
     """
     return (
-        session.dispatch.asks("job_ready")
+        session.dispatch.asks(AllHooks.job_ready)
         and not state.reaches(READY, idlers=False)
         and any(
             task.uid not in session.decided.pipelined for task in state.tasks(TaskStatus.ALLOCATED)
@@ -141,7 +143,7 @@ def conclude(session: Session, statement: Statement, state: JobState) -> None:
     best_effort_placement = BestEffortPlacement(
         session=session, trial=statement, state=state, place=place
     )
-    if session.dispatch.vote("job_pipelined", state) and best_effort_placement.needed():
+    if session.dispatch.vote(AllHooks.job_pipelined, state) and best_effort_placement.needed():
         statement.commit()
 
 
@@ -278,5 +280,5 @@ def _starts(search: NodeByNodeSearch, row: int) -> bool:
     session = search.session
     queue = session.queues[search.state.job.queue]
     return session.dispatch.all_agree(
-        "allocatable", queue, search.task
+        AllHooks.allocatable, queue, search.task
     ) and session.placement.feasible(search.task, row)

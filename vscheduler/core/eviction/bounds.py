@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.depends import EQUAL_RESOURCES, SIMILAR_VICTIMS
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import (
@@ -35,6 +36,7 @@ from vscheduler.core.eviction.victim_columns import (
 )
 from vscheduler.core.gangs import attempt
 from vscheduler.core.placement import nominated_pods, unschedulable_classes
+from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 from vscheduler.model import resources
@@ -315,7 +317,7 @@ class SimilarVictims:
             return None
         after = self._pool.share_of_similar(self._task, unit.tasks) if self._asks else None
         # Where nothing is known, nothing is forbidden.
-        unknown = self._session.dispatch.asks("share_after")
+        unknown = self._session.dispatch.asks(AllHooks.share_after)
         unit = unit._replace(borrowed=unknown if after is None else after.borrowed)
         return self._overshoot(unit.tasks) if proportionate(unit) else None
 
@@ -697,7 +699,7 @@ class Bounds:
     If nobody were ruled out and every node were looked at, the plans would be the same.
     """
 
-    def __init__(self, session: Session, hook: str, oldest: float) -> None:
+    def __init__(self, session: Session, hook: HookRef, oldest: float) -> None:
         """Read which pods may be evicted; those that started after `oldest` may not."""
         self._session, self._hook = session, hook
         coarse = session.dispatch.any_depends(hook, EQUAL_RESOURCES)
@@ -718,7 +720,7 @@ class Bounds:
         equal = unschedulable_classes.representative(preemptor.state.job)
         asking = preemptor.tasks if equal is None else [equal]
         self.entitled.ask(pool.queue, pool.scope, asking)
-        if self._hook != "reclaimable" or self._session.snapshot.refused:
+        if self._hook is not AllHooks.reclaimable or self._session.snapshot.refused:
             return False
         bounds = self._by_queue.get(pool.queue.name)
         if bounds is None:

@@ -10,6 +10,7 @@ waitForPodsReady.recoveryTimeout; KAI: stalenessGracePeriod).
 import datetime as dt
 from collections.abc import Iterable, Sequence
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.model.decisions import Evict, LostPods
@@ -35,7 +36,7 @@ def evict_partial(session: Session) -> None:
             continue
         uid, bound = state.job.uid, bound_pods(session, state)
         since = session.snapshot.carried.partial_since.get(uid)
-        seconds = session.dispatch.first("start_timeout", None, state)
+        seconds = session.dispatch.first(AllHooks.start_timeout, None, state)
         if not bound or seconds is None:
             continue
         if since is None:
@@ -141,7 +142,7 @@ def evict_stale(session: Session) -> None:
         if not _is_stale(state):
             continue
         bound = bound_pods(session, state)
-        seconds = session.dispatch.first("recovery_timeout", None, state)
+        seconds = session.dispatch.first(AllHooks.recovery_timeout, None, state)
         if not bound or seconds is None:
             continue
         uid = state.job.uid
@@ -200,5 +201,5 @@ def _may_go(session: Session, state: JobState, tasks: Sequence[Task]) -> bool:
     """Whether nothing protects any of the pods: the gang goes as a whole or not at all."""
     if state.protected or not all(task.preemptable for task in tasks):
         return False
-    left = session.dispatch.unprotected("preemptable", tasks[0], tasks)
+    left = session.dispatch.unprotected(AllHooks.preemptable, tasks[0], tasks)
     return len(left) == len(tasks)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import bounds, rules, search
 from vscheduler.core.eviction.rules import VictimGroup
 from vscheduler.core.eviction.search import Places, Problem, VictimSearch
@@ -49,7 +50,7 @@ class WholeGangSearch(VictimSearch):
         if self._put_all(places):
             return True
         # Queues may lose a certain amount, so the preferred victims may be too large.
-        if self._pool.hook == "preemptable":
+        if self._pool.hook is AllHooks.preemptable:
             return False
         self._trial.rollback(before)
         self._forget()
@@ -253,7 +254,7 @@ class LeastLossSearch(WholeGangSearch):
     def _may_help(self) -> bool:
         """Whether the attempt is about a small gang without parts, and reclaim."""
         parts = self._state.sub_groups is not None or self._state.job.roles_count
-        if self._pool.hook != "reclaimable" or self._pool.rules.whole or parts:
+        if self._pool.hook is not AllHooks.reclaimable or self._pool.rules.whole or parts:
             return False
         return 0 < len(self._ordered) <= TASKS_MAX
 

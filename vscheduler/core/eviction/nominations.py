@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.claims.volumes import attempts
 from vscheduler.core.eviction import standing_plans
 from vscheduler.core.session import ordering, reasons
@@ -73,7 +74,7 @@ def keep(session: Session) -> None:
         with session.statement() as trial:
             session.spend("promises", TASK_COST * len(pending[state.job.id]))
             standing_plans.place(trial, pending[state.job.id], session.placement.feasible)
-            if state.waiting_tasks and session.dispatch.vote("job_pipelined", state):
+            if state.waiting_tasks and session.dispatch.vote(AllHooks.job_pipelined, state):
                 trial.hold()
                 extend(session, state)
 
@@ -152,7 +153,7 @@ def take_held_nodes(
     def fits() -> bool:
         turn.begin_anew(ordering.pending(session.dispatch, state))
         fill()
-        return session.dispatch.all_agree("job_ready", state)
+        return session.dispatch.all_agree(AllHooks.job_ready, state)
 
     statement.rollback()
     known = session.reasons.by_job.get(state.job.id)
@@ -190,7 +191,7 @@ def _holders(session: Session, state: JobState) -> list[JobState]:
         if queue.name == state.job.queue:
             gives_way = holder.job.priority < state.job.priority
         else:
-            gives_way = queue.reclaimable and session.dispatch.any_says("overused", queue)
+            gives_way = queue.reclaimable and session.dispatch.any_says(AllHooks.overused, queue)
         if gives_way:
             found.append(holder)
     return sorted(found, key=lambda each: (each.job.priority, -each.job.created, each.job.uid))

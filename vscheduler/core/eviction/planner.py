@@ -14,6 +14,7 @@ from enum import Enum
 from msgspec.structs import replace
 
 from vscheduler.core.api.contracts import Argument, Configured
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import nominations
 from vscheduler.core.eviction.bounds import Bounds
 from vscheduler.core.eviction.joint_search import LeastLossSearch, WholeGangSearch
@@ -29,6 +30,7 @@ from vscheduler.core.eviction.rules import (
 )
 from vscheduler.core.eviction.search import Problem, VictimSearch
 from vscheduler.core.placement import network_domains, nominated_pods
+from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 from vscheduler.model import durations
@@ -68,8 +70,8 @@ STRATEGIES: Sequence[type[VictimSearch]] = (VictimSearch, WholeGangSearch, Least
 class Planner:
     """Plans evictions for one action in one cycle."""
 
-    def __init__(self, session: Session, action: Configured, hook: str) -> None:
-        """Read the action's arguments. hook is `preemptable` or `reclaimable`."""
+    def __init__(self, session: Session, action: Configured, hook: HookRef) -> None:
+        """Read the action's arguments. hook is `AllHooks.preemptable` or `reclaimable`."""
         self.session = session
         self.action = action.name
         self.hook = hook
@@ -90,7 +92,7 @@ class Planner:
         works.
         """
         session = self.session
-        if not session.dispatch.first_tier("job_starving", preemptor.state):
+        if not session.dispatch.first_tier(AllHooks.job_starving, preemptor.state):
             return False
         session.spend("asked", PLAN_COST)
         likeness = preemptor.likeness(session)

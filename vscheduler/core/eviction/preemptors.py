@@ -8,6 +8,7 @@ Once a plan has changed the cluster, those whose turn would come after it ask fo
 from collections import deque
 from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session import job_likeness, ordering, reasons
@@ -136,7 +137,7 @@ def _is_starving(session: Session, action: str, state: JobState) -> bool:
         or job in carried.reported.eviction_refused_jobs
         or (carried.reclaim_failed and (action, job) in carried.reclaim_failed)
         or reasons.invalid(session, state) is not None
-        or not session.dispatch.first_tier("job_starving", state)
+        or not session.dispatch.first_tier(AllHooks.job_starving, state)
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.rules import Limits, WholeGangs
@@ -25,7 +26,6 @@ from vscheduler.model.decisions import (
     GroupStatus,
     QueueFigures,
     ReasonCode,
-    ShareAfter,
 )
 from vscheduler.model.jobs import EVICTABLE, WAITING, Job, JobId, Task
 from vscheduler.model.reclaim_outlooks import Protection, ReclaimOutlook
@@ -34,7 +34,7 @@ from vscheduler.model.resources import ResourceMap, ResourceSpace, Vector
 NO_ROOM = ReasonCode.NO_ROOM
 
 RECLAIM = "reclaim"
-HOOK = "reclaimable"
+HOOK = AllHooks.reclaimable
 
 PODS_MAX = 500
 """So many pods that could be evicted are looked at in a cycle."""
@@ -102,7 +102,7 @@ class _Finder:
         others = [name for name in self._holding if name != queue.name]
         if queue.entitlement is None or task is None or not others:
             return None
-        if session.dispatch.any_says("overused", session.queues[queue.name]):
+        if session.dispatch.any_says(AllHooks.overused, session.queues[queue.name]):
             return None
         asked = [
             name for name in _asked(task) if _surplus(queue, name) < -reclaim_outlooks.SURPLUS_LEAST
@@ -156,7 +156,7 @@ class _Finder:
         """
         tasks = _waiting_tasks(state.job)[: _lacking(state)]
         own = self._session.queues[queue.name]
-        if self._session.dispatch.all_agree("preemptive", own, tasks):
+        if self._session.dispatch.all_agree(AllHooks.preemptive, own, tasks):
             return None
         room = reclaim_outlooks.SURPLUS_LEAST
         beyond = [name for name, amount in needed.items() if _surplus(queue, name) + amount > room]
@@ -268,9 +268,7 @@ class _Finder:
         dispatch, (preemptor, requested) = self._session.dispatch, asked
         if not dispatch.entitled(HOOK, preemptor, unit.tasks):
             return gang or Protection.SHARE
-        after: ShareAfter | None = dispatch.first(
-            "share_after", None, preemptor, requested, unit.tasks
-        )
+        after = dispatch.first(AllHooks.share_after, None, preemptor, requested, unit.tasks)
         if after is not None and after.borrowed:
             return gang if limits.whole_gangs is WholeGangs.NEVER else None
         if gang or after is None or after.within or after.fair:

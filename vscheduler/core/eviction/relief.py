@@ -16,8 +16,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction.rules import Limits, WholeGangs
 from vscheduler.core.eviction.victim_columns import VictimColumns
+from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.shares import inqueue_resources
@@ -54,8 +56,8 @@ class AlikeJobs(msgspec.Struct, eq=False):
 class Evictable:
     """The pods that one action may evict at all, by queue."""
 
-    def __init__(self, session: Session, limits: Limits, hook: str) -> None:
-        """`hook` names the plugins' answers: `preemptable` or `reclaimable`."""
+    def __init__(self, session: Session, limits: Limits, hook: HookRef) -> None:
+        """`hook` is `preemptable` or `reclaimable`."""
         self._session, self._hook = session, hook
         self.asked = 0
         """How many questions were asked in this cycle."""
@@ -335,9 +337,9 @@ class Relief:
         dispatch, queue = self._session.dispatch, self._session.queues[state.job.queue]
         return (
             RECLAIM in self._limits
-            and dispatch.asks("preemptive")
-            and not dispatch.any_says("overused", queue)
-            and dispatch.all_agree("preemptive", queue, [_preemptor(state)])
+            and dispatch.asks(AllHooks.preemptive)
+            and not dispatch.any_says(AllHooks.overused, queue)
+            and dispatch.all_agree(AllHooks.preemptive, queue, [_preemptor(state)])
         )
 
     def _reclaimable(self, state: JobState) -> Mapping[str, Amounts]:
@@ -402,7 +404,7 @@ class EvictableByAction(dict[str, Evictable]):
         self._session, self._limits = session, limits
 
     def __missing__(self, action: str) -> Evictable:
-        hook = {PREEMPT: "preemptable", RECLAIM: "reclaimable"}[action]
+        hook = {PREEMPT: AllHooks.preemptable, RECLAIM: AllHooks.reclaimable}[action]
         self[action] = Evictable(self._session, self._limits[action], hook)
         return self[action]
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import search
 from vscheduler.core.eviction.rules import VictimCandidates
 from vscheduler.core.eviction.search import Problem, VictimSearch
@@ -192,7 +193,7 @@ class Relocation:
                 continue
             choice = self._choose(substitute)
             if choice is None or not self._session.dispatch.all_agree(
-                "allocatable", queue, substitute
+                AllHooks.allocatable, queue, substitute
             ):
                 failed.add(substitute.pod_class)
                 continue
@@ -277,7 +278,7 @@ def _nominate(
             whole = [pair for pair in placed if groups.is_complete(pair[0])]
             trial.rollback()
             placed = _pipeline(session, trial, whole)
-        if not state.waiting_tasks or not session.dispatch.vote("job_pipelined", state):
+        if not state.waiting_tasks or not session.dispatch.vote(AllHooks.job_pipelined, state):
             return frozenset()
         for task in state.tasks(TaskStatus.PIPELINED):
             session.decided.move_in(task, state.node(task) or "")

@@ -29,8 +29,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from vscheduler.core.api.contracts import Configured
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.memo import evictable_pods
 from vscheduler.core.session import ordering
+from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Descending
 from vscheduler.core.session.session import Session
@@ -267,7 +269,7 @@ class VictimCandidates:
         self,
         session: Session,
         *,
-        hook: str,
+        hook: HookRef,
         queue: Queue,
         scope: Scope,
         oldest: float,
@@ -311,7 +313,7 @@ class VictimCandidates:
         """Return the queue's rank when the search for the task began."""
         if queue not in self._ranks:
             owner = self._session.queues[queue]
-            key = self._session.dispatch.key("victim_queue_key", self.queue, owner)
+            key = self._session.dispatch.key(AllHooks.victim_queue_key, self.queue, owner)
             self._ranks[queue] = key
         return self._ranks[queue]
 
@@ -387,7 +389,7 @@ class VictimCandidates:
         entitled pod is enough. In preempt, every pod must be entitled.
         """
         found = self._session.dispatch.entitled(self.hook, self.preemptor_of(preemptor), unit.tasks)
-        return len(found) >= (1 if self.hook == "reclaimable" else len(unit.tasks))
+        return len(found) >= (1 if self.hook is AllHooks.reclaimable else len(unit.tasks))
 
     def _has_nominations(self, state: JobState) -> bool:
         """Whether pods were evicted in favour of the gang, in vain if the gang went whole."""
@@ -414,16 +416,15 @@ class VictimCandidates:
         return unit.judged(rank, after.overshoot, borrowed=after.borrowed)
 
     def _share_after(self, preemptor: Task, tasks: Sequence[Task]) -> ShareAfter | None:
-        if self.hook != "reclaimable":
+        if self.hook is not AllHooks.reclaimable:
             return None
-        after: ShareAfter | None = self._session.dispatch.first(
-            "share_after", None, self.preemptor_of(preemptor), self._requested, tasks
+        return self._session.dispatch.first(
+            AllHooks.share_after, None, self.preemptor_of(preemptor), self._requested, tasks
         )
-        return after
 
     def share_of_similar(self, preemptor: Task, tasks: Sequence[Task]) -> ShareAfter | None:
         """Return the shares after an eviction of pods like these; None if they can't be known."""
-        if self.hook != "reclaimable":
+        if self.hook is not AllHooks.reclaimable:
             return None
         on_behalf = self.preemptor_of(preemptor)
         return self._session.dispatch.share_of_similar(on_behalf, self._requested, tasks)
@@ -489,7 +490,7 @@ def lack_of_others(session: Session, queue: Queue, own: Sequence[Task]) -> Vecto
             more = total + session.counted(task)
             request = dict(zip(session.space.names, more.tolist(), strict=True))
             pod = jobs.stand_in(state.job, request)
-            if not session.dispatch.all_agree("preemptive", queue, (pod,)):
+            if not session.dispatch.all_agree(AllHooks.preemptive, queue, (pod,)):
                 refused.add(task.pod_class)
                 continue
             total, found = more, found + session.request(task)

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import rules, standing_plans
 from vscheduler.core.eviction.bounds import Bounds, CheapestNodes
 from vscheduler.core.eviction.preemptors import Preemptor
@@ -261,12 +262,12 @@ class VictimSearch:
 
     def _may_reclaim(self, task: Task) -> bool:
         """Whether the queue may reclaim resources for this task."""
-        if self._pool.hook != "reclaimable":
+        if self._pool.hook is not AllHooks.reclaimable:
             return True
-        return self._session.dispatch.all_agree("preemptive", self._pool.queue, (task,))
+        return self._session.dispatch.all_agree(AllHooks.preemptive, self._pool.queue, (task,))
 
     def _is_allowed(self, task: Task) -> bool:
-        return self._session.dispatch.all_agree("allocatable", self._pool.queue, task)
+        return self._session.dispatch.all_agree(AllHooks.allocatable, self._pool.queue, task)
 
     def _is_needed(self, task: Task) -> bool:
         """Whether one more pod of the task's role brings the job closer to its minimum."""
@@ -396,7 +397,7 @@ class VictimSearch:
     def _excess(self, task: Task) -> float:
         """Return how much the task would exceed limits of its queue, all resources together."""
         columns, request = self._session.space.columns, self._session.counted(task).tolist()
-        answers = self._session.dispatch.every("queue_limits", self._pool.queue, task)
+        answers = self._session.dispatch.every(AllHooks.queue_limits, self._pool.queue, task)
         excess = 0.0
         for limit in itertools.chain.from_iterable(answer or () for answer in answers):
             if limit.nodes is None and (amount := request[columns.get(limit.resource, 0)]):
@@ -495,7 +496,7 @@ class VictimSearch:
     @functools.cached_property
     def _lack_of_others(self) -> Vector:
         """What the share of the queue covers of the needs of its other jobs, (R,)."""
-        if self._pool.hook != "reclaimable":
+        if self._pool.hook is not AllHooks.reclaimable:
             return self._session.space.zeros()
         own = [task for task in self._needed if task.uid not in self.placed]
         return rules.lack_of_others(self._session, self._pool.queue, own)
@@ -622,8 +623,8 @@ def _is_pipelined(session: Session, state: JobState) -> bool:
     """
     dispatch = session.dispatch
     placed = state.ready_tasks + state.waiting_tasks + state.pending_best_effort
-    if dispatch.asks("job_pipelined") and placed < state.minimum:
+    if dispatch.asks(AllHooks.job_pipelined) and placed < state.minimum:
         return False
     if job_state.rests(dispatch, state, PLACED):
         return False
-    return dispatch.vote("job_pipelined", state)
+    return dispatch.vote(AllHooks.job_pipelined, state)

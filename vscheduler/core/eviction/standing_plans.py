@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.rules import VictimGroup
 from vscheduler.core.placement import nominated_pods
@@ -252,7 +253,7 @@ def _fits(session: Session, statement: Statement, evicts: list[Evict]) -> bool:
     for task in waiting:
         session.spend("tasks", REPRIEVE_TASK_COST)
         queue = session.queues[session.job_state_of(task).job.queue]
-        if not session.dispatch.all_agree("allocatable", queue, task):
+        if not session.dispatch.all_agree(AllHooks.allocatable, queue, task):
             return False
         choice = session.placement.choose(task)
         if choice is None:

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api.depends import EQUAL_CLASSES, EQUAL_RESOURCES
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction.rules import Scope
 from vscheduler.core.memo import evictable_pods
+from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.model.jobs import Task
@@ -354,14 +356,14 @@ class Entitled(msgspec.Struct, frozen=True, eq=False):
 class EntitledGroups:
     """The answers of one action, by the preemptor's queue and the requested resources."""
 
-    def __init__(self, session: Session, columns: VictimColumns, hook: str) -> None:
+    def __init__(self, session: Session, columns: VictimColumns, hook: HookRef) -> None:
         """`hook` is asked; answers about `preemptable` depend on more than queue and resources."""
         self._session, self._columns, self._hook = session, columns, hook
         self._known: dict[tuple[str, bytes], Entitled] = {}
 
     def ask(self, queue: Queue, scope: Scope, tasks: Iterable[Task]) -> None:
         """Ask on behalf of these tasks; no attempt may be under way."""
-        if self._hook != "reclaimable":
+        if self._hook is not AllHooks.reclaimable:
             return
         for task in tasks:
             key = self._key(queue, task)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.api.views import DomainCounts, TopologyCount
 from vscheduler.core.gangs import claim_constraints
 from vscheduler.core.gangs.claim_constraints import Choice, VolumeRules
@@ -54,7 +55,7 @@ class Limits:
         rooms = []
         for pod in pods:
             queue = session.queues[session.job_states[pod.job].job.queue]
-            answers = session.dispatch.every("queue_limits", queue, pod)
+            answers = session.dispatch.every(AllHooks.queue_limits, queue, pod)
             known = [
                 each
                 for each in itertools.chain.from_iterable(answer or () for answer in answers)

@@ -6,6 +6,7 @@ from enum import Enum, auto
 
 import msgspec
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.gangs import assembly
 from vscheduler.core.gangs.assembly import Assembled
 from vscheduler.core.gangs.solver import depth_first, strategy
@@ -196,7 +197,7 @@ def could_help(session: Session, state: JobState) -> bool:
     It can't for equal pods that nothing but their size and one rule restricts: any of them is as
     good as any other.
     """
-    if not session.gang_searches.steps_max or not session.dispatch.asks("job_ready"):
+    if not session.gang_searches.steps_max or not session.dispatch.asks(AllHooks.job_ready):
         return False
     job = state.job
     if len(job.classes) > 1 or job.roles_count or state.sub_groups is not None:
@@ -448,7 +449,7 @@ class Attempt:
         session, before = self._session, statement.checkpoint()
         for task, row in places:
             choice = None
-            if session.dispatch.all_agree("allocatable", self._queue, task):
+            if session.dispatch.all_agree(AllHooks.allocatable, self._queue, task):
                 choice = session.placement.at(task, row)
             if choice is None:
                 statement.rollback(before)

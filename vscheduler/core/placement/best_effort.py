@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 import msgspec
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.session import job_state, ordering
 from vscheduler.core.session.job_state import JobState, Key
 from vscheduler.core.session.session import Session
@@ -58,7 +59,7 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
             return Outcome.NEITHER
         if job_state.is_ready(self.session.dispatch, self.state):
             return Outcome.STARTS
-        if self.session.dispatch.vote("job_pipelined", self.state):
+        if self.session.dispatch.vote(AllHooks.job_pipelined, self.state):
             return Outcome.WAITS
         return Outcome.NEITHER
 

@@ -11,6 +11,7 @@ from math import inf
 import numpy as np
 from msgspec.structs import replace
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.memo.never_fitting import Need, Obstacle, Pods
 from vscheduler.core.session import reasons
 from vscheduler.core.session.job_state import JobState
@@ -34,7 +35,7 @@ class Feasibility:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._whole = session.dispatch.asks("job_ready")
+        self._whole = session.dispatch.asks(AllHooks.job_ready)
         """Whether any plugin demands a minimum; otherwise every pod may start by itself."""
         self._needs = f"needs {self._whole}"
         self._known: dict[tuple[str, tuple[Need, ...]], Obstacle | None] = {}
@@ -217,7 +218,7 @@ class Feasibility:
             return ()
         task = next(task for task in state.job.tasks if task.pod_class is need.pods[0][0])
         found: dict[str, Shortage] = {}
-        for answer in session.dispatch.every("queue_limits", known[queue], task):
+        for answer in session.dispatch.every(AllHooks.queue_limits, known[queue], task):
             for each in answer or ():
                 owner = each.owner or queue
                 most = line[owner].capability.get(each.resource, inf) if owner in line else inf

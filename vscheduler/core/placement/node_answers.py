@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.placement import explanations, nominated_pods
 from vscheduler.core.placement.plans import Plan
 from vscheduler.core.session.hook_calls import Call
@@ -14,8 +15,6 @@ from vscheduler.core.session.session import Session
 from vscheduler.model import resources
 from vscheduler.model.jobs import Task
 from vscheduler.model.refusals import Refusal, RefusalCode
-
-FILTER, SCORE = "filter_nodes", "score_nodes"
 
 NOT_READY = Refusal(RefusalCode.NOT_READY)
 """Such a node takes no pods in any configuration (Volcano: the node isn't in the snapshot)."""
@@ -54,10 +53,10 @@ class NodeAnswers:
             session.wake(min(each.until for each in session.snapshot.refused.values()))
         dispatch = session.dispatch
         if declared:
-            results = self._lasting(task, view, dispatch.declared(FILTER))
+            results = self._lasting(task, view, dispatch.declared(AllHooks.filter_nodes))
             results = [*self._always(task, view), *results, *self.pauses(task, view)]
         else:
-            results = self._lasting(task, view, dispatch.undeclared(FILTER))
+            results = self._lasting(task, view, dispatch.undeclared(AllHooks.filter_nodes))
         for result in results:
             idle &= result.passes
             future &= result.passes if result.later is None else result.later
@@ -107,17 +106,25 @@ class NodeAnswers:
     ) -> list[FilterResult]:
         """Return the results of all plugins, or of some."""
         dispatch, failed = self._session.dispatch, list[FilterResult]()
-        found = dispatch.each(FILTER, hooks.verdicts, failed, task, view, calls=calls)
+        found = dispatch.each(
+            AllHooks.filter_nodes, hooks.verdicts, failed, task, view, calls=calls
+        )
         for place in (place for place, answer in enumerate(found) if answer is failed):
-            names = dispatch.plugins(FILTER) if calls is None else [call.plugin for call in calls]
+            names = (
+                dispatch.plugins(AllHooks.filter_nodes)
+                if calls is None
+                else [call.plugin for call in calls]
+            )
             found[place] = explanations.nobody(names[place], view)
         return [result for answer in found for result in answer]
 
     def scores(self, task: Task, view: NodeView, *, declared: bool = True) -> NDArray[np.float64]:
         """Return the sum of scores for these nodes, by plugins as in `filtered`."""
         total, dispatch = np.zeros(view.size), self._session.dispatch
-        calls = (dispatch.declared if declared else dispatch.undeclared)(SCORE)
-        for answer in dispatch.each(SCORE, hooks.scores, None, task, view, calls=calls):
+        calls = (dispatch.declared if declared else dispatch.undeclared)(AllHooks.score_nodes)
+        for answer in dispatch.each(
+            AllHooks.score_nodes, hooks.scores, None, task, view, calls=calls
+        ):
             if answer is not None:
                 total += answer
         return total

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.placement import explanations, lookahead, nominated_pods
 from vscheduler.core.placement.explanations import Explanations
 from vscheduler.core.placement.lookahead import Lookahead
@@ -210,7 +211,8 @@ class Placement:
         """Yield which nodes plugins leave out by other hooks than filters, as filters would."""
         session = self._session
         queue = session.queues[session.job_state_of(task).job.queue]
-        for hook, subject in (("class_nodes", task.pod_class), ("queue_nodes", queue)):
+        asked = ((AllHooks.class_nodes, task.pod_class), (AllHooks.queue_nodes, queue))
+        for hook, subject in asked:
             answers = session.dispatch.each(hook, dispatch.mask_of, None, subject, session.layout)
             for plugin, passes in zip(session.dispatch.plugins(hook), answers, strict=True):
                 if passes is not None:
@@ -461,11 +463,13 @@ class Placement:
             return scores
         view = self._session.cluster.view()
         found = self._session.dispatch.each(
-            "score_node_set", hooks.scores, None, plan.task, view, feasible
+            AllHooks.score_node_set, hooks.scores, None, plan.task, view, feasible
         )
         given = [answer for answer in found if answer is not None]
         # Who declares abstains only if nothing ever concerns the class: the plan needn't ask again.
-        plan.set_scored = bool(given) or not self._session.dispatch.declares("score_node_set")
+        plan.set_scored = bool(given) or not self._session.dispatch.declares(
+            AllHooks.score_node_set
+        )
         return sum(given, start=scores)
 
 

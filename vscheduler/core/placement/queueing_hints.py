@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.memo.unschedulable_jobs import Seen, UnschedulableGroup
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.session import reasons
@@ -142,7 +143,9 @@ def _unsure(session: Session, free: Vector, of_queues: Mapping[str, Hashable]) -
     crossed = _crossed(session, _requests(session, groups), before.free[rows], free[rows])
     holes = _Holes(session, before.free, free, rows)
     overused = {
-        name for name in changed if session.dispatch.any_says("overused", session.queues[name])
+        name
+        for name in changed
+        if session.dispatch.any_says(AllHooks.overused, session.queues[name])
     }
 
     def is_barred_otherwise(group: UnschedulableGroup) -> bool:
@@ -165,7 +168,7 @@ def _unsure(session: Session, free: Vector, of_queues: Mapping[str, Hashable]) -
 
 def _is_allocatable(session: Session, group: UnschedulableGroup) -> bool:
     task = group.first.tasks[0]
-    return session.dispatch.all_agree("allocatable", session.queues[group.first.queue], task)
+    return session.dispatch.all_agree(AllHooks.allocatable, session.queues[group.first.queue], task)
 
 
 def _crossed(
@@ -233,7 +236,7 @@ def _reason(session: Session, group: UnschedulableGroup) -> Reason:
     job = group.first
     state, queue = session.job_states[job.id], session.queues[job.queue]
     turn = JobTurn(state, (job.tasks[0],))
-    if session.dispatch.any_says("overused", queue):
+    if session.dispatch.any_says(AllHooks.overused, queue):
         reasons.note_share(session, queue, turn)
     else:
         unschedulable_classes.record_refusal(session, queue, turn, {})

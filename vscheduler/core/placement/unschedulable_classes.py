@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.session import job_likeness, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.reasons import JobTurn
@@ -232,7 +233,7 @@ def report(session: Session, groups: Iterable[Group]) -> None:
     is_first, are_equal = True, session.dispatch.equal_for_equal_jobs
     for task, group in groups:
         queue = session.queues[group[0].job.queue]
-        overused = session.dispatch.any_says("overused", queue)
+        overused = session.dispatch.any_says(AllHooks.overused, queue)
         known: dict[Hashable, Reason] = {}
         alike: dict[Hashable, Reason] = {}
         for state in group:
@@ -271,7 +272,7 @@ def record_refusal(
     known caches the reasons of similar jobs.
     """
     state, task = turn.state, turn.tasks[0]
-    if session.dispatch.all_agree("allocatable", queue, task):
+    if session.dispatch.all_agree(AllHooks.allocatable, queue, task):
         job = state.job
         key = (len(job.tasks), state.minimum, state.ready_tasks)
         if key not in known:
@@ -279,9 +280,9 @@ def record_refusal(
         session.reasons.note(job.id, known[key])
     else:
         reasons.note_share(session, queue, turn, task)
-    if session.dispatch.all_agree("job_ready", state):
+    if session.dispatch.all_agree(AllHooks.job_ready, state):
         return
-    if session.dispatch.vote("job_pipelined", state):
+    if session.dispatch.vote(AllHooks.job_pipelined, state):
         reasons.note_waiting(session, state)
     else:
         reasons.note_incomplete(session, state)

@@ -7,9 +7,11 @@ from types import MappingProxyType
 import numpy as np
 
 from vscheduler.core.api.contracts import NodeView
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.volumes.state import Volumes
 from vscheduler.core.memo.evictable_pods import EvictablePods
+from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.interfaces import PodAffinityCounts
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
@@ -37,7 +39,7 @@ class ClusterState:
     `reserve` and `release`.
     """
 
-    _notify: Callable[[str, Task], None]
+    _notify: Callable[[HookRef, Task], None]
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class ClusterState:
         self._evictable_on: dict[int, Sequence[Task]] = {}
         """By row. Many searches look at the same nodes."""
 
-    def attach(self, notify: Callable[[str, Task], None]) -> None:
+    def attach(self, notify: Callable[[HookRef, Task], None]) -> None:
         """Notify plugins of placements and evictions from here on: `notify(hook, task)`."""
         self._notify = notify
 
@@ -167,11 +169,11 @@ class ClusterState:
         self.topology.count(task, row, 1)
         self._touched.append(row)
         self._job_states[task.job].move(task, status, name)
-        self._notify("on_allocate", task)
+        self._notify(AllHooks.on_allocate, task)
 
     def give_back(self, task: Task, row: int) -> None:
         """Undo `take` exactly, for the task that was taken last."""
-        self._notify("on_deallocate", task)
+        self._notify(AllHooks.on_deallocate, task)
         state = self._job_states[task.job]
         request = self.request(task)
         self.future_used[row] -= request
@@ -219,12 +221,12 @@ class ClusterState:
         self._touched.append(row)
         self.budgets.take(task)
         self._job_states[task.job].move(task, TaskStatus.RELEASING, name)
-        self._notify("on_deallocate", task)
+        self._notify(AllHooks.on_deallocate, task)
 
     def restore(self, task: Task, row: int) -> None:
         """Undo `evict` exactly."""
         name = self.layout.names[row]
-        self._notify("on_allocate", task)
+        self._notify(AllHooks.on_allocate, task)
         self.future_used[row] += self.request(task)
         self.budgets.give_back(task)
         give_ports_back(self._leaving_ports, name, task)

@@ -7,7 +7,7 @@ hook is prepared once per policy, so that a call costs no more than the plugins'
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar, TypeVarTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,27 +16,31 @@ from numpy.typing import NDArray
 from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Key, VictimRole
 from vscheduler.core.api.depends import SIMILAR_VICTIMS, Fingerprint, On
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.session import hook_calls
-from vscheduler.core.session.hook_calls import Call, Opened
+from vscheduler.core.session.hook_calls import Call, HookRef, Opened
 from vscheduler.model import computed
 from vscheduler.model.decisions import AdmissionFailure, Fault, ReasonCode, ShareAfter
 from vscheduler.model.jobs import Task
 from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.queues import Queue
+from vscheduler.model.resources import Vector
 
 Answer = TypeVar("Answer")
+Subject = TypeVarTuple("Subject")
 
-NODES = ("filter_nodes", "score_nodes")
+NODES = (AllHooks.filter_nodes, AllHooks.score_nodes)
 """Hooks about single nodes."""
 
 ABOUT_JOBS = (
-    *("filter_nodes", "score_nodes", "allocatable", "shortages", "job_ready", "job_pipelined"),
-    *("preemptive", "preemptable", "reclaimable", "share_after"),
+    *NODES,
+    *(AllHooks.allocatable, AllHooks.shortages, AllHooks.job_ready, AllHooks.job_pipelined),
+    *(AllHooks.preemptive, AllHooks.preemptable, AllHooks.reclaimable, AllHooks.share_after),
 )
 """Hooks whose answers decide whether a job, or its pods, find the same as others."""
 
-LIMITS = ("overused", "allocatable", "shortages")
+LIMITS = (AllHooks.overused, AllHooks.allocatable, AllHooks.shortages)
 """Hooks about what a queue may have."""
 
 NO = hooks.PERMITS["overused"]
@@ -68,12 +72,12 @@ class Objection(NamedTuple):
 class Asked(NamedTuple):
     """A function that a plugin declares for a hook."""
 
-    hook: str
+    hook: HookRef
     call: Call
     function: Fingerprint
 
 
-def _asked(calls: Iterable[tuple[str, Call]], which: str) -> Sequence[Asked]:
+def _asked(calls: Iterable[tuple[HookRef, Call]], which: str) -> Sequence[Asked]:
     every = ((hook, call, getattr(call.depends, which)) for hook, call in calls)
     return tuple(Asked(*each) for each in every if each[2] is not None)
 
@@ -100,11 +104,11 @@ class Dispatch:
         self.evictions_off = False
         """True after a plugin with a say in evictions failed: nothing is evicted in this cycle."""
         self._tiers, self._calls = hook_calls.prepared(policy, unopened)
-        self._declared: dict[tuple[str, ...], bool] = {}
-        self._by_declaration: dict[str, tuple[list[Call], list[Call]]] = {}
-        self._fine_enough: dict[tuple[str, On], frozenset[int]] = {}
+        self._declared: dict[tuple[HookRef, ...], bool] = {}
+        self._by_declaration: dict[HookRef, tuple[list[Call], list[Call]]] = {}
+        self._fine_enough: dict[tuple[HookRef, On], frozenset[int]] = {}
 
-    def declares(self, *hooks_: str) -> bool:
+    def declares(self, *hooks_: HookRef) -> bool:
         """Whether plugins declare what all of their answers to these hooks depend on.
 
         Jobs from one template then get equal answers. A plugin that has failed declares nothing.
@@ -128,15 +132,15 @@ class Dispatch:
     def _is_declared(self, call: Call) -> bool:
         return call.depends is not None and call.plugin not in self._guarded
 
-    def declared(self, hook: str) -> Sequence[Call]:
+    def declared(self, hook: HookRef) -> Sequence[Call]:
         """Return the calls whose answers depend on nothing but what is declared."""
         return self._parts(hook)[0]
 
-    def undeclared(self, hook: str) -> Sequence[Call]:
+    def undeclared(self, hook: HookRef) -> Sequence[Call]:
         """Return the calls whose answers may depend on anything."""
         return self._parts(hook)[1]
 
-    def _parts(self, hook: str) -> tuple[list[Call], list[Call]]:
+    def _parts(self, hook: HookRef) -> tuple[list[Call], list[Call]]:
         found = self._by_declaration.get(hook)
         if found is None:
             calls = self._calls[hook]
@@ -149,7 +153,7 @@ class Dispatch:
     @computed.once
     def scores_follow_rows(self) -> bool:
         """Whether no declared score of a node changes with anything elsewhere."""
-        calls = self.declared("score_nodes")
+        calls = self.declared(AllHooks.score_nodes)
         return not any(call.depends and call.depends.fingerprint for call in calls)
 
     @computed.once
@@ -193,7 +197,9 @@ class Dispatch:
             return self._stands_in(asked.call, asked.hook, error, None)
         return found
 
-    def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
+    def key(
+        self, hook: Callable[[Any, *Subject], object], *subject: *Subject
+    ) -> tuple[tuple[float, ...], ...]:
         """Return the sort key of the subject: one part per plugin, in order of tiers."""
         parts: tuple[tuple[float, ...], ...] = ()
         for call in self._calls[hook]:
@@ -204,47 +210,47 @@ class Dispatch:
                 parts += (self._stands_in(call, hook, error, ABSTAINS),)
         return parts
 
-    def asks(self, hook: str) -> bool:
+    def asks(self, hook: HookRef) -> bool:
         """Whether any plugin defines the hook."""
         return bool(self._calls[hook])
 
-    def plugins(self, hook: str) -> list[str]:
+    def plugins(self, hook: HookRef) -> list[str]:
         """Return the names of the plugins that define the hook."""
         return [call.plugin for call in self._calls[hook]]
 
-    def all_agree(self, hook: str, *subject: object) -> bool:
+    def all_agree(self, hook: Callable[[Any, *Subject], object], *subject: *Subject) -> bool:
         """Whether no plugin says no.
 
         A guarded plugin that fails says no if the hook guards placement.
         """
-        default = not hooks.HOOKS[hook].closed
         for call in self._calls[hook]:
-            answer = self._ask(call, hook, subject, default)
+            answer = self._ask(call, hook, subject, not call.closed)
             if answer is not None and (not answer or isinstance(answer, str)):
                 return False
         return True
 
-    def any_says(self, hook: str, *subject: object) -> bool:
+    def any_says(self, hook: Callable[[Any, *Subject], object], *subject: *Subject) -> bool:
         """Whether any plugin says yes.
 
         A guarded plugin that fails says yes if the hook guards placement.
         """
-        default = hooks.HOOKS[hook].closed
-        for call in self._calls[hook]:  # noqa: SIM110 - any() costs twice as much, at every turn
-            if self._ask(call, hook, subject, default) not in NO:
+        for call in self._calls[hook]:
+            if self._ask(call, hook, subject, call.closed) not in NO:
                 return True
         return False
 
-    def objection(self, hook: str, *subject: object) -> Objection | None:
+    def objection(
+        self, hook: Callable[[Any, *Subject], object], *subject: *Subject
+    ) -> Objection | None:
         """Return the first answer to a hook of `hooks.PERMITS` that refuses, None without any."""
-        permits = hooks.PERMITS[hook]
+        permits = hooks.PERMITS[hook.__name__]
         for call in self._calls[hook]:
             answer = self._ask(call, hook, subject, _FAILED)
             if answer not in permits:
                 return Objection(call, None if answer is _FAILED else answer)
         return None
 
-    def vote(self, hook: str, *subject: object) -> bool:
+    def vote(self, hook: Callable[[Any, *Subject], object], *subject: *Subject) -> bool:
         """Whether the vote passes: a reject loses at once, a tier with a permit decides, and
         without any votes the answer is yes.
 
@@ -264,7 +270,7 @@ class Dispatch:
 
     def refusal(
         self,
-        hook: str,
+        hook: HookRef,
         *subject: object,
         forgive: Callable[[AdmissionFailure], bool] = lambda _: False,
     ) -> AdmissionFailure | None:
@@ -286,7 +292,7 @@ class Dispatch:
                 return None
         return None
 
-    def first_tier(self, hook: str, *subject: object) -> bool:
+    def first_tier(self, hook: Callable[[Any, *Subject], object], *subject: *Subject) -> bool:
         """Whether all answers of the first tier with any answer are yes; False if no tier has."""
         for tier in self._tiers[hook]:
             answers = [self._ask(call, hook, subject, None) for call in tier]
@@ -295,7 +301,9 @@ class Dispatch:
                 return all(given)
         return False
 
-    def unprotected(self, hook: str, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
+    def unprotected(
+        self, hook: HookRef, preemptor: Task, candidates: Sequence[Task]
+    ) -> Sequence[Task]:
         """Return the candidates that no plugin protects, in any tier, in the given order."""
         left = list(candidates)
         for call in self._calls[hook]:
@@ -303,7 +311,9 @@ class Dispatch:
                 left = common(left, self._victims(call, hook, preemptor, candidates))
         return [] if self.evictions_off else left
 
-    def entitled(self, hook: str, preemptor: Task, candidates: Sequence[Task]) -> Sequence[Task]:
+    def entitled(
+        self, hook: HookRef, preemptor: Task, candidates: Sequence[Task]
+    ) -> Sequence[Task]:
         """Return the candidates that the preemptor may take; the first tier with an answer
         decides.
         """
@@ -320,7 +330,7 @@ class Dispatch:
                 return [] if self.evictions_off else left
         return []
 
-    def may_be_entitled(self, hook: str, preemptor: Task, victim: Task, within: On) -> bool:
+    def may_be_entitled(self, hook: HookRef, preemptor: Task, victim: Task, within: On) -> bool:
         """Whether `entitled` could name any pod similar to this one: False is certain.
 
         `within` is what similar victims, and preemptors, have in common: plugins whose answers
@@ -337,11 +347,11 @@ class Dispatch:
                 return not self.evictions_off
         return False
 
-    def any_depends(self, hook: str, within: On) -> bool:
+    def any_depends(self, hook: HookRef, within: On) -> bool:
         """Whether the answers of any plugin depend on no more than this."""
         return bool(self._depending(hook, within))
 
-    def _depending(self, hook: str, within: On) -> frozenset[int]:
+    def _depending(self, hook: HookRef, within: On) -> frozenset[int]:
         """Return the places of plugins whose answers depend on no more than this."""
         found = self._fine_enough.get((hook, within))
         if found is None:
@@ -351,24 +361,26 @@ class Dispatch:
             )
         return found
 
-    def answers_for_similar(self, hook: str) -> bool:
+    def answers_for_similar(self, hook: HookRef) -> bool:
         """Whether who is entitled to a victim, and the shares afterwards, are equal for similar
         victims.
         """
+        calls: list[tuple[HookRef, Call]]
         calls = [(hook, call) for call in self._calls[hook] if call.role is VictimRole.ENTITLES]
-        calls += [("share_after", call) for call in self._calls["share_after"]]
+        calls += [(AllHooks.share_after, call) for call in self._calls[AllHooks.share_after]]
         return all(call.place in self._depending(of, SIMILAR_VICTIMS) for of, call in calls)
 
-    def share_of_similar(self, *subject: object) -> ShareAfter | None:
+    def share_of_similar(
+        self, preemptor: Task, demand: Vector, victims: Sequence[Task]
+    ) -> ShareAfter | None:
         """Return the answer of `share_after` for pods similar to these; None if it may differ."""
-        hook = "share_after"
+        hook = AllHooks.share_after
         if len(self._depending(hook, SIMILAR_VICTIMS)) == len(self._calls[hook]):
-            found: ShareAfter | None = self.first(hook, None, *subject)
-            return found
+            return self.first(hook, None, preemptor, demand, victims)
         return None
 
     def victim_answers(
-        self, hook: str, preemptor: Task, candidates: Sequence[Task]
+        self, hook: HookRef, preemptor: Task, candidates: Sequence[Task]
     ) -> Iterator[Iterator[Sequence[Task]]]:
         """Yield the answers of each tier, without abstentions. A plugin is asked when its answer is
         read.
@@ -379,7 +391,7 @@ class Dispatch:
 
     def shuffle_victims(self, candidates: Sequence[Task]) -> Sequence[Task]:
         """Return the candidates named in the first tier with any victims, in the given order."""
-        hook = "shuffle_victims"
+        hook = AllHooks.shuffle_victims
         for tier in self._tiers[hook]:
             answers = [self._ask(call, hook, (candidates,), None) for call in tier]
             named = {task.uid for answer in answers for task in answer or ()}
@@ -389,7 +401,7 @@ class Dispatch:
         return []
 
     def _victims(
-        self, call: Call, hook: str, preemptor: Task, candidates: Sequence[Task]
+        self, call: Call, hook: HookRef, preemptor: Task, candidates: Sequence[Task]
     ) -> Sequence[Task] | None:
         answer: Sequence[Task] | bool | None = self._ask(
             call, hook, (preemptor, candidates), default=False
@@ -399,22 +411,29 @@ class Dispatch:
             return ()
         return answer
 
-    def first(self, hook: str, default: object, *subject: object) -> Any:
+    def first(
+        self,
+        hook: Callable[[Any, *Subject], Answer | None],
+        default: Answer | None,
+        *subject: *Subject,
+    ) -> Answer | None:
         """Return the first answer that isn't None.
 
         `default` replaces the answer of a guarded plugin that fails.
         """
         for call in self._calls[hook]:
-            answer = self._ask(call, hook, subject, default)
+            answer: Answer | None = self._ask(call, hook, subject, default)
             if answer is not None:
                 return answer
         return None
 
-    def every(self, hook: str, *subject: object) -> list[Any]:
+    def every(
+        self, hook: Callable[[Any, *Subject], Answer], *subject: *Subject
+    ) -> list[Answer | None]:
         """Return all answers in order; None for a guarded plugin that fails."""
         return [self._ask(call, hook, subject, None) for call in self._calls[hook]]
 
-    def notify(self, hook: str, subject: object) -> None:
+    def notify(self, hook: HookRef, subject: object) -> None:
         """Notify plugins of an event; answers are ignored. Called for every placement."""
         for call in self._calls[hook]:
             try:
@@ -424,7 +443,7 @@ class Dispatch:
 
     def each(
         self,
-        hook: str,
+        hook: HookRef,
         check: Callable[[Any, Any], Answer],
         default: Answer,
         *subject: object,
@@ -442,23 +461,23 @@ class Dispatch:
                 self._stands_in(call, hook, error, None)
         return answers
 
-    def last(self, hook: str) -> Mapping[str, Any]:
+    def last(self, hook: HookRef) -> Mapping[str, Any]:
         """Return the answer of the last plugin that has an answer, or an empty mapping."""
         answers = [answer for answer in self.every(hook) if answer is not None]
         return answers[-1] if answers else {}
 
-    def _ask(self, call: Call, hook: str, subject: tuple[object, ...], default: Any) -> Any:
+    def _ask(self, call: Call, hook: HookRef, subject: tuple[object, ...], default: Any) -> Any:
         try:
             answer = call.function(self._plugins[call.place], *subject)
             return answer if isinstance(answer, call.types) else _no_answer(answer)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             return self._stands_in(call, hook, error, default)
 
-    def _stands_in(self, call: Call, hook: str, error: Exception, default: Answer) -> Answer:
+    def _stands_in(self, call: Call, hook: HookRef, error: Exception, default: Answer) -> Answer:
         if isinstance(error, PluginFailedError):
             raise error  # another plugin failed, which this plugin called
         if call.plugin not in self._guarded:
-            raise PluginFailedError(call.plugin, hook, error) from error
+            raise PluginFailedError(call.plugin, hook.__name__, error) from error
         return default
 
 

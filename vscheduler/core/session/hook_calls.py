@@ -14,6 +14,9 @@ from vscheduler.core.api.depends import Depends
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.session import declared_reads
 
+HookRef = Callable[..., Any]
+"""A hook: a method of `further_hooks.AllHooks`."""
+
 
 class Unopened:
     """A stand-in for a plugin that failed before its first hook was called: every hook raises.
@@ -38,13 +41,15 @@ class Call(NamedTuple):
     role: VictimRole
     types: tuple[type, ...]
     """The types of valid answers."""
+    closed: bool
+    """Whether a guarded plugin that fails refuses (`hooks.Hook.closed`)."""
     built_in: bool
     """Whether the plugin is one of vscheduler's own."""
     depends: Depends | None
     """What the plugin declares that its answers depend on; its functions are guarded as well."""
 
 
-class CallsByTier(dict[str, list[list[Call]]]):
+class CallsByTier(dict[HookRef, list[list[Call]]]):
     """The calls for each hook, by tier; tiers without any are left out."""
 
     def __init__(self, policy: Policy, unopened: Collection[int]) -> None:
@@ -53,22 +58,24 @@ class CallsByTier(dict[str, list[list[Call]]]):
         self._tiers = policy.tiers
         self._unopened = unopened
 
-    def __missing__(self, hook: str) -> list[list[Call]]:
+    def __missing__(self, hook: HookRef) -> list[list[Call]]:
         """Return the calls for a hook that hasn't been called yet."""
-        assert hook in hooks.HOOKS, f"no hook {hook}"
-        types = hooks.ANSWER_TYPES.get(hook, hooks.ANYTHING)
+        name = hook.__name__
+        types, closed = hooks.ANSWER_TYPES.get(name, hooks.ANYTHING), hooks.HOOKS[name].closed
         found: list[list[Call]] = []
         place = 0
         for tier in self._tiers:
             calls = []
             for setting in tier:
-                if hook in setting.answers:
+                if name in setting.answers:
                     plugin = setting.plugin
                     failed = place in self._unopened
-                    function = _failing(hook) if failed else declared_reads.method(plugin, hook)
-                    role, declared = plugin.victim_role, declared_reads.depends(plugin, hook)
+                    function = _failing(name) if failed else declared_reads.method(plugin, name)
+                    role, declared = plugin.victim_role, declared_reads.depends(plugin, name)
                     own = plugin.__module__.startswith(declared_reads.BUILT_IN)
-                    calls.append(Call(plugin.name, place, function, role, types, own, declared))
+                    calls.append(
+                        Call(plugin.name, place, function, role, types, closed, own, declared)
+                    )
                 place += 1
             if calls:
                 found.append(calls)
@@ -76,14 +83,14 @@ class CallsByTier(dict[str, list[list[Call]]]):
         return found
 
 
-class Calls(dict[str, list[Call]]):
+class Calls(dict[HookRef, list[Call]]):
     """The same calls, all tiers in one list."""
 
     def __init__(self, by_tier: CallsByTier) -> None:
         super().__init__()
         self._by_tier = by_tier
 
-    def __missing__(self, hook: str) -> list[Call]:
+    def __missing__(self, hook: HookRef) -> list[Call]:
         """Return the calls for a hook that hasn't been called yet."""
         self[hook] = found = [*chain.from_iterable(self._by_tier[hook])]
         return found

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.core.session.dispatch import Dispatch
@@ -341,7 +342,7 @@ class JobState:
 
 def is_ready(dispatch: Dispatch, state: JobState) -> bool:
     """Whether the minimum of the job can start now, including the best-effort members it needs."""
-    return dispatch.all_agree("job_ready", state) and not rests(dispatch, state, READY)
+    return dispatch.all_agree(AllHooks.job_ready, state) and not rests(dispatch, state, READY)
 
 
 def rests(dispatch: Dispatch, state: JobState, statuses: frozenset[TaskStatus]) -> bool:
@@ -352,5 +353,5 @@ def rests(dispatch: Dispatch, state: JobState, statuses: frozenset[TaskStatus]) 
         state.pending_best_effort > 0
         and not state.reaches(statuses, idlers=False)
         and state.reaches(statuses)
-        and dispatch.asks("job_ready")
+        and dispatch.asks(AllHooks.job_ready)
     )

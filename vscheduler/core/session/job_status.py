@@ -5,6 +5,7 @@ import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.claims import lifecycle
 from vscheduler.core.claims.kind import Ending
 from vscheduler.core.config.cycle_rules import CycleRules
@@ -67,7 +68,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         }
         started = {bind.task.job for bind in decided.binds}
         tried = session.snapshot.carried.attempted | (had_turns - started)
-    used = session.dispatch.last("usages")
+    used = session.dispatch.last(AllHooks.usages)
     claims = _conclude_claims(session)
     groups, unchanged = _groups(session, claims.waits)
     waiting, unschedulable = session.waiting_jobs(), session.unschedulable.uids()

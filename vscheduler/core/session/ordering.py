@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.session.dispatch import Dispatch
 from vscheduler.core.session.job_state import JobState
 from vscheduler.model.jobs import Task, TaskStatus
@@ -228,8 +229,10 @@ def queue_line(dispatch: Dispatch, *, shrinks: bool) -> QueueLine:
 
     if not shrinks:
         return GrowingKeys(key)
-    if dispatch.plugins("queue_key") == dispatch.plugins("queue_path") != []:
-        return TreeLine(key, lambda queue: dispatch.first("queue_path", None, queue) or (None,))
+    if dispatch.plugins(AllHooks.queue_key) == dispatch.plugins(AllHooks.queue_path) != []:
+        return TreeLine(
+            key, lambda queue: dispatch.first(AllHooks.queue_path, None, queue) or (None,)
+        )
     return ChangingKeys(key)
 
 
@@ -252,12 +255,12 @@ class Descending:
 
 def queue_key(dispatch: Dispatch, queue: Queue) -> SortKey:
     """Order queues by plugins, then by age, then by name (Volcano: QueueOrderFn)."""
-    return (*dispatch.key("queue_key", queue), queue.created, queue.name)
+    return (*dispatch.key(AllHooks.queue_key, queue), queue.created, queue.name)
 
 
 def job_key(dispatch: Dispatch, state: JobState) -> SortKey:
     """Order jobs by plugins, then by age, then by `namespace/name` (Volcano: JobOrderFn)."""
-    return (*dispatch.key("job_key", state), state.job.created, state.job.id)
+    return (*dispatch.key(AllHooks.job_key, state), state.job.created, state.job.id)
 
 
 def victim_key(
@@ -273,9 +276,9 @@ def victim_key(
     """
     queue, state = owner
     return (
-        *dispatch.key("victim_queue_key", preemptor_queue, queue),
+        *dispatch.key(AllHooks.victim_queue_key, preemptor_queue, queue),
         Descending(queue_key(dispatch, queue)),
-        Descending(dispatch.key("job_key", state)),
+        Descending(dispatch.key(AllHooks.job_key, state)),
         Descending(task_key(dispatch, task)),
     )
 
@@ -294,4 +297,4 @@ def tasks(dispatch: Dispatch, state: JobState, waiting: Iterable[Task]) -> list[
 
 def task_key(dispatch: Dispatch, task: Task) -> SortKey:
     """Order tasks by plugins, then by index, age and UID (Volcano: TaskOrderFn)."""
-    return (*dispatch.key("task_key", task), task.index, task.created, task.uid)
+    return (*dispatch.key(AllHooks.task_key, task), task.index, task.created, task.uid)

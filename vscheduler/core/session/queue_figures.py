@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.session.session import Session
 from vscheduler.model.decisions import QueueFigures
 from vscheduler.model.jobs import PodClass, Task
@@ -14,7 +15,7 @@ def of(session: Session, used: Mapping[str, Usage]) -> tuple[QueueFigures, ...]:
     demands, names = session.demands, session.space.names
     held, pending = demands.held, demands.pending
     bound = _bound(session)
-    entitlements = session.dispatch.last("entitlements")
+    entitlements = session.dispatch.last(AllHooks.entitlements)
     others = session.snapshot.used_by_other_schedulers
     nothing = [0] * len(names)
     found = []

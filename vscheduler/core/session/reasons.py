@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.session.dispatch import Objection
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
@@ -88,7 +89,7 @@ def invalid(session: Session, state: JobState) -> Reason | None:
     bar = barred(session, state) if session.bars else None
     if bar is not None:
         return bar
-    objection = session.dispatch.objection("job_valid", state)
+    objection = session.dispatch.objection(AllHooks.job_valid, state)
     if objection is None:
         return None
     call, reason = objection
@@ -116,11 +117,13 @@ def by_plugin(
     """Return why a plugin keeps the queue from starting any pod, or this one; None if the figures
     of `shortages` say it.
     """
-    asked = ("overused", queue) if task is None else ("allocatable", queue, task)
-    objection = session.dispatch.objection(*asked)
+    if task is None:
+        objection = session.dispatch.objection(AllHooks.overused, queue)
+    else:
+        objection = session.dispatch.objection(AllHooks.allocatable, queue, task)
     if objection is None:
         return None
-    has_figures = objection.call.plugin in session.dispatch.plugins("shortages")
+    has_figures = objection.call.plugin in session.dispatch.plugins(AllHooks.shortages)
     if has_figures and isinstance(objection.answer, bool):
         return None
     return _refused(state, objection)
@@ -246,7 +249,7 @@ def shortages(session: Session, queue: Queue, task: Task) -> tuple[Shortage, ...
     """Return the shortages for which the queue may not take this task, under one limit: what a
     queue may have at most comes before what it deserves.
     """
-    answers = session.dispatch.every("shortages", queue, task)
+    answers = session.dispatch.every(AllHooks.shortages, queue, task)
     found = [shortage for answer in answers for shortage in answer or ()]
     owner = next(filter(None, (each.owner for each in found)), "")
     return tuple(each for each in found if each.owner == owner)

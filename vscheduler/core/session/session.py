@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.api.views import NominatedPods
 from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.lifecycle import ClaimLifecycle
@@ -301,14 +302,16 @@ class Session:
     def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask:
         """Return the nodes (N,) that pods of this class could use if no pods ran there."""
         mask = np.ones(layout.size, dtype=np.bool_)
-        for answer in self.dispatch.each("class_nodes", dispatch.mask_of, None, pod_class, layout):
+        for answer in self.dispatch.each(
+            AllHooks.class_nodes, dispatch.mask_of, None, pod_class, layout
+        ):
             if answer is not None:
                 mask &= answer
         return mask
 
     def queue_nodes(self, queue: Queue, layout: NodeLayout) -> Mask | None:
         """Return the nodes (N,) of the layout that pods of the queue could use; None: all."""
-        answers = self.dispatch.each("queue_nodes", dispatch.mask_of, None, queue, layout)
+        answers = self.dispatch.each(AllHooks.queue_nodes, dispatch.mask_of, None, queue, layout)
         masks = [answer for answer in answers if answer is not None]
         return np.logical_and.reduce(masks) if masks else None
 

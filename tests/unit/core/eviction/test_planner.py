@@ -6,6 +6,7 @@ import pytest
 
 from tests import running
 from vscheduler.core.actions.reclaim import Reclaim
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import planner
 from vscheduler.core.eviction.planner import Planner
 from vscheduler.core.eviction.preemptors import Preemptor
@@ -44,7 +45,7 @@ def test_mild_plans_are_tried_before_pods_are_moved(monkeypatch: pytest.MonkeyPa
     session = running.open_session(pictures.documents(picture), TREE)
     state = session.job_states[JobId("default/g")]
     whole = {"reclaim.wholeGangs": "always"}
-    subject = Planner(session, Reclaim(whole), "reclaimable")
+    subject = Planner(session, Reclaim(whole), AllHooks.reclaimable)
     preemptor = Preemptor(session.dispatch, state)
     scope = Scope(queues=frozenset({"lender"}))
     assert not subject.plan(session.queues["q"], preemptor, scope)

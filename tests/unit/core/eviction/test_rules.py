@@ -1,6 +1,7 @@
 import pytest
 
 from tests import running
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.rules import (
     Cost,
@@ -31,7 +32,7 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
     )
     pool = VictimCandidates(
         session,
-        hook="reclaimable",
+        hook=AllHooks.reclaimable,
         queue=session.queues["poor"],
         scope=Scope(queues=frozenset(("rich",))),
         oldest=session.snapshot.now,

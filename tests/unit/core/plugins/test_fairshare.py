@@ -7,6 +7,7 @@ import pytest
 
 from tests import running
 from vscheduler.core import actions, compat, cycle, plugins
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config import policy
 from vscheduler.core.session.session import Session
 from vscheduler.model import queues as model
@@ -68,7 +69,9 @@ def opened(
 
 def queue_keys(made: Session) -> dict[str, tuple[float, ...]]:
     """What the plugin says of queues."""
-    return {name: made.dispatch.key("queue_key", queue)[0] for name, queue in made.queues.items()}
+    return {
+        name: made.dispatch.key(AllHooks.queue_key, queue)[0] for name, queue in made.queues.items()
+    }
 
 
 def test_what_holds_room_when_the_cycle_ends_is_in_use() -> None:
@@ -200,8 +203,8 @@ def test_records_of_others_count_and_are_not_ours() -> None:
     made = opened(TWO, {"gold": record(100.0, default=50.0)}, written)
     assert queue_keys(made)["gold"][1] == pytest.approx((100 + 20 + 4) / 2)
     state = next(state for state in made.job_states.values() if state.job.queue == "gold")
-    assert made.dispatch.key("job_key", state)[-1][0] == pytest.approx(50 + 15 + 3)
-    assert made.dispatch.last("usages") == {"gold": record(100.0, default=50.0)}
+    assert made.dispatch.key(AllHooks.job_key, state)[-1][0] == pytest.approx(50 + 15 + 3)
+    assert made.dispatch.last(AllHooks.usages) == {"gold": record(100.0, default=50.0)}
 
 
 def test_what_is_held_under_other_schedulers_is_part_of_a_guarantee() -> None:

@@ -2,8 +2,10 @@
 
 from tests import running
 from vscheduler.core.actions import allocate
+from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.placement.unschedulable_classes import UnschedulableClasses
 from vscheduler.core.session import ordering
+from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.testing import pictures
 
 PICTURE = """
@@ -22,19 +24,19 @@ def test_pods_are_sorted_when_their_job_has_its_turn() -> None:
     asked: list[object] = []
     key = opened.dispatch.key
 
-    def noted(hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
+    def noted(hook: HookRef, *subject: object) -> tuple[tuple[float, ...], ...]:
         asked.append(hook)
         return key(hook, *subject)
 
     opened.dispatch.key = noted  # type: ignore[method-assign]
     lines, _ = allocate._line_up(opened, classes)
-    assert asked.count("task_key") == 0
+    assert asked.count(AllHooks.task_key) == 0
     turn = lines["q"].leave()
     assert list(turn.tasks) == ordering.pending(opened.dispatch, turn.state)
-    known = asked.count("task_key")
+    known = asked.count(AllHooks.task_key)
     turn.tasks.popleft()
     assert len(turn.tasks) == len(turn.state.job.tasks) - 1
-    assert asked.count("task_key") == known
+    assert asked.count(AllHooks.task_key) == known
 
 
 def test_pods_that_depend_on_pods_elsewhere_are_charged_more() -> None:
