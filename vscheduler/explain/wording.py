@@ -52,6 +52,7 @@ from vscheduler.explain.remedies import Explanation
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.wording import phrases, sentences
 from vscheduler.model.constraints import Taint
+from vscheduler.model.decisions import Reason
 
 NAMES_MAX = 3
 """So many nodes are named in a sentence."""
@@ -119,13 +120,18 @@ def remedy_lines(explanation: Explanation) -> list[str]:
     if explanation.uncreated:
         return [phrases.without_pods(explanation.uncreated, explanation.owner)]
     untried = explanation.untried
-    return phrases.remedies(
+    made = phrases.domains(_domains(explanation.reason))
+    return made + phrases.remedies(
         explanation.starts,
         messages,
         explanation.cut,
         untried=untried,
         for_admission=explanation.for_admission,
     )
+
+
+def _domains(reason: Reason | None) -> list[str]:
+    return [] if reason is None else sentences.domains(reason)
 
 
 def tree(explanation: Explanation) -> dict[str, Any]:
@@ -139,6 +145,7 @@ def tree(explanation: Explanation) -> dict[str, Any]:
         **({"reclaim": " ".join(_reclaim(explanation))} if explanation.outlook else {}),
         "startsInCycle": explanation.starts,
         "forAdmission": explanation.for_admission,
+        "domains": _domains(reason),
         "remedies": [_remedy(remedy) for remedy in explanation.remedies],
         "cutShort": list(explanation.cut),
         "untried": list(explanation.untried),

@@ -252,6 +252,10 @@ class MissingResource(msgspec.Struct, frozen=True, kw_only=True):
     node: str
 
 
+RefusalCounts: TypeAlias = tuple[tuple[Refusal, int], ...]
+"""Refusals, each with the number of nodes, most frequent first."""
+
+
 class DomainRoom(msgspec.Struct, frozen=True, kw_only=True):
     """How many pods of a job a domain of the network has room for."""
 
@@ -261,10 +265,10 @@ class DomainRoom(msgspec.Struct, frozen=True, kw_only=True):
     tier_name: str
     pods: int
     nodes: int
+    """How many nodes it has."""
+    refusals: RefusalCounts = ()
+    """Why nodes of it refuse a pod of the job."""
 
-
-RefusalCounts: TypeAlias = tuple[tuple[Refusal, int], ...]
-"""Refusals, each with the number of nodes, most frequent first."""
 
 LEAVES_MAX = 5
 """How many leaf queues are named when a job was submitted to an inner queue."""
@@ -326,7 +330,12 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Labels in the pod's nodeSelector that no node has."""
     holes: tuple[MissingResource, ...] = ()
     domains: tuple[DomainRoom, ...] = ()
-    """Of the domains that the pods may use, those with room for most of them, the best first."""
+    """Of the widest domains that the pods may use, those with room for most of them, the best
+    first; with NEVER_FITS, if they were empty."""
+    elsewhere: DomainRoom | None = None
+    """A domain with room for all pods of a job that lacks it in the domain where some run."""
+    wider_at: float | None = None
+    """When the pods may use wider domains, as their patience ends, in Unix seconds."""
     claims: ClaimWait | None = None
     """How far the claims are that the job waits for."""
     proof: GangProof | None = None

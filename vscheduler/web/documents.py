@@ -278,6 +278,7 @@ def remedies(found: Mapping[str, Any], access: Access) -> Document:
         "startsInCycle": found.get("startsInCycle"),
         "forAdmission": bool(found.get("forAdmission")),
         "reclaim": plain_text.shown(reclaim),
+        "domains": [plain_text.shown(str(each)) for each in found.get("domains", ())],
         "remedies": [
             {
                 "change": each["change"],

@@ -115,5 +115,18 @@ def test_a_patient_gang_starts_when_its_patience_ends() -> None:
     assert found == "wait until 11:10:00, when its patience ends"
 
 
+def test_the_best_domains_are_named() -> None:
+    """With what blocks each of them, in words and for programs."""
+    there = cluster("job q/busy min=1 cpu=2 a1 b1   job q/late min=2 cpu=2 topology=hard:1 - -")
+    found = explained(there)
+    best = [
+        "s/a has room for 1 of 2 pods (of its 2 nodes: 1 Insufficient cpu)",
+        "s/b has room for 1 of 2 pods (of its 2 nodes: 1 Insufficient cpu)",
+    ]
+    assert wording.tree(found)["domains"] == best
+    lines = wording.lines(found)[1:4]
+    assert lines == ["The domains with most room:", *(f"  - {each}" for each in best)]
+
+
 def _group(there: Cluster) -> dict[str, Any]:
     return next(each for each in there.documents if each["kind"] == "PodGroup")

@@ -235,7 +235,8 @@ def remedy_lines(found: Document) -> Sequence[str]:
     messages = [each["message"] for each in found["remedies"]]
     starts, cut = found["startsInCycle"], found["cutShort"]
     hidden, untried = found["hidden"], found.get("untried", ())
-    return phrases.remedies(
+    domains = phrases.domains(found.get("domains", ()))
+    return domains + phrases.remedies(
         starts,
         messages,
         cut,

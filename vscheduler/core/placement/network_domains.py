@@ -10,15 +10,21 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from vscheduler.core.api.contracts import FilterResult
 from vscheduler.core.placement import nominated_pods
+from vscheduler.core.placement.explanations import RefusedNodes
+from vscheduler.core.session import reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
+from vscheduler.core.topology import network
 from vscheduler.core.topology.groups import SCATTERED, Group, JobTopology
 from vscheduler.core.topology.tree import Flags, Floats, Ints, Tree
 from vscheduler.model import resources
-from vscheduler.model.decisions import DomainRoom, Reason, ReasonCode
+from vscheduler.model.decisions import DomainRoom, Reason, ReasonCode, RefusalCounts
 from vscheduler.model.jobs import Task, TaskStatus
+from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.model.resources import Vector
 
 TRIES_MAX = 32
@@ -30,6 +36,11 @@ cost one more."""
 
 SHOWN_MAX = 3
 """So many domains are named that are too small."""
+
+ELSEWHERE = Refusal(RefusalCode.NETWORK_TOPOLOGY)
+
+MEMBERS = frozenset({*network.COUNTED, TaskStatus.PENDING})
+"""Pods that would have to move together."""
 
 
 class Room(msgspec.Struct, frozen=True, eq=False):
@@ -209,39 +220,102 @@ def needed_of(state: JobState) -> int:
 
 
 def too_small(session: Session, state: JobState, topology: JobTopology, room: Room) -> Reason:
-    """Return that no allowed domain has room for as many pods as must start together."""
-    group, tree = topology.whole, topology.tree
-    mask = tree.tiers <= group.tier
-    place = group.place
-    if place is not None and group.anchor not in (None, SCATTERED):
-        mask &= np.isin(np.arange(mask.size), tree.ancestors(place))
-    allowed = np.flatnonzero(mask)
-    best = allowed[np.lexsort((tree.tiers[allowed], -room.pods[allowed]))][:SHOWN_MAX]
-    return reasons_of(
-        session,
-        state,
-        tuple(
-            DomainRoom(
-                name=tree.domains[at].name,
-                tier=tree.domains[at].tier,
-                tier_name=tree.domains[at].tier_name,
-                pods=int(room.pods[at]),
-                nodes=tree.size(int(at)),
-            )
-            for at in best
-        ),
-    )
-
-
-def reasons_of(session: Session, state: JobState, best: tuple[DomainRoom, ...]) -> Reason:
-    """Return the reason with these domains, the best first."""
+    """Return that no allowed domain has room for as many pods as must start together; or, for a
+    job that has no pods in a place, that none had even if it were empty.
+    """
+    group, tree, needed = topology.whole, topology.tree, needed_of(state)
+    tasks, empty = pending(state), False
+    placed = state.ready_tasks + state.waiting_tasks
+    if not group.is_bounded:  # as for pods that may be anywhere
+        placed += min(int(room.pods[tree.root]), needed - 1)
+        return replace(reasons.no_room(session, state, tasks[0]), placed=placed)
+    domains = _widest(group)
+    pods = np.where(room.suffices, room.pods, np.minimum(room.pods, needed - 1))
+    if group.anchor is None and group.tier == group.bounds.tier:
+        most = _room_on_empty_nodes(session, tree, tasks)
+        empty = bool((most[domains] < needed).all())
+        pods = most if empty else pods
+    best = domains[np.lexsort((tree.tiers[domains], -pods[domains]))][:SHOWN_MAX]
+    refusals = _refusals(session, tree, tasks[0], best, empty=empty)
     return Reason(
-        code=ReasonCode.NO_DOMAIN,
+        code=ReasonCode.NEVER_FITS if empty and best.size else ReasonCode.NO_DOMAIN,
         queue=state.job.queue,
         tasks=state.valid_tasks - state.counts[TaskStatus.GATED],
         minimum=state.minimum,
-        placed=state.ready_tasks,
-        lacking=needed_of(state),
-        nodes=session.layout.size,
-        domains=best,
+        placed=placed,
+        lacking=needed,
+        domains=tuple(
+            domain_room(tree, int(at), int(pods[at]), each)
+            for at, each in zip(best, refusals, strict=True)
+        ),
+        elsewhere=_elsewhere(session, state, topology),
+        wider_at=None if group.tier == group.bounds.tier else network.until_patient(state.job),
     )
+
+
+def domain_room(tree: Tree, at: int, pods: int, refusals: RefusalCounts = ()) -> DomainRoom:
+    """Return a domain with room for so many pods."""
+    name, tier, tier_name, _ = tree.domains[at]
+    size = tree.size(at)
+    return DomainRoom(
+        name=name, tier=tier, tier_name=tier_name, pods=pods, nodes=size, refusals=refusals
+    )
+
+
+def _widest(group: Group) -> Ints:
+    """Return the largest domains that the group may start in, or grow in."""
+    within, anchor = group.tree.within(group.tier), group.anchor
+    if anchor is None:
+        return np.flatnonzero(within == np.arange(within.size))
+    return np.array([] if anchor == SCATTERED else [anchor], dtype=np.int64)
+
+
+def _room_on_empty_nodes(session: Session, tree: Tree, tasks: Sequence[Task]) -> Ints:
+    """Return for how many of these pods domains (D,) would have room without any other pods."""
+    found = np.zeros(len(tree.domains), dtype=np.int64)
+    for pod_class in dict.fromkeys(task.pod_class for task in tasks):
+        alike = [task for task in tasks if task.pod_class is pod_class]
+        usable, request = session.placement.reachable(alike[0]), session.request(alike[0])
+        held = np.where(usable, resources.copies(request, session.cluster.allocatable), 0)
+        found += np.minimum(tree.sums(held), len(alike))
+    return found
+
+
+def _refusals(
+    session: Session, tree: Tree, task: Task, domains: Ints, *, empty: bool
+) -> list[RefusalCounts]:
+    """Return for each domain why nodes of it refuse this task; or would, if they were `empty`."""
+    session.spend("domains", DOMAINS_COST + session.layout.size // NODES_PER_UNIT)
+    free, request = nominated_pods.room(session, task), session.request(task)
+    results = list(session.placement.verdicts(task, session.cluster.view()))
+    if empty:
+        free = session.cluster.allocatable
+        results = [each for each in results if not (each.curable or each.temporary)]
+    found = []
+    for domain in domains:
+        inside = FilterResult(ELSEWHERE, tree.mask(int(domain)))
+        counts, _ = RefusedNodes(session, [inside, *results], free).explain(request)
+        found.append(tuple(each for each in counts if each[0] != ELSEWHERE))
+    return found
+
+
+def _elsewhere(session: Session, state: JobState, topology: JobTopology) -> DomainRoom | None:
+    """Return the domain in which all pods of a job would have room that lacks it where some run;
+    for equal pods that may use any of the nodes together.
+    """
+    group, tree = topology.whole, topology.tree
+    tasks = [task for task in state.job.tasks if state.status(task) in MEMBERS]
+    if group.anchor is None or topology.parts or len({task.pod_class for task in tasks}) > 1:
+        return None
+    task, number = pending(state)[0], state.ready_tasks + state.waiting_tasks + needed_of(state)
+    usable = np.ones(session.layout.size, dtype=np.bool_)
+    for each in session.placement.verdicts(task, session.cluster.view()):
+        if each.refusal != ELSEWHERE:
+            usable &= each.passes
+    free = nominated_pods.room(session, task)
+    room = tree.sums(np.where(usable, resources.copies(session.request(task), free), 0))
+    others = np.flatnonzero((room >= number) & (tree.tiers <= group.tier))
+    if not others.size:
+        return None
+    best = others[np.lexsort((room[others], tree.tiers[others]))[0]]
+    return domain_room(tree, int(best), number)

@@ -175,6 +175,12 @@ def start(cycle: int, *, for_admission: bool = False) -> str:
     return f"can {do} in cycle {cycle} at the earliest{then}"
 
 
+def domains(messages: Sequence[str]) -> list[str]:
+    """Return lines about the domains of the network in which most pods of a job have room."""
+    head = ["The domains with most room:"] if messages else []
+    return [*head, *(f"  - {each}" for each in messages)]
+
+
 def remedies(
     starts: int | None,
     messages: Sequence[str],

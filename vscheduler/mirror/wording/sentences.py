@@ -174,23 +174,62 @@ def _topology_unknown(reason: Reason) -> str:
 
 
 def _no_domain(reason: Reason) -> str:
-    """Name the best domains, all of which are too small."""
+    """Name the best domains, all of which are too small, and what blocks the best one."""
     more = "more " if reason.placed else ""
     pods = f"{reason.lacking} {more}{'pod' if reason.lacking == 1 else 'pods'}"
     if not reason.domains:
-        return f"{pods} must start near each other, and no domain of the network may hold them"
+        if reason.placed:
+            return f"{pods} must join those that run, which are in several domains of the network"
+        return f"{pods} must start near each other, and no domain of the network has so low a tier"
+    if reason.placed:
+        return _domain_of_members(reason)
     best, *others = reason.domains
-    widest = max(reason.domains, key=lambda each: each.tier)
-    kind = widest.tier_name or f"domain of tier {widest.tier}"
-    beside = " beside those that run" if reason.placed else ""
-    text = f"{pods} must start in one {kind}{beside}; the best, {_domain(best)}"
-    rest = "".join(f", {_domain(each)}" for each in others)
-    return f"{text}{rest}"
+    text = f"{pods} must start in one {_kind(reason.domains)}"
+    if reason.wider_at is not None:
+        until = phrases.time_of_day(reason.wider_at)
+        text = f"{pods} wait until {until} for one {_kind(reason.domains)}"
+    if reason.code is Code.NEVER_FITS:
+        could = f"the largest, {best.name}, could hold {best.pods} if it were empty"
+        why = _blocks(best) if best.refusals else ""
+        return f"{text}; {could}{why}; allow a higher tier, {MORE_NODES}"
+    text = f"{text}; the best, {best.name}, has room for {best.pods}{_blocks(best)}"
+    if not others:
+        return text
+    return f"{text}; then {phrases.listed([f'{each.name} for {each.pods}' for each in others])}"
 
 
-def _domain(domain: DomainRoom) -> str:
-    name = domain.name or "the whole cluster"
-    return f"{name}, has room for {domain.pods}"
+def _domain_of_members(reason: Reason) -> str:
+    """Return that the domain is full in which some pods of the job are."""
+    best, total = reason.domains[0], reason.placed + reason.lacking
+    if best.pods:
+        text = f"{best.name} has room for {best.pods} of {reason.lacking} more pods"
+    else:
+        text = f"{best.name} is full for {reason.lacking} of {phrases.pods(total)}"
+    text = f"{text}{_blocks(best)}"
+    return f"{text}; {reason.elsewhere.name} would hold all {total}" if reason.elsewhere else text
+
+
+def _kind(domains: Sequence[DomainRoom]) -> str:
+    """Return `rack`, or `domain of tier 1`."""
+    widest = max(domains, key=lambda each: each.tier)
+    return widest.tier_name.rpartition("/")[2] or f"domain of tier {widest.tier}"
+
+
+def _blocks(domain: DomainRoom) -> str:
+    """Return ` (of its 8 nodes: 2 Insufficient cpu)`; without refusals how many nodes it has."""
+    nodes = f"its {domain.nodes} nodes" if domain.nodes != 1 else "its node"
+    if not domain.refusals:
+        return f" on {nodes}" if domain.pods else ""
+    return f" (of {nodes}: {refusal_sentences.counted(domain.refusals)})"
+
+
+def domains(reason: Reason) -> list[str]:
+    """Return for each domain of the reason how many pods it has room for, and what blocks it."""
+    could = "could hold" if reason.code is Code.NEVER_FITS else "has room for"
+    return [
+        f"{each.name} {could} {each.pods} of {phrases.pods(reason.lacking)}{_blocks(each)}"
+        for each in reason.domains
+    ]
 
 
 def _pod_rejected(reason: Reason) -> str:
@@ -312,6 +351,8 @@ def _no_nodes(_: Reason) -> str:
 
 
 def _never_fits(reason: Reason) -> str:
+    if reason.domains:
+        return _no_domain(reason)
     if reason.shortages:
         asked = phrases.listed(
             [

@@ -229,6 +229,10 @@ function saidOf({ found, at, problem }) {
     made.push(element("p", {}, `It ${start}${then}.`));
   } else {
     if (found.reclaim) made.push(element("p", {}, found.reclaim));
+    if (found.domains.length) {
+      made.push(element("p", {}, "The domains with most room:"));
+      made.push(element("ul", {}, found.domains.map((each) => element("li", {}, each))));
+    }
     const lines = found.remedies.map((each) => element("li", {}, each.message));
     made.push(
       element("p", {}, lines.length ? `Any one of these changes would ${does}:` : `No single change that was tried would ${does}.`),

@@ -42,8 +42,10 @@ TAINTED = Refusal(RefusalCode.TAINT, "gpu", "true")
 
 def rack(name: str, pods: int) -> DomainRoom:
     """A rack with room for so many pods."""
-    return DomainRoom(name=name, tier=1, tier_name="rack", pods=pods, nodes=8)
+    return DomainRoom(name=name, tier=1, tier_name="example.com/rack", pods=pods, nodes=8)
 
+
+FULL = replace(rack("r3", 6), refusals=((short("cpu"), 2),))
 
 CPU_HOLE = MissingResource(resource="cpu", free=6000, node="n7")
 NO_ROOM = {
@@ -302,18 +304,54 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     ),
     (
         Code.NO_DOMAIN,
-        {"lacking": 8, "domains": (rack("r3", 6), rack("r1", 5))},
-        "8 pods must start in one rack; the best, r3, has room for 6, r1, has room for 5",
+        {"lacking": 8, "domains": (FULL, rack("r1", 5), rack("r2", 4))},
+        (
+            "8 pods must start in one rack; the best, r3, has room for 6 "
+            "(of its 8 nodes: 2 Insufficient cpu); then r1 for 5 and r2 for 4"
+        ),
     ),
     (
         Code.NO_DOMAIN,
-        {"lacking": 1, "placed": 7, "domains": (rack("r3", 0),)},
-        "1 more pod must start in one rack beside those that run; the best, r3, has room for 0",
+        {"lacking": 8, "domains": (rack("r3", 7),), "wider_at": 600.0},
+        "8 pods wait until 00:10:00 for one rack; the best, r3, has room for 7 on its 8 nodes",
+    ),
+    (
+        Code.NO_DOMAIN,
+        {"lacking": 2, "domains": (replace(rack("r3", 1), tier_name="", nodes=1),)},
+        "2 pods must start in one domain of tier 1; the best, r3, has room for 1 on its node",
+    ),
+    (
+        Code.NEVER_FITS,
+        {"lacking": 8, "domains": (rack("r3", 6),)},
+        (
+            "8 pods must start in one rack; the largest, r3, could hold 6 if it were empty; "
+            "allow a higher tier, ask for less, or add nodes"
+        ),
+    ),
+    (
+        Code.NO_DOMAIN,
+        {
+            "lacking": 1,
+            "placed": 7,
+            "domains": (replace(FULL, pods=0),),
+            "elsewhere": rack("r5", 8),
+        },
+        "r3 is full for 1 of 8 pods (of its 8 nodes: 2 Insufficient cpu); r5 would hold all 8",
+    ),
+    (
+        Code.NO_DOMAIN,
+        {"lacking": 3, "placed": 5, "domains": (replace(FULL, pods=2),)},
+        "r3 has room for 2 of 3 more pods (of its 8 nodes: 2 Insufficient cpu)",
     ),
     (
         Code.NO_DOMAIN,
         {"lacking": 2},
-        "2 pods must start near each other, and no domain of the network may hold them",
+        "2 pods must start near each other, and no domain of the network has so low a tier",
+    ),
+    (
+        Code.NO_DOMAIN,
+        {"lacking": 1, "placed": 2},
+        "1 more pod must join those that run, which are in several domains of the network",
     ),
     (
         Code.NO_ROOM,
