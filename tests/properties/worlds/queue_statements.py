@@ -167,7 +167,9 @@ def _may_want_more(case: Case) -> bool:
 
 
 def _usable(case: Case, name: str, said: Figure) -> Iterator[str]:
-    """No more than all nodes have, and no less than those that its pods may use."""
+    """No more than all nodes have, and no less than those that its pods may use. Of a closed queue
+    nobody starts, so only pods with nodes count.
+    """
     if case.moment.setting.volcano:
         return
     total = sum(_there(case.census, node)[name] for node in case.census.nodes)
@@ -175,9 +177,11 @@ def _usable(case: Case, name: str, said: Figure) -> Iterator[str]:
         yield f"all nodes have {total} {name}"
     if "proportion" not in case.moment.setting.plugins:
         return
+    is_open = case.census.queues[case.queue]["status"]["state"] == "Open"
     open_nodes = {
         node
         for pod in case.pods()
+        if is_open or censuses.has_node(pod)
         for node, document in case.census.nodes.items()
         if placement_rules.could_use(document, pod)
     }
