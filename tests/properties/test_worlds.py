@@ -88,6 +88,14 @@ def test_a_world_at_rest_has_nothing_idle() -> None:
     assert resting(WAITING + "job b/late min=1 -", rest_rules.nothing_is_idle) == []
 
 
+@pytest.mark.parametrize(("asked", "idle"), [("1600m", ["IDLE"]), ("2", [])])
+def test_who_asks_for_more_than_may_be_promised_is_not_idle(asked: str, idle: list[str]) -> None:
+    """Of the only node that it may use: what is free there, and a fifth of what it has."""
+    free = WAITING.replace("cpu=2", "cpu=3 label=zone=a") + "node n2 cpu=9 job b/late "
+    picture = f"{free} phase=Pending min=1 minresources=cpu:{asked} select=zone=a -"
+    assert resting(picture, rest_rules.nothing_is_idle) == idle
+
+
 def test_a_world_at_rest_owes_nobody_a_share() -> None:
     """One of two pods goes for a queue that has nothing; not one that its own job can't spare."""
     owed = WAITING + "job b/late min=1 -"

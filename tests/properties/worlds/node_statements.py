@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.properties import volumes_by_hand
-from tests.properties.filters_by_hand import claims as claims_by_hand
 from tests.properties.filters_by_hand import judging as by_hand
 from tests.properties.filters_by_hand.worlds import Instant, World
 from tests.properties.worlds import census as censuses
@@ -37,8 +35,6 @@ CLAIMS = {
         r"|can't use the devices of an allocated resourceclaim"
     ): sentence_case.DEVICES,
 }
-ELSEWHERE = {claims_by_hand.ELSEWHERE, volumes_by_hand.ELSEWHERE}
-"""What stays so, however empty a node is."""
 EXCUSED = ("left alone for", "starts first")
 """What only the scheduler knows: pauses after volumes that weren't made, and who starts first."""
 
@@ -245,36 +241,12 @@ def _other_holes(
     return None
 
 
-def usable(case: Case, pod: Document) -> list[str]:
-    """The nodes that take the pod whoever is there; strict: that have the volumes and devices that
-    it would get if nobody else were there.
-    """
-    keys = {
-        constraint["topologyKey"]
-        for constraint in pod["spec"].get("topologySpreadConstraints", ())
-        if constraint["whenUnsatisfiable"] == "DoNotSchedule"
-    }
-    names = [
-        name
-        for name, node in case.census.nodes.items()
-        if keys <= node["metadata"]["labels"].keys() and not list(by_hand.alone(pod, node))
-    ]
-    if not case.census.others:
-        return names
-    world = case.world(empty=True)
-    refused = {
-        name: set(by_hand.unclaimed(world, pod, case.census.nodes[name], Instant.NOW))
-        for name in names
-    }
-    return [
-        name for name in names if not (refused[name] if case.strict else refused[name] & ELSEWHERE)
-    ]
-
-
 def large_enough(case: Case, pod: Document) -> list[str]:
     """Those that would take it if they were empty."""
     return [
-        name for name in usable(case, pod) if sentence_case.is_large(case.census.nodes[name], pod)
+        name
+        for name in sentence_case.usable(case, pod)
+        if sentence_case.is_large(case.census.nodes[name], pod)
     ]
 
 
@@ -299,7 +271,7 @@ def _selector(case: Case, _: re.Match[str]) -> Iterator[str]:
 
 def _tainted(case: Case, _: re.Match[str]) -> Iterator[str]:
     for pod in case.kinds():
-        if not usable(case, pod):
+        if not sentence_case.usable(case, pod):
             return
     yield "a node may be used"
 
@@ -314,7 +286,8 @@ def _may_use_no(case: Case, found: re.Match[str]) -> Iterator[str]:
         for name, each in case.census.nodes.items()
     }
     useful = [
-        [at for at in usable(case, pod) if any(nodes[at][name] for name in names)] for pod in pods
+        [at for at in sentence_case.usable(case, pod) if any(nodes[at][name] for name in names)]
+        for pod in pods
     ]
     if pods and all(useful):
         yield f"it may use {useful[0][0]}"
@@ -334,7 +307,7 @@ def _larger(case: Case, found: re.Match[str]) -> Iterator[str]:
 
 
 def _is_no_larger(case: Case, pod: Document, most: str) -> Iterator[str]:
-    rooms = {name: case.census.offered(name) for name in usable(case, pod)}
+    rooms = {name: case.census.offered(name) for name in sentence_case.usable(case, pod)}
     asked = censuses.request(pod)
     if any(all(amount <= room[each] for each, amount in asked.items()) for room in rooms.values()):
         yield "it fits on an empty node"

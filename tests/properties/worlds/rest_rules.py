@@ -19,10 +19,12 @@ from tests.properties.worlds import (
     gang_rules,
     manifests,
     placement_rules,
+    sentence_case,
 )
 from tests.properties.worlds.census import Amounts, Census
 from tests.properties.worlds.manifests import Document
 from tests.properties.worlds.moments import Judge, Moment
+from tests.properties.worlds.sentence_case import Case
 
 TRIES = 400
 """Nodes that are tried for one job; a job that needs more counts as one that can't start."""
@@ -34,16 +36,20 @@ CANDIDATES_MAX = 10
 """How many pods are looked at that could go, for one job."""
 
 ROOT = "root"
+OVERCOMMIT = "overcommit"
 LIMITED = frozenset({"proportion", "capacity"})
 """Plugins under which queues have capabilities and guarantees."""
 
 
 def nothing_is_idle(moment: Moment) -> Iterable[str]:
-    """No pod waits that free resources fit, within capabilities and the guarantees of others."""
+    """No pod waits that free resources fit, within capabilities and the guarantees of others, if
+    its group's minResources may be promised at all.
+    """
     if moment.setting.volcano:
         return
     for group, pods in waiting(moment):
-        if within_limits(moment, group, pods) and starts(moment, pods):
+        may_start = within_limits(moment, group, pods) and may_be_admitted(moment, group)
+        if may_start and starts(moment, pods):
             yield f"IDLE {group} waits, although {_names(pods)} would start on what is free"
 
 
@@ -201,6 +207,25 @@ def within_limits(
             others.update(kept - _allocated_below(census, name) if free else kept)
     room = _room(census, free=free)
     return all(asks[each] <= room[each] - amount for each, amount in others.items())
+
+
+def may_be_admitted(moment: Moment, group: str) -> bool:
+    """Whether the nodes that its pods may use have its minResources to promise: what is free there
+    and a fifth of what they have, however much of it is promised to others.
+    """
+    asked = moment.census.groups[group]["spec"].get("minResources", {})
+    phase = moment.census.groups[group]["status"]["phase"]
+    holds = "enqueue" in moment.setting.actions and OVERCOMMIT in moment.setting.plugins
+    if phase != "Pending" or not holds:
+        return True
+    case = Case.of(moment, group, "")
+    nodes = {name for pod in case.pods for name in sentence_case.usable(case, pod)}
+    promise: Counter[str] = Counter()
+    for name in nodes:
+        promise.update(case.free(name))
+        for resource, amount in case.census.offered(name).items():
+            promise[resource] += amount // 5
+    return all(case.least_lacking(name) <= promise[name] + 1 for name in asked)
 
 
 def waiting(moment: Moment) -> Iterator[tuple[str, list[Document]]]:

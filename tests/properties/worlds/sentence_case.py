@@ -25,6 +25,8 @@ STATES_MAX = 1500
 
 AMOUNT = re.compile(r"(no|[\d.]+(?:[KMGT]i)?) ([a-z][\w./-]*)")
 UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+ELSEWHERE = {claims_by_hand.ELSEWHERE, volumes_by_hand.ELSEWHERE}
+"""What stays so, however empty a node is."""
 UNUSABLE = "unusable claims"
 DEVICES = "too few devices"
 CAUSES = (
@@ -260,6 +262,32 @@ class Case:
                         yield from go(by_hand.taken(now, step), rest, after)
 
         yield from go(world, list(self.pods), ())
+
+
+def usable(case: Case, pod: Document) -> list[str]:
+    """The nodes that take the pod whoever is there; strict: that have the volumes and devices that
+    it would get if nobody else were there.
+    """
+    keys = {
+        constraint["topologyKey"]
+        for constraint in pod["spec"].get("topologySpreadConstraints", ())
+        if constraint["whenUnsatisfiable"] == "DoNotSchedule"
+    }
+    names = [
+        name
+        for name, node in case.census.nodes.items()
+        if keys <= node["metadata"]["labels"].keys() and not list(by_hand.alone(pod, node))
+    ]
+    if not case.census.others:
+        return names
+    world = case.world(empty=True)
+    refused = {
+        name: set(by_hand.unclaimed(world, pod, case.census.nodes[name], Instant.NOW))
+        for name in names
+    }
+    return [
+        name for name in names if not (refused[name] if case.strict else refused[name] & ELSEWHERE)
+    ]
 
 
 def causes(world: World, pod: Document) -> dict[str, set[str]]:

@@ -76,8 +76,11 @@ def _exist(case: Case, found: re.Match[str]) -> Iterable[str]:
 def _exist_of_role(case: Case, found: re.Match[str]) -> Iterable[str]:
     pods = [pod for pod in case.members if sentence_case.role(pod) == found["role"]]
     count = sum(pod["status"]["phase"] != "Failed" for pod in pods)
-    if int(found["has"]) != count:
+    if not count <= int(found["has"]) <= count + case.census.gone(case.group):
         yield f"{count} pods of role {found['role']} exist"
+    least = case.spec.get("minTaskMember", {}).get(found["role"])
+    if int(found["least"]) != least:
+        yield f"minTaskMember is {least}"
 
 
 def _next(case: Case, found: re.Match[str]) -> Iterable[str]:
@@ -394,7 +397,7 @@ def _promises(case: Case, found: re.Match[str]) -> Iterable[str]:
     nodes = sorted(case.census.nodes)
     choices: Iterable[Sequence[str]] = (nodes,)
     if found["whose"] != "the cluster":
-        usable = sorted({name for pod in case.pods for name in node_statements.usable(case, pod)})
+        usable = sorted({name for pod in case.pods for name in sentence_case.usable(case, pod)})
         choices = (
             some for size in range(len(usable)) for some in itertools.combinations(usable, size + 1)
         )
@@ -434,7 +437,8 @@ KINDS = (
     ),
     kind(
         "pods of role exist",
-        r"(?P<has>\d+) of \d+ pods? of role (?P<role>\S+) exist \(minTaskMember \S+: \d+\)",
+        r"(?P<has>\d+) of \d+ pods? of role (?P<role>\S+) exist"
+        r" \(minTaskMember \S+: (?P<least>\d+)\)",
         _exist_of_role,
     ),
     kind(
