@@ -95,6 +95,26 @@ def test_pods_that_succeeded_count_when_they_are_deleted() -> None:
     assert bound(cycle(picture, succeeded=2)) == []
 
 
+@pytest.mark.parametrize(("succeeded", "started"), [(3, ["g-0"]), (2, [])])
+def test_deleted_pods_may_have_had_any_role(succeeded: int, started: list[str]) -> None:
+    """A master and two workers succeeded, the third worker starts again; roles of waiting pods are
+    known.
+    """
+    picture = PICTURE.replace("min=4", "min=4 roles=m:1,w:3")
+    assert bound(cycle(picture.replace("n1 -", "w:-"), succeeded=succeeded)) == started
+    (group,) = cycle(picture.replace("n1 -", "m:-*4"), succeeded=2).groups
+    assert group.reason is not None
+    found = group.reason.code, group.reason.role, group.reason.tasks, group.reason.minimum
+    assert found == (ReasonCode.TOO_FEW_OF_ROLE, "w", 2, 3)
+
+
+@pytest.mark.parametrize(("succeeded", "started"), [(2, ["g-0", "g-1"]), (1, [])])
+def test_deleted_pods_may_have_been_a_sub_group(succeeded: int, started: list[str]) -> None:
+    """One of two has succeeded, and the other one starts again; part of one is none."""
+    picture = PICTURE.replace("min=4", "min=3 subgroups=2x2").replace("n1 -", "b:- b:-")
+    assert bound(cycle(picture, succeeded=succeeded)) == started
+
+
 def test_such_a_gang_is_complete() -> None:
     """Nothing has to be created."""
     (group,) = cycle(PICTURE.replace("n1 -", "n1 n1"), succeeded=2).groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, NewType, Protocol, TypeVar
@@ -392,13 +392,31 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             and any(self.counts[status] for status in HOLDING)
         )
         if not refills:
-            return self.min_member, self.min_task_member
+            return self.min_member, self._roles_without_gone()
         of_roles = self.min_task_member
         if of_roles:
-            statuses = VALID - {TaskStatus.GATED}
-            present = Counter(task.role for task in self.tasks if task.status in statuses)
+            present = self._present_of(VALID - {TaskStatus.GATED})
             of_roles = {role: min(least, present[role]) for role, least in of_roles.items()}
         return min(self.min_member, usable), of_roles
+
+    def _roles_without_gone(self) -> Mapping[str, int]:
+        """Return minTaskMember less the succeeded pods that are deleted, for roles that lack pods.
+
+        Nobody knows the roles of these pods after a restart, so they may have had any.
+        """
+        gone = self.succeeded_gone
+        if not (gone and self.min_task_member):
+            return self.min_task_member
+        present, found = self._present_of(VALID), {}
+        for role, least in sorted(self.min_task_member.items()):
+            forgiven = min(gone, max(0, least - present[role]))
+            gone -= forgiven
+            found[role] = least - forgiven
+        return found
+
+    def _present_of(self, statuses: Collection[TaskStatus]) -> Counter[str]:
+        """Return the number of tasks in these statuses by role."""
+        return Counter(task.role for task in self.tasks if task.status in statuses)
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
         """Return the value under this key, computed on first use, from the job alone."""

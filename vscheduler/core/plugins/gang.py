@@ -52,19 +52,20 @@ class Gang(Plugin):
             return bad_setting
         if job.roles_count:
             for role, minimum in sorted(state.minimum_of.items()):
-                present = state.role_tasks(role, VALID)
-                if present < minimum:
+                lacking = minimum - state.role_tasks(role, VALID)
+                if lacking > 0:
+                    least = job.min_task_member[role]
                     return Reason(
                         code=ReasonCode.TOO_FEW_OF_ROLE,
                         queue=job.queue,
                         role=role,
-                        tasks=present,
-                        minimum=minimum,
+                        tasks=least - lacking,
+                        minimum=least,
                         unassigned=unassigned_pods.of_role(job),
                     )
-        lacking = None if state.sub_groups is None else state.sub_groups.lacking(VALID)
-        if lacking is not None:
-            policy, whole = lacking
+        short = None if state.sub_groups is None else state.sub_groups.lacking(VALID)
+        if short is not None:
+            policy, whole = short
             return Reason(
                 code=ReasonCode.TOO_FEW_SUB_GROUPS,
                 queue=job.queue,

@@ -31,7 +31,7 @@ class SubGroups:
     reaches the policy's size. Best-effort pods count while waiting (Volcano: SubJobInfo.IsReady).
     """
 
-    __slots__ = ("_counts", "_idlers", "_keys", "_policies")
+    __slots__ = ("_counts", "_gone", "_idlers", "_keys", "_policies")
 
     def __init__(self, job: Job, rules: CycleRules) -> None:
         self._policies = job.sub_groups
@@ -43,6 +43,8 @@ class SubGroups:
             if key is not None:
                 self._keys[task.uid] = key
                 self._count(key, task, task.status, 1)
+        self._gone: Counter[int] = Counter()
+        self._gone = self._whole_without_pods(job.succeeded_gone)
 
     def of(self, task: Task) -> Key | None:
         """Return the sub-group of the task; None for a task without a sub-group."""
@@ -149,7 +151,19 @@ class SubGroups:
     def _whole(self, statuses: frozenset[TaskStatus], *, idlers: bool = True) -> Counter[int]:
         """Count the whole sub-groups of each policy."""
         keys = set(self._keys.values())
-        return Counter(key[0] for key in keys if self.is_whole(key, statuses, idlers=idlers))
+        found = Counter(key[0] for key in keys if self.is_whole(key, statuses, idlers=idlers))
+        return found + self._gone if self._gone else found
+
+    def _whole_without_pods(self, gone: int) -> Counter[int]:
+        """Count, for each policy that lacks sub-groups, those that pods may have made up which
+        succeeded and are deleted: nobody knows their labels any more.
+        """
+        found: Counter[int] = Counter()
+        whole = self._whole(VALID) if gone else found
+        for place, policy in enumerate(self._policies if gone else ()):
+            found[place] = min(max(0, policy.minimum - whole[place]), gone // policy.size)
+            gone -= found[place] * policy.size
+        return found
 
     def _count_in(self, key: Key, statuses: frozenset[TaskStatus]) -> int:
         return sum(self._counts[key, status] for status in statuses)
