@@ -1,5 +1,7 @@
 """Jobs that cycles leave out, against cycles that go through all of them."""
 
+import dataclasses
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,12 +12,17 @@ from tests import running
 from tests.properties.waiting_world import WaitingWorld
 from tests.properties.worlds import configurations
 from vscheduler.core import cycle
-from vscheduler.core.config.policy import Policy
+from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.api.contracts import Session as Opened
+from vscheduler.core.api.views import JobState
+from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.core.memo import memos
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
 from vscheduler.core.session import unschedulable_pool
 from vscheduler.core.session.session import Session
 from vscheduler.model.decisions import CycleResult
+from vscheduler.model.jobs import Task
+from vscheduler.model.queues import Queue
 from vscheduler.model.snapshot import Snapshot
 
 CYCLES = 16
@@ -92,3 +99,66 @@ def test_jobs_that_are_left_out_change_no_result(configuration: str, seeds: int)
     assert compared.unschedulable > seeds * CYCLES
     assert compared.unchanged > seeds * CYCLES
     assert compared.woken >= seeds
+
+
+class Moody(Plugin):
+    """Answers by name, by the time, and by what was placed before, and declares nothing of it."""
+
+    name = "moody"
+
+    def open(self, session: Opened) -> None:
+        """Nothing is placed yet."""
+        self._seconds, self._placed = int(session.snapshot.now), 0
+
+    def on_allocate(self, _: Task) -> None:
+        """Count."""
+        self._placed += 1
+
+    def on_deallocate(self, _: Task) -> None:
+        """Count back."""
+        self._placed -= 1
+
+    def _mood(self, name: str) -> int:
+        """One of five."""
+        return zlib.crc32(f"{name} {self._seconds // 2} {self._placed}".encode()) % 5
+
+
+class MoodyAboutPods(Moody):
+    """A pod may start, or may not, for one of two reasons."""
+
+    def allocatable(self, _: Queue, task: Task) -> str | bool | None:
+        """Answer as it likes."""
+        return ("no", False, None, True, True)[self._mood(task.name)]
+
+
+class MoodyAboutQueues(Moody):
+    """A queue has enough, or has not."""
+
+    def overused(self, queue: Queue) -> str | bool | None:
+        """Answer as it likes."""
+        return ("no", True, None, False, False)[self._mood(queue.name)]
+
+
+class MoodyAboutJobs(Moody):
+    """A job is valid, or is not."""
+
+    def job_valid(self, state: JobState) -> str | None:
+        """Answer as it likes."""
+        return ("no", "never", None, None, None)[self._mood(state.job.name)]
+
+
+@pytest.mark.parametrize("plugin", [MoodyAboutPods, MoodyAboutQueues, MoodyAboutJobs])
+def test_jobs_are_left_out_beside_plugins_that_declare_nothing(plugin: type[Plugin]) -> None:
+    """Their answers are asked for in each cycle, and everything else is kept."""
+    compared, policies = Compared(), dict[int, Policy]()
+
+    def run(taken: Snapshot, configured: Policy) -> CycleResult:
+        tiers = ((PluginSetting(plugin=plugin),), *configured.tiers)
+        moody = policies.setdefault(id(configured), dataclasses.replace(configured, tiers=tiers))
+        return compared.run(taken, moody)
+
+    tree = {"tiers": running.tiers(configurations.FLAT), **TREES["built-in"]}
+    worlds = [WaitingWorld(seed, tree) for seed in range(2)]
+    for world in worlds:
+        world.live(run, CYCLES)
+    assert compared.unschedulable > CYCLES

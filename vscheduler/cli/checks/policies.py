@@ -8,10 +8,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vscheduler.core.api import hooks
+from vscheduler.core.api import depends, hooks
 from vscheduler.core.api.contracts import VictimRole
 from vscheduler.core.compat.actions import VolcanoEnqueue
-from vscheduler.core.config.policy import SECTIONS, PluginSetting, Policy
+from vscheduler.core.config.policy import (
+    ABOUT_NODES,
+    ABOUT_WAITING,
+    SECTIONS,
+    PluginSetting,
+    Policy,
+)
 from vscheduler.core.config.validation import Path
 from vscheduler.core.plugins.priority import Priority
 
@@ -37,7 +43,7 @@ def traps(policy: Policy, *, autoscaler: bool) -> list[Trap]:
     """Return all pitfalls of a configuration, including pitfalls of autoscaling if `autoscaler` is
     set.
     """
-    found = [*_starting(policy), *_evicting(policy), *_idle(policy)]
+    found = [*_starting(policy), *_evicting(policy), *_idle(policy), *_undeclared(policy)]
     if autoscaler and policy.runs("enqueue"):
         deciding = [setting.plugin.name for setting in policy.settings if _admits(setting)]
         message = (
@@ -192,6 +198,22 @@ def _idle(policy: Policy) -> Iterator[Trap]:
             f"jobs whose waiting time is over {', and '.join(parts)}; put sla into a tier before"
         )
         yield Trap("sla", message)
+
+
+def _undeclared(policy: Policy) -> Iterator[Trap]:
+    """Iterate over plugins because of which each cycle goes through all jobs without room."""
+    for setting in policy.settings:
+        plugin, hooks_ = (
+            setting.plugin,
+            setting.answers.intersection((*ABOUT_NODES, *ABOUT_WAITING)),
+        )
+        undeclared = sorted(hook for hook in hooks_ if depends.of(plugin, hook) is None)
+        if undeclared:
+            message = (
+                f"declares nothing of {' and '.join(undeclared)} (depends_on), so each cycle goes "
+                "through every job without room, which costs about 40 ms for each 1,000 of them"
+            )
+            yield Trap(plugin.name, message)
 
 
 def _not_after(policy: Policy, name: str, hook: str) -> list[str]:

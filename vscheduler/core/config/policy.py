@@ -44,12 +44,18 @@ LASTING = On.CLASS | On.NODE | On.QUEUE
 """What only changes with nodes, queues and pods that memos rest on."""
 
 ABOUT_WAITING: Mapping[str, On] = {
-    **dict.fromkeys(("job_valid", "job_ready", "job_pipelined"), LASTING | On.JOB),
-    **dict.fromkeys(("overused", "allocatable", "shortages"), LASTING),
+    **dict.fromkeys(("job_ready", "job_pipelined"), LASTING | On.JOB),
     "filter_nodes": LASTING | On.PORTS,
 }
 """Hooks that are asked about jobs without room, and what lets such a job wait without being asked
 about: what pods use is followed by the scheduler, and fingerprints are compared."""
+
+COMPARED: Mapping[str, On] = {
+    "job_valid": LASTING | On.JOB,
+    **dict.fromkeys(("overused", "allocatable", "shortages"), LASTING),
+}
+"""Hooks that decide only what a job without room is told. Answers that depend on more than this are
+asked for in each cycle, and compared with the last ones."""
 
 ABOUT_NODES = ("class_nodes", "queue_nodes")
 """Hooks that say which nodes count for shares."""

@@ -214,6 +214,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What each node had free after pending releases, (N, R)."""
     fingerprints: Mapping[str, Hashable]
     """By queue, what answers of plugins about its limits depend on."""
+    answers: Mapping[JobId, Hashable]
+    """By the first job of each group, answers of plugins that don't declare what they depend on."""
 
 
 class UnschedulableJobs(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -13,9 +13,11 @@ from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.memo.unschedulable_jobs import Seen, UnschedulableGroup
 from vscheduler.core.placement import unschedulable_classes
 from vscheduler.core.session import reasons
+from vscheduler.core.session.dispatch import ABOUT_PODS
 from vscheduler.core.session.reasons import JobTurn
 from vscheduler.core.session.session import Session
 from vscheduler.model.decisions import MissingResource, Reason, ReasonCode
+from vscheduler.model.jobs import JobId
 from vscheduler.model.resources import Vector
 
 CELLS_MAX = 2**22
@@ -26,6 +28,9 @@ REASON_COST = 50
 
 PART = 4
 """At most a quarter of the budget is for these reasons while there are pods to bind."""
+
+ANSWER_COST = 5
+"""Approximate microseconds for asking plugins about one group."""
 
 STATUS_COST = 8
 """Approximate microseconds for giving one job another reason."""
@@ -52,10 +57,13 @@ def activate(session: Session) -> None:
     if session.held_pods.holders or session.pools.merged:
         session.activate_jobs(list(pool.groups))
         return
-    moved = {state.job.id for state in session.job_states.moved()}
-    if moved:
+    changed = {state.job.id for state in session.job_states.moved()}
+    if session.dispatch.changing(AllHooks.job_valid):
+        firsts = (session.job_states[group.first.id] for group in pool.groups)
+        changed |= {state.job.id for state in firsts if reasons.invalid(session, state)}
+    if changed:
         session.activate_jobs(
-            [group for group in pool.groups if not moved.isdisjoint(group.members)]
+            [group for group in pool.groups if not changed.isdisjoint(group.members)]
         )
     groups = list(pool.groups)
     assert pool.before is not None, "unschedulable jobs wait for what was free"
@@ -77,9 +85,9 @@ def check_reasons(session: Session) -> None:
     pool, budget = session.unschedulable, session.work_budget
     if not pool.is_on:
         return
-    free, of_queues = _free(session), _fingerprints(session)
+    seen = Seen(free=_free(session), fingerprints=_fingerprints(session), answers=_answers(session))
     part_is_spent = budget.part(PART if session.decided.binds else 1)
-    unsure = _unsure(session, free, of_queues) if pool else ()
+    unsure = _unsure(session, seen) if pool else ()
     for place, group in enumerate(unsure):
         if place and part_is_spent():
             pool.leave_unchecked(unsure[place:])
@@ -91,7 +99,7 @@ def check_reasons(session: Session) -> None:
             session.spend("unschedulable", STATUS_COST * len(group.members))
         pool.explain(group, reason)
     budget.charge()
-    pool.seen = Seen(free=free, fingerprints=of_queues)
+    pool.seen = seen
 
 
 def _free(session: Session) -> Vector:
@@ -104,6 +112,18 @@ def _fingerprints(session: Session) -> Mapping[str, Hashable]:
     """Return what plugins look at of each queue."""
     of = session.dispatch.queue_fingerprints
     return {name: of(queue) for name, queue in session.queues.items()}
+
+
+def _answers(session: Session) -> Mapping[JobId, Hashable]:
+    """Return what plugins answer about each group, if it may have changed with anything."""
+    if not any(map(session.dispatch.changing, ABOUT_PODS)):
+        return {}
+    found = {}
+    for job in session.unschedulable.first_jobs():
+        first = session.job_states[job].job
+        session.spend("unschedulable", ANSWER_COST)
+        found[job] = session.dispatch.changing_answers(session.queues[first.queue], first.tasks[0])
+    return found
 
 
 def _requests(session: Session, groups: Groups) -> Vector:
@@ -129,16 +149,23 @@ def _fits(session: Session, requests: Vector, free: Vector) -> Flags:
     return found
 
 
-def _unsure(session: Session, free: Vector, of_queues: Mapping[str, Hashable]) -> Groups:
+def _unsure(session: Session, now: Seen) -> Groups:
     """Return the groups whose reasons may no longer be right."""
-    pool = session.unschedulable
+    pool, free = session.unschedulable, now.free
     groups, before = list(pool.groups), pool.before
     assert before is not None, "unschedulable jobs wait for what was free"
     rows = np.flatnonzero((free != before.free).any(axis=1))
     changed = {
-        name for name, each in of_queues.items() if each != before.fingerprints.get(name, None)
+        name
+        for name, each in now.fingerprints.items()
+        if each != before.fingerprints.get(name, None)
     }
-    if not rows.size and not changed:
+    told = (
+        {group for group in groups if _answer(now, group) != _answer(before, group)}
+        if now.answers
+        else set()
+    )
+    if not rows.size and not changed and not told:
         return [group for group in groups if group in pool.unchecked] if pool.unchecked else ()
     crossed = _crossed(session, _requests(session, groups), before.free[rows], free[rows])
     holes = _Holes(session, before.free, free, rows)
@@ -160,10 +187,15 @@ def _unsure(session: Session, free: Vector, of_queues: Mapping[str, Hashable]) -
         group
         for group, is_crossed in zip(groups, crossed.tolist(), strict=True)
         if is_crossed
+        or group in told
         or group in pool.unchecked
         or holes.may_differ(group.reason)
         or (group.first.queue in changed and is_barred_otherwise(group))
     ]
+
+
+def _answer(seen: Seen, group: UnschedulableGroup) -> Hashable:
+    return seen.answers.get(group.first.id)
 
 
 def _is_allocatable(session: Session, group: UnschedulableGroup) -> bool:

@@ -231,6 +231,7 @@ def report(session: Session, groups: Iterable[Group]) -> None:
     Jobs for which the budget doesn't suffice are left for the next cycle, except the first one.
     """
     is_first, are_equal = True, session.dispatch.equal_for_equal_jobs
+    is_apart = session.dispatch.changes_for_jobs
     for task, group in groups:
         queue = session.queues[group[0].job.queue]
         overused = session.dispatch.any_says(AllHooks.overused, queue)
@@ -247,7 +248,8 @@ def report(session: Session, groups: Iterable[Group]) -> None:
             if are_equal and likeness in alike:
                 session.spend("roomless", REPEAT_COST)
                 session.reasons.note(job.id, alike[likeness])
-                session.unschedulable.add(state, likeness, alike[likeness])
+                key = (job.id, likeness) if is_apart else likeness
+                session.unschedulable.add(state, key, alike[likeness])
                 continue
             session.spend("roomless", REPORT_COST)
             turn = JobTurn(state, (representative(job) or task,))
@@ -257,7 +259,8 @@ def report(session: Session, groups: Iterable[Group]) -> None:
                 record_refusal(session, queue, turn, known if are_equal else {})
             if likeness is not None and state.untouched:
                 alike[likeness] = session.reasons.by_job[job.id]
-                session.unschedulable.add(state, likeness, alike[likeness])
+                key = (job.id, likeness) if is_apart else likeness
+                session.unschedulable.add(state, key, alike[likeness])
     session.work_budget.charge()
 
 

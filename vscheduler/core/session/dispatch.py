@@ -17,7 +17,7 @@ from vscheduler.core.api import hooks
 from vscheduler.core.api.contracts import Key, VictimRole
 from vscheduler.core.api.depends import SIMILAR_VICTIMS, Fingerprint, On
 from vscheduler.core.api.further_hooks import AllHooks
-from vscheduler.core.config.policy import PluginSetting, Policy
+from vscheduler.core.config.policy import COMPARED, PluginSetting, Policy
 from vscheduler.core.session import hook_calls
 from vscheduler.core.session.hook_calls import Call, HookRef, Opened
 from vscheduler.model import computed
@@ -40,7 +40,10 @@ ABOUT_JOBS = (
 )
 """Hooks whose answers decide whether a job, or its pods, find the same as others."""
 
-LIMITS = (AllHooks.overused, AllHooks.allocatable, AllHooks.shortages)
+ABOUT_PODS = (AllHooks.allocatable, AllHooks.shortages)
+"""Hooks about what a queue may have that are asked about a pod."""
+
+LIMITS = (AllHooks.overused, *ABOUT_PODS)
 """Hooks about what a queue may have."""
 
 NO = hooks.PERMITS["overused"]
@@ -105,6 +108,7 @@ class Dispatch:
         """True after a plugin with a say in evictions failed: nothing is evicted in this cycle."""
         self._tiers, self._calls = hook_calls.prepared(policy, unopened)
         self._declared: dict[tuple[HookRef, ...], bool] = {}
+        self._changing: dict[HookRef, list[Call]] = {}
         self._by_declaration: dict[HookRef, tuple[list[Call], list[Call]]] = {}
         self._fine_enough: dict[tuple[HookRef, On], frozenset[int]] = {}
 
@@ -164,10 +168,33 @@ class Dispatch:
 
     @computed.once
     def _of_queues(self) -> Sequence[Asked]:
-        """The fingerprints of what queues may have; plugins use one for several hooks."""
+        """The fingerprints of what queues may have; plugins use one for several hooks. What isn't
+        declared of a queue is its own fingerprint.
+        """
         calls = [(hook, call) for hook in LIMITS for call in self.declared(hook)]
         once = {(each.call.place, each.function): each for each in _asked(calls, "fingerprint")}
-        return tuple(once.values())
+        hook = AllHooks.overused
+        return *once.values(), *(Asked(hook, call, call.function) for call in self.changing(hook))
+
+    def changing(self, hook: HookRef) -> Sequence[Call]:
+        """Return the calls of a hook of COMPARED whose answers may change at any time."""
+        found = self._changing.get(hook)
+        if found is None:
+            declared, within = self.declared(hook), COMPARED[hook.__name__]
+            lasts = [each.place for each in declared if each.depends and each.depends.on in within]
+            calls = self._calls[hook]
+            found = self._changing[hook] = [each for each in calls if each.place not in lasts]
+        return found
+
+    @computed.once
+    def changes_for_jobs(self) -> bool:
+        """Whether such answers may differ between jobs from one template."""
+        return any(self.changing(hook) for hook in (AllHooks.job_valid, *ABOUT_PODS))
+
+    def changing_answers(self, queue: Queue, task: Task) -> tuple[Any, ...]:
+        """Return such answers about the limits of a queue for this task."""
+        calls = [(hook, call) for hook in ABOUT_PODS for call in self.changing(hook)]
+        return tuple(self._ask(call, hook, (queue, task), None) for hook, call in calls)
 
     def node_fingerprints(self, task: Task) -> list[Any]:
         """Return what declared answers about any node depend on, besides arrays and names."""

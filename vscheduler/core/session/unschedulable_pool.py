@@ -139,6 +139,10 @@ class UnschedulablePool:
         if state.job.id in self._without_room:
             self._candidates[state.job.id] = likeness, reason
 
+    def first_jobs(self) -> Iterable[JobId]:
+        """Return the first job of each group that stays, and the jobs that may be added."""
+        return *(group.first.id for group in self._rows), *self._candidates
+
     def now(self) -> UnschedulableGroups:
         """Return the groups that are still unschedulable, with reasons that are right by now."""
         if self._now is None:

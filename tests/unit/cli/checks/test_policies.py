@@ -1,5 +1,6 @@
 """Traps of configurations: each is told, and each is one, as a cycle shows."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from vscheduler.cli.checks import policies
 from vscheduler.cli.checks.policies import Trap
 from vscheduler.core import actions, compat, plugins
+from vscheduler.core.api.contracts import FilterResult, On, Plugin, depends_on
 from vscheduler.core.config import policy
-from vscheduler.core.config.policy import Policy
+from vscheduler.core.config.policy import PluginSetting, Policy
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 from vscheduler.testing import pictures
@@ -218,3 +220,26 @@ def test_a_trap_is_found_in_the_file() -> None:
     }
     assert policies.path_of(tree, Trap("sla", "")) == ("tiers", 1, "plugins", 1)
     assert policies.path_of(tree, Trap("actions", "")) == ("actions",)
+
+
+class Undeclared(Plugin):
+    """A plugin whose author declares one of two hooks."""
+
+    name = "undeclared"
+
+    @depends_on(On.NOTHING)
+    def class_nodes(self, *_: object) -> None:
+        """All nodes."""
+
+    def filter_nodes(self, *_: object) -> list[FilterResult]:
+        """All nodes."""
+        return []
+
+
+def test_a_filter_that_declares_nothing_is_told_of() -> None:
+    """Jobs without room would wait without being asked about."""
+    good = parsed(*GOOD)
+    configured = dataclasses.replace(good, tiers=(*good.tiers, (PluginSetting(plugin=Undeclared),)))
+    (trap,) = policies.traps(configured, autoscaler=False)
+    assert trap.subject == "undeclared"
+    assert trap.message.startswith("declares nothing of filter_nodes (depends_on)")

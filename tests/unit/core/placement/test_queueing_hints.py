@@ -8,7 +8,7 @@ import pytest
 from tests import running
 from tests.unit.core.placement.unschedulable_cluster import PICTURE, TREE, WAITING, Around, waiting
 from vscheduler.core import actions, compat, cycle, plugins
-from vscheduler.core.api.contracts import Plugin
+from vscheduler.core.api.contracts import FilterResult, Plugin
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import Policy
@@ -261,17 +261,37 @@ def with_plugin(plugin: type[Plugin]) -> Policy:
     return parsed.policy
 
 
-@pytest.mark.parametrize(
-    ("plugin", "unschedulable"), [(Moody, set()), (Steady, WAITING), (Full, WAITING)]
-)
-def test_plugins_declare_what_answers_depend_on(
-    plugin: type[Plugin], unschedulable: set[str], monkeypatch: pytest.MonkeyPatch
+class Picky(Plugin):
+    """A plugin with a filter that declares nothing."""
+
+    name = "picky"
+
+    @depends_on(On.NOTHING)
+    def class_nodes(self, *_: object) -> None:
+        """All nodes."""
+
+    def filter_nodes(self, *_: object) -> list[FilterResult]:
+        """All nodes."""
+        return []
+
+
+def test_a_filter_that_declares_nothing_has_all_jobs_active() -> None:
+    """Comparing its answers about all nodes would cost as much as the jobs."""
+    around = Around()
+    around.policy = with_plugin(Picky)
+    around.cycle()
+    assert around.unschedulable == set()
+
+
+@pytest.mark.parametrize("plugin", [Moody, Steady, Full])
+def test_what_plugins_say_about_queues_is_heard_at_once(
+    plugin: type[Plugin], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plugin that doesn't has all jobs active; what it says is heard at once either way."""
+    """Whether or not they declare it: jobs without room are left out all the same."""
     around = Around()
     around.policy = with_plugin(plugin)
     around.cycle()
-    assert around.unschedulable == unschedulable
+    assert around.unschedulable == WAITING
     monkeypatch.setattr(plugin, "refuses", True)
     codes = {group.reason.code for group in around.cycle().groups if group.reason is not None}
     assert codes == {ReasonCode.PLUGIN_REFUSED}
