@@ -18,7 +18,8 @@ from vscheduler.core.api.contracts import Configured, Hooks, Plugin
 from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config import policy, validation
 from vscheduler.daemon.observability import metric_table
-from vscheduler.mirror import paths
+from vscheduler.mirror import paths, state
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.model.snapshot import Carried, Reported
 from vscheduler.simulator import run
@@ -217,6 +218,14 @@ def test_every_watched_kind_has_its_path_and_its_role(kind: Kind) -> None:
         for verb in rule["verbs"]
     }
     assert granted >= {"list", "watch"}
+
+
+def test_every_kind_has_its_rows() -> None:
+    """Where it is served, what it decodes to, its translation, and the index that changes go to."""
+    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
+    kinds = set(Kind)
+    assert set(paths.COLLECTIONS) == set(events.STRUCTS) == set(mirror._reader._table()) == kinds
+    assert {*mirror._table(), Kind.POD, Kind.RESOURCE_CLAIM_TEMPLATE} == kinds
 
 
 @pytest.mark.parametrize("page", ["simulate.md", "moving.md"])

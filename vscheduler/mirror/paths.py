@@ -42,14 +42,6 @@ class Kind(StrEnum):
     HYPER_NODE = "HyperNode"
 
 
-STORAGE_KINDS = frozenset(
-    {
-        *(Kind.CLAIM, Kind.VOLUME, Kind.STORAGE_CLASS, Kind.CSI_NODE, Kind.CSI_DRIVER),
-        *(Kind.CAPACITY, Kind.ATTACHMENT),
-    }
-)
-"""The kinds about volumes."""
-
 DEVICE_KINDS = frozenset({Kind.RESOURCE_CLAIM, Kind.RESOURCE_SLICE, Kind.DEVICE_CLASS})
 """The watched kinds about devices (dynamic resource allocation)."""
 
@@ -281,25 +273,20 @@ PAGE = "/api/v1"
 """Where the page serves its JSON, on an address of its own."""
 
 
+COLLECTIONS: Mapping[Kind, Collection] = {
+    Kind(collection.kind): collection
+    for collection in (
+        *(NODES, PODS, POD_GROUPS, QUEUES, PRIORITY_CLASSES, BUDGETS, QUOTAS, NAMESPACES),
+        *(CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CAPACITIES, ATTACHMENTS),
+        *(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES),
+        HYPER_NODES,
+    )
+}
+"""Where the objects of each kind are served, in the order in which they are listed."""
+
 WATCHED: Mapping[Kind, Path] = {
-    Kind.NODE: NODES.everywhere,
-    Kind.POD: PODS.everywhere,
-    Kind.POD_GROUP: POD_GROUPS.everywhere,
-    Kind.QUEUE: QUEUES.everywhere,
-    Kind.PRIORITY_CLASS: PRIORITY_CLASSES.everywhere,
-    Kind.BUDGET: BUDGETS.everywhere,
-    Kind.QUOTA: QUOTAS.everywhere,
-    Kind.NAMESPACE: NAMESPACES.everywhere,
-    Kind.CLAIM: CLAIMS.everywhere,
-    Kind.VOLUME: VOLUMES.everywhere,
-    Kind.STORAGE_CLASS: STORAGE_CLASSES.everywhere,
-    Kind.CSI_NODE: CSI_NODES.everywhere,
-    Kind.CSI_DRIVER: CSI_DRIVERS.everywhere,
-    Kind.CAPACITY: CAPACITIES.everywhere,
-    Kind.ATTACHMENT: ATTACHMENTS.everywhere,
-    Kind.RESOURCE_CLAIM: RESOURCE_CLAIMS.everywhere,
-    Kind.RESOURCE_SLICE: RESOURCE_SLICES.everywhere,
-    Kind.DEVICE_CLASS: DEVICE_CLASSES.everywhere,
-    Kind.HYPER_NODE: HYPER_NODES.everywhere,
+    kind: collection.everywhere
+    for kind, collection in COLLECTIONS.items()
+    if kind is not Kind.RESOURCE_CLAIM_TEMPLATE
 }
 """The collection of each watched kind, in all namespaces."""

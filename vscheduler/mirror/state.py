@@ -6,15 +6,16 @@ from a single thread. A snapshot is frozen and may be handed to any thread.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Remove, Upsert
 from vscheduler.mirror.index import entries
-from vscheduler.mirror.index.claim_objects import ClaimObjects
+from vscheduler.mirror.index.claim_objects import CLAIM_OBJECTS, ClaimObjects
 from vscheduler.mirror.index.entries import (
     Change,
     Entry,
@@ -65,6 +66,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     reads: PodReads = pod_texts.NOTHING  # what plugins read of pods
 
 
+Index: TypeAlias = Callable[[str, Any, Any], bool | None]
+"""Applies an object that came, changed or went, by its key and its values before and after. False:
+no decision can depend on it."""
+
+V = TypeVar("V")
+
+
+def of(kind: type[V], move: Callable[[str, V | None, V | None], bool | None]) -> Index:
+    """Return the index of objects with such values; mypy checks that it takes them."""
+    del kind
+    return move
+
+
 class Mirror:
     """The cluster's objects, updated by watch events and frozen into Snapshots.
 
@@ -109,6 +123,7 @@ class Mirror:
         )
         self._resource_names = ResourceNames()
         self._named = NamedObjects(self._entries)
+        self._indexes = self._table()
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the scheduler names of our pods. Known objects are read anew when listed again."""
@@ -314,7 +329,7 @@ class Mirror:
         stored = self._entries[kind]
         before = stored.get(key)
         stored[key] = entry
-        change = self._move(key, before.value if before else None, entry.value)
+        change = self._move(kind, key, before.value if before else None, entry.value)
         self._note(kind, key, entry.rejection)
         return change
 
@@ -329,7 +344,7 @@ class Mirror:
         return self._drop(event.kind, key)
 
     def _drop(self, kind: Kind, key: str) -> Change:
-        change = self._move(key, self._entries[kind].pop(key).value, None)
+        change = self._move(kind, key, self._entries[kind].pop(key).value, None)
         self._note(kind, key, None)
         return change
 
@@ -351,36 +366,41 @@ class Mirror:
         value = self._entries[Kind.POD].get(task, entries.UNKNOWN).value
         return value if isinstance(value, Pod) else None
 
-    def _move(self, key: str, old: Value | None, new: Value | None) -> Change:
-        """Pass a change on to the indexes concerned."""
-        if (old is None or isinstance(old, Pod)) and (new is None or isinstance(new, Pod)):
+    def _move(self, kind: Kind, key: str, old: Value | None, new: Value | None) -> Change:
+        """Pass a change on to the index of its kind."""
+        if kind is Kind.POD:
+            assert isinstance(old, Pod | None)
+            assert isinstance(new, Pod | None)
             return self._confirm(old, new)
         change = entries.change(old, new)
         if change is Change.NONE:
-            if isinstance(new, Queue):  # its past usage is left out of the comparison
+            if kind is Kind.QUEUE:  # its past usage is left out of the comparison
                 self._named.change()
             return change
         self._resource_names.move(old, new)
-        match old, new:
-            case ((Group() | None), (Group() | None)):
-                self._move_group(JobId(key), old, new)
-            case ((Node() | None), (Node() | None)):
-                self._columns.move_node(key, old, new)
-            case (
-                (Queue() | Budget() | Quota() | None),
-                (Queue() | Budget() | Quota() | None),
-            ):
-                self._named.change()
-            case ((HyperNode() | None), (HyperNode() | None)):
-                self._named.change_hyper_nodes()
-            case ((Namespace() | None), (Namespace() | None)):
-                self._pod_affinity.move_namespace(key, None if new is None else new.labels)
-            case ((PriorityClass() | None), (PriorityClass() | None)):
-                self._job_index.move_priority(key, new)
-            case _:
-                moved = self.claims.move(key, old, new)
-                return change if self._renamed() or moved else Change.NONE
-        return change
+        matters = self._indexes[kind](key, old, new)
+        return Change.NONE if matters is False else change
+
+    def _table(self) -> Mapping[Kind, Index]:
+        """Return the index of each kind of objects but pods."""
+        named = self._named
+        return {
+            Kind.POD_GROUP: of(Group, self._move_group),
+            Kind.NODE: of(Node, self._columns.move_node),
+            Kind.PRIORITY_CLASS: of(
+                PriorityClass, lambda key, _, new: self._job_index.move_priority(key, new)
+            ),
+            Kind.NAMESPACE: of(Namespace, self._move_namespace),
+            **dict.fromkeys((Kind.QUEUE, Kind.BUDGET, Kind.QUOTA), lambda *_: named.change()),
+            Kind.HYPER_NODE: lambda *_: named.change_hyper_nodes(),
+            **{kind: partial(self._move_claim_object, kind) for kind in CLAIM_OBJECTS},
+        }
+
+    def _move_claim_object(
+        self, kind: Kind, key: str, old: Value | None, new: Value | None
+    ) -> bool:
+        moved = self.claims.move(kind, key, old, new)
+        return self._renamed() or moved
 
     def _renamed(self) -> bool:
         """Look at pods anew if other extended resources stand for devices; return whether so."""
@@ -440,7 +460,11 @@ class Mirror:
         self._job_index.move_pod(old, new)
         self.claims.move_pod(old, new)  # last: it may move the pod, or others, once more
 
-    def _move_group(self, key: JobId, old: Group | None, new: Group | None) -> None:
+    def _move_namespace(self, key: str, _: Namespace | None, new: Namespace | None) -> None:
+        self._pod_affinity.move_namespace(key, None if new is None else new.labels)
+
+    def _move_group(self, name: str, old: Group | None, new: Group | None) -> None:
+        key = JobId(name)
         self._job_index.move_group(key, new)
         members = self._job_index.members(key)
         self._pods_by_class.move_group(key, None if new is None else new.job.queue, members)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.documents import Document
 from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.paths import COLLECTIONS
 from vscheduler.mirror.translate import storage
 from vscheduler.model.queues import ROOT
 
@@ -215,7 +216,7 @@ def _named(kind: Kind, manifest: Manifest, tree: Mapping[str, Any]) -> Named | P
         place = manifest.place("metadata.name")
         return Problem(place=place, message=f"{kind}: metadata.name: it has no name")
     namespace = ""
-    if kind in events.NAMESPACED:
+    if COLLECTIONS[kind].namespaced:
         namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE)
     return Named(kind=kind, namespace=namespace, name=name, tree=tree, manifest=manifest)
 

@@ -12,6 +12,7 @@ streams around the objects are read by the callers.
 import datetime as dt
 import hashlib
 import re
+import typing
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -19,33 +20,8 @@ import msgspec
 
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode import wire, wire_devices, wire_storage
-from vscheduler.mirror.decode.wire import (
-    HyperNode,
-    Namespace,
-    Node,
-    Pod,
-    PodDisruptionBudget,
-    PodGroup,
-    PriorityClass,
-    Queue,
-    ResourceQuota,
-    Struct,
-)
-from vscheduler.mirror.decode.wire_devices import (
-    DeviceClass,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
-from vscheduler.mirror.decode.wire_storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
+from vscheduler.mirror.decode.wire import Pod, Struct
+from vscheduler.mirror.paths import COLLECTIONS
 
 LONG_BYTES = 16_384
 """An affinity of at least LONG_BYTES bytes isn't decoded at first."""
@@ -176,49 +152,13 @@ def key_of(namespace: str, name: str) -> str:
 
 
 STRUCTS: Mapping[Kind, type[Object]] = {
-    Kind.POD: Pod,
-    Kind.NODE: Node,
-    Kind.QUEUE: Queue,
-    Kind.POD_GROUP: PodGroup,
-    Kind.PRIORITY_CLASS: PriorityClass,
-    Kind.BUDGET: PodDisruptionBudget,
-    Kind.QUOTA: ResourceQuota,
-    Kind.NAMESPACE: Namespace,
-    Kind.CLAIM: PersistentVolumeClaim,
-    Kind.VOLUME: PersistentVolume,
-    Kind.STORAGE_CLASS: StorageClass,
-    Kind.CSI_NODE: CSINode,
-    Kind.CSI_DRIVER: CSIDriver,
-    Kind.CAPACITY: CSIStorageCapacity,
-    Kind.ATTACHMENT: VolumeAttachment,
-    Kind.RESOURCE_CLAIM: ResourceClaim,
-    Kind.RESOURCE_CLAIM_TEMPLATE: ResourceClaimTemplate,
-    Kind.RESOURCE_SLICE: ResourceSlice,
-    Kind.DEVICE_CLASS: DeviceClass,
-    Kind.HYPER_NODE: HyperNode,
+    Kind(struct.__name__): struct for struct in typing.get_args(Object)
 }
-"""The struct that objects of a kind decode to."""
+"""The struct that objects of a kind decode to; it has the kind's name."""
 
 DECODERS: Mapping[Kind, msgspec.json.Decoder[Object]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in STRUCTS.items()
 }
-
-API_VERSIONS: Mapping[Kind, str] = {
-    Kind.POD: "v1",
-    Kind.NODE: "v1",
-    Kind.QUEUE: "scheduling.volcano.sh/v1beta1",
-    Kind.POD_GROUP: "scheduling.volcano.sh/v1beta1",
-    Kind.PRIORITY_CLASS: "scheduling.k8s.io/v1",
-    Kind.BUDGET: "policy/v1",
-    Kind.QUOTA: "v1",
-    Kind.NAMESPACE: "v1",
-    Kind.CLAIM: "v1",
-    Kind.VOLUME: "v1",
-    **dict.fromkeys(paths.STORAGE_KINDS - {Kind.CLAIM, Kind.VOLUME}, "storage.k8s.io/v1"),
-    **dict.fromkeys((*paths.DEVICE_KINDS, Kind.RESOURCE_CLAIM_TEMPLATE), "resource.k8s.io/v1"),
-    Kind.HYPER_NODE: "topology.volcano.sh/v1alpha1",
-}
-"""apiVersion by kind: different API groups may use equal kind names."""
 
 TEXT_MAPS = ("labels", "annotations", "nodeSelector", "matchLabels")
 """Maps in which null means the empty text, as in API servers."""
@@ -226,12 +166,6 @@ TEXT_MAPS = ("labels", "annotations", "nodeSelector", "matchLabels")
 NAMESPACE = "default"
 """The namespace of a manifest without metadata.namespace."""
 
-NAMESPACED = frozenset(
-    {
-        *(Kind.POD, Kind.POD_GROUP, Kind.BUDGET, Kind.QUOTA, Kind.CLAIM, Kind.CAPACITY),
-        *(Kind.RESOURCE_CLAIM, Kind.RESOURCE_CLAIM_TEMPLATE),
-    }
-)
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<field>[^`]*)`)?", re.DOTALL)
 
 
@@ -287,7 +221,7 @@ def convert(kind: Kind, document: object) -> Upsert | DecodeFailed:
     """
     try:
         plain = _plain(document)
-        if kind in NAMESPACED and isinstance(plain, dict):
+        if COLLECTIONS[kind].namespaced and isinstance(plain, dict):
             names = plain.setdefault("metadata", {})
             if isinstance(names, dict):
                 names.setdefault("namespace", NAMESPACE)
@@ -315,7 +249,9 @@ def _refused(kind: Kind, document: object, error: Exception) -> DecodeFailed:
     names = metadata if isinstance(metadata, Mapping) else {}
     return DecodeFailed(
         kind=kind,
-        namespace=str(names.get("namespace") or (NAMESPACE if kind in NAMESPACED else "")),
+        namespace=str(
+            names.get("namespace") or (NAMESPACE if COLLECTIONS[kind].namespaced else "")
+        ),
         name=str(names.get("name") or ""),
         uid=str(names.get("uid") or ""),
         field=field,
@@ -329,7 +265,7 @@ def kind_of(document: Mapping[str, Any]) -> Kind | None:
         kind = Kind(str(document.get("kind")))
     except ValueError:
         return None
-    return kind if document.get("apiVersion") == API_VERSIONS[kind] else None
+    return kind if document.get("apiVersion") == COLLECTIONS[kind].api_version else None
 
 
 def removal(event: Upsert | DecodeFailed) -> Remove:

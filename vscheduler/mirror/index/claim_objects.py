@@ -16,16 +16,13 @@ from vscheduler.mirror.index.storage_index import StorageIndex
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.model import devices, storage
-from vscheduler.model.devices import ResourceClaim
 from vscheduler.model.jobs import TaskId
-from vscheduler.model.storage import Claim, Volume
 
-KINDS: Mapping[type, Kind] = {
-    Claim: Kind.CLAIM,
-    Volume: Kind.VOLUME,
-    ResourceClaim: Kind.RESOURCE_CLAIM,
-}
-"""The kinds of objects to which changes are written."""
+CLAIM_OBJECTS = (
+    *(Kind.CLAIM, Kind.VOLUME, Kind.STORAGE_CLASS, Kind.CSI_NODE, Kind.CSI_DRIVER),
+    *(Kind.CAPACITY, Kind.ATTACHMENT, Kind.RESOURCE_CLAIM, Kind.RESOURCE_SLICE, Kind.DEVICE_CLASS),
+)
+"""The kinds of objects about volumes and devices."""
 
 
 class ClaimObjects:
@@ -124,14 +121,13 @@ class ClaimObjects:
         self.storage.move(key, old, new)
         return self.storage.in_use
 
-    def move(self, key: str, old: Value | None, new: Value | None) -> bool:
+    def move(self, kind: Kind, key: str, old: Value | None, new: Value | None) -> bool:
         """Apply an object that came, changed or went; return whether decisions can depend on it.
 
         They can't where no pod of ours uses volumes, or devices.
         """
-        kind = KINDS.get(type(old if new is None else new))
-        wanted = None if kind is None else self._in_flight.get((kind, key))
-        if kind is None or wanted is None:
+        wanted = self._in_flight.get((kind, key))
+        if wanted is None:
             return self._show(key, old, new)
         if new is not None:
             return False

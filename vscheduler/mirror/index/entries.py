@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -10,22 +10,8 @@ from msgspec.structs import replace
 from vscheduler.mirror.decode import events, fields, wire, wire_devices, wire_storage
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.fields import FieldError
-from vscheduler.mirror.decode.wire import PodDisruptionBudget, PodGroup, ResourceQuota
-from vscheduler.mirror.decode.wire_devices import (
-    DeviceClass,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
-from vscheduler.mirror.decode.wire_storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
+from vscheduler.mirror.decode.wire import PodGroup
+from vscheduler.mirror.decode.wire_storage import PersistentVolume, PersistentVolumeClaim
 from vscheduler.mirror.translate import devices as dra
 from vscheduler.mirror.translate import pods, translation, usage_annotation
 from vscheduler.mirror.translate import storage as volumes
@@ -38,6 +24,7 @@ from vscheduler.model.jobs import TaskStatus
 from vscheduler.model.pod_texts import PodReads
 from vscheduler.model.snapshot import Budget, Quota
 
+S = TypeVar("S")
 V = TypeVar("V", queues.Queue, Budget, Quota, topology.HyperNode)
 
 STARTING = frozenset({TaskStatus.BINDING, TaskStatus.BOUND})
@@ -158,6 +145,7 @@ class Reader:
         self._scheduler_names = scheduler_names
         self._default_queue = default_queue
         self._node_selector = frozenset(node_selector)
+        self._translations = self._table()
 
     def claiming(self, pod: pods.Pod, use: ResourceClaimUse) -> pods.Pod:
         """Return the pod as one that uses this claim, too."""
@@ -201,7 +189,7 @@ class Reader:
         reference = Reference(uid=metadata.uid, resource_version=metadata.resource_version)
         try:
             fields.check_named(metadata.name)
-            value = self._value(found)
+            value = self._translations[kind](found)
         except FieldError as error:
             key = events.key_of(metadata.namespace, metadata.name)
             return key, Entry(reference, None, translation.reject(kind, metadata, error))
@@ -215,73 +203,55 @@ class Reader:
             return key, Entry(reference, value, translation.reject(kind, metadata, unread))
         return key, Entry(reference, value)
 
-    def _value(self, found: events.Object) -> Value | None:
-        value: Value | None
-        match found:
-            case wire.Pod():
-                value = self._translator.pod(found)
-            case PodGroup():
-                self._most.check_group(found)
-                value = translation.pod_group(found, self._default_queue)
-            case wire.Node():
-                node = translation.node(found, self._reads.annotations)
-                value = node if self._sees(node) else None
-            case wire.Queue():
-                value = translation.queue(found, self._scheduler_names)
-            case wire.Namespace():
-                value = translation.namespace(found)
-            case wire.PriorityClass():
-                value = translation.priority_class(found)
-            case PodDisruptionBudget():
-                value = translation.budget(found)
-            case ResourceQuota():
-                value = translation.quota(found)
-            case _:
-                value = self._of_few_pods(found)
-        return value
+    def _table(self) -> Mapping[Kind, Callable[[Any], Value | None]]:
+        """Return the translation of each kind of objects."""
+        return dict(
+            (
+                _row(wire.Pod, self._translator.pod),
+                _row(PodGroup, self._pod_group),
+                _row(wire.Node, self._node),
+                _row(wire.Queue, lambda queue: translation.queue(queue, self._scheduler_names)),
+                _row(wire.Namespace, translation.namespace),
+                _row(wire.PriorityClass, translation.priority_class),
+                _row(wire.PodDisruptionBudget, translation.budget),
+                _row(wire.ResourceQuota, translation.quota),
+                _row(wire.HyperNode, translation.hyper_node),
+                _row(
+                    PersistentVolumeClaim, lambda claim: volumes.claim(claim, self._scheduler_names)
+                ),
+                _row(
+                    PersistentVolume, lambda volume: volumes.volume(volume, self._scheduler_names)
+                ),
+                _row(wire_storage.StorageClass, volumes.storage_class),
+                _row(wire_storage.CSINode, volumes.csi_node),
+                _row(wire_storage.CSIDriver, volumes.csi_driver),
+                _row(wire_storage.CSIStorageCapacity, volumes.capacity),
+                _row(wire_storage.VolumeAttachment, volumes.attachment),
+                _row(wire_devices.ResourceClaim, dra.resource_claim),
+                _row(wire_devices.ResourceSlice, dra.resource_slice),
+                _row(wire_devices.DeviceClass, dra.device_class),
+                # A controller makes claims of it.
+                _row(wire_devices.ResourceClaimTemplate, lambda _: None),
+            )
+        )
 
-    def _of_few_pods(self, found: events.Object) -> Value | None:
-        """Translate an object of a kind that only some pods have to do with."""
-        if isinstance(found, wire.HyperNode):
-            return translation.hyper_node(found)
-        if isinstance(found, wire_devices.Object):
-            return _devices(found)
-        assert isinstance(found, wire_storage.Object)
-        return self._storage(found)
+    def _pod_group(self, group: PodGroup) -> Group:
+        self._most.check_group(group)
+        return translation.pod_group(group, self._default_queue)
 
-    def _storage(self, found: wire_storage.Object) -> storage.Object:
-        value: storage.Object
-        match found:
-            case PersistentVolumeClaim():
-                value = volumes.claim(found, self._scheduler_names)
-            case PersistentVolume():
-                value = volumes.volume(found, self._scheduler_names)
-            case StorageClass():
-                value = volumes.storage_class(found)
-            case CSINode():
-                value = volumes.csi_node(found)
-            case CSIDriver():
-                value = volumes.csi_driver(found)
-            case CSIStorageCapacity():
-                value = volumes.capacity(found)
-            case VolumeAttachment():
-                value = volumes.attachment(found)
-        return value
-
-    def _sees(self, node: translation.Node) -> bool:
-        return not self._node_selector or not self._node_selector.isdisjoint(node.spec.labels)
+    def _node(self, node: wire.Node) -> translation.Node | None:
+        """Translate a node; None if it has none of the labels that nodes need to be seen."""
+        found = translation.node(node, self._reads.annotations)
+        if self._node_selector and self._node_selector.isdisjoint(found.spec.labels):
+            return None
+        return found
 
 
-def _devices(found: wire_devices.Object) -> devices.Object | None:
-    match found:
-        case ResourceClaim():
-            return dra.resource_claim(found)
-        case ResourceSlice():
-            return dra.resource_slice(found)
-        case DeviceClass():
-            return dra.device_class(found)
-        case ResourceClaimTemplate():
-            return None  # a controller makes claims of it
+def _row(
+    struct: type[S], translate: Callable[[S], Value | None]
+) -> tuple[Kind, Callable[[Any], Value | None]]:
+    """Return a row of a table by kind; mypy checks that both parts are about the same struct."""
+    return Kind(struct.__name__), translate
 
 
 def values(stored: Mapping[str, Entry], kind: type[V]) -> Iterator[V]:
