@@ -95,6 +95,18 @@ def test_pods_that_succeeded_count_when_they_are_deleted() -> None:
     assert bound(cycle(picture, succeeded=2)) == []
 
 
+def test_a_gang_that_needs_less_is_told_so_beside_one_of_the_same_pods() -> None:
+    """Three more pods of one have succeeded and are deleted."""
+    picture = "node n1 cpu=9 queue q job q/busy min=1 cpu=9 n1"
+    gang = "min=4 cpu=2 phase=Running -*4"
+    documents = pictures.documents(f"{picture} job q/a age=9 {gang} job q/b {gang}")
+    for document in documents:
+        if (document["kind"], document["metadata"]["name"]) == ("PodGroup", "b"):
+            document["status"]["succeeded"] = 3
+    groups = running.run(documents, dict[str, Any](running.TREE)).groups
+    assert [each.reason.placed for each in groups if each.reason is not None] == [0, 3]
+
+
 @pytest.mark.parametrize(("succeeded", "started"), [(3, ["g-0"]), (2, [])])
 def test_deleted_pods_may_have_had_any_role(succeeded: int, started: list[str]) -> None:
     """A master and two workers succeeded, the third worker starts again; roles of waiting pods are

@@ -23,7 +23,8 @@ def _of_waiting(job: Job) -> Hashable:
 def needs(job: Job) -> Hashable:
     """Return the part of a likeness for the job itself."""
     texts = map(_frozen, (job.min_task_member, job.annotations, job.labels))
-    return (job.queue, job.priority, job.min_member, job.topology, *texts)
+    counts = job.min_member, job.succeeded_gone
+    return (job.queue, job.priority, *counts, job.topology, *texts)
 
 
 def traits(task: Task) -> Hashable:
