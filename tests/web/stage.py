@@ -16,10 +16,10 @@ from vscheduler.core import cycle
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.paths import Collection
 from vscheduler.mirror.state import Mirror, Options
-from vscheduler.model.decisions import Bind, Evict
+from vscheduler.model.decisions import Bind, DomainRoom, Evict
 from vscheduler.model.jobs import JobId
 from vscheduler.model.snapshot import Snapshot
-from vscheduler.simulator import waiting_line
+from vscheduler.simulator import network, waiting_line
 from vscheduler.simulator.waiting_line import Place
 from vscheduler.web import cluster_view
 from vscheduler.web.access import ReviewError, User
@@ -131,6 +131,11 @@ def places(taken: Snapshot) -> Mapping[JobId, Place]:
     return waiting_line.places_in(taken, POLICY)
 
 
+def domains(taken: Snapshot) -> Mapping[JobId, DomainRoom]:
+    """Where jobs are in the network."""
+    return network.domains(taken, POLICY)
+
+
 class Stage:
     """A cluster, what a scheduler remembers of it, and the page."""
 
@@ -208,6 +213,7 @@ class Stage:
         return Sources(
             look=self.look,
             places=places,
+            domains=domains,
             reviewer=self.reviewer,
             failures=Failures(),
             finder=self.finder,

@@ -30,6 +30,7 @@ def show(outcome: Outcome, stream: TextIO, *, cycles: bool = False) -> None:
     terminal = Screen(stream)
     sections = (
         _placements(outcome, cycles=cycles),
+        _domains(outcome),
         _evictions(outcome, cycles=cycles),
         queue_table(outcome.last.queues),
         _shares(outcome.last.queues),
@@ -121,6 +122,13 @@ def _placements(outcome: Outcome, *, cycles: bool) -> table.Table:
     rows += [(each.task.key, each.node, *last, "waits") for each in outcome.last.pipelined]
     for row in sorted(rows, key=operator.itemgetter(0)):
         shown.add_row(*row)
+    return shown
+
+
+def _domains(outcome: Outcome) -> table.Table:
+    shown = columns("podgroup", "in the network")
+    for job, domain in sorted(outcome.domains.items()):
+        shown.add_row(job, sentences.placed_in(domain))
     return shown
 
 

@@ -27,9 +27,10 @@ from vscheduler.daemon.settings import Settings
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection
 from vscheduler.mirror.wording import plain_text
+from vscheduler.model.decisions import DomainRoom
 from vscheduler.model.jobs import JobId
 from vscheduler.model.snapshot import Snapshot
-from vscheduler.simulator import waiting_line
+from vscheduler.simulator import network, waiting_line
 from vscheduler.simulator.waiting_line import Place
 from vscheduler.web import access, cluster_view
 from vscheduler.web.access import ReviewError
@@ -193,6 +194,7 @@ class Page:
         sources = Sources(
             look=self.look,
             places=self._places,
+            domains=self._domains,
             reviewer=Reviews(link),
             failures=self._runtime.failures,
             finder=RemedyProcess(self._runtime.settings),
@@ -250,6 +252,11 @@ class Page:
     def _places(self, snapshot: Snapshot) -> Mapping[JobId, Place]:
         with self._runtime.failures.contained("web", "places in line"):
             return waiting_line.places_in(snapshot, self._in_force())
+        return {}
+
+    def _domains(self, snapshot: Snapshot) -> Mapping[JobId, DomainRoom]:
+        with self._runtime.failures.contained("web", "domains of the network"):
+            return network.domains(snapshot, self._in_force())
         return {}
 
 

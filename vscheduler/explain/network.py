@@ -4,18 +4,14 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from vscheduler.core.plugins.network_topology_aware import (
-    TOPOLOGIES,
-    NetworkTopologyAware,
-    read_topologies,
-)
 from vscheduler.core.topology import network
-from vscheduler.core.topology.network import NetworkTopology, SettingError, UnknownError
+from vscheduler.core.topology.network import SettingError
 from vscheduler.core.topology.tree import Tree
 from vscheduler.explain.changes import Change, EndOfPatience, HigherTier, Remedy, SoftTopology
 from vscheduler.explain.search import Search
 from vscheduler.model.jobs import Job
 from vscheduler.model.topology import TopologyRequest
+from vscheduler.simulator.network import Network
 
 BELOW_ALL = -1
 
@@ -25,8 +21,7 @@ def wider(search: Search, job: Job) -> Iterator[Remedy]:
     if not job.asks_topology:
         return
     remedies = [search.one(each) for each in _end_of_patience(search, job)]
-    topology = _topology(search)
-    tree = None if topology is None else _tree(topology, job)
+    tree = Network(search.trials.snapshot, search.trials.policy).tree(job)
     if tree is not None:
         tiers = _higher(tree, job)
         remedies.append(search.smallest(partial(_allowed, tiers), len(tiers)))
@@ -42,23 +37,6 @@ def _end_of_patience(search: Search, job: Job) -> Iterator[Change]:
         return
     if until is not None and until > search.trials.snapshot.now:
         yield EndOfPatience(until=math.ceil(until))
-
-
-def _topology(search: Search) -> NetworkTopology | None:
-    """Return the topologies as the configuration has them; None without the plugin."""
-    for setting in search.trials.policy.settings:
-        if issubclass(setting.plugin, NetworkTopologyAware):
-            topology = NetworkTopology(search.trials.snapshot, {})
-            topology.use(read_topologies(setting.arguments.get(TOPOLOGIES, [])), lambda _: None)
-            return topology
-    return None
-
-
-def _tree(topology: NetworkTopology, job: Job) -> Tree | None:
-    try:
-        return topology.tree(job)
-    except UnknownError:
-        return None
 
 
 def _higher(tree: Tree, job: Job) -> list[HigherTier]:

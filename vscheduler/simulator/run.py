@@ -35,6 +35,7 @@ from vscheduler.model.claim_decisions import ClaimBinding
 from vscheduler.model.decisions import (
     Bind,
     CycleResult,
+    DomainRoom,
     Evict,
     Exclusion,
     GroupStatus,
@@ -44,7 +45,7 @@ from vscheduler.model.jobs import ROLE, GroupState, JobId
 from vscheduler.model.pod_texts import PodReads
 from vscheduler.model.queues import DEFAULT
 from vscheduler.model.snapshot import FRESH, without_memos
-from vscheduler.simulator import admission, manifests, simulated_claims
+from vscheduler.simulator import admission, manifests, network, simulated_claims
 from vscheduler.simulator.manifests import Collection, Manifest, Named, Problem
 from vscheduler.simulator.world import World
 
@@ -169,6 +170,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """A result per cycle."""
     states: Mapping[JobId, GroupState]
     """The status of each PodGroup of the scheduler after the last cycle."""
+    domains: Mapping[JobId, DomainRoom]
+    """By job with a network topology, the domain that its pods are in after the last cycle."""
     problems: tuple[Problem, ...]
     """Objects that were left out, with reasons."""
     notes: tuple[str, ...]
@@ -244,6 +247,7 @@ def simulate(
     return Outcome(
         results=tuple(results),
         states=states,
+        domains=network.domains(mirror.snapshot(given.now, FRESH), policy),
         problems=problems,
         notes=notes,
         repetition=find(looks),
@@ -373,7 +377,8 @@ def tree(outcome: Outcome) -> dict[str, Any]:
         ],
         "devices": list(simulated_claims.allocated(outcome.results)),
         "podGroups": {
-            status.job: _group(status, outcome.states[status.job]) for status in last.groups
+            status.job: _group(status, outcome.states[status.job], outcome.domains.get(status.job))
+            for status in last.groups
         },
         "queues": {queue.name: _queue(queue, last.excluded) for queue in last.queues},
         "total": quantities.format_amounts(last.total),
@@ -398,14 +403,24 @@ def _evict(evict: Evict, number: int) -> dict[str, Any]:
     }
 
 
-def _group(status: GroupStatus, state: GroupState) -> dict[str, Any]:
+def _group(status: GroupStatus, state: GroupState, domain: DomainRoom | None) -> dict[str, Any]:
     reason = status.reason
     why = {"reason": str(reason.code), "message": sentences.sentence(reason)} if reason else {}
     return {
         "phase": str(status.phase),
         "queue": status.queue,
         **why,
+        **({"domain": _domain(domain)} if domain else {}),
         "conditions": [statuses.condition(condition) for condition in state.conditions],
+    }
+
+
+def _domain(domain: DomainRoom) -> dict[str, Any]:
+    return {
+        "name": domain.name,
+        "tier": domain.tier,
+        "tierName": domain.tier_name,
+        "pods": domain.pods,
     }
 
 

@@ -20,6 +20,7 @@ from vscheduler.mirror.wording import phrases, plain_text, sentences
 from vscheduler.model import queues, resources
 from vscheduler.model.decisions import (
     CycleResult,
+    DomainRoom,
     Exclusion,
     GroupStatus,
     QueueFigures,
@@ -39,6 +40,7 @@ FIGURES_MAX = 12
 """How many resources a queue shows."""
 
 Places = Callable[[Snapshot], Mapping[JobId, Place]]
+Domains = Callable[[Snapshot], Mapping[JobId, DomainRoom]]
 Owners = Mapping[JobId, Owner]
 
 
@@ -121,6 +123,9 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[tuple[str, int], ...]
     """Nodes with the number of its pods there, most pods first."""
     place: Place | None = None
+    domain: str = ""
+    """Where in the network its pods are, if it has to be in one part of it: `rack-3 (tier 1): 8
+    pods`."""
 
     @property
     def waits(self) -> bool:
@@ -188,8 +193,8 @@ BLANK = View(
 class ViewMaker:
     """Makes one view after the other, and keeps rows that haven't changed."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, places: Places, domains: Domains) -> None:
+        self._places, self._domains = places, domains
         self._rows: dict[JobId, tuple[Job, JobRow]] = {}
         self._cycle: Cycle | None = None
         self._without_pods: tuple[Job, ...] = ()
@@ -225,6 +230,10 @@ class ViewMaker:
         placed = [
             row if row.key not in places else replace(row, place=places[row.key]) for row in rows
         ]
+        domains = self._domains(taken)
+        if domains:
+            said = {job: plain_text.shown(sentences.placed_in(at)) for job, at in domains.items()}
+            placed = [replace(row, domain=said.get(row.key, "")) for row in placed]
         return replace(
             view,
             queue_rows=_queue_rows(taken, result, rows),

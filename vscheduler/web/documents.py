@@ -209,6 +209,8 @@ def _job(row: JobRow, access: Access) -> Document:
             "ofAll": row.place.of_all,
             "sentence": row.place.sentence,
         }
+    if row.domain:
+        made["domain"] = row.domain
     if row.waits:
         made["waitingSince"] = statuses.timestamp(row.since)
     if row.message:

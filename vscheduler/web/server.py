@@ -20,7 +20,7 @@ from aiohttp import web
 from vscheduler.containment import Failures
 from vscheduler.web import access
 from vscheduler.web.access import AccessTable, Reviewer
-from vscheduler.web.cluster_view import Look, Places, ViewMaker
+from vscheduler.web.cluster_view import Domains, Look, Places, ViewMaker
 from vscheduler.web.connections import Guard, Limits
 from vscheduler.web.endpoints import Endpoints
 from vscheduler.web.refresher import Refresher
@@ -86,6 +86,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
     look: Callable[[], Awaitable[Look]]
     places: Places
+    domains: Domains
     reviewer: Reviewer
     failures: Failures
     finder: Finder
@@ -136,7 +137,9 @@ class Server:
     async def _serve(self) -> None:
         """Serve until told to stop."""
         sources = self._sources
-        views = Refresher(sources.look, ViewMaker(sources.places), sources.failures)
+        views = Refresher(
+            sources.look, ViewMaker(sources.places, sources.domains), sources.failures
+        )
 
         async def namespaces() -> frozenset[str]:
             return (await views.view()).namespaces

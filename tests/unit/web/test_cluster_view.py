@@ -9,6 +9,7 @@ from tests.web import clusters, stage
 from tests.web.stage import Stage
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.wording import phrases, sentences
+from vscheduler.model.decisions import DomainRoom
 from vscheduler.web import cluster_view, documents, history
 from vscheduler.web.cluster_view import View, ViewMaker
 from vscheduler.web.documents import Access, Query
@@ -19,7 +20,7 @@ QUEUES = 2_000
 
 def view_of(made: Stage) -> View:
     """The first view of a cluster."""
-    return ViewMaker(stage.places).make(asyncio.run(made.look()))
+    return ViewMaker(stage.places, stage.domains).make(asyncio.run(made.look()))
 
 
 def test_queues_say_what_they_have_deserve_want_and_have_borrowed() -> None:
@@ -38,6 +39,20 @@ def test_queues_say_what_they_have_deserve_want_and_have_borrowed() -> None:
     assert (by_name["vision"]["share"], by_name["vision"]["overShare"]) == ("2.20 cpu", True)
     assert by_name["robotics"]["jobs"] == {"waiting": 2, "running": 1}
     assert "weight" in by_name["robotics"]["sentence"]
+
+
+def test_a_job_says_where_in_the_network_it_is() -> None:
+    """Jobs that may be anywhere don't."""
+    made = Stage(clusters.three_queues(NOW), NOW)
+    first, *others = made.taken.jobs
+    rack = DomainRoom(name="rack-3", tier=1, tier_name="rack", pods=8, nodes=9)
+    view = ViewMaker(stage.places, lambda _: {first.id: rack}).make(asyncio.run(made.look()))
+    found = documents.job(view, stage.everything(), *first.id.split("/"))
+    assert found is not None
+    assert found["domain"] == "rack-3 (tier 1): 8 pods"
+    found = documents.job(view, stage.everything(), *others[0].id.split("/"))
+    assert found is not None
+    assert "domain" not in found
 
 
 def test_resources_that_nobody_has_or_asks_for_are_left_out() -> None:
@@ -131,7 +146,7 @@ def test_a_job_whose_pods_are_gone_stays_with_its_state_and_why() -> None:
             each["status"] = {"phase": phase, "running": 3}
     made = Stage(found, NOW)
     assert not [job for job in made.taken.jobs if job.namespace == "robotics"]
-    maker = ViewMaker(stage.places)
+    maker = ViewMaker(stage.places, stage.domains)
     view = maker.make(asyncio.run(made.look()))
     query = Query(state="all", queue="robotics")
     listed = documents.jobs_of(view, stage.everything(), query)["jobs"]
@@ -153,7 +168,7 @@ def test_a_job_whose_pods_are_gone_stays_with_its_state_and_why() -> None:
 def test_rows_and_versions_stay_while_nothing_changes() -> None:
     """Only sections that changed have a new version, so the page asks for these only."""
     made = Stage(clusters.three_queues(NOW), NOW)
-    maker = ViewMaker(stage.places)
+    maker = ViewMaker(stage.places, stage.domains)
     before = maker.make(asyncio.run(made.look()))
     made.past.cycle(made.taken, made.result)
     after = maker.make(asyncio.run(made.look()))
@@ -167,7 +182,7 @@ def test_rows_and_versions_stay_while_nothing_changes() -> None:
 def test_an_instance_that_stands_by_shows_nothing_old() -> None:
     """Neither jobs nor queues of the time when it led."""
     made = Stage(clusters.three_queues(NOW), NOW)
-    maker = ViewMaker(stage.places)
+    maker = ViewMaker(stage.places, stage.domains)
     maker.make(asyncio.run(made.look()))
     stage.stand_by(made)
     view = maker.make(asyncio.run(made.look()))

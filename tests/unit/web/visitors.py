@@ -24,7 +24,7 @@ async def visited(made: Stage, *, secure: bool = False) -> AsyncIterator[tuple[C
     """A client without cookies, and the endpoints that answer it."""
     sources = made.sources()
     failures = Failures()
-    views = Refresher(sources.look, ViewMaker(sources.places), failures)
+    views = Refresher(sources.look, ViewMaker(sources.places, sources.domains), failures)
 
     async def namespaces() -> frozenset[str]:
         return (await views.view()).namespaces

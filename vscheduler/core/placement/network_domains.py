@@ -245,20 +245,11 @@ def too_small(session: Session, state: JobState, topology: JobTopology, room: Ro
         placed=placed,
         lacking=needed,
         domains=tuple(
-            domain_room(tree, int(at), int(pods[at]), each)
+            tree.domain_room(int(at), int(pods[at]), each)
             for at, each in zip(best, refusals, strict=True)
         ),
         elsewhere=_elsewhere(session, state, topology),
         wider_at=None if group.tier == group.bounds.tier else network.until_patient(state.job),
-    )
-
-
-def domain_room(tree: Tree, at: int, pods: int, refusals: RefusalCounts = ()) -> DomainRoom:
-    """Return a domain with room for so many pods."""
-    name, tier, tier_name, _ = tree.domains[at]
-    size = tree.size(at)
-    return DomainRoom(
-        name=name, tier=tier, tier_name=tier_name, pods=pods, nodes=size, refusals=refusals
     )
 
 
@@ -318,4 +309,4 @@ def _elsewhere(session: Session, state: JobState, topology: JobTopology) -> Doma
     if not others.size:
         return None
     best = others[np.lexsort((room[others], tree.tiers[others]))[0]]
-    return domain_room(tree, int(best), number)
+    return tree.domain_room(int(best), number)

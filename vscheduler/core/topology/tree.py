@@ -10,6 +10,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.model.decisions import DomainRoom, RefusalCounts
+
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -114,6 +116,14 @@ class Tree:
     def size(self, domain: int) -> int:
         """Return how many nodes a domain has."""
         return int(self._ends[domain] - self._starts[domain])
+
+    def domain_room(self, at: int, pods: int, refusals: RefusalCounts = ()) -> DomainRoom:
+        """Return a domain with room for so many pods, or with so many."""
+        name, tier, tier_name, _ = self.domains[at]
+        size = self.size(at)
+        return DomainRoom(
+            name=name, tier=tier, tier_name=tier_name, pods=pods, nodes=size, refusals=refusals
+        )
 
     def within(self, tier: int) -> Ints:
         """Return, by domain (D,), the largest domain around it of at most this tier; -1 if it is

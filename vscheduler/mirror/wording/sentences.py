@@ -232,6 +232,12 @@ def domains(reason: Reason) -> list[str]:
     ]
 
 
+def placed_in(domain: DomainRoom) -> str:
+    """Return `rack-3 (tier 1): 8 pods`."""
+    name = f"{domain.name} (tier {domain.tier})" if domain.name else "the whole cluster"
+    return f"{name}: {phrases.pods(domain.pods)}"
+
+
 def _pod_rejected(reason: Reason) -> str:
     text = f"{reason.rejected} of {phrases.pods(reason.tasks)} can't be used"
     pod = reason.rejection

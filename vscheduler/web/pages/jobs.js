@@ -178,6 +178,7 @@ function reasonOf(job, details, again) {
   const made = [];
   if (details.message) made.push(element("p", { class: "message" }, details.message));
   if (details.place) made.push(element("p", {}, `Place in line: ${details.place.sentence}.`));
+  if (details.domain) made.push(element("p", {}, `In the network: ${details.domain}.`));
   if (details.waitingSince) {
     const words = `vscheduler job why ${job.workload} -n ${job.namespace}`;
     made.push(
