@@ -24,7 +24,7 @@ from vscheduler.mirror.decode.events import Kind
 from vscheduler.model.snapshot import Carried, Reported
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
-from vscheduler.testing import pictures
+from vscheduler.testing import decide, pictures
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -111,6 +111,31 @@ def test_docs_on_plugins_show_the_example_and_every_hook() -> None:
         (name, hook.combine.value, hook.flag or "", hook.volcano)
         for name, hook in hooks.HOOKS.items()
     ]
+
+
+def test_the_plugin_that_counts_works() -> None:
+    """A namespace gets what the label of the Queue says, pods that run and other gangs included."""
+    text = (ROOT / "docs" / "plugins.md").read_text()
+    (block,) = re.findall(r"```python\n(\S[^`]+class GpuBudget.+?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)  # noqa: S102 - the page is ours
+    decisions = decide(
+        """
+        node  n1 cpu=9 gpu=8
+        queue q label=example.com/gpus-per-namespace=2
+        job   q/there min=1 gpu=1 namespace=lab  n1
+        job   q/gang  min=2 gpu=1 namespace=lab  - -
+        job   q/one   min=1 gpu=1 namespace=lab  -
+        job   q/two   min=1 gpu=1 namespace=lab  -
+        job   q/none  min=1 namespace=lab  -
+        job   q/other min=2 gpu=1 namespace=b  - -
+        """,
+        plugins=[names["GpuBudget"]],
+        tiers="gang | gpu-budget predicates proportion",
+    )
+    assert set(decisions.binds) == {"one-0", "none-0", "other-0", "other-1"}
+    said = "namespace lab may have 2 GPUs of queue q; with this pod it would have 3"
+    assert decisions.reasons == dict.fromkeys(("gang", "two"), f"plugin gpu-budget: {said}")
 
 
 def test_the_plugin_that_reads_pods_works() -> None:

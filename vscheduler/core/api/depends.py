@@ -21,7 +21,7 @@ Fingerprint = Callable[..., Any]
 
 
 class On(Flag):
-    """What an answer may depend on. None of this includes names, UIDs and ages, but for AGE."""
+    """What an answer may depend on: never names, namespaces and UIDs, and ages only by AGE."""
 
     NOTHING = 0
     CLASS = auto()
