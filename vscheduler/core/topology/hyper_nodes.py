@@ -5,23 +5,39 @@ other belongs to neither, and a member whose tier isn't below is no member.
 """
 
 import bisect
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from vscheduler.core.topology.tree import Domain, Ints, Tree
-from vscheduler.model import nodes
-from vscheduler.model.constraints import Term
+from vscheduler.model import computed, nodes
+from vscheduler.model.constraints import Operator, Selector, Term
 from vscheduler.model.nodes import NodeLayout
 from vscheduler.model.topology import HyperNode, Member
 
 Problems = Mapping[str, Sequence[str]]
 """By HyperNode, what is wrong with it."""
 
-LITERAL = re.compile(r"\^([A-Za-z0-9-]+)")
+LEADING = re.compile(r"^\^?\.\*(?![?+*{])")
+"""What doesn't matter, since patterns are found anywhere."""
+
+LITERAL = re.compile(r"(\^?)([A-Za-z0-9-]+)")
 """The beginning of a pattern that stands for itself, unless a quantifier follows."""
+
+CLASSES: Mapping[str, str] = {
+    "[:digit:]": "0-9",
+    "[:lower:]": "a-z",
+    "[:upper:]": "A-Z",
+    "[:alpha:]": "a-zA-Z",
+    "[:alnum:]": "a-zA-Z0-9",
+}
+
+PATTERNS_MAX = 16_384
+"""So many patterns are kept compiled: that takes longer than to find what they match."""
 
 
 def tree(every: Sequence[HyperNode], layout: NodeLayout) -> tuple[Tree, Problems]:
@@ -35,6 +51,7 @@ class _Builder:
         self._every = sorted(every, key=lambda each: (each.tier, each.name))
         self._at = {each.name: at for at, each in enumerate(self._every)}
         self._problems: defaultdict[str, list[str]] = defaultdict(list)
+        self._rows_by_label: dict[str, defaultdict[str, list[int]]] = {}
 
     def built(self) -> tuple[Tree, Problems]:
         parents = self._parents()
@@ -95,35 +112,83 @@ class _Builder:
             self._problems[other].append(f"it has nodes in common with {one}")
         return found
 
-    def _rows(self, owner: HyperNode, member: Member) -> Iterator[int]:
-        layout = self._layout
+    def _rows(self, owner: HyperNode, member: Member) -> Iterable[int]:
         if member.node:
-            row = layout.rows.get(member.node)
-            if row is not None:
-                yield row
-        elif member.pattern:
-            try:
-                yield from layout.memo(
-                    ("names", member.pattern), lambda: self._named(member.pattern)
-                )
-            except re.error as error:
-                self._problems[owner.name].append(f"its pattern {member.pattern}: {error}")
-        elif member.selector is not None:
-            term = Term(labels=member.selector.requirements)
-            yield from np.flatnonzero(nodes.matches(layout, term)).tolist()
+            row = self._layout.rows.get(member.node)
+            return () if row is None else (row,)
+        if member.selector is not None:
+            return self._labelled(member.selector)
+        if not member.pattern:
+            return ()
+        try:
+            return self._named(member.pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            self._problems[owner.name].append(f"its pattern {member.pattern}: {error}")
+            return ()
 
-    def _named(self, pattern: str) -> tuple[int, ...]:
+    def _labelled(self, selector: Selector) -> Iterable[int]:
+        """Return the rows of nodes with these labels; none without any condition.
+
+        Where values of a label are named, only nodes with one of them are looked at: a domain
+        has few of all nodes.
+        """
+        for requirement in selector.requirements:
+            if requirement.operator is Operator.IN:
+                rows = self._by_label(requirement.key)
+                values = set(requirement.values)
+                found = sorted(row for value in values for row in rows.get(value, ()))
+                if len(selector.requirements) == 1:
+                    return found
+                specs = self._layout.specs
+                return [row for row in found if selector.matches(dict(specs[row].labels))]
+        return nodes.matches(self._layout, Term(labels=selector.requirements)).nonzero()[0].tolist()
+
+    def _by_label(self, key: str) -> Mapping[str, Sequence[int]]:
+        """Return the rows of nodes by value of a label."""
+        rows = self._rows_by_label.get(key)
+        if rows is None:
+            rows = self._rows_by_label[key] = defaultdict(list)
+            for row, spec in enumerate(self._layout.specs):
+                for name, value in spec.labels:
+                    if name == key:
+                        rows[value].append(row)
+        return rows
+
+    def _named(self, pattern: str) -> Iterable[int]:
         """Return the rows of nodes whose name contains the pattern."""
-        names, found = self._layout.names, re.compile(pattern)
-        literal = LITERAL.match(pattern)
-        start, end = 0, len(names)
-        if literal is not None and "|" not in pattern:
-            # Names are sorted, and those with a common beginning stand together. The last character
-            # may belong to a quantifier.
-            beginning = literal.group(1)[:-1]
-            start = bisect.bisect_left(names, beginning)
-            end = bisect.bisect_right(names, beginning + "\U0010ffff")
-        return tuple(row for row in range(start, end) if found.search(names[row]))
+        pattern, names = LEADING.sub("", pattern), self._layout.names
+        literal = None if "|" in pattern else LITERAL.match(pattern)
+        if literal is None:
+            return _searched(pattern, names, range(len(names)))
+        is_whole = literal.end() == len(pattern)
+        # The last character may belong to a quantifier.
+        text = literal[2] if is_whole else literal[2][:-1]
+        rows = self._beginning(text) if literal[1] else self._containing(text)
+        return rows if is_whole else _searched(pattern, names, rows)
+
+    def _beginning(self, text: str) -> Iterable[int]:
+        """Return the rows of names with this beginning, which stand together: names are sorted."""
+        names = self._layout.names
+        return range(
+            bisect.bisect_left(names, text), bisect.bisect_right(names, text + "\U0010ffff")
+        )
+
+    def _containing(self, text: str) -> Iterable[int]:
+        """Return the rows of names with this text anywhere."""
+        every, starts = self._text
+        at = every.find(text)
+        while at >= 0:
+            row = bisect.bisect_right(starts, at) - 1
+            if row == len(starts) - 1:
+                return
+            yield row
+            at = every.find(text, starts[row + 1])
+
+    @computed.once
+    def _text(self) -> tuple[str, Sequence[int]]:
+        """All names, each on a line, and where each of them starts; the last start is the end."""
+        lines = [f"{name}\n" for name in self._layout.names]
+        return "".join(lines), [0, *itertools.accumulate(map(len, lines))]
 
     def _check_names(self) -> None:
         tiers: defaultdict[str, set[int]] = defaultdict(set)
@@ -142,3 +207,16 @@ def _contains(domains: Sequence[Domain], outer: int, inner: int) -> bool:
     while inner < outer:
         inner = domains[inner].parent
     return inner == outer
+
+
+def _searched(pattern: str, names: Sequence[str], rows: Iterable[int]) -> list[int]:
+    search = _compiled(pattern).search
+    return [row for row in rows if search(names[row])]
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return the pattern, written as in Go: classes of characters have names there."""
+    for name, characters in CLASSES.items():
+        pattern = pattern.replace(name, characters)
+    return re.compile(pattern)
