@@ -14,6 +14,7 @@ from anyio import from_thread
 from sandbox import credentials
 from sandbox.client import PATCH_TYPES
 from sandbox.control_plane import ControlPlane
+from tests import crd_cases
 from tests.faults import proxying
 from tests.faults.plans import LoseAnswer, Plan, Rule
 from tests.faults.proxying import What
@@ -42,6 +43,11 @@ target: {apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, name: gold}
 """
 
 
+HYPER_NODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
+EVERY_NODE = {
+    "tier": 1,
+    "members": [{"type": "Node", "selector": {"regexMatch": {"pattern": "."}}}],
+}
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
@@ -111,6 +117,20 @@ class Halves:
                 self._look_after_groups(second)
                 self._reclaim(first)
                 self._close_a_queue(second)
+                self._count_nodes(second)
+
+    def _count_nodes(self, controllers: Daemon) -> None:
+        """A domain of the network has all nodes, and says how many."""
+        api = self._plane.api
+        api.create(HYPER_NODES, crd_cases.named("hypernodes", "all", spec=EVERY_NODE))
+        number = len(api.list("/api/v1/nodes"))
+        status = f"{HYPER_NODES}/all"
+        daemons.until(
+            lambda: api.get(status).get("status", {}).get("nodeCount") == number, controllers
+        )
+        (ready,) = api.get(status)["status"]["conditions"]
+        assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "True", "Valid")
+        api.delete(status)
 
     @contextmanager
     def _half(self, half: str, *flags: str, through: Path | None = None) -> Iterator[Daemon]:

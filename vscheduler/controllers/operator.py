@@ -18,6 +18,8 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from vscheduler.controllers import hyper_node_controller
+from vscheduler.controllers.hyper_node_controller import Described
 from vscheduler.controllers.ports import Api, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_index, queue_objects
 from vscheduler.controllers.queues.queue_index import Indices
@@ -27,6 +29,7 @@ from vscheduler.mirror import paths
 COLLECTIONS: Mapping[Kind, paths.Collection] = {
     **queue_index.KINDS,
     Kind.COMMAND: paths.COMMANDS,
+    Kind.HYPER_NODE: paths.HYPER_NODES,
 }
 
 LOGIN_SECONDS = 2.0
@@ -94,10 +97,16 @@ async def _index_command(body: kopf.Body, **_: Any) -> Mapping[str, queue_object
     return {} if command is None else {command.uid: command}
 
 
+async def _index_hyper_node(body: kopf.Body, **_: Any) -> Mapping[str, Described]:
+    hyper_node = hyper_node_controller.described(body)
+    return {hyper_node.name: hyper_node}
+
+
 INDEXING: Mapping[Kind, Callable[..., Any]] = {
     Kind.QUEUE: _index_queue,
     Kind.POD_GROUP: _index_group,
     Kind.COMMAND: _index_command,
+    Kind.HYPER_NODE: _index_hyper_node,
 }
 
 
@@ -123,8 +132,8 @@ log = structlog.get_logger(__name__)
 Kinds = frozenset[Kind]
 
 NEEDED: Kinds = frozenset({Kind.QUEUE, Kind.POD_GROUP})
-"""Without these kinds the controller has no work. Commands are followed where their CRD is
-installed.
+"""Without these kinds the controllers have no work. Commands and HyperNodes are followed where
+their CRDs are installed.
 """
 
 END_SECONDS = 5.0
@@ -139,7 +148,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     absent_seconds: float = 2.0
     """While required kinds are missing."""
     look_seconds: float = 30.0
-    """While Commands are missing."""
+    """While Commands or HyperNodes are missing."""
 
 
 class EndlessBackoffs:
@@ -162,7 +171,7 @@ async def run(
     spawned: Callable[[], None],
     pace: Pace | None = None,
 ) -> None:
-    """Run Kopf until `stop` is set, which Commands that come later set, too, or a kind is gone.
+    """Run Kopf until `stop` is set, which kinds that come later set, too, or a kind is gone.
 
     Raises Kopf's error of any other end.
     `entry` is Kopf's connection. `spawned` is called when Kopf has installed its handlers of
@@ -172,7 +181,7 @@ async def run(
     kinds = await _kinds_unless(api, stop, pace)
     if kinds is None:
         return
-    looking = asyncio.create_task(_wait_for_commands(api, kinds, stop, pace), name="look for kinds")
+    looking = asyncio.create_task(_wait_for_more(api, kinds, stop, pace), name="look for kinds")
     existing = asyncio.all_tasks()
     tasks: set[asyncio.Task[Any]] = set()
 
@@ -240,14 +249,16 @@ async def _wait_for_kinds(api: Api, pace: Pace) -> Kinds:
         await asyncio.sleep(pace.absent_seconds)
 
 
-async def _wait_for_commands(api: Api, kinds: Kinds, stop: asyncio.Event, pace: Pace) -> None:
-    """Stop Kopf when Commands come: its handlers are registered before it starts."""
-    while Kind.COMMAND not in kinds:
+async def _wait_for_more(api: Api, kinds: Kinds, stop: asyncio.Event, pace: Pace) -> None:
+    """Stop Kopf when another kind comes: its handlers are registered before it starts."""
+    missing = [kind for kind in Kind if kind not in kinds]
+    while missing:
         await asyncio.sleep(pace.look_seconds)
-        if await _listed(api, Kind.COMMAND):
-            log.info("kopf.again", kind=str(Kind.COMMAND))
-            stop.set()
-            return
+        for kind in missing:
+            if await _listed(api, kind):
+                log.info("kopf.again", kind=str(kind))
+                stop.set()
+                return
 
 
 async def _listed(api: Api, kind: Kind) -> bool:

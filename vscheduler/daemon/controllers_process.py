@@ -11,7 +11,8 @@ from vscheduler.backoff import Backoff, Growth
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http.connection import ApiError, Forbidden
 from vscheduler.cluster.reflector import Reflector
-from vscheduler.controllers import operator
+from vscheduler.controllers import hyper_node_controller, operator
+from vscheduler.controllers.hyper_node_controller import HyperNodeController, NodeCodec
 from vscheduler.controllers.podgroups import owners, podgroup_controller
 from vscheduler.controllers.podgroups.owners import Codec, Event, Owners, Seen
 from vscheduler.controllers.podgroups.podgroup_controller import (
@@ -23,7 +24,7 @@ from vscheduler.controllers.podgroups.podgroup_lister import PodGroupLister, Sta
 from vscheduler.controllers.queues import gone_schedulers, queue_controller
 from vscheduler.controllers.queues.queue_controller import QueueController
 from vscheduler.controllers.queues.queue_index import Indices, QueueIndex
-from vscheduler.daemon import child_process, leader_session, startup
+from vscheduler.daemon import child_process, informers, leader_session, startup
 from vscheduler.daemon.configuration import Loaded
 from vscheduler.daemon.controllers_api import Api
 from vscheduler.daemon.leader_election.api import CompositeToken, Permit, Token
@@ -33,6 +34,7 @@ from vscheduler.daemon.process import KopfEndedError, Process, Tasks
 from vscheduler.daemon.runtime import Runtime
 from vscheduler.daemon.settings import Settings
 from vscheduler.daemon.startup import Opened
+from vscheduler.mirror import paths
 from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
@@ -124,6 +126,7 @@ class Controllers:
         self._owners = Owners()
         self._indices: asyncio.Future[Indices] = asyncio.get_running_loop().create_future()
         self._queues: QueueController | None = None
+        self._hyper_nodes: HyperNodeController | None = None
         self._podgroups: PodGroupController | None = None
 
     def feed(self, batch: Sequence[entries.Event]) -> None:
@@ -183,7 +186,7 @@ class Controllers:
         ]
 
     async def keep_queues(self, held: Mapping[str, Token]) -> None:
-        """Run the Queue controller under these Leases until cancelled."""
+        """Run the Queue and the HyperNode controller under these Leases until cancelled."""
         await self._runtime.informers.wait_for_lists()
         indices = await self._indices
         runtime = self._runtime
@@ -198,15 +201,38 @@ class Controllers:
             failures=runtime.failures,
         )
         gone = gone_schedulers.GoneSchedulers(port, runtime.settings.election.namespace)
+        counter = self._hyper_nodes = HyperNodeController(
+            port,
+            indices.hypernodes,
+            observe=runtime.metrics.observe_write,
+            pace=hyper_node_controller.Pace(),
+            failures=runtime.failures,
+        )
         end = runtime.mirror.subscribe(lambda _: keeper.changed())
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(keeper.run(), name="keep queues")
                 looks = runtime.failures.keep_on("gone schedulers", gone.run)
                 group.create_task(looks, name="remove what schedulers have left")
+                group.create_task(counter.run(), name="keep hypernodes")
+                group.create_task(self._watch_nodes(counter), name="watch nodes of hypernodes")
         finally:
             end()
-            self._queues = None
+            self._queues = self._hyper_nodes = None
+
+    async def _watch_nodes(self, counter: HyperNodeController) -> None:
+        """Watch nodes from the first HyperNode on."""
+        await counter.needs_nodes.wait()
+        watch = Reflector(
+            self._runtime.connection,
+            paths.NODES.everywhere,
+            NodeCodec(),
+            counter.feed,
+            pace=informers.NODE_PACE,
+            chance=random.Random(),  # noqa: S311 - spreads retries; no secret
+            failures=self._runtime.failures,
+        )
+        await watch.run()
 
     def api(self, permit: Permit) -> Api:
         """Return the controllers' way to the API server, for writes while the permit is valid."""
@@ -220,6 +246,8 @@ class Controllers:
         """Notice an event of Kopf's."""
         if self._queues is not None:
             self._queues.changed(listed=listed)
+        if self._hyper_nodes is not None:
+            self._hyper_nodes.changed(listed=listed)
 
     async def _follow(self, watch: Reflector[Event]) -> None:
         """Watch a kind of owner. Without permission, log the refusal once and try again later."""

@@ -22,9 +22,11 @@ from vscheduler.controllers.operator import EndlessBackoffs, Outlets, Pace
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.controllers.queues.queue_index import Indices
 from vscheduler.controllers.queues.queue_objects import Kind
+from vscheduler.model.topology import HyperNode, Member
 
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
 BUS = "/apis/bus.volcano.sh/v1alpha1"
+TOPOLOGY = "/apis/topology.volcano.sh/v1alpha1"
 PACE = Pace(absent_seconds=0.01, look_seconds=0.1)
 
 
@@ -117,7 +119,7 @@ def _resource(plural: str) -> dict[str, Any]:
         "name": plural,
         "kind": plural.title(),
         "singularName": plural,
-        "namespaced": plural != "queues",
+        "namespaced": plural not in ("queues", "hypernodes"),
         "verbs": ["get", "list", "watch", "patch"],
     }
 
@@ -276,6 +278,22 @@ async def test_a_stop_ends_a_look_that_is_never_answered(cluster: Cluster) -> No
             cluster.silent = False
 
 
+async def test_hyper_nodes_that_come_later_end_the_operator(cluster: Cluster) -> None:
+    """Another one indexes them by name."""
+    async with operating(cluster) as (_, task):
+        await patience.until(lambda: cluster.watched("queues"))
+        cluster.kinds[TOPOLOGY] = {"hypernodes"}
+        await task
+    member = {"type": "Node", "selector": {"exactMatch": {"name": "n1"}}}
+    cluster.items["hypernodes"] = [an_item("h", spec={"tier": 1, "members": [member]})]
+    async with operating(cluster) as (run, _):
+        await patience.until(lambda: run.heard)
+        assert run.indices is not None
+        ((found,),) = run.indices.hypernodes.values()
+        assert (found.name, found.uid, found.problem) == ("h", "uid-h", "")
+        assert found.value == HyperNode(name="h", tier=1, members=(Member(node="n1"),))
+
+
 async def test_commands_that_come_later_end_the_operator(cluster: Cluster) -> None:
     """Another one has handlers for them."""
     with testing.capture_logs() as logs:
@@ -326,8 +344,8 @@ def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
     registry = operator.registry(frozenset(Kind), Cluster(), outlets)
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
-    assert len(registry._watching.get_all_handlers()) == 3
-    assert len(registry._indexing.get_all_handlers()) == 3
+    assert len(registry._watching.get_all_handlers()) == len(Kind)
+    assert len(registry._indexing.get_all_handlers()) == len(Kind)
     pauses = iter(EndlessBackoffs())
     assert [next(pauses) for _ in range(9)][-3:] == [15, 15, 15]
 

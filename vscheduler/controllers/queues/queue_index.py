@@ -7,7 +7,7 @@ that no event has to be ordered against a list.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -55,6 +55,8 @@ class Indices(msgspec.Struct, frozen=True, kw_only=True):
     """By spec.queue; empty if absent."""
     commands: Index[Command]
     """By UID."""
+    hypernodes: Mapping[str, Collection[Any]] = {}
+    """By name (hyper_node_controller.Described)."""
 
 
 class QueueIndex:

@@ -46,11 +46,12 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Kind(StrEnum):
-    """The kinds that the Queue controller follows; the values are plural names."""
+    """The kinds that Kopf follows; the values are plural names."""
 
     QUEUE = "queues"
     POD_GROUP = "podgroups"
     COMMAND = "commands"
+    HYPER_NODE = "hypernodes"
 
 
 class Action(StrEnum):
