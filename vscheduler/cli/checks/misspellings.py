@@ -11,6 +11,7 @@ import msgspec
 
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.plugins import drf, gang, nodegroup
+from vscheduler.core.topology import network
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import pods, translation
@@ -28,6 +29,7 @@ OURS = (
     *(PREEMPTABLE, fields.PRIORITY, fields.COOLDOWN, drf.HIERARCHY, drf.WEIGHTS),
     *(group_terms.QUEUE, group_terms.MIN_MEMBER, group_terms.MIN_RESOURCES, *group_terms.BUDGETS),
     *(group_terms.TOPOLOGY_MODE, group_terms.TOPOLOGY_TIER, nodegroup.LABEL),
+    *(network.PATIENCE, network.PREFERRED_TIER, network.TOPOLOGY),
     *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS, gang.RECOVERY),
 )
 VOLCANOS = (

@@ -15,7 +15,6 @@ from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
 from vscheduler.mirror.decode import events, fields
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.translate import pod_owners, pods, translation
-from vscheduler.model import pod_texts
 from vscheduler.model.resources import ResourceMap
 
 Body = dict[str, Any]
@@ -324,10 +323,6 @@ def _reference(member: Member) -> Body:
         "controller": True,
         "blockOwnerDeletion": False,
     }
-
-
-def _own(texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in sorted(texts.items()) if name.startswith(pod_texts.OWN)}
 
 
 def _record(spec: Mapping[str, Any]) -> str:

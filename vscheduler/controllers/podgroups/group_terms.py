@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from vscheduler.core.topology import network
 from vscheduler.mirror.decode import fields, quantities
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.model import pod_texts
@@ -154,13 +155,13 @@ class Terms:
         return topology
 
     def annotations(self) -> dict[str, str]:
-        """Return the annotations below volcano.sh/ of the owner, overridden by the pod's.
+        """Return what the group has of the owner's annotations, overridden by the pod's.
 
         Volcano: inheritUpperAnnotations, inheritOriginPodAnnotations.
         """
         annotations: dict[str, str] = {}
         for source in self._owner_first:
-            fresh = _own(source.annotations)
+            fresh = inherited(source.annotations)
             if any(name in fresh for name in BUDGETS):
                 annotations = {
                     name: text for name, text in annotations.items() if name not in BUDGETS
@@ -180,9 +181,15 @@ def labels(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: texts[name] for name in LABELS if name in texts}
 
 
-def _own(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotations below volcano.sh/."""
-    return {name: text for name, text in sorted(texts.items()) if name.startswith(pod_texts.OWN)}
+def inherited(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the annotations that groups have of their pods and owners: those below volcano.sh/,
+    and the name of a network topology.
+    """
+    return {
+        name: text
+        for name, text in sorted(texts.items())
+        if name.startswith(pod_texts.OWN) or name == network.TOPOLOGY
+    }
 
 
 def _number(text: str) -> int | None:

@@ -6,7 +6,7 @@ where to look, not which step to take.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from vscheduler.controllers.podgroups import auto_groups, deletion
+from vscheduler.controllers.podgroups import auto_groups, deletion, group_terms
 from vscheduler.controllers.podgroups.auto_groups import Body, Member, OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.controllers.podgroups.owners import Owners, Seen
@@ -19,7 +19,6 @@ from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import pod_owners, translation
 from vscheduler.mirror.translate.pod_owners import OwnerTemplate
 from vscheduler.mirror.translate.pods import Pod
-from vscheduler.model import pod_texts
 from vscheduler.model.jobs import WAITING, JobId
 
 STARTED = frozenset({queue_objects.PHASES["Running"], queue_objects.PHASES["Unknown"]})
@@ -197,10 +196,7 @@ def _followed(group: translation.Group) -> tuple[object, ...]:
         for condition in job.state.conditions
         if condition.type == pod_owners.CONDITION
     ]
-    texts = [
-        {name: text for name, text in found.items() if name.startswith(pod_texts.OWN)}
-        for found in (job.annotations, job.labels)
-    ]
+    texts = [group_terms.inherited(found) for found in (job.annotations, job.labels)]
     return job.min_member, job.min_resources, job.queue, group.priority_class, texts, said
 
 

@@ -326,6 +326,19 @@ def test_a_group_follows_the_newest_template() -> None:
     assert written == wanted(pod, owner())["metadata"]["annotations"][auto_groups.WRITTEN]
 
 
+def test_a_group_has_what_its_pods_say_about_the_network() -> None:
+    """How long they wait for which tier, and of which topology; nothing else of ours."""
+    texts = {
+        "volcano.sh/network-topology-patience": "10m",
+        "volcano.sh/network-topology-preferred-tier": "rack",
+        "vscheduler.io/network-topology": "fabric",
+    }
+    pod = member(annotations={**texts, "vscheduler.io/other": "x", "example.com/a": "b"})
+    found = wanted(pod, owner())["metadata"]["annotations"]
+    assert {name: found[name] for name in texts} == texts
+    assert not {"vscheduler.io/other", "example.com/a"} & found.keys()
+
+
 def test_what_a_user_edited_of_queue_and_annotations_stays() -> None:
     """Beside what follows; and all of a group that an earlier release has made."""
     before = wanted(member(annotations={QUEUE: "full", "volcano.sh/a": "1"}), owner())
