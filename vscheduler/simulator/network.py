@@ -3,12 +3,8 @@
 from collections.abc import Mapping
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.plugins.network_topology_aware import (
-    TOPOLOGIES,
-    NetworkTopologyAware,
-    read_topologies,
-)
-from vscheduler.core.topology.network import NetworkTopology, UnknownError
+from vscheduler.core.plugins.network_topology_aware import topologies_of
+from vscheduler.core.topology.network import UnknownError
 from vscheduler.core.topology.tree import Tree
 from vscheduler.model.decisions import DomainRoom
 from vscheduler.model.jobs import HOLDING, Job, JobId
@@ -20,12 +16,7 @@ class Network:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._layout = snapshot.nodes.layout
-        self._topology: NetworkTopology | None = None
-        for setting in policy.settings:
-            if issubclass(setting.plugin, NetworkTopologyAware):
-                self._topology = NetworkTopology(snapshot, {})
-                given = read_topologies(setting.arguments.get(TOPOLOGIES, []))
-                self._topology.use(given, lambda _: None)
+        self._topology = topologies_of(snapshot, policy)
 
     def tree(self, job: Job) -> Tree | None:
         """Return the topology that the job means; None if there is none."""

@@ -22,6 +22,10 @@ CAPACITY = """
 TREE = CAPACITY.replace("{name: capacity}", "{name: capacity, enableHierarchy: true}")
 ANYWHERE = CAPACITY + "    hardNetworkTopology: anywhere\n"
 WITHOUT_PRIORITY = CAPACITY.replace("{name: priority}, ", "")
+AWARE = CAPACITY.replace("{name: capacity}", "{name: capacity}, {name: network-topology-aware}")
+ELSEWHERE = {"vscheduler.io/network-topology": "fabric"}
+IMPATIENT = {"volcano.sh/network-topology-patience": "soon"}
+RACK = pictures.documents("hypernode r called=rack nodes=n1")[0]
 GROUPS = CAPACITY.replace("{name: capacity}", "{name: capacity}, {name: nodegroup}")
 
 
@@ -378,12 +382,30 @@ def test_guarantees_of_devices_are_compared_with_those_given(
         (
             [group("g", networkTopology={"mode": "hard"})],
             ANYWHERE,
-            ["default/g: spec.networkTopology: isn't looked at: the pods start wherever"],
+            ["default/g: spec.networkTopology: isn't looked at without plugin network-topology-aw"],
         ),
         (
             [group("g", networkTopology={"mode": "soft"})],
             "",
-            ["default/g: spec.networkTopology: isn't looked at: mode soft is a preference"],
+            ["default/g: spec.networkTopology: isn't looked at without plugin network-topology-aw"],
+        ),
+        ([group("g", networkTopology={"highestTierName": "rack"}), RACK], AWARE, []),
+        ([group("g", networkTopology={"highestTierAllowed": 1})], AWARE, []),
+        ([group("g", networkTopology={"mode": "soft"}), RACK], AWARE, []),
+        (
+            [group("g", networkTopology={"highestTierName": "rock"}), RACK],
+            AWARE,
+            ["default/g: spec.networkTopology: keeps the group from starting: spec.networkTopo"],
+        ),
+        (
+            [group("g", ELSEWHERE, networkTopology={"mode": "soft"}), RACK],
+            AWARE,
+            ["default/g: spec.networkTopology: keeps the group from starting: annotation vschedu"],
+        ),
+        (
+            [group("g", IMPATIENT, networkTopology={"highestTierAllowed": 1}), RACK],
+            AWARE,
+            ["default/g: metadata.annotations: annotation volcano.sh/network-topology-patience"],
         ),
         ([group("g", networkTopology=None)], "", []),
         (
@@ -437,6 +459,26 @@ def test_groups_that_would_wait_for_ever(
     found = [line.removeprefix("warning: ") for line in said(tmp_path, documents, conf)]
     assert [line[: len(start)] for line, start in zip(found, expected, strict=False)] == expected
     assert len(found) == len(expected)
+
+
+def test_what_is_wrong_with_hyper_nodes_is_told(tmp_path: Path) -> None:
+    """What needs others to be seen is a warning; what an API server refuses is an error."""
+    picture = """
+        node a1 cpu=1   node a2 cpu=1
+        hypernode r1 nodes=a1,a2   hypernode r2 nodes=a2   hypernode r3 pattern=a(
+        hypernode s tier=2 children=r1,r9
+    """
+    documents = pictures.documents(picture)
+    wrong = thing("HyperNode", "w", {"tier": 1, "members": [{"type": "Node", "selector": {}}]})
+    documents.append(wrong | {"apiVersion": "topology.volcano.sh/v1alpha1"})
+    error, *warnings = sorted(said(tmp_path, documents, ""))
+    assert error.startswith("error: w: spec.members[0].selector: must have exactly one of exactM")
+    assert warnings == [
+        "warning: r1: spec: it has nodes in common with r2",
+        "warning: r2: spec: it has nodes in common with r1",
+        "warning: r3: spec: its pattern a(: missing ), unterminated subpattern at position 1",
+        "warning: s: spec: its member r9 doesn't exist",
+    ]
 
 
 @pytest.mark.parametrize(("count", "warned"), [(2, False), (3, True)])

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vscheduler.cli.checks.findings import FindingText
+from vscheduler.core.topology.network import NetworkTopology, SettingError, UnknownError
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.wording import phrases, sentences
 from vscheduler.model.decisions import CycleResult, ReasonCode
@@ -23,11 +24,13 @@ SYSTEM_CLASSES = "system-"
 """Name prefix of the PriorityClasses that exist in every cluster."""
 
 HARD_WAITS = (
-    "keeps the group from starting: no network topology is known yet; set mode soft, or "
-    "hardNetworkTopology: anywhere in the scheduler's configuration"
+    "keeps the group from starting: plugin network-topology-aware isn't configured; add it, set "
+    "mode soft, or hardNetworkTopology: anywhere in the scheduler's configuration"
 )
-HARD_STARTS = "isn't looked at: the pods start wherever there is room, mode hard or not"
-SOFT_STARTS = "isn't looked at: mode soft is a preference, the pods start wherever there is room"
+HARD_STARTS = (
+    "isn't looked at without plugin network-topology-aware: the pods start wherever there is room"
+)
+SOFT_STARTS = HARD_STARTS
 
 FIELDS: Mapping[Code, str] = {
     Code.QUEUE_MISSING: "spec.queue",
@@ -75,18 +78,23 @@ def remarks(job: Job, queues: Mapping[str, Queue], *, enqueue: bool) -> Iterator
         yield from _never_admitted(job, queue, job.min_resources)
 
 
-def of_object(
-    key: str, spec: Mapping[str, Any], classes: frozenset[str], *, hard_waits: bool
-) -> Iterator[FindingText]:
+def of_object(key: str, spec: Mapping[str, Any], classes: frozenset[str]) -> Iterator[FindingText]:
     """Iterate over findings from the object alone; `classes` are the PriorityClasses of the input,
     if any.
-
-    `hard_waits`: gangs with a hard network topology wait.
     """
     wanted = spec.get("priorityClassName")
     if classes and wanted and wanted not in classes and not wanted.startswith(SYSTEM_CLASSES):
         message = f"PriorityClass {wanted} isn't among those given; without it the priority is 0"
         yield FindingText(key, "spec.priorityClassName", message)
+
+
+def without_topologies(
+    key: str, spec: Mapping[str, Any], *, hard_waits: bool
+) -> Iterator[FindingText]:
+    """Iterate over requests to be near to each other, of which no plugin knows anything.
+
+    `hard_waits`: gangs with a hard request wait.
+    """
     parts = {f"spec.subGroupPolicy[{at}]": each for at, each in _items(spec, "subGroupPolicy")}
     for field, part in ({"spec": spec} | parts).items():
         topology = part.get("networkTopology")
@@ -94,6 +102,17 @@ def of_object(
             hard = topology.get("mode") != translation.SOFT
             message = HARD_WAITS if hard and hard_waits else HARD_STARTS if hard else SOFT_STARTS
             yield FindingText(key, f"{field}.networkTopology", message)
+
+
+def with_topologies(job: Job, topology: NetworkTopology) -> Iterator[FindingText]:
+    """Iterate over requests to be near to each other that can't be met as they are."""
+    try:
+        topology.check(job)
+    except UnknownError as problem:
+        message = f"keeps the group from starting: {problem}"
+        yield FindingText(job.id, "spec.networkTopology", message)
+    except SettingError as problem:
+        yield FindingText(job.id, "metadata.annotations", str(problem))
 
 
 def of_pods(job: Job, spec: Mapping[str, Any], values: Mapping[str, int]) -> Iterator[FindingText]:

@@ -28,7 +28,9 @@ from vscheduler.core import cycle
 from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.config import validation
 from vscheduler.core.config.policy import Policy
+from vscheduler.core.plugins.network_topology_aware import topologies_of
 from vscheduler.core.session.work_budget import WorkBudget
+from vscheduler.core.topology import hyper_nodes
 from vscheduler.daemon import configuration
 from vscheduler.daemon.configuration import ConfigurationError, Examined
 from vscheduler.mirror import state
@@ -129,6 +131,7 @@ def of_manifests(
         *inspected.unusable(),
         *inspected.of_queues(policy),
         *inspected.of_groups(policy or built_in),
+        *inspected.of_hyper_nodes(),
         *inspected.of_keys(),
         *owned,
         *inspected.of_volumes(),
@@ -207,15 +210,21 @@ class _Inspection:
         found = list(groups.waiting(result, with_pods=with_pods, complete=complete))
         enqueue = policy.runs("enqueue")
         offered = _room(self._snapshot) if self._named(Kind.NODE) else {}
+        topology = topologies_of(self._snapshot, policy)
+        proves = bool(self._named(Kind.NODE) or self._named(Kind.HYPER_NODE))
         for job in self._snapshot.jobs:
             found += groups.remarks(job, self._snapshot.queues, enqueue=enqueue)
+            if topology is not None and proves:
+                found += groups.with_topologies(job, topology)
         classes = self._named(Kind.PRIORITY_CLASS)
         for (kind, key), named in self._own.items():
             readable = (kind, key) not in self._given.mirror.rejections
             if kind is Kind.POD_GROUP and readable:
                 spec = named.tree.get("spec") or {}
-                waits = policy.hard_topology_waits
-                found += groups.of_object(key, spec, classes, hard_waits=waits)
+                found += groups.of_object(key, spec, classes)
+                if topology is None:
+                    waits = policy.hard_topology_waits
+                    found += groups.without_topologies(key, spec, hard_waits=waits)
         for job in self._snapshot.jobs:
             asked = sorted(job.min_resources or {})
             for name, message in misspellings.unknown_resources(asked, offered):
@@ -225,6 +234,14 @@ class _Inspection:
             found += self._priorities()
         for each in found:
             yield self._about(Kind.POD_GROUP, each)
+
+    def of_hyper_nodes(self) -> Iterator[Finding]:
+        """Iterate over findings about HyperNodes that contradict each other."""
+        every = self._snapshot.hyper_nodes
+        _, problems = every.derived(self._snapshot.nodes.layout, hyper_nodes.tree)
+        for name, messages in problems.items():
+            for message in messages:
+                yield self._about(Kind.HYPER_NODE, FindingText(name, "spec", message))
 
     def _priorities(self) -> Iterator[FindingText]:
         """Iterate over groups without a class whose pods differ in priority."""

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plugin, Session
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
+from vscheduler.core.config.policy import Policy
 from vscheduler.core.topology.labels import LabelTopology
-from vscheduler.core.topology.network import SettingError, UnknownError
+from vscheduler.core.topology.network import NetworkTopology, SettingError, UnknownError
 from vscheduler.model.decisions import Reason, ReasonCode
 from vscheduler.model.jobs import PodClass, Task
 from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.snapshot import Snapshot
 
 ELSEWHERE = Refusal(RefusalCode.NETWORK_TOPOLOGY)
 TOPOLOGIES = "topologies"
@@ -48,6 +50,17 @@ def read_topologies(given: Any) -> tuple[LabelTopology, ...]:
             raise ValueError(f"levels of {name} must be 1 to {LEVELS_MAX} different label keys")
         found.append(LabelTopology(name=name, levels=tuple(levels)))
     return tuple(found)
+
+
+def topologies_of(snapshot: Snapshot, policy: Policy) -> NetworkTopology | None:
+    """Return the topologies as a configuration has them; None without the plugin."""
+    for setting in policy.settings:
+        if issubclass(setting.plugin, NetworkTopologyAware):
+            given = read_topologies(setting.arguments.get(TOPOLOGIES, []))
+            topology = NetworkTopology(snapshot, {})
+            topology.use(given, lambda _: None, lenient=setting.plugin.lenient)
+            return topology
+    return None
 
 
 class NetworkTopologyAware(Plugin):
