@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from tests import running
+from tests.running import Document
+from vscheduler.mirror.wording import sentences
 from vscheduler.testing import pictures
 
 LEVELS = {"topologies": [{"name": "fabric", "levels": ["spine", "rack"]}]}
@@ -91,3 +93,86 @@ def test_evictions_come_where_they_cost_least(action: str, first: int, second: i
     assert len(result.evicts) == 2
     rack = {"n1", "n2"} if first < second else {"n3", "n4"}
     assert {each.node for each in result.pipelined} <= rack
+
+
+def test_workers_start_near_a_pod_of_their_gang() -> None:
+    """No node takes them before it is placed, and the room of racks is counted all the same."""
+    picture = f"{T4} queue q job q/j min=3 cpu=1 topology=hard:1 ps:- w:- w:-"
+    term = {
+        "labelSelector": {"matchLabels": {pictures.ROLE: "ps"}},
+        "topologyKey": "rack",
+    }
+    documents = pictures.documents(picture)
+    for document in documents:
+        if document["metadata"].get("labels", {}).get(pictures.ROLE) == "w":
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            document["spec"]["affinity"] = {"podAffinity": required}
+    result = running.run(documents, policy())
+    assert {bind.node for bind in result.binds} == {"n1", "n2"}
+
+
+def patient(picture: str, *jobs: str) -> list[Document]:
+    """A cluster in which these jobs wait two hours for a rack."""
+    documents = pictures.documents(picture)
+    for document in documents:
+        if document["kind"] == "PodGroup" and document["metadata"]["name"] in jobs:
+            document["metadata"]["annotations"] = {
+                "volcano.sh/network-topology-patience": "2h",
+                "volcano.sh/network-topology-preferred-tier": "1",
+            }
+    return documents
+
+
+def test_a_job_whose_patience_has_ended_does_not_wait_with_others() -> None:
+    """Their node is in no rack. One without patience starts, too."""
+    picture = """
+        node n1 cpu=8 label=spine=s   node n2 cpu=1 label=spine=s label=rack=a   queue q
+        job q/a cpu=2 topology=soft -   job q/b cpu=2 topology=soft age=7200 -
+        job q/c cpu=2 topology=soft -
+        """
+    result = running.run(patient(picture, "a", "b"), policy())
+    assert {bind.task.name for bind in result.binds} == {"b-0", "c-0"}
+
+
+def test_patience_ends_with_a_cycle_of_its_own() -> None:
+    """Until then the gang waits for a rack, then it takes two."""
+    documents = patient(f"{T4} queue q job q/j min=3 cpu=2 topology=hard:2 -*3", "j")
+    waiting = running.run(documents, policy())
+    end = pictures.BORN.timestamp() + 7200
+    assert waiting.binds == ()
+    assert waiting.wake_at == end
+    result = running.run_at(documents, policy(), end, waiting.carried)
+    assert len(result.binds) == 3
+
+
+def sentence(documents: list[Document]) -> str:
+    """Why job `j` waits."""
+    result = running.run(documents, policy())
+    (reason,) = [each.reason for each in result.groups if each.job == "default/j"]
+    assert reason is not None
+    return sentences.sentence(reason)
+
+
+def test_the_room_for_pods_of_two_sizes_is_an_upper_bound() -> None:
+    """Each size has room for itself, and a search shows that both together don't."""
+    found = sentence(
+        pictures.documents(f"{T4} queue q job q/j min=3 cpu=2 topology=hard:1 -@1 - -")
+    )
+    assert found == (
+        "3 pods must start in one rack; the best, s/a, has room for at most 2 on its 2 nodes; "
+        "then s/b for at most 2"
+    )
+
+
+def test_a_sub_group_without_a_domain_is_named() -> None:
+    """Its own tier is narrower than the job's."""
+    documents = pictures.documents(
+        f"{T4} queue q job q/j min=3 cpu=2 subgroups=1x3 topology=soft a:-*3"
+    )
+    for document in documents:
+        for entry in document.get("spec", {}).get("subGroupPolicy", ()):
+            entry["networkTopology"] = {"mode": "hard", "highestTierAllowed": 1}
+    assert sentence(documents) == (
+        "3 pods of the sub-group with volcano.sh/task-spec=a of policy role must start in one "
+        "rack; the best, s/a, has room for 2 on its 2 nodes; then s/b for 2"
+    )

@@ -143,10 +143,10 @@ class ReasonCode(StrEnum):
     """The pods have nodes and wait for their claims, or an attempt to have these bound failed."""
     WAITS_FOR_DEVICES = "WaitsForDevices"  # the same for claims of devices
     NO_NODES = "NoNodes"
-    NO_ROOM = "NotEnoughResources"
     NO_DOMAIN = "NotEnoughResourcesInDomain"
     """No domain of the network that the pods may use has room for as many as must start together.
     """
+    NO_ROOM = "NotEnoughResources"
     WAITS_FOR_RELEASE = "WaitsForRelease"
     TOO_FEW_OF_SUB_GROUP = "NotEnoughPodsOfSubGroup"
     """The job may have started already, because no other sub-group lacks these pods."""
@@ -264,6 +264,8 @@ class DomainRoom(msgspec.Struct, frozen=True, kw_only=True):
     tier: int
     tier_name: str
     pods: int
+    exact: bool = True
+    """Whether so many fit; otherwise, that no more do."""
     nodes: int
     """How many nodes it has."""
     refusals: RefusalCounts = ()

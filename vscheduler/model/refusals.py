@@ -119,6 +119,16 @@ class RefusalCode(StrEnum):
     """The text of a third-party plugin, and a short cause, or "" to use the text for both."""
 
 
+ABOUT_THE_GANG = frozenset(
+    {
+        RefusalCode.POD_AFFINITY,
+        RefusalCode.TOPOLOGY_SPREAD,
+        RefusalCode.RESOURCE_CLAIM_SHARED,
+    }
+)
+"""Refusals that the placement of other pods of the gang may lift."""
+
+
 class Refusal(msgspec.Struct, frozen=True, order=True):
     """Why a node refuses a pod. Equal refusals of several nodes are counted together."""
 

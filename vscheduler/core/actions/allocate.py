@@ -393,26 +393,27 @@ def _place_near(session: Session, queue: Queue, turn: JobTurn, topology: JobTopo
     they can start now, or else in the nearest where they can after pending releases.
     """
     state, group = turn.state, topology.whole
-    needed, tried = network_domains.needed_of(state), False
+    needed, tried, proved = network_domains.needed_of(state), False, True
     for later in (False, True) if _is_releasing(session) else (False,):
         tasks = network_domains.pending(state)
         room = network_domains.room_for(session, group.tree, tasks, needed, later=later)
-        for domain in network_domains.candidates(group, room, needed):
+        for domain in network_domains.candidates(group, room):
             if tried:
                 session.reasons.forget(state.job.id)
                 turn.begin_anew(ordering.pending(session.dispatch, state))
             tried = True
-            with network_domains.within(group, domain, room, needed):
+            with network_domains.within(group, domain, room):
                 outcome = _try(session, queue, turn, waits=later)
             if outcome is None or outcome is not best_effort.Outcome.NEITHER:
                 starts = outcome is best_effort.Outcome.STARTS
                 return starts and not session.held_pods.holds_back(state)
             if not attempt.is_about_nodes(session, state):
                 return False
-    if not session.reasons.by_job.get(state.job.id):
-        session.reasons.note(
-            state.job.id, network_domains.too_small(session, state, topology, room)
-        )
+            proved &= attempt.is_proved(session, state)
+    if proved and (group.is_bounded or not tried):
+        session.reasons.forget(state.job.id)
+        reason = network_domains.too_small(session, state, topology, room)
+        session.reasons.note(state.job.id, reason)
     turn.tasks.clear()
     return False
 
@@ -551,12 +552,14 @@ def _fill_sub_group(
     for later in (False, True) if _is_releasing(session) else (False,):
         room = network_domains.room_for(session, part.tree, tasks, needed, later=later)
         inside = topology.whole.chosen
-        for domain in network_domains.candidates(part, room, needed, inside=inside):
+        for domain in network_domains.candidates(part, room, inside=inside):
             turn.begin_anew([*tasks, *others])
-            with network_domains.within(part, domain, room, needed):
+            with network_domains.within(part, domain, room):
                 placed = _fill_here(session, statement, queue, turn, sub_group)
             if placed is Placed.YES:
                 return placed
+    reason = network_domains.too_small_for_part(turn.state, topology, room, key)
+    session.reasons.note(turn.state.job.id, reason)
     turn.begin_anew(others)
     return Placed.NOWHERE
 

@@ -130,14 +130,14 @@ class Planner:
         costs: dict[int, Cost] = {}
         tried = network_domains.with_fewest_victims(group, free, after, needed, count)
         for domain in tried:
-            with network_domains.within(group, domain, after, needed):
+            with network_domains.within(group, domain, after):
                 cost = self._finds_a_plan(queue, preemptor, candidates, commits=False)
             if cost is not None:
                 costs[domain] = cost
         if not costs:
             return False
         best = min(costs, key=lambda domain: (costs[domain], domain))
-        with network_domains.within(group, best, after, needed):
+        with network_domains.within(group, best, after):
             return self._finds_a_plan(queue, preemptor, candidates) is not None
 
     def _finds_a_plan(

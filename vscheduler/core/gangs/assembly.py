@@ -123,17 +123,6 @@ class Limits:
 
 PodPresence = pod_affinity.PodPresence
 
-RULED = frozenset(
-    {
-        RefusalCode.POD_AFFINITY,
-        RefusalCode.TOPOLOGY_SPREAD,
-        RefusalCode.RESOURCE_CLAIM_SHARED,
-    }
-)
-"""Refusals that the placement of other pods may lift. The problem has rules of its own for them, or
-places these pods first.
-"""
-
 
 class Assembled(msgspec.Struct, frozen=True, kw_only=True):
     """A problem, and what its numbers stand for."""
@@ -384,7 +373,7 @@ class _Sample:
             self.asked.add(code)
             if code is not RefusalCode.NO_VOLUME:  # what is given away is gone
                 self.is_lasting &= not result.temporary or bool(result.passes.all())
-            if code in RULED:
+            if code in refusals.ABOUT_THE_GANG:  # the problem has rules of its own for them
                 ruled &= result.passes
             elif not (most is not None and result.curable):
                 usable &= result.passes if result.later is None else result.later

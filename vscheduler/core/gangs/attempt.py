@@ -50,7 +50,7 @@ REARRANGED_PART = 8
 """To spare one victim, this fraction of the steps may be used."""
 REARRANGED_STEPS = 20
 """What it costs to look at all nodes again for one victim, in steps."""
-ABOUT_NODES = frozenset({ReasonCode.NO_ROOM, ReasonCode.NEVER_FITS})
+ABOUT_NODES = frozenset({ReasonCode.NO_ROOM, ReasonCode.NEVER_FITS, ReasonCode.NO_DOMAIN})
 ABOUT_SHARES = frozenset({ReasonCode.QUEUE_OVER_SHARE, ReasonCode.PLUGIN_REFUSED})
 """Reasons that a search may find to be wrong for the gang as a whole."""
 
@@ -176,6 +176,12 @@ def is_about_nodes(session: Session, state: JobState) -> bool:
     """Whether nodes, as far as is known, are what the job lacks."""
     reason = session.reasons.by_job.get(state.job.id)
     return reason is None or reason.code in ABOUT_NODES
+
+
+def is_proved(session: Session, state: JobState) -> bool:
+    """Whether a search has shown that there are no nodes for the minimum of a job."""
+    reason = session.reasons.by_job.get(state.job.id)
+    return reason is not None and reason.proof is not None and reason.proof.proved
 
 
 def _may_help(session: Session, state: JobState) -> bool:

@@ -16,12 +16,12 @@ from vscheduler.core.api.contracts import FilterResult
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.explanations import RefusedNodes
 from vscheduler.core.session import reasons
-from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.job_state import JobState, Key
 from vscheduler.core.session.session import Session
 from vscheduler.core.topology import network
 from vscheduler.core.topology.groups import SCATTERED, Group, JobTopology
 from vscheduler.core.topology.tree import Flags, Floats, Ints, Tree
-from vscheduler.model import resources
+from vscheduler.model import refusals, resources
 from vscheduler.model.decisions import DomainRoom, Reason, ReasonCode, RefusalCounts
 from vscheduler.model.jobs import Task, TaskStatus
 from vscheduler.model.refusals import Refusal, RefusalCode
@@ -46,6 +46,8 @@ MEMBERS = frozenset({*network.COUNTED, TaskStatus.PENDING})
 class Room(msgspec.Struct, frozen=True, eq=False):
     """What domains have room for."""
 
+    needed: int
+    """So many of the pods must start together."""
     pods: Ints
     """How many of the pods, (D,)."""
     copies: Ints
@@ -54,6 +56,8 @@ class Room(msgspec.Struct, frozen=True, eq=False):
     """The same by node, (N,)."""
     suffices: Flags
     """The domains (D,) in which enough of the pods may fit."""
+    exact: bool
+    """Whether that many of the pods do fit: these are equal, and only their size matters."""
 
 
 def room_for(
@@ -71,11 +75,9 @@ def room_for(
     usable = np.zeros(nodes, dtype=np.bool_)
     for each in by_class.values():
         session.spend("domains", DOMAINS_COST + nodes // NODES_PER_UNIT)
-        now, then = session.placement.fits(each[0])
-        free = nominated_pods.room(session, each[0])
+        free, fits = nominated_pods.room(session, each[0]), _usable(session, each[0], later=later)
         if not later:
             free = np.minimum(free, session.cluster.allocatable - session.cluster.used)
-        fits = then if later else now
         usable |= fits
         held = np.where(fits, resources.copies(session.request(each[0]), free), 0)
         of_domains = tree.sums(held)
@@ -90,7 +92,32 @@ def room_for(
         free = np.where(usable[:, np.newaxis], session.cluster.allocatable - most, 0)
         asked = sum((session.request(task) for task in tasks), session.space.zeros())
         suffices &= (tree.sums(np.maximum(free, 0)) >= asked).all(axis=1)
-    return Room(pods, copies, by_node, suffices)
+    exact = len(by_class) == 1 and not _is_restricted(tasks[0])
+    return Room(needed, pods, copies, by_node, suffices, exact)
+
+
+def _usable(session: Session, task: Task, *, later: bool) -> Flags:
+    """Return the nodes (N,) that take the task, or would beside other pods of its gang."""
+    if not _is_restricted(task):
+        return session.placement.fits(task)[later]
+    found = np.ones(session.layout.size, dtype=np.bool_)
+    for result in session.placement.verdicts(task, session.cluster.view()):
+        if refusals.of(result.refusal).code not in refusals.ABOUT_THE_GANG:
+            found &= result.later if later and result.later is not None else result.passes
+    return found
+
+
+def _is_restricted(task: Task) -> bool:
+    """Whether other pods of the gang matter for more than the size of what they leave over."""
+    limits = task.pod_class.constraints
+    return bool(
+        limits.pod_affinity
+        or limits.pod_anti_affinity
+        or limits.spread
+        or limits.ports
+        or limits.volumes
+        or limits.resource_claims
+    )
 
 
 def room_after(
@@ -112,7 +139,7 @@ def room_after(
         pods += np.minimum(of_domains, len(each))
         copies += of_domains
         by_node += held
-    return Room(pods, copies, by_node, pods >= needed)
+    return Room(needed, pods, copies, by_node, pods >= needed, exact=False)
 
 
 def with_fewest_victims(
@@ -126,7 +153,7 @@ def with_fewest_victims(
     return [int(each) for each in domains[order][:count]]
 
 
-def candidates(group: Group, room: Room, needed: int, *, inside: int | None = None) -> list[int]:
+def candidates(group: Group, room: Room, *, inside: int | None = None) -> list[int]:
     """Return the domains to try, the best first; `inside` this one, if any.
 
     With pods in a place by now: those around it, the smallest first.
@@ -145,7 +172,7 @@ def candidates(group: Group, room: Room, needed: int, *, inside: int | None = No
         mask &= tree.inside(inside)
     domains = np.flatnonzero(mask)
     # Domains are in order of tiers and names.
-    order = np.lexsort((room.copies[domains] - needed, tree.tiers[domains]))
+    order = np.lexsort((room.copies[domains], tree.tiers[domains]))
     return _few(domains[order], tree.tiers)
 
 
@@ -163,19 +190,17 @@ def _few(domains: Ints, tiers: Ints) -> list[int]:
 
 
 @contextlib.contextmanager
-def within(group: Group, domain: int, room: Room, needed: int) -> Iterator[None]:
+def within(group: Group, domain: int, room: Room) -> Iterator[None]:
     """Let the pods of the group use this domain alone, and fill few domains below it."""
     group.chosen = domain
-    group.to_fill, group.order = _order(group.tree, domain, room, needed)
+    group.to_fill, group.order = _order(group.tree, domain, room)
     try:
         yield
     finally:
         group.chosen, group.to_fill, group.order = None, (), None
 
 
-def _order(
-    tree: Tree, domain: int, room: Room, needed: int
-) -> tuple[tuple[int, ...], Floats | None]:
+def _order(tree: Tree, domain: int, room: Room) -> tuple[tuple[int, ...], Floats | None]:
     """Return which smallest domains in this one are filled one after the other, and how early nodes
     (N,) are filled for that; nothing if it has no domains below.
 
@@ -184,7 +209,7 @@ def _order(
     if tree.lowest_is(domain):
         return (), None
     leaves: list[int] = []
-    _fill(tree, domain, room, needed, leaves)
+    _fill(tree, domain, room, room.needed, leaves)
     order = np.zeros(len(tree.lowest))
     for place, leaf in enumerate(leaves):
         order[tree.lowest == leaf] = 1 - place / len(leaves)
@@ -223,20 +248,20 @@ def too_small(session: Session, state: JobState, topology: JobTopology, room: Ro
     """Return that no allowed domain has room for as many pods as must start together; or, for a
     job that has no pods in a place, that none had even if it were empty.
     """
-    group, tree, needed = topology.whole, topology.tree, needed_of(state)
+    group, tree, needed = topology.whole, topology.tree, room.needed
     tasks, empty = pending(state), False
     placed = state.ready_tasks + state.waiting_tasks
     if not group.is_bounded:  # as for pods that may be anywhere
         placed += min(int(room.pods[tree.root]), needed - 1)
         return replace(reasons.no_room(session, state, tasks[0]), placed=placed)
     domains = _widest(group)
-    pods = np.where(room.suffices, room.pods, np.minimum(room.pods, needed - 1))
+    pods = np.minimum(room.pods, needed - 1)
     if group.anchor is None and group.tier == group.bounds.tier:
         most = _room_on_empty_nodes(session, tree, tasks)
         empty = bool((most[domains] < needed).all())
         pods = most if empty else pods
     best = domains[np.lexsort((tree.tiers[domains], -pods[domains]))][:SHOWN_MAX]
-    refusals = _refusals(session, tree, tasks[0], best, empty=empty)
+    refused = _refusals(session, tree, tasks[0], best, empty=empty)
     return Reason(
         code=ReasonCode.NEVER_FITS if empty and best.size else ReasonCode.NO_DOMAIN,
         queue=state.job.queue,
@@ -245,11 +270,34 @@ def too_small(session: Session, state: JobState, topology: JobTopology, room: Ro
         placed=placed,
         lacking=needed,
         domains=tuple(
-            tree.domain_room(int(at), int(pods[at]), each)
-            for at, each in zip(best, refusals, strict=True)
+            tree.domain_room(int(at), int(pods[at]), each, exact=room.exact)
+            for at, each in zip(best, refused, strict=True)
         ),
         elsewhere=_elsewhere(session, state, topology),
         wider_at=None if group.tier == group.bounds.tier else network.until_patient(state.job),
+    )
+
+
+def too_small_for_part(state: JobState, topology: JobTopology, room: Room, key: Key) -> Reason:
+    """Return that no domain has room for a sub-group, of those that it may use in the domain that
+    is tried for the job.
+    """
+    place, values = key
+    policy, whole, tree = state.job.sub_groups[place], topology.whole, topology.tree
+    domains = _widest(topology.parts[key])
+    if whole.chosen is not None:
+        domains = domains[tree.inside(whole.chosen)[domains]]
+    pods = np.minimum(room.pods, room.needed - 1)
+    best = domains[np.argsort(-pods[domains], kind="stable")][:SHOWN_MAX]
+    return Reason(
+        code=ReasonCode.NO_DOMAIN,
+        queue=state.job.queue,
+        tasks=state.valid_tasks - state.counts[TaskStatus.GATED],
+        minimum=state.minimum,
+        lacking=room.needed,
+        subject=policy.name,
+        sub_group=dict(zip(policy.keys, values, strict=True)),
+        domains=tuple(tree.domain_room(int(at), int(pods[at]), exact=room.exact) for at in best),
     )
 
 

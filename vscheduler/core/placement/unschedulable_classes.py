@@ -95,14 +95,14 @@ class UnschedulableClasses:
     def grouped(self, due: Iterable[JobState]) -> list[Group]:
         """Return the jobs whose pending pods all have equal chances, grouped by these chances."""
         found: dict[Hashable, tuple[Task, list[JobState]]] = {}
-        nominated = self._session.nominated
+        nominated, topology = self._session.nominated, self._session.topology
         for state in due:
             task = self._member(state)
             if task is not None:
                 self._members[state.job.id] = task
                 reserved = nominated.of(task) if nominated else None
-                job = state.job
-                key = (task.pod_class, task.role, job.queue, job.topology, reserved)
+                near = topology.likeness(task) if topology.is_used else None
+                key = (task.pod_class, task.role, state.job.queue, near, reserved)
                 found.setdefault(key, (task, []))[1].append(state)
         return list(found.values())
 

@@ -117,12 +117,21 @@ class Tree:
         """Return how many nodes a domain has."""
         return int(self._ends[domain] - self._starts[domain])
 
-    def domain_room(self, at: int, pods: int, refusals: RefusalCounts = ()) -> DomainRoom:
-        """Return a domain with room for so many pods, or with so many."""
+    def domain_room(
+        self, at: int, pods: int, refusals: RefusalCounts = (), *, exact: bool = True
+    ) -> DomainRoom:
+        """Return a domain with room for so many pods, or with so many; or, unless `exact`, with
+        room for no more.
+        """
         name, tier, tier_name, _ = self.domains[at]
-        size = self.size(at)
         return DomainRoom(
-            name=name, tier=tier, tier_name=tier_name, pods=pods, nodes=size, refusals=refusals
+            name=name,
+            tier=tier,
+            tier_name=tier_name,
+            pods=pods,
+            exact=exact,
+            nodes=self.size(at),
+            refusals=refusals,
         )
 
     def within(self, tier: int) -> Ints:

@@ -176,7 +176,8 @@ def _topology_unknown(reason: Reason) -> str:
 def _no_domain(reason: Reason) -> str:
     """Name the best domains, all of which are too small, and what blocks the best one."""
     more = "more " if reason.placed else ""
-    pods = f"{reason.lacking} {more}{'pod' if reason.lacking == 1 else 'pods'}"
+    of = "" if reason.sub_group is None else gang_sentences.sub_group(reason)
+    pods = f"{reason.lacking} {more}{'pod' if reason.lacking == 1 else 'pods'}{of}"
     if not reason.domains:
         if reason.placed:
             return f"{pods} must join those that run, which are in several domains of the network"
@@ -189,24 +190,28 @@ def _no_domain(reason: Reason) -> str:
         until = phrases.time_of_day(reason.wider_at)
         text = f"{pods} wait until {until} for one {_kind(reason.domains)}"
     if reason.code is Code.NEVER_FITS:
-        could = f"the largest, {best.name}, could hold {best.pods} if it were empty"
+        could = f"the largest, {best.name}, could hold {_number(best)} if it were empty"
         why = _blocks(best) if best.refusals else ""
         return f"{text}; {could}{why}; allow a higher tier, {MORE_NODES}"
-    text = f"{text}; the best, {best.name}, has room for {best.pods}{_blocks(best)}"
+    text = f"{text}; the best, {best.name}, has room for {_number(best)}{_blocks(best)}"
     if not others:
         return text
-    return f"{text}; then {phrases.listed([f'{each.name} for {each.pods}' for each in others])}"
+    return f"{text}; then {phrases.listed([f'{each.name} for {_number(each)}' for each in others])}"
 
 
 def _domain_of_members(reason: Reason) -> str:
     """Return that the domain is full in which some pods of the job are."""
     best, total = reason.domains[0], reason.placed + reason.lacking
     if best.pods:
-        text = f"{best.name} has room for {best.pods} of {reason.lacking} more pods"
+        text = f"{best.name} has room for {_number(best)} of {reason.lacking} more pods"
     else:
         text = f"{best.name} is full for {reason.lacking} of {phrases.pods(total)}"
     text = f"{text}{_blocks(best)}"
     return f"{text}; {reason.elsewhere.name} would hold all {total}" if reason.elsewhere else text
+
+
+def _number(domain: DomainRoom) -> str:
+    return f"{'' if domain.exact else 'at most '}{domain.pods}"
 
 
 def _kind(domains: Sequence[DomainRoom]) -> str:
@@ -227,7 +232,7 @@ def domains(reason: Reason) -> list[str]:
     """Return for each domain of the reason how many pods it has room for, and what blocks it."""
     could = "could hold" if reason.code is Code.NEVER_FITS else "has room for"
     return [
-        f"{each.name} {could} {each.pods} of {phrases.pods(reason.lacking)}{_blocks(each)}"
+        f"{each.name} {could} {_number(each)} of {phrases.pods(reason.lacking)}{_blocks(each)}"
         for each in reason.domains
     ]
 
