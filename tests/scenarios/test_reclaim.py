@@ -293,3 +293,21 @@ def test_no_gang_goes_because_something_else_is_scarce() -> None:
         """)
         == []
     )
+
+
+def test_pods_move_to_what_is_free_and_to_what_an_eviction_frees() -> None:
+    """Each of the two could have the free place; another queue has one more than its share."""
+    picture = """
+        node n1 cpu=2 taint=a=x:NoSchedule   node n2 cpu=5 taint=b=x:NoSchedule
+        queue q   queue r   queue s
+        job r/r min=1 cpu=1 tolerate=a tolerate=b n1 n1
+        job s/s min=1 cpu=1 tolerate=b n2*4
+        job q/q min=2 cpu=1 tolerate=a -*2
+        """
+    assert reclaim(picture) == [
+        evict("r-0", "n1", for_="q"),
+        evict("r-1", "n1", for_="q"),
+        evict("s-3", "n2", for_="q"),
+        pipeline("q-0", "n1"),
+        pipeline("q-1", "n1"),
+    ]

@@ -227,7 +227,10 @@ class VictimSearch:
         """Reserve resources for replacements of moved pods until then; return success."""
         tasks = [task for unit in self._chosen.values() if unit.moves for task in unit.tasks]
         relocation = self._pool.rules.relocation
-        return relocation is None or relocation.find(self._trial, tasks, until)
+        if relocation is None or relocation.find(self._trial, tasks, until):
+            return True
+        self._pool.left_movable = True  # each has a place, but not all at once
+        return False
 
     def _needed_of(self, left: Sequence[Task]) -> Sequence[Task]:
         """Return as many tasks as the job needs for its minimum, or for one more pod."""
