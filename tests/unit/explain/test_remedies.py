@@ -12,6 +12,7 @@ from tests import running
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api.contracts import FilterResult, NodeView, Plugin
 from vscheduler.core.api.depends import On, depends_on
+from vscheduler.core.api.views import JobState
 from vscheduler.core.config import policy
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.remedies import Explanation, NotWaitingError
@@ -243,18 +244,42 @@ class Reserved(Plugin):
         return [FilterResult("node(s) were reserved", np.zeros(nodes.size, dtype=np.bool_))]
 
 
-def test_refusals_of_other_plugins_are_named_as_not_tried() -> None:
-    """Only the author of a plugin knows what would help."""
-    documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=2 - -")
-    tiers = running.tiers(f"{running.STANDARD} reserved")
+class Deadlines(Plugin):
+    """A plugin that isn't built in, and refuses a job for an annotation of its PodGroup."""
+
+    name = "deadlines"
+
+    def job_valid(self, state: JobState) -> str | None:
+        """Say which annotation."""
+        late = "acme.io/deadline" in state.job.annotations
+        return "acme.io/deadline is past" if late else None
+
+
+def explained_beside(plugin: type[Plugin], documents: Sequence[Mapping[str, Any]]) -> Explanation:
+    """The explanation of job `late` with one plugin more."""
     parsed = policy.parse(
-        {"actions": ACTIONS, "tiers": tiers},
-        (*plugins.PLUGINS, Reserved),
+        {"actions": ACTIONS, "tiers": running.tiers(f"{running.STANDARD} {plugin.name}")},
+        (*plugins.PLUGINS, plugin),
         actions.ACTIONS,
         compat.VOLCANO,
     )
     assert parsed.policy is not None
-    found = remedies.explain(run.read(documents, Options()), parsed.policy, "default/late")
+    return remedies.explain(run.read(documents, Options()), parsed.policy, "default/late")
+
+
+def test_an_annotation_that_a_plugin_names_is_tried() -> None:
+    """The job would start without it."""
+    documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=1 -")
+    _object(documents, "PodGroup", "late")["metadata"]["annotations"] = {"acme.io/deadline": "now"}
+    found = explained_beside(Deadlines, documents)
+    said = [wording.sentence(remedy) for remedy in found.remedies]
+    assert said == ["drop the annotation acme.io/deadline of the PodGroup, or correct it"]
+
+
+def test_refusals_of_other_plugins_are_named_as_not_tried() -> None:
+    """Only the author of a plugin knows what would help."""
+    documents = pictures.documents("node n1 cpu=4   queue q   job q/late min=2 - -")
+    found = explained_beside(Reserved, documents)
     assert wording.remedy_lines(found)[-1] == (
         'Not tried: what would let nodes pass a filter of your own ("node(s) were reserved").'
     )
