@@ -151,6 +151,45 @@ def processes() -> Figure:
     return figure
 
 
+GANG, OTHERS, FREE = "#3b7a57", "#9aa5b1", "#ffffff"
+"""Fills of pods: of the gang, of other jobs, and of the room for one more."""
+
+RACKS = (
+    ("rack-1: room for 6, too small", (OTHERS,) * 6 + (FREE,) * 6),
+    ("rack-2: room for 9, least left over", (OTHERS,) * 3 + (GANG,) * 8 + (FREE,)),
+    ("rack-3: room for 12, stays whole", (FREE,) * 12),
+)
+"""The racks of the figure, each with what is on its four nodes of three places."""
+
+
+def network() -> Figure:
+    """Show a gang of eight pods that is placed in one rack."""
+    figure = Figure("A gang of 8 pods in one rack", 930, 300)
+    figure.box(390, 20, (150, 50), OUTSIDE, "spine-1", "tier 2")
+    for number, (name, pods) in enumerate(RACKS):
+        left = 20 + 300 * number
+        figure.arrow((465, 70), (left + 145, 100))
+        figure.frame(left, 102, (290, 160), name)
+        for node in range(4):
+            x = left + 14 + 67 * node
+            figure.box(x, 136, (60, 112), OUTSIDE, f"n{4 * number + node + 1}", *[""] * 5)
+            for place, fill in enumerate(pods[3 * node : 3 * node + 3]):
+                pod(figure, x + 15, 167 + 26 * place, fill)
+    x = 240
+    for fill, words in ((GANG, "pods of the gang"), (OTHERS, "other pods"), (FREE, "free")):
+        pod(figure, x, 272, fill)
+        figure.text(x + 38, 287, words, size=12, anchor="start", fill=FAINT)
+        x += 180
+    return figure
+
+
+def pod(figure: Figure, x: int, y: int, fill: str) -> None:
+    """Draw a pod, or a place for one."""
+    figure.parts.append(
+        f'<rect x="{x}" y="{y}" width="30" height="21" rx="4" fill="{fill}" stroke="{FAINT}"/>'
+    )
+
+
 THROUGHPUT = (
     ("500 nodes, 100 gangs of 20", (("kube-scheduler", 442), ("vscheduler", 1014))),
     ("5,000 nodes, 100 gangs of 100", (("kube-scheduler", 253), ("vscheduler", 770))),
@@ -176,7 +215,12 @@ def throughput() -> Figure:
     return figure
 
 
-FIGURES = {"one-cycle.svg": one_cycle, "processes.svg": processes, "throughput.svg": throughput}
+FIGURES = {
+    "network.svg": network,
+    "one-cycle.svg": one_cycle,
+    "processes.svg": processes,
+    "throughput.svg": throughput,
+}
 """Each file, and what draws it."""
 
 

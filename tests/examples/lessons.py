@@ -38,8 +38,8 @@ class Step:
 
     @property
     def simulates(self) -> bool:
-        """Whether it is one of `vscheduler simulate`."""
-        return self.command.startswith("vscheduler simulate ")
+        """Whether it is one of `vscheduler simulate` that shows decisions."""
+        return self.command.startswith("vscheduler simulate ") and " --why " not in self.command
 
     def shows(self, output: str) -> bool:
         """Whether this is the output that the README shows."""
