@@ -9,7 +9,14 @@ from tests.alerts import monitoring
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metrics import Metrics
-from vscheduler.model.decisions import CycleResult, Entitlement, Exclusion, Fault, QueueFigures
+from vscheduler.model.decisions import (
+    CycleResult,
+    Entitlement,
+    Exclusion,
+    Fault,
+    FreeByTier,
+    QueueFigures,
+)
 from vscheduler.model.queues import QueueState
 from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.model.snapshot import FRESH
@@ -34,6 +41,7 @@ RESULT = CycleResult(
     total=AMOUNTS,
     carried=FRESH,
     excluded=(CORDONED,),
+    free_by_tier=(FreeByTier(topology="", tier=1, free=AMOUNTS),),
     work={"placements": 1},
     faults=(Fault(plugin="p", hook="score_nodes", error="e"),),
 )

@@ -466,6 +466,16 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
+class FreeByTier(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that nodes of one domain of the network have free together, of all in a tier."""
+
+    topology: str
+    """Empty for that of the HyperNodes."""
+    tier: int
+    free: Mapping[str, float]
+    """By resource, each the most of any domain."""
+
+
 class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     """All decisions of a cycle, in canonical order."""
 
@@ -483,6 +493,8 @@ class CycleResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for and no pod needs any more: first claims, then volumes, then resource
     claims, by name."""
     excluded: tuple[Exclusion, ...] = ()
+    free_by_tier: tuple[FreeByTier, ...] = ()
+    """Only with a plugin that keeps pods near each other."""
     """Nodes left out of the total, the largest group first."""
     finished: bool = True
     """False when the cycle's budget ran out before every job had its turn."""

@@ -5,6 +5,8 @@ import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.claims import lifecycle
 from vscheduler.core.claims.kind import Ending
@@ -21,6 +23,7 @@ from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.model.decisions import (
     CycleResult,
     Fault,
+    FreeByTier,
     GroupStatus,
     Reason,
     ReasonCode,
@@ -84,6 +87,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         queues=queue_figures.of(session, used),
         total=session.space.amounts(session.total),
         excluded=excluded_nodes.exclusions(session),
+        free_by_tier=_free_by_tier(session),
         carried=Carried(
             attempted=tried,
             work_by_namespace=session.work_budget.carried(session.waiting_jobs),
@@ -111,6 +115,18 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
         work=dict(session.work),
         costs=_costs(session),
         faults=faults,
+    )
+
+
+def _free_by_tier(session: Session) -> tuple[FreeByTier, ...]:
+    """Return what domains of the network have free on nodes that take pods."""
+    if not session.topology.is_used:
+        return ()
+    usable = session.layout.schedulable & session.layout.ready
+    free = np.maximum(session.cluster.allocatable - session.cluster.used, 0)
+    return tuple(
+        FreeByTier(topology=topology, tier=tier, free=session.space.amounts(most))
+        for topology, tier, most in session.topology.free_by_tier(free * usable[:, np.newaxis])
     )
 
 

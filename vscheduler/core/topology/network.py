@@ -1,6 +1,6 @@
 """NetworkTopology: the topologies of a cycle, and the groups of each job that asks for one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from vscheduler.core.topology.tree import Flags, Floats, Ints, Tree
 from vscheduler.model import computed, durations
 from vscheduler.model.jobs import HOLDING, Job, JobId, Task, TaskStatus
 from vscheduler.model.nodes import NodeLayout
+from vscheduler.model.resources import Vector
 from vscheduler.model.snapshot import Snapshot
 from vscheduler.model.topology import TopologyRequest
 
@@ -115,6 +116,15 @@ class NetworkTopology:
         """Return all topologies by name; that of the HyperNodes has none."""
         found = {"": self._of_hyper_nodes} if self._snapshot.hyper_nodes else {}
         return found | {name: self._labelled(each) for name, each in self._by_labels.items()}
+
+    def free_by_tier(self, free: Vector) -> Iterator[tuple[str, int, Vector]]:
+        """Iterate over the topologies and their tiers with the most that any domain has, (R,), of
+        what nodes have free, (N, R).
+        """
+        for name, tree in self.trees().items() if self.is_used else ():
+            sums, tiers = tree.sums(free)[: tree.root], tree.tiers[: tree.root]
+            for tier in sorted(set(tiers.tolist())):
+                yield name, tier, sums[tiers == tier].max(axis=0)
 
     def _labelled(self, topology: LabelTopology) -> Tree:
         layout = self._layout

@@ -271,6 +271,12 @@ SHARE_TABLE = (
         about="Nodes unusable for the pods of every queue, by reason; not part of the total.",
         labels=("reason",),
     ),
+    Metric(
+        name="vscheduler_topology_largest_free",
+        kind=Kind.GAUGE,
+        about="The most that nodes of one domain of the network have free, of all in a tier.",
+        labels=("topology", "tier", "resource", "unit"),
+    ),
 )
 """Gauges of shares, computed from the last cycle at each scrape."""
 

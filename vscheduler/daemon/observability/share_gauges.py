@@ -23,6 +23,9 @@ REASONS_MAX = 20
 limited."""
 OTHER_REASONS = "other reasons"
 
+HYPER_NODES = "HyperNodes"
+"""The topology of the HyperNodes, as a label."""
+
 QUEUE = ("queue_name",)
 BYTES = ("memory", "ephemeral-storage", "hugepages-")
 """Prefixes of resource names measured in bytes."""
@@ -209,6 +212,11 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
         {(name,): error for name, error in fairness_error(due, unmet).items()},
         dict(_in_units(figures.total)),
         {(reason,): number for reason, number in figures.excluded.items()},
+        {
+            (each.topology or HYPER_NODES, str(each.tier), *resource): amount
+            for each in (figures.result.free_by_tier if figures.result else ())
+            for resource, amount in _in_units(each.free)
+        },
     )
     for row, series in zip(metric_table.SHARE_TABLE, values, strict=True):
         yield _family(row, series, row.labels)

@@ -162,6 +162,31 @@ def test_excluded_nodes_are_counted_by_reason(gauges: ShareGauges) -> None:
     assert found['excluded_nodes{reason="other reasons"}'] == 6
 
 
+RACKS = """
+    node n1 cpu=4 label=spine=s label=rack=a   node n2 cpu=4 label=spine=s label=rack=a
+    node n3 cpu=4 label=spine=s label=rack=b   node n4 cpu=4 label=spine=s label=rack=b cordoned
+    node n5 cpu=9
+    queue q   job q/busy min=1 cpu=3 n1   job q/late min=1 cpu=2 -
+"""
+
+
+def test_the_most_that_is_free_in_a_domain_is_told_by_tier(gauges: ShareGauges) -> None:
+    """After the binds of the cycle; nodes in no domain and cordoned ones don't count."""
+    tiers = running.tiers("gang | predicates")
+    levels = {"topologies": [{"name": "fabric", "levels": ["spine", "rack"]}]}
+    tiers[-1]["plugins"].append({"name": "network-topology-aware", "arguments": levels})
+    documents = pictures.documents(RACKS.replace("cpu=2 -", "cpu=2 select=rack=b -"))
+    gauges.observe(running.run(documents, {"actions": "allocate", "tiers": tiers}))
+    found = {each: value for each, value in samples(gauges).items() if "largest_free" in each}
+    name = "topology_largest_free"
+    labels = 'resource="cpu",tier="{}",topology="fabric",unit="core"'
+    assert found[f"{name}{{{labels.format(1)}}}"] == 5
+    assert found[f"{name}{{{labels.format(2)}}}"] == 7
+    assert not any('tier="3"' in each for each in found)
+    gauges.observe(running.run(documents, {"actions": "allocate", "tiers": running.tiers("gang")}))
+    assert not any(name in each for each in samples(gauges))
+
+
 def test_what_other_schedulers_hold_is_told_apart(gauges: ShareGauges) -> None:
     """It is in neither ratio."""
     gauges.observe(
