@@ -32,9 +32,9 @@ def nodes(*racks: tuple[str, str, int, int]) -> str:
 T4 = nodes(("s", "a", 2, 2), ("s", "b", 2, 2))
 
 
-def starts(picture: str) -> dict[str, str]:
+def starts(picture: str, actions: str = "allocate") -> dict[str, str]:
     """Pods that are bound in the first cycle, with their nodes."""
-    result = running.run(pictures.documents(picture), policy())
+    result = running.run(pictures.documents(picture), policy(actions))
     return {bind.task.name: bind.node for bind in result.binds}
 
 
@@ -176,3 +176,47 @@ def test_a_sub_group_without_a_domain_is_named() -> None:
         "3 pods of the sub-group with volcano.sh/task-spec=a of policy role must start in one "
         "rack; the best, s/a, has room for 2 on its 2 nodes; then s/b for 2"
     )
+
+
+def test_pods_beyond_the_missing_ones_need_no_room_together() -> None:
+    """One of three completes the minimum, and the rack has room for it."""
+    found = starts(f"{T4} queue q job q/j min=2 cpu=2 topology=hard:1 n1 -*3")
+    assert found == {"j-1": "n2"}
+
+
+def test_pods_that_run_in_two_racks_are_joined_by_none() -> None:
+    """Either would do no harm and be no help."""
+    documents = pictures.documents(f"{T4} queue q job q/j min=3 cpu=1 topology=hard:1 n1 n3 -")
+    assert running.run(documents, policy("allocate, backfill")).binds == ()
+    assert sentence(documents) == (
+        "1 more pod must join those that run, which are in several domains of the network"
+    )
+
+
+def test_a_gang_waits_for_a_rack_that_is_being_left() -> None:
+    """Where it can start now comes first, even farther apart."""
+    picture = f"{T4} queue q job q/o cpu=2 ~n1 ~n2 n3 job q/j min=2 cpu=2 topology=hard:1 -*2"
+    result = running.run(pictures.documents(picture), policy())
+    assert {each.node for each in result.pipelined} == {"n1", "n2"}
+    free = picture.replace("~n2 n3", "n3").replace("hard:1", "soft")
+    assert set(starts(free).values()) == {"n2", "n4"}
+
+
+def test_a_best_effort_pod_stays_with_its_gang() -> None:
+    """Backfill knows no domain that is tried, and has only one slot there."""
+    picture = f"{T4.replace('cpu=2', 'cpu=2 pods=2')} queue q job q/o cpu=1 n1 n2"
+    found = starts(f"{picture} job q/j min=1 cpu=1 topology=hard:1 n1 -@0 -@0", "backfill")
+    assert found == {"j-1": "n2"}
+
+
+def test_sub_groups_are_divided_among_racks() -> None:
+    """One by one, two and three would leave no rack for four: only one division has room."""
+    picture = nodes(("s", "a", 5, 1), ("s", "b", 4, 1))
+    job = "job q/j min=9 cpu=1 subgroups=3x2 topology=hard:2 a:-*2 b:-*3 c:-*4"
+    documents = pictures.documents(f"{picture} queue q {job}")
+    for document in documents:
+        for entry in document.get("spec", {}).get("subGroupPolicy", ()):
+            entry["networkTopology"] = {"mode": "hard", "highestTierAllowed": 1}
+    result = running.run(documents, policy())
+    racks = {bind.task.name: bind.node > "n5" for bind in result.binds}
+    assert [racks[f"j-{number}"] for number in range(9)] == [False] * 5 + [True] * 4

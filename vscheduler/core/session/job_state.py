@@ -118,20 +118,18 @@ class SubGroups:
     def gathered(self, tasks: Iterable[Task]) -> list[Task]:
         """Return the tasks in the given order, but members of a sub-group next to each other.
 
-        Started sub-groups with missing pods come first, then sub-groups that the job needs to
-        start, then the rest (Volcano: SubJobOrderFn, minSubGroups first).
+        Started sub-groups with missing pods come first, then as many sub-groups of each policy as
+        the job needs to start, then the rest (Volcano: SubJobOrderFn, minSubGroups first).
         """
         ordered = list(tasks)
-        whole = self._whole(PLACED)
+        ranks = self._ranks(dict.fromkeys(map(self.of, ordered)))
         first: dict[Key, int] = {}
-        ranks: dict[TaskId, tuple[int, int]] = {}
+        places: dict[TaskId, tuple[int, int]] = {}
         for place, task in enumerate(ordered):
             key = self.of(task)
-            if key is None:
-                ranks[task.uid] = (1, place)
-            else:
-                ranks[task.uid] = (self._rank(key, whole), first.setdefault(key, place))
-        return sorted(ordered, key=lambda task: ranks[task.uid])
+            first_of_group = place if key is None else first.setdefault(key, place)
+            places[task.uid] = (ranks.get(key, 2), first_of_group)
+        return sorted(ordered, key=lambda task: places[task.uid])
 
     def _find(self, task: Task, rules: CycleRules) -> Key | None:
         """Return the sub-group of the first matching policy (Volcano: getOrCreateSubJob)."""
@@ -141,12 +139,16 @@ class SubGroups:
                 return place, values
         return None
 
-    def _rank(self, key: Key, whole: Counter[int]) -> int:
-        if self.is_whole(key, PLACED):
-            return 2
-        if self._count_in(key, PLACED):
-            return 0
-        return 1 if whole[key[0]] < self._policies[key[0]].minimum else 2
+    def _ranks(self, keys: Iterable[Key | None]) -> dict[Key | None, int]:
+        """Return the turn of each of these sub-groups, which are given in order."""
+        whole, found = self._whole(PLACED), dict[Key | None, int]({None: 1})
+        left = [policy.minimum - whole[at] for at, policy in enumerate(self._policies)]
+        unfinished = [key for key in keys if key and not self.is_whole(key, PLACED)]
+        for key in sorted(unfinished, key=lambda key: not self._count_in(key, PLACED)):
+            started = self._count_in(key, PLACED) > 0
+            found[key] = 0 if started else 1 if left[key[0]] > 0 else 2
+            left[key[0]] -= 1
+        return found
 
     def _whole(self, statuses: frozenset[TaskStatus], *, idlers: bool = True) -> Counter[int]:
         """Count the whole sub-groups of each policy."""
