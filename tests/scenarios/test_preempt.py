@@ -339,3 +339,17 @@ def test_pods_of_a_job_that_cannot_start_keep_their_places(
     )
     tree = {"actions": "preempt", "tiers": running.tiers(TIERS), **compatibility}
     assert [evict.task.name for evict in running.run(documents, tree).evicts] == goes
+
+
+@pytest.mark.parametrize(("port", "count"), [("port=81", 0), ("", 1)])
+def test_nobody_goes_for_a_sub_group_whose_best_effort_pod_has_no_node(
+    port: str, count: int
+) -> None:
+    """Of the second sub-group, the pod without requests finds its port taken on every node."""
+    found = preempt(f"""
+        node  n1 cpu=2   node n2 cpu=1   node n3 cpu=1
+        queue q
+        job   q/low  min=1 cpu=2               n1
+        job   q/high min=2 cpu=1 priority=9 subgroups=1x2 {port}   a:n2 a:n3 b:-@2 b:-@0
+        """)
+    assert len([each for each in found if each.what == "evict"]) == count

@@ -124,12 +124,18 @@ class VictimSearch:
     def _tasks_to_place(self, preemptor: Preemptor) -> list[Task]:
         """Return the tasks to place; best-effort tasks, for which nothing is evicted, come last.
         Pods with preemptionPolicy Never are left out. Best-effort tasks count only towards a
-        minimum that larger tasks also need.
+        minimum, or a sub-group, that larger tasks also need.
         """
         sized = [task for task in preemptor.tasks if not (task.never_preempts or task.best_effort)]
-        if not sized or self.has_minimum:
+        idle = [task for task in preemptor.tasks if task.best_effort]
+        if not sized or (self.has_minimum and self._state.sub_groups is None):
             return sized
-        return sized + [task for task in preemptor.tasks if task.best_effort]
+        if not self.has_minimum or self._state.sub_groups is None:
+            return sized + idle
+        of = self._state.sub_groups.of
+        first = {of(task): place for place, task in reversed(list(enumerate(sized)))}
+        members = [task for task in idle if of(task) is not None and of(task) in first]
+        return sorted([*sized, *members], key=lambda task: (first[of(task)], task.best_effort))
 
     @property
     def cost(self) -> Cost:

@@ -96,9 +96,11 @@ class SubGroups:
         return self._count_in(key, READY) > self._policies[key[0]].size
 
     def is_complete(self, task: Task) -> bool:
-        """Whether the task's sub-group, if it has one, is whole, pipelined pods included."""
+        """Whether the task's sub-group, if it has one, is whole, pipelined pods included. Waiting
+        best-effort pods don't count: they need nodes, too.
+        """
         key = self.of(task)
-        return key is None or self.is_whole(key, PLACED)
+        return key is None or self.is_whole(key, PLACED, idlers=False)
 
     def short(self, tasks: Iterable[Task]) -> tuple[Key, int, int] | None:
         """Return the first sub-group of these tasks that can't become whole.
