@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from vscheduler.core.claims import kind
-from vscheduler.core.claims.devices.lifecycle import DeviceLifecycle
+from vscheduler.core.claims.devices.device_lifecycle import DeviceLifecycle
 from vscheduler.core.claims.devices.state import Devices
 from vscheduler.core.claims.kind import Ending, Kind, Lacks, Waiting
-from vscheduler.core.claims.volumes.lifecycle import VolumeLifecycle
 from vscheduler.core.claims.volumes.state import Volumes
+from vscheduler.core.claims.volumes.volume_lifecycle import VolumeLifecycle
 from vscheduler.model import devices as device_model
 from vscheduler.model import storage
 from vscheduler.model.claim_decisions import (
