@@ -7,8 +7,8 @@ import numpy as np
 from tests.properties.gang_problems import World
 from vscheduler.core.gangs.solver.problem import (
     Apart,
+    EqualPods,
     Ints,
-    Kind,
     Near,
     Pool,
     Problem,
@@ -28,7 +28,7 @@ def given(world: World) -> Problem:
     requirements += [Requirement(kinds=(kind,), least=least) for kind, least in world.roles.items()]
     return Problem(
         kinds=tuple(
-            Kind(
+            EqualPods(
                 count=pods.count,
                 request=np.array(pods.request, dtype=np.int64),
                 usable=np.array([pods.disk in ("", node.disk) for node in world.nodes]),

@@ -12,7 +12,7 @@ from tests.properties import gang_columns, gang_problems, test_gang_search_parts
 from tests.properties.gang_problems import Node, World
 from vscheduler.core.gangs.solver.problem import (
     Apart,
-    Kind,
+    EqualPods,
     Near,
     Pool,
     Problem,
@@ -22,7 +22,7 @@ from vscheduler.core.gangs.solver.problem import (
 from vscheduler.core.gangs.solver.state import State
 
 EVERYWHERE = np.ones(3, dtype=np.bool_)
-KIND = Kind(count=2, request=np.array([1, 1]), usable=EVERYWHERE)
+KIND = EqualPods(count=2, request=np.array([1, 1]), usable=EVERYWHERE)
 ALIKE = Problem(
     kinds=(KIND,),
     free=np.tile([4, 9], (3, 1)),

@@ -16,9 +16,9 @@ from vscheduler.core.gangs.solver.bounds import QueueRoom
 from vscheduler.core.gangs.solver.depth_first import Waste
 from vscheduler.core.gangs.solver.problem import (
     Apart,
+    EqualPods,
     Found,
     Impossible,
-    Kind,
     Problem,
     Requirement,
     Spread,
@@ -160,7 +160,7 @@ def apart(
     codes = np.arange(nodes) % zones if zones else np.arange(nodes)
     return Problem(
         kinds=tuple(
-            Kind(
+            EqualPods(
                 count=count,
                 request=np.array([1 + kind, 1]),
                 usable=np.ones(nodes, dtype=np.bool_),
@@ -211,7 +211,7 @@ def test_nodes_outside_all_domains_take_any_pods() -> None:
 def test_the_fullest_zone_bounds_a_spread(count: int, fits: bool) -> None:
     """One zone takes a single pod, so the other two take two each, whatever room they have."""
     free = np.array([[1, 110], [100, 110], [100, 110]])
-    kind = Kind(
+    kind = EqualPods(
         count=count, request=np.array([1, 1]), usable=np.ones(3, dtype=np.bool_), scores=None
     )
     rule = Spread(

@@ -11,8 +11,8 @@ from vscheduler.core.gangs.solver import strategy
 from vscheduler.core.gangs.solver.bounds import QueueRoom
 from vscheduler.core.gangs.solver.problem import (
     Apart,
+    EqualPods,
     Found,
-    Kind,
     Pool,
     Problem,
     Requirement,
@@ -28,7 +28,7 @@ def drawn(chance: random.Random) -> tuple[Problem, bool]:
     groups = [[chance.randint(1, 4) for _ in range(2)] for _ in range(chance.randint(2, 3))]
     whole = chance.randint(1, len(groups))
     kinds = [
-        Kind(
+        EqualPods(
             count=1,
             request=np.array([size, 1]),
             usable=np.ones(len(nodes), dtype=np.bool_),
@@ -76,7 +76,7 @@ def test_enough_sub_groups_are_whole_and_none_is_broken() -> None:
             assert have.count(2) >= policy.whole
 
 
-KIND = Kind(
+KIND = EqualPods(
     count=2,
     request=np.array([1, 1]),
     usable=np.ones(2, dtype=np.bool_),

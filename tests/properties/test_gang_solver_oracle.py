@@ -16,9 +16,9 @@ from vscheduler.core.gangs.solver import strategy
 from vscheduler.core.gangs.solver.problem import (
     Apart,
     Attached,
+    EqualPods,
     Found,
     Impossible,
-    Kind,
     Pool,
     Problem,
     Requirement,
@@ -66,7 +66,7 @@ class Draw:
         """Some of the nodes."""
         return np.array([self.chance.random() < share for _ in range(self.nodes)])
 
-    def kind(self, number: int, volumes: Volumes | None) -> Kind:
+    def kind(self, number: int, volumes: Volumes | None) -> EqualPods:
         """Equal pods; no node is usable on which one of them alone finds no volume."""
         usable = self.flags(0.85)
         for demand in volumes.own[number] if volumes is not None else ():
@@ -78,7 +78,7 @@ class Draw:
                 )
                 usable[row] &= volumes.provided[demand, row] or reached
         request = np.array([self.whole(1, 5), self.whole(0, 5), 1])
-        return Kind(count=self.counts[number], request=request, usable=usable)
+        return EqualPods(count=self.counts[number], request=request, usable=usable)
 
     def requirements(self) -> tuple[Requirement, ...]:
         """All pods or some, and of one kind perhaps all."""

@@ -16,9 +16,9 @@ from vscheduler.core.gangs.solver import lagrangian, strategy
 from vscheduler.core.gangs.solver.lagrangian import Assignment, Prices
 from vscheduler.core.gangs.solver.problem import (
     CutShort,
+    EqualPods,
     Found,
     Impossible,
-    Kind,
     Problem,
     Requirement,
 )
@@ -32,7 +32,7 @@ def given(sizes: list[tuple[int, int]], counts: list[int], free: list[list[int]]
     """A problem without selectors: all pods are needed."""
     room = np.array(free, dtype=np.int64)
     kinds = tuple(
-        Kind(
+        EqualPods(
             count=count,
             request=np.array([*size, 1]),
             usable=np.asarray((room >= [*size, 1]).all(axis=1)),
@@ -208,7 +208,8 @@ def test_of_nodes_alike_the_one_with_the_best_score_is_taken() -> None:
     of = given([(2, 1), (5, 1)], [1, 1], [[5, 9, 110]] * 3)
     scores = np.array([1.0, 2.0, 3.0])
     kinds = tuple(
-        Kind(count=1, request=kind.request, usable=kind.usable, scores=scores) for kind in of.kinds
+        EqualPods(count=1, request=kind.request, usable=kind.usable, scores=scores)
+        for kind in of.kinds
     )
     of = Problem(kinds=kinds, free=of.free, requirements=of.requirements)
     assert strategy.solve(of, STEPS).answer == Found(((1, 2), (0, 1)))

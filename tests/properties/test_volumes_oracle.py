@@ -14,7 +14,7 @@ from tests.oracle.worlds import World
 from tests.properties import clusters
 from tests.properties.volumes_by_hand import Judge
 from vscheduler.core import cycle
-from vscheduler.core.claims.volumes.state import Volumes
+from vscheduler.core.claims.volumes.state import VolumeState
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.session.session import Session
 from vscheduler.model.jobs import Task, TaskStatus
@@ -145,7 +145,7 @@ CLAIM = "PersistentVolumeClaim"
 def test_rollback_restores_volumes_exactly(world: World, chance: random.Random) -> None:
     """After any placements and changes of mind nothing is left, and answers are equal."""
     session = opened(world, asked(world, together=True))
-    assert isinstance(session.volumes, Volumes)
+    assert isinstance(session.volumes, VolumeState)
     tasks, rows = pending(session), range(session.layout.size)
     before = books(session.volumes)
     said = [choices(session, task) for task in tasks]
@@ -164,7 +164,7 @@ def test_rollback_restores_volumes_exactly(world: World, chance: random.Random) 
         assert again == bindings
 
 
-def books(found: Volumes) -> object:
+def books(found: VolumeState) -> object:
     """All that the volumes of a cycle keep account of."""
     binding, users = found._choices, found._users
     given_away = {name: dict(each) for name, each in binding._given.items() if each}

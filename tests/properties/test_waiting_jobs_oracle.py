@@ -58,12 +58,12 @@ def searched_again(of: Session) -> list[object]:
     return [state for state in of.job_states.values() if not state.fully_scheduled]
 
 
-EXPLAIN = RefusedNodes.explain
+EXPLAIN = RefusedNodes.counts
 
 
 def explained_again(of: RefusedNodes, request: object) -> object:
     """What would be explained first."""
-    of._explained.clear()
+    of._by_shorts.clear()
     return EXPLAIN(of, request)  # type: ignore[arg-type]  # as it is
 
 

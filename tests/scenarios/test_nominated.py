@@ -281,7 +281,7 @@ def test_the_room_that_a_sentence_names_is_what_is_left() -> None:
     session = running.open_session(pictures.documents(picture), tree)
     (state,) = session.job_states.values()
     for task, free in zip(state.job.tasks, (3000, 4000), strict=True):
-        (hole,) = (each for each in session.placement.explain(task)[1] if each.resource == "cpu")
+        (hole,) = (each for each in session.placement.refusals(task)[1] if each.resource == "cpu")
         assert hole.free == free
 
 

@@ -23,13 +23,13 @@ from vscheduler.controllers.hyper_node_controller import Described
 from vscheduler.controllers.ports import Api, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_index, queue_objects
 from vscheduler.controllers.queues.queue_index import Indices
-from vscheduler.controllers.queues.queue_objects import Kind
+from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.mirror import paths
 
-COLLECTIONS: Mapping[Kind, paths.Collection] = {
+COLLECTIONS: Mapping[FollowedKind, paths.Collection] = {
     **queue_index.KINDS,
-    Kind.COMMAND: paths.COMMANDS,
-    Kind.HYPER_NODE: paths.HYPER_NODES,
+    FollowedKind.COMMAND: paths.COMMANDS,
+    FollowedKind.HYPER_NODE: paths.HYPER_NODES,
 }
 
 LOGIN_SECONDS = 2.0
@@ -59,12 +59,14 @@ class Outlets(msgspec.Struct, frozen=True, kw_only=True):
     """Kopf has ended, by itself or as it was told, and waits for the end of this."""
 
 
-def registry(kinds: Collection[Kind], entry: Entry, outlets: Outlets) -> kopf.OperatorRegistry:
+def registry(
+    kinds: Collection[FollowedKind], entry: Entry, outlets: Outlets
+) -> kopf.OperatorRegistry:
     """Return a registry with the handlers for these kinds."""
     handlers = kopf.OperatorRegistry()
 
     async def start(**given: Any) -> None:
-        outlets.started(Indices(**{str(kind): given.get(str(kind), {}) for kind in Kind}))
+        outlets.started(Indices(**{str(kind): given.get(str(kind), {}) for kind in FollowedKind}))
 
     async def clean_up(**_: Any) -> None:
         await outlets.ended()
@@ -102,11 +104,11 @@ async def _index_hyper_node(body: kopf.Body, **_: Any) -> Mapping[str, Described
     return {hyper_node.name: hyper_node}
 
 
-INDEXING: Mapping[Kind, Callable[..., Any]] = {
-    Kind.QUEUE: _index_queue,
-    Kind.POD_GROUP: _index_group,
-    Kind.COMMAND: _index_command,
-    Kind.HYPER_NODE: _index_hyper_node,
+INDEXING: Mapping[FollowedKind, Callable[..., Any]] = {
+    FollowedKind.QUEUE: _index_queue,
+    FollowedKind.POD_GROUP: _index_group,
+    FollowedKind.COMMAND: _index_command,
+    FollowedKind.HYPER_NODE: _index_hyper_node,
 }
 
 
@@ -129,9 +131,9 @@ def _login(entry: Entry) -> Callable[..., Any]:
 
 log = structlog.get_logger(__name__)
 
-Kinds = frozenset[Kind]
+Kinds = frozenset[FollowedKind]
 
-NEEDED: Kinds = frozenset({Kind.QUEUE, Kind.POD_GROUP})
+NEEDED: Kinds = frozenset({FollowedKind.QUEUE, FollowedKind.POD_GROUP})
 """Without these kinds the controllers have no work. Commands and HyperNodes are followed where
 their CRDs are installed.
 """
@@ -240,7 +242,7 @@ async def _wait_for_kinds(api: Api, pace: Pace) -> Kinds:
     """Wait until the required kinds may be listed; return all that may be."""
     missed: Kinds = frozenset()
     while True:
-        kinds = frozenset([kind for kind in Kind if await _listed(api, kind)])
+        kinds = frozenset([kind for kind in FollowedKind if await _listed(api, kind)])
         if kinds >= NEEDED:
             return kinds
         if NEEDED - kinds != missed:
@@ -251,7 +253,7 @@ async def _wait_for_kinds(api: Api, pace: Pace) -> Kinds:
 
 async def _wait_for_more(api: Api, kinds: Kinds, stop: asyncio.Event, pace: Pace) -> None:
     """Stop Kopf when another kind comes: its handlers are registered before it starts."""
-    missing = [kind for kind in Kind if kind not in kinds]
+    missing = [kind for kind in FollowedKind if kind not in kinds]
     while missing:
         await asyncio.sleep(pace.look_seconds)
         for kind in missing:
@@ -261,7 +263,7 @@ async def _wait_for_more(api: Api, kinds: Kinds, stop: asyncio.Event, pace: Pace
                 return
 
 
-async def _listed(api: Api, kind: Kind) -> bool:
+async def _listed(api: Api, kind: FollowedKind) -> bool:
     """Whether a kind is served, and we may list it. Otherwise Kopf would give up."""
     try:
         await api.get(COLLECTIONS[kind].everywhere.with_query({"limit": "1"}))

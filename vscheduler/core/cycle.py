@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from vscheduler.core.claims.devices.state import Devices
-from vscheduler.core.claims.volumes.state import Volumes
+from vscheduler.core.claims.devices.state import DeviceState
+from vscheduler.core.claims.volumes.state import VolumeState
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.eviction import (
     incomplete_gangs,
@@ -87,7 +87,7 @@ def open_session(
     `WorkBudget`.
     """
     limited = WorkBudget(budget, snapshot.carried.work_by_namespace, small)
-    offered = Devices(snapshot, limited, wanted=policy.allocates_claims)
+    offered = DeviceState(snapshot, limited, wanted=policy.allocates_claims)
     snapshot = offered.with_extended_resources(snapshot)
     opened = Session(
         snapshot,
@@ -97,7 +97,7 @@ def open_session(
             snapshot.nodes.layout, snapshot.affinity_index, limited.spend
         ),
         nominated=NominatedPods(snapshot),
-        volumes=Volumes(snapshot, limited.spend),
+        volumes=VolumeState(snapshot, limited.spend),
         devices=offered,
         leaves_out=not guarded,
     )

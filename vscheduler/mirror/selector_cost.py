@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 
-class Kind(IntEnum):
+class ExprKind(IntEnum):
     """What a node is; the number of its field in Expr."""
 
     NOTHING = 0
@@ -33,7 +33,7 @@ class Kind(IntEnum):
 class Tree(msgspec.Struct, frozen=True):
     """A node of an expression."""
 
-    kind: Kind
+    kind: ExprKind
     name: str = ""
     """Of a variable, function or field; of a loop, the variable for elements."""
     parts: tuple["Tree", ...] = ()
@@ -68,7 +68,7 @@ def reads(tree: Tree) -> Reads | None:
     `device.attributes["gpu.example.com"].model`.
     """
     names: dict[str, set[str]] = {"attributes": set(), "capacity": set()}
-    mentions = sum(each.kind is Kind.NAME and each.name == DEVICE for each in tree.walk())
+    mentions = sum(each.kind is ExprKind.NAME and each.name == DEVICE for each in tree.walk())
     for each in tree.walk():
         field, name = _literal_read(each)
         if field:
@@ -88,7 +88,7 @@ def _literal_read(tree: Tree) -> tuple[str, str]:
     field = _field_of_device(tree)
     if field in ("driver", "allowMultipleAllocations"):
         return field, ""
-    name = tree.name if tree.kind is Kind.SELECT else _literal_key(tree)
+    name = tree.name if tree.kind is ExprKind.SELECT else _literal_key(tree)
     if name and tree.parts:
         domain_of = tree.parts[0]
         if domain_of.name == "orValue":  # as selector_text writes it
@@ -100,13 +100,13 @@ def _literal_read(tree: Tree) -> tuple[str, str]:
 
 
 def _field_of_device(tree: Tree) -> str:
-    is_field = tree.kind is Kind.SELECT and tree.parts[0] == Tree(Kind.NAME, DEVICE)
+    is_field = tree.kind is ExprKind.SELECT and tree.parts[0] == Tree(ExprKind.NAME, DEVICE)
     return tree.name if is_field else ""
 
 
 def _literal_key(tree: Tree) -> str:
     """Return the key of an index that is written out."""
-    is_index = tree.kind is Kind.CALL and tree.name in ("_[_]", "_[?_]")
+    is_index = tree.kind is ExprKind.CALL and tree.name in ("_[_]", "_[?_]")
     return (tree.parts[1].text or "") if is_index else ""
 
 
@@ -125,48 +125,48 @@ def _tree(expr: bytes) -> Tree:
         read = _READERS.get(number)
         if read is not None and isinstance(value, bytes):
             return read(value)
-    return Tree(Kind.NOTHING)
+    return Tree(ExprKind.NOTHING)
 
 
 def _constant(encoded: bytes) -> Tree:
     for number, value in _fields(encoded):
         if isinstance(value, bytes) and number in (6, 7):
-            return Tree(Kind.CONSTANT, text=value.decode("utf-8" if number == 6 else "latin-1"))
-    return Tree(Kind.CONSTANT)
+            return Tree(ExprKind.CONSTANT, text=value.decode("utf-8" if number == 6 else "latin-1"))
+    return Tree(ExprKind.CONSTANT)
 
 
 def _select(encoded: bytes) -> Tree:
-    return Tree(Kind.SELECT, _last(encoded, 2).decode(), (_tree(_last(encoded, 1)),))
+    return Tree(ExprKind.SELECT, _last(encoded, 2).decode(), (_tree(_last(encoded, 1)),))
 
 
 def _call(encoded: bytes) -> Tree:
     parts = [_tree(each) for each in (*_all(encoded, 1), *_all(encoded, 3))]
-    return Tree(Kind.CALL, _last(encoded, 2).decode(), tuple(parts))
+    return Tree(ExprKind.CALL, _last(encoded, 2).decode(), tuple(parts))
 
 
 def _list(encoded: bytes) -> Tree:
-    return Tree(Kind.LIST, parts=tuple(_tree(each) for each in _all(encoded, 1)))
+    return Tree(ExprKind.LIST, parts=tuple(_tree(each) for each in _all(encoded, 1)))
 
 
 def _map(encoded: bytes) -> Tree:
     entries = _all(encoded, 2)
     parts = [_tree(part) for entry in entries for part in (*_all(entry, 3), *_all(entry, 4))]
-    return Tree(Kind.MAP, parts=tuple(parts))
+    return Tree(ExprKind.MAP, parts=tuple(parts))
 
 
 def _loop(encoded: bytes) -> Tree:
     parts = tuple(_tree(_last(encoded, number)) for number in (2, 4, 5, 6, 7))
-    return Tree(Kind.LOOP, _last(encoded, 1).decode(), parts, result=_last(encoded, 3).decode())
+    return Tree(ExprKind.LOOP, _last(encoded, 1).decode(), parts, result=_last(encoded, 3).decode())
 
 
 _READERS: dict[int, Callable[[bytes], Tree]] = {
-    Kind.CONSTANT: _constant,
-    Kind.NAME: lambda found: Tree(Kind.NAME, _last(found, 1).decode()),
-    Kind.SELECT: _select,
-    Kind.CALL: _call,
-    Kind.LIST: _list,
-    Kind.MAP: _map,
-    Kind.LOOP: _loop,
+    ExprKind.CONSTANT: _constant,
+    ExprKind.NAME: lambda found: Tree(ExprKind.NAME, _last(found, 1).decode()),
+    ExprKind.SELECT: _select,
+    ExprKind.CALL: _call,
+    ExprKind.LIST: _list,
+    ExprKind.MAP: _map,
+    ExprKind.LOOP: _loop,
 }
 
 
@@ -296,22 +296,22 @@ def estimate(tree: Tree, attributes: int = ATTRIBUTES) -> int:
 
 
 def _of(tree: Tree, known: Mapping[str, Size]) -> Estimate:
-    if tree.kind is Kind.LOOP:
+    if tree.kind is ExprKind.LOOP:
         return _of_loop(tree, known)
     parts = [_of(part, known) for part in tree.parts]
     sizes = [part.size for part in parts]
     before = sum(part.microseconds for part in parts) + NODE_MICROSECONDS
     match tree.kind:
-        case Kind.NAME:
+        case ExprKind.NAME:
             size = known.get(tree.name, _SCALAR)
-        case Kind.SELECT:
-            is_text = tree.name == "driver" and tree.parts[0] == Tree(Kind.NAME, DEVICE)
+        case ExprKind.SELECT:
+            is_text = tree.name == "driver" and tree.parts[0] == Tree(ExprKind.NAME, DEVICE)
             size = Size(TEXT) if is_text else sizes[0].element
-        case Kind.LIST:
+        case ExprKind.LIST:
             size = Size(len(sizes), _largest(sizes))
-        case Kind.MAP:
+        case ExprKind.MAP:
             size = Size(len(sizes) // 2, _largest(sizes))
-        case Kind.CALL:
+        case ExprKind.CALL:
             size = _result(tree.name, sizes)
             before += _of_call(tree, sizes, size)
         case _:

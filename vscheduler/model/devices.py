@@ -355,7 +355,7 @@ Object: TypeAlias = ResourceClaim | DeviceClass | ResourceSlice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Devices:
+class DeviceInventory:
     """All devices of a cluster, and the claims for them.
 
     The Mirror gives the same mappings again as long as nothing in them changes.
@@ -379,14 +379,14 @@ class Devices:
     selectors: Selectors | None = field(default=None, compare=False, repr=False)
     """None: no CEL expression can be evaluated."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
-    """Shared by the Devices of one Mirror."""
+    """Shared by the DeviceInventory of one Mirror."""
 
-    def has_same_objects(self, other: "Devices") -> bool:
+    def has_same_objects(self, other: "DeviceInventory") -> bool:
         """Whether all objects are known to be the same."""
         return self is other or all(
             getattr(self, name) is getattr(other, name) for name in ("claims", "classes", "pools")
         )
 
 
-NO_DEVICES = Devices()
+NO_DEVICES = DeviceInventory()
 """A cluster whose pods have no resource claims."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vscheduler.model import devices, pod_affinity, storage, topology
 from vscheduler.model.claim_decisions import ClaimAttempt
 from vscheduler.model.constraints import Selector
-from vscheduler.model.devices import Devices
+from vscheduler.model.devices import DeviceInventory
 from vscheduler.model.jobs import Job, JobId, PodClass, Task, TaskId
 from vscheduler.model.nodes import NodeLayout, NodeSpec, NodeTable
 from vscheduler.model.pod_affinity import PodAffinityIndex
@@ -362,7 +362,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Pod counts per node, for pod affinity and topology spread."""
     storage: Storage = storage.NO_STORAGE
     """Claims, volumes and their use; NO_STORAGE unless a pod uses volumes that matter."""
-    devices: Devices = devices.NO_DEVICES
+    devices: DeviceInventory = devices.NO_DEVICES
     """Devices and the claims for them; NO_DEVICES unless a pod has resource claims."""
     hyper_nodes: HyperNodes = topology.NO_HYPER_NODES
     """The domains of the network; NO_HYPER_NODES unless there are HyperNodes."""

@@ -41,7 +41,7 @@ from vscheduler.model.decisions import CycleResult
 Stored = PersistentVolumeClaim | PersistentVolume
 
 
-class Volumes:
+class SimulatedVolumes:
     """The claims, volumes and classes of a simulated cluster, and the labels of its nodes."""
 
     def __init__(self, objects: Iterable[object]) -> None:
@@ -159,7 +159,7 @@ def with_claims(
 ) -> list[Upsert | DecodeFailed]:
     """Return objects with the claims that pods lack and that their templates give."""
     every = list(given)
-    known = Devices(each.object for each in every if isinstance(each, Upsert))
+    known = SimulatedDevices(each.object for each in every if isinstance(each, Upsert))
     found: list[Upsert | DecodeFailed] = []
     for event in every:
         if isinstance(event, Upsert) and isinstance(event.object, Pod):
@@ -186,7 +186,7 @@ def allocated(results: Sequence[CycleResult]) -> Iterator[dict[str, Any]]:
                     }
 
 
-class Devices:
+class SimulatedDevices:
     """The claims and templates of a simulated cluster."""
 
     def __init__(self, objects: Iterable[object]) -> None:

@@ -27,7 +27,7 @@ from vscheduler.mirror.decode.wire import (
 from vscheduler.mirror.translate import translation
 from vscheduler.model.decisions import Bind, CycleResult, Evict
 from vscheduler.model.jobs import GroupState, JobId, Task
-from vscheduler.simulator.simulated_claims import Devices, Volumes
+from vscheduler.simulator.simulated_claims import SimulatedDevices, SimulatedVolumes
 
 Controller: TypeAlias = tuple[str, str, str, str]
 """Namespace, API group, kind, and UID or name."""
@@ -157,8 +157,8 @@ class World:
         self._groups: dict[str, PodGroup] = {}
         self._budgets: dict[str, PodDisruptionBudget] = {}
         given = list(objects)
-        self._volumes = Volumes(event.object for event in given)
-        self._devices = Devices(event.object for event in given)
+        self._volumes = SimulatedVolumes(event.object for event in given)
+        self._devices = SimulatedDevices(event.object for event in given)
         for event in given:
             match event.object:
                 case Pod() as pod:

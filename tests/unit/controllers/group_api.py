@@ -209,7 +209,7 @@ class World:
             return
         item = msgspec.json.encode(found)
         if found["kind"] == "ReplicaSet":
-            codec = owners.Codec(owners.Kind.REPLICA_SET)
+            codec = owners.Codec(owners.OwnerKind.REPLICA_SET)
             self.feed(codec.change(change, item))
             return
         kind = events.kind_of(found)
@@ -314,7 +314,7 @@ async def world(
     )
     server.watch = made.show
     mirror.apply(Replace(kind=events.Kind.POD, found={}))
-    made.feed([Listed(kind, ()) for kind in owners.Kind])
+    made.feed([Listed(kind, ()) for kind in owners.OwnerKind])
     task = asyncio.create_task(controller.run())
     try:
         yield made

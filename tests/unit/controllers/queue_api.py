@@ -9,7 +9,7 @@ from vscheduler.controllers import ports
 from vscheduler.controllers.ports import Object, Preconditions, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.controllers.queues.queue_index import Indices
-from vscheduler.controllers.queues.queue_objects import Kind
+from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.mirror import paths
 
 MANAGED = ("state", *queue_objects.COUNTERS, "conditions")
@@ -176,14 +176,14 @@ class Indexed:
         self.forget(stored["metadata"]["uid"])
         index: Any
         key: str
-        match Kind(path.rpartition("/")[0].rpartition("/")[2]):
-            case Kind.QUEUE:
+        match FollowedKind(path.rpartition("/")[0].rpartition("/")[2]):
+            case FollowedKind.QUEUE:
                 item: Any = queue_objects.queue(stored)
                 index, key = self.indices.queues, item.name
-            case Kind.POD_GROUP:
+            case FollowedKind.POD_GROUP:
                 item = queue_objects.group(stored)
                 index, key = self.indices.podgroups, item.queue
-            case Kind.COMMAND:
+            case FollowedKind.COMMAND:
                 item = queue_objects.command(stored)
                 index, key = self.indices.commands, stored["metadata"]["uid"]
         if item is not None and not gone:

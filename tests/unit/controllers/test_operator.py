@@ -21,7 +21,7 @@ from vscheduler.controllers import operator
 from vscheduler.controllers.operator import EndlessBackoffs, Outlets, Pace
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.controllers.queues.queue_index import Indices
-from vscheduler.controllers.queues.queue_objects import Kind
+from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.model.topology import HyperNode, Member
 
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
@@ -341,11 +341,11 @@ def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
     assert settings.scanning.disabled
     run = Run(Cluster())
     outlets = Outlets(started=run._start, changed=run.heard.append, ended=run._end)
-    registry = operator.registry(frozenset(Kind), Cluster(), outlets)
+    registry = operator.registry(frozenset(FollowedKind), Cluster(), outlets)
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
-    assert len(registry._watching.get_all_handlers()) == len(Kind)
-    assert len(registry._indexing.get_all_handlers()) == len(Kind)
+    assert len(registry._watching.get_all_handlers()) == len(FollowedKind)
+    assert len(registry._indexing.get_all_handlers()) == len(FollowedKind)
     pauses = iter(EndlessBackoffs())
     assert [next(pauses) for _ in range(9)][-3:] == [15, 15, 15]
 

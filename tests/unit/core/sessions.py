@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from vscheduler.core.api.contracts import NodeView, Plugin
-from vscheduler.core.claims.devices.state import Devices
-from vscheduler.core.claims.volumes.state import Volumes
+from vscheduler.core.claims.devices.state import DeviceState
+from vscheduler.core.claims.volumes.state import VolumeState
 from vscheduler.core.placement.nominated_pods import NominatedPods
 from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
 from vscheduler.core.session import job_state
@@ -48,8 +48,8 @@ class Opened:
         default_factory=lambda: PodAffinityCounts(NodeLayout(()), pod_affinity.NOBODY)
     )
     nominated: NominatedPods = field(init=False)
-    volumes: Volumes = field(init=False)
-    devices: Devices = field(init=False)
+    volumes: VolumeState = field(init=False)
+    devices: DeviceState = field(init=False)
     topology: NetworkTopology = field(init=False)
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
@@ -61,9 +61,9 @@ class Opened:
 
     def __post_init__(self) -> None:
         self.nominated = NominatedPods(self.snapshot)
-        self.volumes = Volumes(self.snapshot, lambda *_: None)
+        self.volumes = VolumeState(self.snapshot, lambda *_: None)
         self.topology = NetworkTopology(self.snapshot, self.job_states)
-        self.devices = Devices(self.snapshot, WorkBudget(None, {}), wanted=True)
+        self.devices = DeviceState(self.snapshot, WorkBudget(None, {}), wanted=True)
 
     @property
     def promised_jobs(self) -> list[JobState]:

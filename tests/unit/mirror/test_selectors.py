@@ -3,7 +3,7 @@ import re
 import pytest
 
 from vscheduler.mirror import selectors
-from vscheduler.mirror.selector_cost import Kind, Tree
+from vscheduler.mirror.selector_cost import ExprKind, Tree
 from vscheduler.mirror.selectors import Selectors
 from vscheduler.model.devices import AttributeValue, Device, SelectorError, Version
 
@@ -169,7 +169,7 @@ def test_what_the_library_raises_is_the_answer(monkeypatch: pytest.MonkeyPatch) 
             raise RecursionError(text)
 
     known = Selectors()
-    broken = selectors._Compiled(Broken(), Tree(Kind.NOTHING), None, {})
+    broken = selectors._Compiled(Broken(), Tree(ExprKind.NOTHING), None, {})
     assert "whatever" in str(selectors._evaluated(broken, GPU, DEVICE))
     monkeypatch.setattr(selectors, "_environment", Broken)
     answers, _ = known.answers("true", GPU, [DEVICE])

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from vscheduler.cli.checks.findings import FindingText
 from vscheduler.mirror.wording import refusal_sentences
 from vscheduler.model.constraints import ResourceClaimUse
-from vscheduler.model.devices import Devices
+from vscheduler.model.devices import DeviceInventory
 from vscheduler.model.jobs import TaskStatus
 from vscheduler.model.snapshot import Snapshot
 
@@ -31,7 +31,7 @@ def of_pods(snapshot: Snapshot) -> Iterator[FindingText]:
                         yield FindingText(task.key, "spec.resourceClaims", message)
 
 
-def _of_use(use: ResourceClaimUse, devices: Devices) -> str:
+def _of_use(use: ResourceClaimUse, devices: DeviceInventory) -> str:
     """Return what is wrong with a claim of a pod, or an empty text."""
     name = use.claim.partition("/")[2]
     claim = devices.claims.get(use.claim)
@@ -42,7 +42,7 @@ def _of_use(use: ResourceClaimUse, devices: Devices) -> str:
     return NO_CLAIM.format(name) if name else NO_TEMPLATE.format(use.name)
 
 
-def of_claims(devices: Devices) -> Iterator[FindingText]:
+def of_claims(devices: DeviceInventory) -> Iterator[FindingText]:
     """Iterate over claims that aren't allocated and never will be: of a class that isn't among
     those given, if any are given, or with a request that isn't supported.
     """
@@ -61,13 +61,13 @@ def of_claims(devices: Devices) -> Iterator[FindingText]:
                 yield from _of_selectors(claim.key, field, wanted.selectors, devices)
 
 
-def of_classes(devices: Devices) -> Iterator[FindingText]:
+def of_classes(devices: DeviceInventory) -> Iterator[FindingText]:
     """Iterate over classes whose selectors can't be evaluated."""
     for each in devices.classes.values():
         yield from _of_selectors(each.name, "spec", each.selectors, devices)
 
 
-def of_slices(devices: Devices) -> Iterator[FindingText]:
+def of_slices(devices: DeviceInventory) -> Iterator[FindingText]:
     """Iterate over slices with devices that are never allocated because of what they use."""
     for pool in devices.pools.values():
         for each in pool.slices:
@@ -83,7 +83,7 @@ def of_slices(devices: Devices) -> Iterator[FindingText]:
 
 
 def _of_selectors(
-    key: str, place: str, expressions: Sequence[str], devices: Devices
+    key: str, place: str, expressions: Sequence[str], devices: DeviceInventory
 ) -> Iterator[FindingText]:
     for at, expression in enumerate(expressions):
         if devices.selectors is None:

@@ -25,7 +25,7 @@ from vscheduler.cli.checks.schemas import Schema
 from vscheduler.cli.checks.workloads import Surroundings
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core import cycle
-from vscheduler.core.claims.devices.state import Devices
+from vscheduler.core.claims.devices.state import DeviceState
 from vscheduler.core.config import validation
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.plugins.network_topology_aware import topologies_of
@@ -352,8 +352,8 @@ def _place(manifest: Manifest, path: validation.Path) -> str:
     return manifest.document.place((*manifest.path, *path)) if manifest.document else ""
 
 
-def _devices(snapshot: Snapshot) -> Devices:
-    return Devices(snapshot, WorkBudget(None, {}), wanted=True)
+def _devices(snapshot: Snapshot) -> DeviceState:
+    return DeviceState(snapshot, WorkBudget(None, {}), wanted=True)
 
 
 def _largest(snapshot: Snapshot) -> dict[str, int]:

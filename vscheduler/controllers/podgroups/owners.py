@@ -20,7 +20,7 @@ from vscheduler.mirror.paths import Collection, Path
 from vscheduler.mirror.translate import pod_owners
 
 
-class Kind(StrEnum):
+class OwnerKind(StrEnum):
     """The watched kinds."""
 
     REPLICA_SET = "ReplicaSet"
@@ -28,10 +28,10 @@ class Kind(StrEnum):
     JOB = "Job"
 
 
-API_VERSIONS: Mapping[Kind, str] = {
-    Kind.REPLICA_SET: "apps/v1",
-    Kind.STATEFUL_SET: "apps/v1",
-    Kind.JOB: "batch/v1",
+API_VERSIONS: Mapping[OwnerKind, str] = {
+    OwnerKind.REPLICA_SET: "apps/v1",
+    OwnerKind.STATEFUL_SET: "apps/v1",
+    OwnerKind.JOB: "batch/v1",
 }
 
 COLLECTIONS: Mapping[tuple[str, str], Collection] = {
@@ -40,8 +40,8 @@ COLLECTIONS: Mapping[tuple[str, str], Collection] = {
 }
 """Collections of readable owners, by apiVersion and kind."""
 
-WATCHED: Mapping[Kind, Path] = {
-    kind: COLLECTIONS[API_VERSIONS[kind], kind].everywhere for kind in Kind
+WATCHED: Mapping[OwnerKind, Path] = {
+    kind: COLLECTIONS[API_VERSIONS[kind], kind].everywhere for kind in OwnerKind
 }
 """The watched collections, over all namespaces."""
 
@@ -56,21 +56,21 @@ class Seen(msgspec.Struct, frozen=True):
 class Listed(msgspec.Struct, frozen=True):
     """All owners of a kind."""
 
-    kind: Kind
+    kind: OwnerKind
     found: tuple[Seen, ...]
 
 
 class Changed(msgspec.Struct, frozen=True):
     """The owner exists and has the given content."""
 
-    kind: Kind
+    kind: OwnerKind
     seen: Seen
 
 
 class Removed(msgspec.Struct, frozen=True):
     """The owner is gone."""
 
-    kind: Kind
+    kind: OwnerKind
     uid: str
 
 
@@ -99,7 +99,7 @@ _decode = msgspec.json.Decoder(_Object).decode
 class Codec:
     """Decodes owners of a kind into events; handed to a reflector."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: OwnerKind) -> None:
         self._kind = kind
 
     def read(self, items: Sequence[bytes]) -> list[Seen]:
@@ -144,7 +144,7 @@ class Owners:
     """The owners shown by watches, by UID."""
 
     def __init__(self) -> None:
-        self._known: dict[Kind, dict[str, Seen]] = {}
+        self._known: dict[OwnerKind, dict[str, Seen]] = {}
         """Only kinds with a complete list."""
 
     def apply(self, event: Event) -> tuple[Seen, ...]:
@@ -180,7 +180,7 @@ class Owners:
     def state(self, ref: pod_owners.Owner) -> OwnerState:
         """Return the owner's state as the watches show; UNKNOWN for kinds without a watch."""
         try:
-            kind = Kind(ref.kind)
+            kind = OwnerKind(ref.kind)
         except ValueError:
             return OwnerState.UNKNOWN
         if API_VERSIONS[kind] != ref.api_version or kind not in self._known:

@@ -20,7 +20,7 @@ from vscheduler.controllers import ports
 from vscheduler.controllers.ports import Api, Object, Preconditions, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
 from vscheduler.controllers.queues.queue_index import QueueIndex, ServedKinds
-from vscheduler.controllers.queues.queue_objects import Action, Command, Kind, Queue
+from vscheduler.controllers.queues.queue_objects import Action, Command, FollowedKind, Queue
 from vscheduler.controllers.queues.queue_reconcile import Body, Mark, Release, Step, Tell
 from vscheduler.mirror import paths, queue_status
 from vscheduler.mirror.paths import UnusableNameError
@@ -309,8 +309,8 @@ class QueueController:
         """Compare the indices with live lists."""
         self._audit_at = float("inf")  # unless something asks for the next one meanwhile
         self._index.begin()
-        queues = [*map(queue_objects.queue, await self._served.list(Kind.QUEUE))]
-        groups = [*map(queue_objects.group, await self._served.list(Kind.POD_GROUP))]
+        queues = [*map(queue_objects.queue, await self._served.list(FollowedKind.QUEUE))]
+        groups = [*map(queue_objects.group, await self._served.list(FollowedKind.POD_GROUP))]
         self._index.compare(queues, groups)
         held = any(each.deleting for each in queues)
         seconds = self._pace.audit_held_seconds if held else self._pace.audit_seconds

@@ -13,7 +13,7 @@ import msgspec
 
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_objects
-from vscheduler.controllers.queues.queue_objects import Command, Group, Kind, Queue
+from vscheduler.controllers.queues.queue_objects import Command, FollowedKind, Group, Queue
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Collection as Place
 from vscheduler.model import queues as model
@@ -33,12 +33,12 @@ class Identified(Protocol):
 Item = TypeVar("Item", bound=Identified)
 Index: TypeAlias = Mapping[str, Collection[Item]]
 
-KINDS: Mapping[Kind, Place] = {
-    Kind.QUEUE: paths.QUEUES,
-    Kind.POD_GROUP: paths.POD_GROUPS,
+KINDS: Mapping[FollowedKind, Place] = {
+    FollowedKind.QUEUE: paths.QUEUES,
+    FollowedKind.POD_GROUP: paths.POD_GROUPS,
 }
 
-Kinds = frozenset[Kind]
+Kinds = frozenset[FollowedKind]
 
 
 def as_written(group: Group) -> str:
@@ -157,7 +157,7 @@ class ServedKinds:
     @property
     def goes(self) -> bool:
         """Whether all Queues are going away."""
-        return Kind.QUEUE in self.leaving | self._missed
+        return FollowedKind.QUEUE in self.leaving | self._missed
 
     async def ask(self) -> None:
         """Ask the API server. Raises ports.RefusedError."""
@@ -179,7 +179,7 @@ class ServedKinds:
             kind for kind in KINDS if kind in offered and "create" not in offered[kind]
         )
 
-    async def list(self, kind: Kind) -> list[Object]:
+    async def list(self, kind: FollowedKind) -> list[Object]:
         """Return all objects of a kind; none for a kind that isn't served. Raises
         ports.RefusedError.
         """

@@ -45,7 +45,7 @@ Object: TypeAlias = Mapping[str, Any]
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class Kind(StrEnum):
+class FollowedKind(StrEnum):
     """The kinds that Kopf follows; the values are plural names."""
 
     QUEUE = "queues"

@@ -130,7 +130,7 @@ def _skip(session: Session, state: JobState) -> None:
 def no_room(session: Session, task: Task) -> Reason:
     """Return why no node takes the task now."""
     session.spend("explanations", TASK_COST)
-    refusals, holes = session.placement.explain(task)
+    refusals, holes = session.placement.refusals(task)
     if session.layout.size and not refusals:
         return _reason(session, task, ReasonCode.WAITS_FOR_RELEASE)
     code = ReasonCode.NO_ROOM if session.layout.size else ReasonCode.NO_NODES

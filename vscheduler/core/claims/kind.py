@@ -56,7 +56,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """Pods of jobs that had no turn: they might still need what was asked for."""
 
 
-class Kind(Protocol):
+class KindLifecycle(Protocol):
     """A kind of claims in a cycle. Both kinds answer for every task."""
 
     kind: ClaimKind

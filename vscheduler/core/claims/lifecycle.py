@@ -14,9 +14,9 @@ import msgspec
 
 from vscheduler.core.claims import kind
 from vscheduler.core.claims.devices.device_lifecycle import DeviceLifecycle
-from vscheduler.core.claims.devices.state import Devices
-from vscheduler.core.claims.kind import Ending, Kind, Lacks, Waiting
-from vscheduler.core.claims.volumes.state import Volumes
+from vscheduler.core.claims.devices.state import DeviceState
+from vscheduler.core.claims.kind import Ending, KindLifecycle, Lacks, Waiting
+from vscheduler.core.claims.volumes.state import VolumeState
 from vscheduler.core.claims.volumes.volume_lifecycle import VolumeLifecycle
 from vscheduler.model import devices as device_model
 from vscheduler.model import storage
@@ -50,10 +50,10 @@ NOTHING = Conclusion()
 class ClaimLifecycle:
     """The claims of a cycle."""
 
-    def __init__(self, snapshot: Snapshot, volumes: Volumes, devices: Devices) -> None:
+    def __init__(self, snapshot: Snapshot, volumes: VolumeState, devices: DeviceState) -> None:
         self._rows = snapshot.nodes.layout.rows
         self.volumes = VolumeLifecycle(snapshot, volumes)
-        self._kinds: list[Kind] = []
+        self._kinds: list[KindLifecycle] = []
         if snapshot.storage is not storage.NO_STORAGE:
             self._kinds.append(self.volumes)
         if snapshot.devices is not device_model.NO_DEVICES:
@@ -143,7 +143,7 @@ def _joined(one: Request, other: Request) -> Request:
     return one
 
 
-def _waits(of: Kind, waiting: Iterable[Waiting]) -> Iterator[tuple[JobId, ClaimWait]]:
+def _waits(of: KindLifecycle, waiting: Iterable[Waiting]) -> Iterator[tuple[JobId, ClaimWait]]:
     """Iterate over how far the claims are, by job."""
     by_job: defaultdict[JobId, list[Waiting]] = defaultdict(list)
     for pod in waiting:

@@ -18,9 +18,9 @@ from vscheduler.core.gangs.solver.bounds import QueueRoom
 from vscheduler.core.gangs.solver.problem import (
     PLENTY,
     Apart,
+    EqualPods,
     Flags,
     Ints,
-    Kind,
     Near,
     Pool,
     Problem,
@@ -71,7 +71,7 @@ class Limits:
         # refuses when they are placed.
         self._widest: Ints = np.max(rooms, axis=0)
 
-    def room_for(self, kinds: Sequence[Kind]) -> Ints | None:
+    def room_for(self, kinds: Sequence[EqualPods]) -> Ints | None:
         """Return what pods may ask for in all, (R,), or None if all of these may be placed."""
         asked = sum((kind.request * kind.count for kind in kinds), self._session.space.zeros())
         within = (asked <= self._widest) | (asked == 0)
@@ -212,7 +212,7 @@ def assemble(
     free: Ints = np.max([sample.free for sample in samples], axis=0)
     rows = np.flatnonzero(usable.any(axis=0))
     found = tuple(
-        Kind(
+        EqualPods(
             count=len(each),
             request=session.counted(each[0]),
             usable=usable[kind, rows],

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from vscheduler.core.config.policy import Policy
-from vscheduler.model.devices import Devices
+from vscheduler.model.devices import DeviceInventory
 from vscheduler.model.jobs import Job, JobId
 from vscheduler.model.nodes import NodeLayout
 from vscheduler.model.queues import Queue
@@ -54,7 +54,7 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
     """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
     queues: Mapping[str, Queue]
     storage: Storage
-    devices: Devices
+    devices: DeviceInventory
     jobs: Jobs
 
     @classmethod

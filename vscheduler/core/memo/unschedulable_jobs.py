@@ -60,7 +60,7 @@ class UnschedulableGroup:
             due={job: due for job, due in self.due.items() if job in left},
         )
 
-    def explained(self, reason: Reason) -> "UnschedulableGroup":
+    def with_reason(self, reason: Reason) -> "UnschedulableGroup":
         """Return the group with another reason, and with statuses that give this reason."""
         return UnschedulableGroup(
             likeness=self.likeness,

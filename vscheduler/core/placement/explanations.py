@@ -50,7 +50,7 @@ class Explanations:
         if session.nominated.of(task) is not None:  # what is free differs from pod to pod
             results = (*results, *nominated_pods.verdicts(session, task))
             free = nominated_pods.room(session, task)
-            return RefusedNodes(session, results, free).explain(session.request(task))
+            return RefusedNodes(session, results, free).counts(session.request(task))
         if self._changes != len(session.cluster.touched):
             self._changes = len(session.cluster.touched)
             self._now.clear()
@@ -58,14 +58,14 @@ class Explanations:
         if known is None:
             free = session.cluster.allocatable - session.cluster.future_used
             known = self._refused(self._now, results, free)
-        return known.explain(session.request(task))
+        return known.counts(session.request(task))
 
     def empty(self, task: Task, results: Sequence[FilterResult]) -> tuple[RefusalCounts, Holes]:
         """Return why nodes would refuse this task without any pods on them."""
         known = _find(self._empty, results)
         if known is None:
             known = self._refused(self._empty, results, self._session.cluster.allocatable)
-        return known.explain(self._session.request(task))
+        return known.counts(self._session.request(task))
 
     def outsized(self, task: Task, results: Sequence[FilterResult]) -> Holes:
         """Return amounts of the largest nodes, if the task is larger than any usable node.
@@ -129,24 +129,24 @@ class RefusedNodes:
         self._free = free
         self._columns: dict[int, list[int]] = {}
         """Free amounts in ascending order, by column."""
-        self._explained: dict[tuple[tuple[int, int], ...], tuple[RefusalCounts, Holes]] = {}
+        self._by_shorts: dict[tuple[tuple[int, int], ...], tuple[RefusalCounts, Holes]] = {}
         """Answers, by requested columns and in how many nodes each is short."""
         self._holes: dict[int, MissingResource] = {}
         """The largest free amount, by column."""
 
-    def explain(self, request: Vector) -> tuple[RefusalCounts, Holes]:
+    def counts(self, request: Vector) -> tuple[RefusalCounts, Holes]:
         """Return why nodes refuse a pod with this request."""
         shorts = tuple(
             (column, bisect.bisect_left(self._column(column), amount))
             for column, amount in enumerate(request.tolist())
             if amount and self._rows.size
         )
-        known = self._explained.get(shorts)
+        known = self._by_shorts.get(shorts)
         if known is None:
-            known = self._explained[shorts] = self._explain(shorts)
+            known = self._by_shorts[shorts] = self._count(shorts)
         return known
 
-    def _explain(self, shorts: tuple[tuple[int, int], ...]) -> tuple[RefusalCounts, Holes]:
+    def _count(self, shorts: tuple[tuple[int, int], ...]) -> tuple[RefusalCounts, Holes]:
         """Return the answer for a pod that requests these columns, each short in so many nodes."""
         counts = dict(self._counts)
         holes = []

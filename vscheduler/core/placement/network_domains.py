@@ -333,7 +333,7 @@ def _refusals(
     found = []
     for domain in domains:
         inside = FilterResult(ELSEWHERE, tree.mask(int(domain)))
-        counts, _ = RefusedNodes(session, [inside, *results], free).explain(request)
+        counts, _ = RefusedNodes(session, [inside, *results], free).counts(request)
         found.append(tuple(each for each in counts if each[0] != ELSEWHERE))
     return found
 

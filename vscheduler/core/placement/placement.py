@@ -218,7 +218,7 @@ class Placement:
                 if passes is not None:
                     yield FilterResult(Refusal(RefusalCode.EXCLUDED, plugin), passes)
 
-    def explain(self, task: Task) -> tuple[RefusalCounts, Holes]:
+    def refusals(self, task: Task) -> tuple[RefusalCounts, Holes]:
         """Return refusals with node counts, and the largest free amounts."""
         return self._explanations.now(task, self.verdicts(task, self._session.cluster.view()))
 

@@ -97,7 +97,7 @@ def check_reasons(session: Session) -> None:
         reason = _reason(session, group)
         if reason != group.reason:
             session.spend("unschedulable", STATUS_COST * len(group.members))
-        pool.explain(group, reason)
+        pool.set_reason(group, reason)
     budget.charge()
     pool.seen = seen
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from vscheduler.core.api.contracts import NodeView
 from vscheduler.core.api.further_hooks import AllHooks
-from vscheduler.core.claims.devices.state import Devices
-from vscheduler.core.claims.volumes.state import Volumes
+from vscheduler.core.claims.devices.state import DeviceState
+from vscheduler.core.claims.volumes.state import VolumeState
 from vscheduler.core.memo.evictable_pods import EvictablePods
 from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.interfaces import PodAffinityCounts
@@ -46,8 +46,8 @@ class ClusterState:
         snapshot: Snapshot,
         job_states: JobStates,
         affinity_counts: PodAffinityCounts,
-        volumes: Volumes,
-        devices: Devices,
+        volumes: VolumeState,
+        devices: DeviceState,
         *,
         evictable_before: EvictablePods,
     ) -> None:

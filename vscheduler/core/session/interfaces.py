@@ -84,7 +84,7 @@ class Placement(Protocol):
     def empty_node_explanation(self, task: Task) -> Explanation:
         """Return why nodes would refuse this task if no pods ran on any node."""
 
-    def explain(self, task: Task) -> tuple[RefusalCounts, Holes]:
+    def refusals(self, task: Task) -> tuple[RefusalCounts, Holes]:
         """Return the refusals with node counts, and the largest free amounts."""
 
     def verdicts(self, task: Task, view: NodeView) -> Sequence[FilterResult]:

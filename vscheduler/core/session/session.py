@@ -7,9 +7,9 @@ import numpy as np
 
 from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.api.views import NominatedPods
-from vscheduler.core.claims.devices.state import Devices
+from vscheduler.core.claims.devices.state import DeviceState
 from vscheduler.core.claims.lifecycle import ClaimLifecycle
-from vscheduler.core.claims.volumes.state import Volumes
+from vscheduler.core.claims.volumes.state import VolumeState
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.memo import memos
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
@@ -61,8 +61,8 @@ class Session:
         budget: WorkBudget,
         affinity_counts: PodAffinityCounts,
         nominated: NominatedPods,
-        volumes: Volumes,
-        devices: Devices,
+        volumes: VolumeState,
+        devices: DeviceState,
         leaves_out: bool = True,
     ) -> None:
         """Copy the snapshot; the caller, core.cycle, calls `open` next.

@@ -113,12 +113,12 @@ class UnschedulablePool:
             self._activated += activated
         return activated
 
-    def explain(self, group: UnschedulableGroup, reason: Reason) -> None:
+    def set_reason(self, group: UnschedulableGroup, reason: Reason) -> None:
         """Record the reason that a group has now, if that is another one than before."""
         self._now = None
         self._unchecked.discard(group)
         if reason != group.reason:
-            self._explained[group] = group.explained(reason)
+            self._explained[group] = group.with_reason(reason)
 
     def leave_unchecked(self, groups: Iterable[UnschedulableGroup]) -> None:
         """Say nothing of these groups in this cycle; the next cycle finds out their reasons."""

@@ -10,7 +10,7 @@ from prometheus_client.samples import Sample
 
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
-from vscheduler.daemon.observability.metric_table import Kind
+from vscheduler.daemon.observability.metric_table import MetricType
 from vscheduler.daemon.observability.share_gauges import ShareGauges
 from vscheduler.model.claim_decisions import ClaimKind
 from vscheduler.model.decisions import CycleResult
@@ -86,15 +86,15 @@ class Metrics:
         self._histograms: dict[str, prometheus_client.Histogram] = {}
         for row in metric_table.TABLE:
             match row.kind:
-                case Kind.COUNTER:
+                case MetricType.COUNTER:
                     self._counters[row.name] = prometheus_client.Counter(
                         row.name, row.about, row.labels, registry=self.registry
                     )
-                case Kind.GAUGE:
+                case MetricType.GAUGE:
                     self._gauges[row.name] = prometheus_client.Gauge(
                         row.name, row.about, row.labels, registry=self.registry
                     )
-                case Kind.HISTOGRAM:
+                case MetricType.HISTOGRAM:
                     self._histograms[row.name] = prometheus_client.Histogram(
                         row.name,
                         row.about,

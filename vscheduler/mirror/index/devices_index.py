@@ -1,7 +1,7 @@
 """Devices index: slices, classes and claims of devices, behind Snapshot.devices, and for which pods
 the devices of claims count in the figures of queues.
 
-A cluster in which no pod of ours has resource claims has no Devices, and costs nothing.
+A cluster in which no pod of ours has resource claims has no devices, and costs nothing.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ from vscheduler.model.constraints import ResourceClaimUse
 from vscheduler.model.devices import (
     DeviceClass,
     DeviceId,
-    Devices,
+    DeviceInventory,
     Object,
     Pool,
     PoolId,
@@ -189,7 +189,7 @@ class DeviceIndex:
         self._served = True
         self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in _FIELDS}
         self._changed: set[str] = set()
-        """Fields of the last Devices that are out of date."""
+        """Fields of the last DeviceInventory that are out of date."""
         self._pools: dict[PoolId, Pool] = {}
         self._slices: defaultdict[PoolId, dict[str, ResourceSlice]]
         self._slices = defaultdict(dict)
@@ -300,7 +300,7 @@ class DeviceIndex:
         """
         return bool(self._users) or self._named or self.charges.anything
 
-    def freeze(self, names: Collection[str], overdue: frozenset[TaskId]) -> Devices:
+    def freeze(self, names: Collection[str], overdue: frozenset[TaskId]) -> DeviceInventory:
         """Return the devices; the last object again when nothing changed. `names` are all resources
         that objects name, `overdue` the terminating pods that should have gone long ago.
         """
@@ -319,7 +319,7 @@ class DeviceIndex:
                 self._freeze_pool(pool)
             self._changed_pools.clear()
             claims, classes = "claims" in self._changed, "classes" in self._changed
-            self._last = Devices(
+            self._last = DeviceInventory(
                 claims=dict(self._shown) if claims else last.claims,
                 classes=dict(self._objects[DeviceClass]) if classes else last.classes,
                 pools=dict(sorted(self._pools.items()))

@@ -4,7 +4,7 @@ import pytest
 from vscheduler.controllers.podgroups import auto_groups, owners
 from vscheduler.controllers.podgroups.auto_groups import OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState
-from vscheduler.controllers.podgroups.owners import Changed, Codec, Kind, Listed, Owners
+from vscheduler.controllers.podgroups.owners import Changed, Codec, Listed, OwnerKind, Owners
 from vscheduler.mirror.translate import pod_owners
 
 STATES = OwnerState
@@ -29,7 +29,7 @@ def ref(uid: str, kind: str = "ReplicaSet", api_version: str = "apps/v1") -> pod
 
 def test_an_owner_is_kept_in_a_few_words() -> None:
     """How many pods it wants, and the annotations that count for a group."""
-    (event,) = Codec(Kind.REPLICA_SET).change("ADDED", item("a", 3))
+    (event,) = Codec(OwnerKind.REPLICA_SET).change("ADDED", item("a", 3))
     assert isinstance(event, Changed)
     assert event.seen.namespace == "ns"
     assert event.seen.owner == auto_groups.Owner(
@@ -42,7 +42,7 @@ def test_an_owner_is_kept_in_a_few_words() -> None:
 
 def test_only_what_changes_for_groups_is_a_change() -> None:
     """A ReplicaSet's status changes with each of its pods."""
-    codec, known = Codec(Kind.REPLICA_SET), Owners()
+    codec, known = Codec(OwnerKind.REPLICA_SET), Owners()
     (listed,) = codec.replace(codec.read([item("a", 1), item("b", 1)]))
     assert [seen.owner.ref.uid for seen in known.apply(listed)] == ["a", "b"]
     for replicas, expected in ((1, []), (2, ["a"]), (2, [])):
@@ -55,8 +55,8 @@ def test_only_what_changes_for_groups_is_a_change() -> None:
 
 def test_a_job_changes_when_its_last_pods_are_fewer_than_run_at_once() -> None:
     """Then a gang of it has fewer pods."""
-    codec, known = Codec(Kind.JOB), Owners()
-    known.apply(Listed(Kind.JOB, ()))
+    codec, known = Codec(OwnerKind.JOB), Owners()
+    known.apply(Listed(OwnerKind.JOB, ()))
     for succeeded, expected in ((0, [2]), (1, []), (2, [1]), (3, [])):
         body = msgspec.json.decode(item("j", parallelism=2, completions=3))
         body["status"] = {"succeeded": succeeded}
@@ -68,7 +68,7 @@ def test_what_seems_to_have_become_of_an_owner() -> None:
     """As far as its kind is watched; of a Job it is its parallelism that counts."""
     known = Owners()
     assert known.state(ref("a")) is STATES.UNKNOWN
-    sets, jobs = Codec(Kind.REPLICA_SET), Codec(Kind.JOB)
+    sets, jobs = Codec(OwnerKind.REPLICA_SET), Codec(OwnerKind.JOB)
     for event in (
         *sets.replace(sets.read([item("a", 1), item("z", 0)])),
         *jobs.replace(
@@ -102,4 +102,4 @@ def test_owners_of_known_kinds_can_be_read(kind: str, api_version: str, path: st
     """Two groups have a kind Job."""
     named = OwnerRef(api_version=api_version, kind=kind, name="x", uid="1")
     assert owners.path_of(named, "ns") == path
-    assert owners.WATCHED[Kind.STATEFUL_SET] == "/apis/apps/v1/statefulsets"
+    assert owners.WATCHED[OwnerKind.STATEFUL_SET] == "/apis/apps/v1/statefulsets"

@@ -10,7 +10,7 @@ from tests import running
 from vscheduler.core import plugins
 from vscheduler.core.api.contracts import Plugin
 from vscheduler.core.gangs.assembly import Limits
-from vscheduler.core.gangs.solver.problem import Kind, Problem, Requirement
+from vscheduler.core.gangs.solver.problem import EqualPods, Problem, Requirement
 from vscheduler.core.session.session import Session
 from vscheduler.model.decisions import QueueLimit
 from vscheduler.model.jobs import JobId, Task
@@ -60,11 +60,11 @@ def of(session: Session) -> Limits:
     return Limits(session, session.job_states[JobId("default/g")].job.tasks)
 
 
-def kinds(session: Session) -> list[Kind]:
+def kinds(session: Session) -> list[EqualPods]:
     """Its pods: 3 cores in all."""
     every = np.ones(2, dtype=np.bool_)
     tasks = session.job_states[JobId("default/g")].job.tasks
-    return [Kind(count=1, request=session.request(task), usable=every) for task in tasks]
+    return [EqualPods(count=1, request=session.request(task), usable=every) for task in tasks]
 
 
 def cpu_for(session: Session) -> int | None:

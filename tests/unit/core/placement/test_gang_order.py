@@ -5,8 +5,8 @@ import pytest
 
 from vscheduler.core.gangs.solver.depth_first import Order
 from vscheduler.core.gangs.solver.problem import (
+    EqualPods,
     Flags,
-    Kind,
     Near,
     Problem,
     Requirement,
@@ -84,7 +84,9 @@ def test_once_a_pod_is_there_its_followers_can_only_be_helped() -> None:
 
 def gang(rules: tuple[Near, ...], spreads: tuple[Spread, ...]) -> Problem:
     """Four kinds of pods with these rules."""
-    kind = Kind(count=1, request=np.array([1]), usable=np.ones(NODES, dtype=np.bool_), scores=None)
+    kind = EqualPods(
+        count=1, request=np.array([1]), usable=np.ones(NODES, dtype=np.bool_), scores=None
+    )
     return Problem(
         kinds=(kind,) * SIZE,
         free=np.full((NODES, 1), SIZE),

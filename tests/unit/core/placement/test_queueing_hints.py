@@ -426,7 +426,7 @@ def test_a_rest_that_was_left_out_is_told_later() -> None:
     found = UnschedulablePool(UnschedulableGroups(groups, {groups[0]}))
     assert {status.job for status in found.now().statuses} == WAITING - groups[0].members.keys()
     assert found.now() is found.found
-    found.explain(groups[0], groups[0].reason)
+    found.set_reason(groups[0], groups[0].reason)
     assert {status.job for status in found.now().statuses} == WAITING
 
 

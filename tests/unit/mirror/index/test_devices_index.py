@@ -11,7 +11,7 @@ from vscheduler.mirror.decode.events import Kind, Remove
 from vscheduler.mirror.index import entries
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.model import devices
-from vscheduler.model.devices import DeviceId, Devices, PoolId
+from vscheduler.model.devices import DeviceId, DeviceInventory, PoolId
 from vscheduler.model.snapshot import FRESH
 from vscheduler.testing import pictures
 
@@ -35,7 +35,7 @@ def show(mirror: Mirror, document: Document) -> Change:
     return mirror.apply(events.convert(kind, document))
 
 
-def known(mirror: Mirror) -> Devices:
+def known(mirror: Mirror) -> DeviceInventory:
     """The devices in the mirror's snapshot."""
     return mirror.snapshot(0.0, FRESH).devices
 

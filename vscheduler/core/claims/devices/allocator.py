@@ -110,7 +110,7 @@ class OutOfStepsError(Exception):
     """The search has tried too many devices."""
 
 
-class Search:
+class Allocator:
     """The search for devices of some claims on one node."""
 
     def __init__(
@@ -148,7 +148,7 @@ class Search:
             rule: [] for shape in shapes for rule in shape.rules
         }
 
-    def solve(self) -> list[Choice] | None:
+    def allocate(self) -> list[Choice] | None:
         """Return devices for each claim, or None. Raises OutOfStepsError."""
         if not self._could_fit() or not self._claim(0):
             return None

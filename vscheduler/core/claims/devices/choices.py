@@ -9,17 +9,17 @@ import numpy as np
 
 from vscheduler.core.claims.devices import allocator, tables
 from vscheduler.core.claims.devices.allocator import (
+    Allocator,
     Choice,
     Demand,
     OutOfStepsError,
-    Search,
     Shape,
 )
 from vscheduler.core.claims.devices.claims import Needs
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.model import devices
 from vscheduler.model.claim_decisions import ClaimAllocation
-from vscheduler.model.devices import Consumer, DeviceRequest, Devices, ResourceClaim
+from vscheduler.model.devices import Consumer, DeviceInventory, DeviceRequest, ResourceClaim
 from vscheduler.model.extended_resources import RequestMapping
 from vscheduler.model.jobs import WAITING, Job, Task, TaskId, TaskStatus
 from vscheduler.model.nodes import Mask, NodeLayout
@@ -53,7 +53,7 @@ class DeviceChoices:
 
     def __init__(
         self,
-        devices: Devices,
+        devices: DeviceInventory,
         table: DeviceTable,
         allocated: Flags,
         every: Sequence[Job],
@@ -183,13 +183,13 @@ class DeviceChoices:
             return False
         if not last.waits:
             return True
-        return self.search([last.shape], self._table.on(last.row), self._free[False]) is None
+        return self.allocate([last.shape], self._table.on(last.row), self._free[False]) is None
 
     def _choose(self, new: Sequence[tuple[str, Shape]], row: int) -> None:
         new = [(key, shape.at(row)) for key, shape in new]
         shapes, positions = [shape for _, shape in new], self._table.on(row)
         waits = False
-        found = self.search(shapes, positions, self._free[False])
+        found = self.allocate(shapes, positions, self._free[False])
         if found is None:
             open_ = self.open_on(row)
             together = self._together(open_, shapes, row) if open_ else None
@@ -202,26 +202,26 @@ class DeviceChoices:
                 found = together[len(open_) :]
         if found is None and self.leaving:
             waits = True
-            found = self.search(shapes, positions, self._free[True])
+            found = self.allocate(shapes, positions, self._free[True])
         for (key, shape), choice in zip(new, found or (), strict=False):
             self._put(key, Chosen(row, shape, choice, waits=waits))
 
-    def search(
+    def allocate(
         self, shapes: Sequence[Shape], positions: Sequence[int], free: Flags
     ) -> list[Choice] | None:
         """Return devices for claims, or None if there are none or the search takes too long."""
         key = tuple(shapes)
         most = min(allocator.STEPS_MAX, STEPS_LEAST + max(0, EXTRA_MAX - self._extra[key]))
-        search = Search(self._table, shapes, positions, free, most)
+        devices = Allocator(self._table, shapes, positions, free, most)
         try:
-            return search.solve()
+            return devices.allocate()
         except OutOfStepsError:
             return None
         finally:
-            self._extra[key] += max(0, search.steps - STEPS_LEAST)
-            self._spend("devices", STEP_COST * search.steps)
+            self._extra[key] += max(0, devices.steps - STEPS_LEAST)
+            self._spend("devices", STEP_COST * devices.steps)
 
-    def solve(self, shapes: Sequence[Shape], row: int) -> list[Choice] | None:
+    def allocate_on(self, shapes: Sequence[Shape], row: int) -> list[Choice] | None:
         """Return devices for the claims chosen on a node so far, and for further ones."""
         return self._together(self.open_on(row), [shape.at(row) for shape in shapes], row)
 
@@ -233,7 +233,7 @@ class DeviceChoices:
             for at in _exclusive(self._chosen[key].choice):
                 free[at] = self._idle[at]
         every = [*(self._chosen[key].shape for key in open_), *shapes]
-        return self.search(every, self._table.on(row), free)
+        return self.allocate(every, self._table.on(row), free)
 
     def open_on(self, row: int) -> list[str]:
         """Return claims on a node whose choice may still change."""

@@ -15,7 +15,7 @@ from vscheduler.core.claims.devices.reading import Reading, Steps, Unfinished
 from vscheduler.core.claims.devices.tables import DeviceTable, Matches
 from vscheduler.model import devices, nodes
 from vscheduler.model.constraints import ResourceClaimUse
-from vscheduler.model.devices import DeviceRequest, Devices, ResourceClaim, Wanted
+from vscheduler.model.devices import DeviceInventory, DeviceRequest, ResourceClaim, Wanted
 from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.refusals import Refusal, RefusalCode
 
@@ -61,7 +61,7 @@ class Reader:
 
     def __init__(
         self,
-        devices: Devices,
+        devices: DeviceInventory,
         shapes: "Shapes",
         layout: NodeLayout,
         reads: Reading,
@@ -128,7 +128,7 @@ class Shapes:
 
     def __init__(
         self,
-        devices: Devices,
+        devices: DeviceInventory,
         table: DeviceTable,
         provided: Mapping[str, Mask],
     ) -> None:

@@ -10,7 +10,7 @@ Kubernetes: the plugin DynamicResources of kube-scheduler, which does this pod b
 from collections.abc import Collection, Iterable, Iterator
 
 from vscheduler.core.claims import kind
-from vscheduler.core.claims.devices.state import Devices
+from vscheduler.core.claims.devices.state import DeviceState
 from vscheduler.core.claims.kind import Ending, Lacks, OpenClaim, Waiting
 from vscheduler.model.claim_decisions import ClaimKind, DeallocateClaim, Release
 from vscheduler.model.devices import DeviceId, ResourceClaim
@@ -19,11 +19,11 @@ from vscheduler.model.snapshot import Snapshot
 
 
 class DeviceLifecycle:
-    """Claims of devices, as a kind of claims; see kind.Kind."""
+    """Claims of devices, as a kind of claims; see kind.KindLifecycle."""
 
     kind = ClaimKind.DEVICES
 
-    def __init__(self, snapshot: Snapshot, devices: Devices) -> None:
+    def __init__(self, snapshot: Snapshot, devices: DeviceState) -> None:
         self._jobs, self._devices = snapshot.jobs, devices
         self._claims, self._allocated = snapshot.devices.claims, snapshot.devices.allocated
         self.refused = snapshot.carried.reported.refused_allocations

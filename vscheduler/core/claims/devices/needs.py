@@ -16,7 +16,7 @@ from vscheduler.core.claims.devices import claims
 from vscheduler.core.claims.devices.claims import Needs, Reader, Shapes
 from vscheduler.core.claims.devices.reading import Budget, Reading
 from vscheduler.core.claims.devices.tables import DeviceTable, Ints
-from vscheduler.model.devices import Devices
+from vscheduler.model.devices import DeviceInventory
 from vscheduler.model.jobs import PodClass
 from vscheduler.model.nodes import Mask, NodeLayout, NodeTable
 
@@ -42,7 +42,7 @@ class PodNeeds:
 
     def __init__(
         self,
-        devices: Devices,
+        devices: DeviceInventory,
         table: DeviceTable,
         nodes: NodeTable,
         provided: Mapping[str, Mask],

@@ -1,8 +1,8 @@
-"""Devices: the filter for claims in the present state of a cycle, and what the cycle allocates.
+"""DeviceState: the filter for claims in the present state of a cycle, and what the cycle allocates.
 
 Kubernetes: kube-scheduler's DynamicResources. Results for nodes are masks over all of them. Claims
-of all pods that are placed on a node in this cycle are allocated together (allocator.Search), until
-a job commits to its choice.
+of all pods that are placed on a node in this cycle are allocated together (`Allocator`), until a
+job commits to its choice.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ SEARCH_COST = 30
 """The same for a search for devices on one node."""
 
 
-class Devices:
+class DeviceState:
     """The answers of a cycle about claims for devices; see node_views.Devices."""
 
     def __init__(self, snapshot: Snapshot, budget: Budget, *, wanted: bool) -> None:
@@ -295,7 +295,7 @@ class Devices:
             undecided[list(self._choices.open_rows)] = True
             for at in np.flatnonzero(~passes & undecided[rows]).tolist():
                 self._spend("devices", SEARCH_COST)
-                passes[at] = self._choices.solve(shapes, int(rows[at])) is not None
+                passes[at] = self._choices.allocate_on(shapes, int(rows[at])) is not None
         return passes, enough
 
     def _decides_alone(
@@ -332,7 +332,7 @@ class Devices:
             for demand in request
         ):
             return False
-        return self._choices.search(shapes, positions, free) is not None
+        return self._choices.allocate(shapes, positions, free) is not None
 
     # What answers depend on, beside the arrays of nodes.
 

@@ -9,7 +9,7 @@ from vscheduler.core.claims.devices import reading
 from vscheduler.core.claims.devices.allocator import Demand, Shape
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
 from vscheduler.model import resources
-from vscheduler.model.devices import DeviceId, Devices
+from vscheduler.model.devices import DeviceId, DeviceInventory
 from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.resources import ResourceSpace, Vector
 
@@ -28,7 +28,7 @@ class DeviceSupply:
 
     def __init__(
         self,
-        devices: Devices,
+        devices: DeviceInventory,
         table: DeviceTable,
         layout: NodeLayout,
         spend: Callable[[str, int], None],

@@ -23,7 +23,7 @@ from vscheduler.model.devices import (
     Answer,
     Device,
     DeviceId,
-    Devices,
+    DeviceInventory,
     DeviceTaint,
     DeviceToleration,
     Pool,
@@ -333,7 +333,7 @@ class DeviceTable:
         ]
 
 
-def table_of(devices: Devices, layout: NodeLayout) -> DeviceTable:
+def table_of(devices: DeviceInventory, layout: NodeLayout) -> DeviceTable:
     """Return the table of all devices that can be allocated.
 
     A pool that is as it was keeps what is known of it, so the change of one pool costs no work for
@@ -362,7 +362,7 @@ class _Allocated(msgspec.Struct):
     flags: Flags
 
 
-def allocated(devices: Devices, table: DeviceTable) -> Flags:
+def allocated(devices: DeviceInventory, table: DeviceTable) -> Flags:
     """Return the devices (D,) that claims have. Of the last cycle's, only those change that claims
     have got or lost since.
     """

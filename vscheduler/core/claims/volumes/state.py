@@ -43,7 +43,7 @@ NEEDS_MAX = 4096
 """The most classes whose needs are kept. When full, all are dropped at once."""
 
 
-class Volumes:
+class VolumeState:
     """The volumes of a cycle; see node_views.Volumes."""
 
     def __init__(self, snapshot: Snapshot, spend: Callable[[str, int], None]) -> None:

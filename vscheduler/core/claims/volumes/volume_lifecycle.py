@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from vscheduler.core.claims import kind
 from vscheduler.core.claims.kind import Ending, Lacks, OpenClaim, Waiting
 from vscheduler.core.claims.volumes.attempts import ClaimAttempts
-from vscheduler.core.claims.volumes.state import Volumes
+from vscheduler.core.claims.volumes.state import VolumeState
 from vscheduler.model.claim_decisions import (
     ClaimAttempt,
     ClaimBinding,
@@ -26,11 +26,11 @@ from vscheduler.model.storage import ClaimReference
 
 
 class VolumeLifecycle:
-    """Claims of volumes, as a kind of claims; see kind.Kind."""
+    """Claims of volumes, as a kind of claims; see kind.KindLifecycle."""
 
     kind = ClaimKind.VOLUMES
 
-    def __init__(self, snapshot: Snapshot, volumes: Volumes) -> None:
+    def __init__(self, snapshot: Snapshot, volumes: VolumeState) -> None:
         self._attempts = ClaimAttempts(snapshot, volumes.bind_timeout_seconds)
         self._storage, self._volumes = snapshot.storage, volumes
         self._rows = snapshot.nodes.layout.rows

@@ -20,7 +20,7 @@ PLENTY = 2**62
 """How much there is of what nothing limits."""
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class EqualPods(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Equal pods of the gang."""
 
     count: int
@@ -134,7 +134,7 @@ class SubGroups(msgspec.Struct, frozen=True, kw_only=True):
 class Problem(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Find nodes for enough of these pods."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[EqualPods, ...]
     free: Ints
     """(N, R)."""
     requirements: tuple[Requirement, ...]
