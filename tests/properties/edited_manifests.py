@@ -46,6 +46,7 @@ from vscheduler.explain.changes import (
     Reclaimable,
     RemoveGates,
     RemoveTaint,
+    Restart,
     SmallerRequest,
     SoftTopology,
     Tolerate,
@@ -354,6 +355,19 @@ class Edited:
             elif "highestTierAllowed" in topology:
                 before = topology["highestTierAllowed"]
                 topology["highestTierAllowed"] = max(before, change.tier)
+
+    def change_restart(self, change: Restart) -> None:
+        """Take the pods off their nodes."""
+        self._one("PodGroup", self._job)["status"] = {"phase": "Pending"}
+        name, count = self._job.partition("/")[2], 0
+        for pod in self.documents:
+            if pod["kind"] != "Pod" or not pod["spec"].get("nodeName"):
+                continue
+            if pod["metadata"]["annotations"].get(manifests.GROUP) == name:
+                del pod["spec"]["nodeName"]
+                pod["status"] = {"phase": "Pending"}
+                count += 1
+        assert count == change.pods
 
     def _topologies(self) -> list[dict[str, Any]]:
         """The network topologies of the job and its sub-groups."""

@@ -276,6 +276,13 @@ class EndOfPatience(msgspec.Struct, frozen=True, kw_only=True):
     """When it ends by itself, in Unix seconds."""
 
 
+class Restart(msgspec.Struct, frozen=True, kw_only=True):
+    """The job's running pods deleted, and created again by their owner."""
+
+    pods: int
+    """How many run."""
+
+
 class LargerNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Further nodes with labels and taints of an existing node, and more of some resources."""
 
@@ -326,6 +333,7 @@ Change: TypeAlias = (
     | SoftTopology
     | HigherTier
     | EndOfPatience
+    | Restart
     | LargerNodes
 )
 

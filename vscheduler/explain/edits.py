@@ -38,6 +38,7 @@ from vscheduler.explain.changes import (
     Reclaimable,
     RemoveGates,
     RemoveTaint,
+    Restart,
     SmallerRequest,
     SoftTopology,
     Tolerate,
@@ -77,7 +78,7 @@ from vscheduler.mirror.decode.wire_storage import (
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import pod_requests, pods, storage, translation
 from vscheduler.model import constraints
-from vscheduler.model.jobs import PREEMPTABLE, ROLE, WAITING, JobId
+from vscheduler.model.jobs import PREEMPTABLE, ROLE, WAITING, JobId, Phase
 from vscheduler.model.nodes import CORDON
 from vscheduler.model.queues import QueueState
 from vscheduler.simulator import admission
@@ -142,13 +143,17 @@ class Objects:
     def _waiting(self, mirror: Mirror) -> Iterator[Pod]:
         for pod in sorted(mirror.members(self.job), key=lambda each: each.uid):
             if pod.ours and pod.status in WAITING and pod.task is not None:
-                found = self.one(Kind.POD, pod.uid, Pod)
-                if isinstance(found, LargePod):  # an edit of it would be overlooked
-                    whole = events.whole(found)
-                    assert isinstance(whole, Upsert)
-                    assert isinstance(whole.object, Pod)
-                    found = whole.object
-                yield found
+                yield _whole(self.one(Kind.POD, pod.uid, Pod))
+
+
+def _whole(pod: Pod) -> Pod:
+    """Return a pod with all of its fields: an edit of a LargePod would be overlooked."""
+    if not isinstance(pod, LargePod):
+        return pod
+    whole = events.whole(pod)
+    assert isinstance(whole, Upsert)
+    assert isinstance(whole.object, Pod)
+    return whole.object
 
 
 def key(event: Event) -> Key:
@@ -209,6 +214,8 @@ def _required(objects: Objects, change: Change) -> list[Event]:
             made = map(_pod, _marked(objects, change))
         case CreatePods():
             made = map(_pod, _new_pods(objects, change))
+        case Restart():
+            made = _restarted(objects)
         case CreateClaims():
             made = (event for key in change.claims for event in _bound_claim(key))
         case QuotaAmounts():
@@ -282,6 +289,18 @@ def _raised_tier(change: HigherTier, before: NetworkTopology) -> NetworkTopology
     elif number is None or number >= change.tier:
         return before
     return _alter(before, highest_tier_allowed=change.tier, highest_tier_name="")
+
+
+def _restarted(objects: Objects) -> Iterator[Event]:
+    """Yield the job as it is once its owner has created its pods again: not admitted yet."""
+    group = objects.group(objects.job)
+    status = _alter(group.status, phase=str(Phase.PENDING))
+    yield Upsert(kind=Kind.POD_GROUP, object=_alter(group, status=status))
+    for pod in map(_whole, objects.members(objects.job)):
+        goes_on = pod.status.phase in ("Pending", "Running")
+        if pod.spec.node_name and goes_on and pod.metadata.deletion_timestamp is None:
+            spec = _alter(pod.spec, node_name="")
+            yield _pod(_alter(pod, spec=spec, status=PodStatus(phase="Pending")))
 
 
 def _marked(objects: Objects, change: MarkPods) -> Iterator[Pod]:

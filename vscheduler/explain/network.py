@@ -7,9 +7,16 @@ from functools import partial
 from vscheduler.core.topology import network
 from vscheduler.core.topology.network import SettingError
 from vscheduler.core.topology.tree import Tree
-from vscheduler.explain.changes import Change, EndOfPatience, HigherTier, Remedy, SoftTopology
+from vscheduler.explain.changes import (
+    Change,
+    EndOfPatience,
+    HigherTier,
+    Remedy,
+    Restart,
+    SoftTopology,
+)
 from vscheduler.explain.search import Search
-from vscheduler.model.jobs import Job
+from vscheduler.model.jobs import HOLDING, Job
 from vscheduler.model.topology import TopologyRequest
 from vscheduler.simulator.network import Network
 
@@ -17,7 +24,9 @@ BELOW_ALL = -1
 
 
 def wider(search: Search, job: Job) -> Iterator[Remedy]:
-    """Yield the end of the job's patience, the lowest tier that starts it, and a soft topology."""
+    """Yield the end of the job's patience, the lowest tier that starts it, a soft topology, and its
+    restart in another domain.
+    """
     if not job.asks_topology:
         return
     remedies = [search.one(each) for each in _end_of_patience(search, job)]
@@ -27,6 +36,8 @@ def wider(search: Search, job: Job) -> Iterator[Remedy]:
         remedies.append(search.smallest(partial(_allowed, tiers), len(tiers)))
     if job.hard_topology:
         remedies.append(search.one(SoftTopology()))
+    if running := sum(job.counts[status] for status in HOLDING):
+        remedies.append(search.one(Restart(pods=running)))
     yield from filter(None, remedies)
 
 

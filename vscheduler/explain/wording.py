@@ -40,6 +40,7 @@ from vscheduler.explain.changes import (
     Remedy,
     RemoveGates,
     RemoveTaint,
+    Restart,
     SmallerRequest,
     SoftTopology,
     Tolerate,
@@ -246,6 +247,9 @@ def _of_its_topology(change: Change) -> str:
             return _higher(change)
         case EndOfPatience():
             return f"wait until {phrases.time_of_day(change.until)}, when its patience ends"
+        case Restart():
+            running = f"{change.pods} running pod{'' if change.pods == 1 else 's'}"
+            return f"restart it: delete its {running}"
     return ""
 
 

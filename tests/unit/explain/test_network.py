@@ -115,6 +115,16 @@ def test_a_patient_gang_starts_when_its_patience_ends() -> None:
     assert found == "wait until 11:10:00, when its patience ends"
 
 
+RESTART = "restart it: delete its 1 running pod"
+
+
+@pytest.mark.parametrize(("busy", "helps"), [("a1", True), ("a1 b1", False)])
+def test_a_gang_that_lost_a_pod_may_be_restarted(busy: str, helps: bool) -> None:
+    """If another rack has room for all of it."""
+    there = cluster(f"job q/busy min=1 cpu=2 {busy}   job q/late min=2 cpu=2 topology=hard:1 a2 -")
+    assert (RESTART in lines(there)) is helps
+
+
 def test_the_best_domains_are_named() -> None:
     """With what blocks each of them, in words and for programs."""
     there = cluster("job q/busy min=1 cpu=2 a1 b1   job q/late min=2 cpu=2 topology=hard:1 - -")
