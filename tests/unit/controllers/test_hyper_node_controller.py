@@ -193,14 +193,24 @@ async def test_what_comes_and_goes_at_once_is_not_written() -> None:
 
 
 async def test_what_kopf_has_not_heard_of_is_left_out() -> None:
-    """A HyperNode went while there was no watch, and another one gets its member."""
+    """A member went while there was no watch."""
+    async with running("hypernode r nodes=a1   hypernode s tier=2 children=r") as made:
+        gone = made.index["r"]
+        made.server.remove(paths.HYPER_NODES.at("r"))
+        made.index["r"] = gone
+        made.controller.changed(listed=True)
+        said = (0, "Contradiction", "its member r doesn't exist")
+        await patience.until(lambda: made.said("s") == said)
+
+
+async def test_what_is_found_to_be_gone_is_left_out() -> None:
+    """A write tells it: one that went unnoticed had the member that another one has by now."""
     picture = "hypernode r nodes=a1   hypernode s tier=2 children=r   hypernode t tier=2 nodes=a2"
     async with running(picture) as made:
         gone = made.index["s"]
         made.server.remove(paths.HYPER_NODES.at("s"))
         made.index["s"] = gone
         made.draw("hypernode t tier=2 children=r")
-        made.controller.changed(listed=True)
         await patience.until(lambda: made.said("t") == (1, "Valid", ""))
         assert made.said("r") == (1, "Valid", "")
 

@@ -17,6 +17,7 @@ from vscheduler.cli.queue.cluster_client import (
     Forbidden,
     Kind,
     Listing,
+    NotServed,
     Object,
     Source,
 )
@@ -34,6 +35,7 @@ SNAPSHOT = (Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, Kind.POD_GROUP, Kind.POD
 SURROUNDINGS = (
     *(Kind.NAMESPACE, Kind.BUDGET, Kind.QUOTA, Kind.CLAIM, Kind.VOLUME, Kind.STORAGE_CLASS),
     *(Kind.CSI_NODE, Kind.CSI_DRIVER, Kind.STORAGE_CAPACITY, Kind.VOLUME_ATTACHMENT),
+    Kind.HYPER_NODE,
 )
 """Kinds that decisions depend on, too, but not the order of jobs."""
 
@@ -93,11 +95,19 @@ def look(
 
 
 def surroundings(cluster: Cluster) -> list[Object] | None:
-    """Return the other objects that decisions depend on; None if the user may not read them all."""
-    try:
-        return [each for kind in SURROUNDINGS for each in cluster.list(kind).items]
-    except Forbidden:
-        return None
+    """Return the other objects that decisions depend on; None if the user may not read them all.
+    A cluster without the CRD has no HyperNodes.
+    """
+    found: list[Object] = []
+    for kind in SURROUNDINGS:
+        try:
+            found += cluster.list(kind).items
+        except NotServed:
+            if kind is not Kind.HYPER_NODE:
+                raise
+        except Forbidden:
+            return None
+    return found
 
 
 def schedulers(seen: Seen) -> tuple[str, ...]:

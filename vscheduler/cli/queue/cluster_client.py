@@ -51,6 +51,7 @@ class Kind(StrEnum):
     CSI_DRIVER = "CSIDriver"
     STORAGE_CAPACITY = "CSIStorageCapacity"
     VOLUME_ATTACHMENT = "VolumeAttachment"
+    HYPER_NODE = "HyperNode"
 
 
 COLLECTIONS: Mapping[Kind, Collection] = {
@@ -70,6 +71,7 @@ COLLECTIONS: Mapping[Kind, Collection] = {
     Kind.CSI_DRIVER: paths.CSI_DRIVERS,
     Kind.STORAGE_CAPACITY: paths.CAPACITIES,
     Kind.VOLUME_ATTACHMENT: paths.ATTACHMENTS,
+    Kind.HYPER_NODE: paths.HYPER_NODES,
 }
 NAMESPACED = frozenset(kind for kind, each in COLLECTIONS.items() if each.namespaced)
 
@@ -121,6 +123,10 @@ class Expired(ClusterError):  # noqa: N818 - what the version is
 
 class Exists(ClusterError):  # noqa: N818 - what the name is
     """An object of this name exists."""
+
+
+class NotServed(ClusterError):  # noqa: N818 - what the kind is
+    """The cluster has no such kind."""
 
 
 class Forbidden(ClusterError):  # noqa: N818 - what the question is
@@ -400,7 +406,7 @@ def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
         case HTTPStatus.NOT_FOUND:
             version = COLLECTIONS[kind].api_version
             advice = "; apply the files in crds/" if version == API else ""
-            return ClusterError(f"this cluster has no kind {kind} of {version}{advice}")
+            return NotServed(f"this cluster has no kind {kind} of {version}{advice}")
         case HTTPStatus.GONE:
             return Expired(message)
     if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:

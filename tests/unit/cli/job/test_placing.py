@@ -11,7 +11,8 @@ from vscheduler.cli.job import job_figures, placing
 from vscheduler.cli.job.job_figures import Job, Places
 from vscheduler.cli.job.listing import Listing
 from vscheduler.cli.job.placing import Seen
-from vscheduler.cli.queue.cluster_client import Change, Forbidden, Kind
+from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue.cluster_client import Change, Forbidden, Kind, NotServed
 
 
 def named(found: Seen, kind: Kind) -> list[str]:
@@ -47,6 +48,24 @@ def test_a_tenant_follows_its_namespace() -> None:
     _, first = following(fake, "default")
     assert set(first.objects) == {Kind.QUEUE, Kind.POD_GROUP, Kind.POD}
     assert Kind.NODE in first.left_out
+
+
+@pytest.mark.parametrize("missing", [Kind.HYPER_NODE, Kind.QUOTA])
+def test_only_hyper_nodes_may_not_be_served(missing: Kind) -> None:
+    """Their CRD is Volcano's or ours; all other kinds are Kubernetes' own."""
+
+    class Without(Fake):
+        def list(self, kind: Kind) -> cluster_client.Listing:
+            if kind is missing:
+                raise NotServed("no such kind")
+            return super().list(kind)
+
+    cluster: Any = Without(job_objects.objects())
+    if missing is Kind.HYPER_NODE:
+        assert placing.surroundings(cluster) == []
+        return
+    with pytest.raises(NotServed):
+        placing.surroundings(cluster)
 
 
 def test_a_right_that_is_taken_away_ends_it() -> None:

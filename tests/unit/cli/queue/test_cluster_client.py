@@ -20,6 +20,7 @@ from vscheduler.cli.queue.cluster_client import (
     Forbidden,
     Kind,
     Listing,
+    NotServed,
     Unreachable,
 )
 
@@ -182,7 +183,7 @@ ASKED: list[Callable[[Cluster], object]] = [
         (
             404,
             status(404, "no"),
-            ClusterError,
+            NotServed,
             "no kind Queue of scheduling.volcano",
         ),
         (429, status(429, "slow"), Unreachable, "can't answer now: slow"),
