@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.explain import estimates, pods
 from vscheduler.explain.changes import (
@@ -20,6 +21,7 @@ from vscheduler.explain.search import Search
 from vscheduler.mirror.decode.wire import Pod
 from vscheduler.model.constraints import Taint
 from vscheduler.model.jobs import Job
+from vscheduler.simulator.network import Network
 
 MORE_MAX = 64
 """More nodes than this are nobody's remedy."""
@@ -90,8 +92,9 @@ def _size(change: Change) -> int:
 
 
 def _shapes(search: Search) -> list[tuple[str, Amounts]]:
-    """Return the first node of each shape, and its capacity: the most frequent shape first, but in
-    a large cluster those last that the job's selectors and tolerations exclude.
+    """Return the first node of each shape, and its capacity: the most frequent shape first, but
+    before all others those in the best domains of the network, and in a large cluster those last
+    that the job's selectors and tolerations exclude.
     """
     table, space = search.trials.snapshot.nodes, search.trials.snapshot.space
     groups: dict[object, list[int]] = {}
@@ -101,14 +104,31 @@ def _shapes(search: Search) -> list[tuple[str, Amounts]]:
         if spec.ready and not spec.unschedulable:
             groups.setdefault(shape, []).append(row)
     last = ~search.estimates.usable if search.quick else np.zeros(table.layout.size, dtype=np.bool_)
+    near = _in_best_domains(search)
     made = []
     for rows in sorted(
-        groups.values(), key=lambda rows: (bool(last[rows[0]]), -len(rows), rows[0])
+        groups.values(),
+        key=lambda rows: (bool(last[rows[0]]), near[rows].max(), -len(rows), rows[0]),
     ):
         amounts = space.amounts(table.allocatable[rows[0]])
         capacity = tuple(sorted((name, int(each)) for name, each in amounts.items()))
         made.append((table.layout.names[rows[0]], capacity))
     return made
+
+
+def _in_best_domains(search: Search) -> NDArray[np.int64]:
+    """Return for each node (N,) the place of its domain among those that the reason names, the best
+    first; all alike for other reasons.
+    """
+    snapshot, reason = search.trials.snapshot, search.reason
+    found = np.full(snapshot.nodes.layout.size, SHAPES_MAX, dtype=np.int64)
+    named = [(each.tier, each.name) for each in reason.domains] if reason else []
+    job = next(each for each in snapshot.jobs if each.id == search.trials.job)
+    tree = Network(snapshot, search.trials.policy).tree(job) if named else None
+    for at, domain in enumerate(tree.domains if tree else ()):
+        if tree is not None and (domain.tier, domain.name) in named:
+            found[tree.rows(at)] = named.index((domain.tier, domain.name))
+    return found
 
 
 def opened(search: Search, job: Job) -> Iterator[Remedy]:

@@ -115,6 +115,19 @@ def test_a_patient_gang_starts_when_its_patience_ends() -> None:
     assert found == "wait until 11:10:00, when its patience ends"
 
 
+def test_a_node_is_added_where_the_fewest_are_needed() -> None:
+    """In the rack with most room, though four other racks come before it."""
+    racks = "\n".join(
+        f"node {rack}{number} cpu=2 label=spine=s label=rack={rack}"
+        for rack in "cdefg"
+        for number in (1, 2)
+    )
+    busy = " ".join(f"{rack}1 {rack}1 {rack}2" for rack in "abcdef")
+    jobs = f"job q/busy min=1 {busy} g1   job q/late min=4 topology=hard:1 -*4"
+    found = next(each for each in lines(cluster(f"{racks}   {jobs}")) if "add" in each)
+    assert found == "add 1 more node like g1 (2 cpu)"
+
+
 RESTART = "restart it: delete its 1 running pod"
 
 
