@@ -333,3 +333,23 @@ def test_a_pod_of_an_unknown_class_is_left_out(tmp_path: Path) -> None:
     assert "Pod default/big-0: spec.priorityClassName: no PriorityClass with name urgent" in (
         done.stderr
     )
+
+
+def test_hyper_nodes_are_read(tmp_path: Path) -> None:
+    """A gang waits for a rack that is large enough; one that can't be read is named."""
+    racks = "hypernode a called=rack nodes=n1   hypernode b called=rack pattern=^n[23]$"
+    nodes = "node n1 cpu=2   node n2 cpu=2   node n3 cpu=2"
+    job = "queue q   job q/j min=2 cpu=2 topology=hard:rack -*2"
+    tiers = [{"plugins": [{"name": "gang"}, {"name": "network-topology-aware"}]}]
+    conf = tmp_path / "conf.yaml"
+    conf.write_text(yaml.safe_dump({"actions": "allocate", "tiers": tiers}))
+    documents = pictures.documents(f"{nodes} {racks} {job}")
+    manifests = write(tmp_path / "m.yaml", documents)
+    done = invoke(manifests, "--scheduler-conf", conf, "-o", "json")
+    binds = json.loads(done.stdout)["binds"]
+    assert sorted(binds.values()) == ["n2", "n3"]
+    (rack,) = (each for each in documents if each["metadata"]["name"] == "b")
+    rack["spec"]["members"][0]["selector"] = {}
+    done = invoke(write(manifests, documents), "--scheduler-conf", conf, "-o", "json")
+    assert json.loads(done.stdout)["binds"] == {}
+    assert "HyperNode b: spec.members[0].selector: must have exactly one" in done.stderr
