@@ -167,7 +167,7 @@ def test_nothing_that_is_kept_in_mind_forgets_them(picture: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lookahead, "DEPTH", 0)
         patch.setattr(UnschedulableClasses, "_member", lambda *_: None)
-        patch.setattr(Preemptor, "likeness", lambda *_: None)
+        patch.setattr(Preemptor, "class_key", lambda *_: None)
         assert decided(documents) == known
 
 

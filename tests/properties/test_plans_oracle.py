@@ -128,7 +128,7 @@ def keeping_nothing() -> Iterator[None]:
         patch.setattr(Lookahead, "get", lambda *_: None)
         patch.setattr(lookahead, "DEPTH", 0)
         patch.setattr(UnschedulableClasses, "_member", lambda *_: None)
-        patch.setattr(Preemptor, "likeness", lambda *_: None)
+        patch.setattr(Preemptor, "class_key", lambda *_: None)
         yield
 
 

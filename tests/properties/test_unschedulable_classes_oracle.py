@@ -29,7 +29,7 @@ def one_by_one() -> Iterator[None]:
     """No two jobs share a turn, nor what became of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UnschedulableClasses, "_member", lambda *_: None)
-        patch.setattr(Preemptor, "likeness", lambda *_: None)
+        patch.setattr(Preemptor, "class_key", lambda *_: None)
         yield
 
 

@@ -12,7 +12,7 @@ from tests.running import Document
 from vscheduler.core import cycle
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.placement.explanations import RefusedNodes
-from vscheduler.core.session import job_likeness
+from vscheduler.core.session import job_class
 from vscheduler.core.session.session import Session
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.state import Mirror, Options
@@ -36,7 +36,7 @@ class Compared:
         result = cycle.run_cycle(taken, configured, budget)
         anew = msgspec.structs.replace(taken, jobs=tuple(map(as_new, taken.jobs)))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job_likeness, "of_waiting", lambda _: None)
+            patch.setattr(job_class, "of_waiting", lambda _: None)
             patch.setattr(Session, "waiting_jobs", searched_again)
             patch.setattr(RefusedNodes, "explain", explained_again)
             slow = cycle.run_cycle(anew, configured, budget)

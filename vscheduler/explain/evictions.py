@@ -167,9 +167,9 @@ def _worth_trying(search: Search, running: Sequence[_End]) -> list[_End]:
         held = [task for task in each.job.tasks if task.node and task.status in HOLDING]
         enough = search.estimates.suffices(held)
         where = frozenset(Counter(shapes.get(task.node or "") for task in held).items())
-        likeness = (each.job.queue, each.job.priority, each.change.holds, enough, where)
-        alike[likeness] += 1
-        likely[enough] += alike[likeness] <= LIKE_MAX
-        if alike[likeness] <= LIKE_MAX and likely[enough] <= most[enough]:
+        class_key = (each.job.queue, each.job.priority, each.change.holds, enough, where)
+        alike[class_key] += 1
+        likely[enough] += alike[class_key] <= LIKE_MAX
+        if alike[class_key] <= LIKE_MAX and likely[enough] <= most[enough]:
             chosen.append(each)
     return chosen

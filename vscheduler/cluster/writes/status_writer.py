@@ -266,7 +266,7 @@ class StatusWriter:
             self._recorder.notify(notice)
 
     def _offer_reasons(self, status: GroupStatus) -> None:
-        outdated = tuple(task for task in status.withheld if self._was_told(task.uid))
+        outdated = tuple(task for task in status.withheld if self._has_sent_reason(task.uid))
         if outdated:
             status = replace(status, unplaced=outdated)
         for pod, words in statuses.pod_words(status):
@@ -274,7 +274,7 @@ class StatusWriter:
             if self._pod_reasons.get(pod.uid) != words or self._pod_writes.is_busy(pod.uid):
                 self._pod_writes.offer(pod.uid, partial(self._write_reason, pod, words))
 
-    def _was_told(self, pod: TaskId) -> bool:
+    def _has_sent_reason(self, pod: TaskId) -> bool:
         """Whether the pod's condition gives a reason, which must not stay when it is outdated."""
         return (
             pod in self._pod_reasons

@@ -21,7 +21,7 @@ from vscheduler.core.placement import (
 )
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.placement.unschedulable_classes import Group, UnschedulableClasses
-from vscheduler.core.session import job_likeness, job_state, ordering, reasons
+from vscheduler.core.session import job_class, job_state, ordering, reasons
 from vscheduler.core.session.job_state import JobState, Key, SubGroups
 from vscheduler.core.session.ordering import Line, SortKey
 from vscheduler.core.session.reasons import JobTurn
@@ -211,16 +211,16 @@ def _lend(session: Session, states: Sequence[JobState]) -> None:
         if session.dispatch.any_says(AllHooks.overused, queue):
             continue
         turn = line.leave()
-        likeness = job_likeness.of_waiting(turn.state.job) if are_equal else None
-        if not (classes.lacks_room(turn.state) or likeness in in_vain):
+        class_key = job_class.of_waiting(turn.state.job) if are_equal else None
+        if not (classes.lacks_room(turn.state) or class_key in in_vain):
             session.work_budget.charge(turn.state.job.namespace)
             starts = _lend_to(session, queue, turn)
             session.work_budget.charge()
             lent = lent or starts
             if starts and turn.tasks:
                 line.join(ordering.job_key(session.dispatch, turn.state), turn)
-            elif not starts and likeness is not None:
-                in_vain.add(likeness)
+            elif not starts and class_key is not None:
+                in_vain.add(class_key)
         if line:
             waiting.join(_lending_key(session, line.first), queue)
     session.work_budget.cut_lending = bool(waiting)

@@ -31,7 +31,7 @@ from vscheduler.core.eviction.victim_columns import (
     Entitled,
     EntitledGroups,
     Flags,
-    Likeness,
+    Grouping,
     VictimColumns,
 )
 from vscheduler.core.gangs import attempt
@@ -244,7 +244,7 @@ class SimilarVictims:
     ) -> None:
         self._session, self._columns, self._pool, self._task = session, columns, pool, task
         self._entitled = entitled
-        self._asks = columns.likeness is Likeness.CLASS
+        self._asks = columns.grouping is Grouping.CLASS
         self._pods: dict[int, list[float]] = {}
         """Overshoots of one victim, two, and so on, by group."""
         self._gangs: dict[int, float | None] = {}

@@ -79,7 +79,7 @@ class Planner:
         self.keep = action.seconds(KEEP) if KEEP in action.arguments else 0.0
         """Seconds for which resources are reserved for the replacements of moved pods."""
         self._failed: set[Hashable] = set()
-        """Likenesses of jobs that found no victims since the last successful plan."""
+        """Class keys of jobs that found no victims since the last successful plan."""
         self._only_moving: set[Hashable] = set()
         """Queues and similar pods for which no victims exist except pods that can be moved: evicted
         although their queue is within its share, because their replacements fit elsewhere. Such an
@@ -95,16 +95,16 @@ class Planner:
         if not session.dispatch.first_tier(AllHooks.job_starving, preemptor.state):
             return False
         session.spend("asked", PLAN_COST)
-        likeness = preemptor.likeness(session)
-        if likeness in self._failed:
+        class_key = preemptor.class_key(session)
+        if class_key in self._failed:
             return False
         candidates = functools.partial(self._pool, queue, scope)
         every = candidates(self._rules(whole=self._limits.whole_gangs is not WholeGangs.NEVER))
         ruled_out = self._bounds.rule_out(preemptor, every)
         if not ruled_out and self._finds_where(queue, preemptor, candidates, every):
             return True
-        if likeness is not None:
-            self._failed.add(likeness)
+        if class_key is not None:
+            self._failed.add(class_key)
         return False
 
     def _finds_where(
@@ -243,7 +243,7 @@ class Planner:
 
     def is_futile(self, preemptor: Preemptor) -> bool:
         """Whether a similar job has found no victims, with no successful plan since."""
-        return preemptor.likeness(self.session) in self._failed
+        return preemptor.class_key(self.session) in self._failed
 
     @functools.cached_property
     def _bounds(self) -> Bounds:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.memo.unschedulable_jobs import UnschedulableGroup
 from vscheduler.core.placement import nominated_pods
-from vscheduler.core.session import job_likeness, ordering, reasons
+from vscheduler.core.session import job_class, ordering, reasons
 from vscheduler.core.session.dispatch import Dispatch
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.ordering import Line, SortKey
@@ -52,7 +52,7 @@ class Preemptor:
         """Remove placed tasks."""
         self._tasks = deque(task for task in self.tasks if task.uid not in placed)
 
-    def likeness(self, session: Session) -> Hashable:
+    def class_key(self, session: Session) -> Hashable:
         """Return a key: if a job finds no victims, jobs with equal keys find none, either.
 
         None for a job with sub-groups, or with any task not Pending: such a job resembles no other
@@ -63,9 +63,9 @@ class Preemptor:
             return None
         if state.sub_groups is not None or len(job.tasks) > state.counts[TaskStatus.PENDING]:
             return None
-        traits = tuple(map(job_likeness.traits, self.tasks))
-        needs = job_likeness.needs(job)
-        return needs, traits, tuple(nominated_pods.likeness(session, task) for task in self.tasks)
+        traits = tuple(map(job_class.traits, self.tasks))
+        needs = job_class.needs(job)
+        return needs, traits, tuple(nominated_pods.class_key(session, task) for task in self.tasks)
 
 
 def line_up(
@@ -195,7 +195,7 @@ class EqualPreemptors:
         if not carried.reported.eviction_refused_jobs.isdisjoint(group.members):
             return False
         tasks = group.first.tasks
-        return len(tasks) == 1 or len(set(map(job_likeness.traits, tasks))) == 1
+        return len(tasks) == 1 or len(set(map(job_class.traits, tasks))) == 1
 
     def fail(self, preemptor: Preemptor) -> None:
         """Record that the job found no victims, and that those for which it asked don't, either."""

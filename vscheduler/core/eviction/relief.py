@@ -228,7 +228,7 @@ class Relief:
         """Whether all that the group would exceed could be released for it."""
         if not refusal.exceeded:
             return False
-        key = (self._likeness(state), refusal.exceeded)
+        key = (self._class_key(state), refusal.exceeded)
         found = self._verdicts.get(key)
         if found is None:
             found = all(self._is_released(state, each) for each in refusal.exceeded)
@@ -247,7 +247,7 @@ class Relief:
             self._promises.add(state)
         self._verdicts.clear()
 
-    def _likeness(self, state: JobState) -> object:
+    def _class_key(self, state: JobState) -> object:
         """Return a key that is equal for groups for which the same is released."""
         job = state.job
         return job.memo("relief", lambda: self._traits(state))

@@ -37,7 +37,7 @@ Rows = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-class Likeness(Enum):
+class Grouping(Enum):
     """What pods of a group have in common."""
 
     CLASS = "queue, class, priorities and kind of node"
@@ -211,27 +211,27 @@ class VictimColumns:
         return total
 
     @property
-    def likeness(self) -> Likeness:
+    def grouping(self) -> Grouping:
         """What pods of a group have in common."""
         return self._grouping[2]
 
     @cached_property
-    def _grouping(self) -> tuple[Rows, list[int], Likeness]:
+    def _grouping(self) -> tuple[Rows, list[int], Grouping]:
         kinds = self._session.pools.kinds[self.pods.rows]
         of_pods = (_numbered(self.levels), _numbered(self.pods.priorities))
-        parts: dict[Likeness, tuple[Rows, ...]] = {
-            Likeness.CLASS: (self.pods.class_numbers, *of_pods, kinds)
+        parts: dict[Grouping, tuple[Rows, ...]] = {
+            Grouping.CLASS: (self.pods.class_numbers, *of_pods, kinds)
         }
-        limits = {Likeness.CLASS: GROUPS_MAX, Likeness.RESOURCES: COARSE_GROUPS_MAX}
+        limits = {Grouping.CLASS: GROUPS_MAX, Grouping.RESOURCES: COARSE_GROUPS_MAX}
         if self._by_resources:
             requested = np.unique(self.requests > 0, axis=0, return_inverse=True)[1].ravel()
-            parts[Likeness.RESOURCES] = (requested[self.pods.class_numbers], kinds)
-        for likeness, each in parts.items():
+            parts[Grouping.RESOURCES] = (requested[self.pods.class_numbers], kinds)
+        for grouping, each in parts.items():
             first, groups = _grouped(self.queues, *each)
-            if len(first) <= limits[likeness]:
-                return groups, first.tolist(), likeness
+            if len(first) <= limits[grouping]:
+                return groups, first.tolist(), grouping
         first, groups = _grouped(self.queues)
-        return groups, first.tolist(), Likeness.QUEUE
+        return groups, first.tolist(), Grouping.QUEUE
 
     @property
     def groups(self) -> Rows:
@@ -387,15 +387,15 @@ class EntitledGroups:
         return Entitled(groups, np.ones(len(columns.pods.owner_jobs), dtype=np.bool_))
 
     def _asked(self, scope: Scope, task: Task) -> Entitled:
-        columns, likeness = self._columns, Likeness
-        if columns.likeness is likeness.QUEUE:
+        columns = self._columns
+        if columns.grouping is Grouping.QUEUE:
             return self._anything()
         columns.refresh()
         found = np.zeros(len(columns.representatives), dtype=np.bool_)
         candidates = np.flatnonzero(columns.candidates(scope, np.arange(len(columns.groups))))
         groups, first = np.unique(columns.groups[candidates], return_index=True)
         self._session.spend("entitled", ENTITLED_COST * len(groups))
-        is_coarse = columns.likeness is likeness.RESOURCES
+        is_coarse = columns.grouping is Grouping.RESOURCES
         within = EQUAL_RESOURCES if is_coarse else EQUAL_CLASSES
         for group, place in zip(groups.tolist(), candidates[first].tolist(), strict=True):
             found[group] = self._session.dispatch.may_be_entitled(

@@ -286,12 +286,12 @@ def _kinds(
     for task in tasks:
         like: Hashable = task.pod_class
         if task.pod_class.constraints.resource_claims:
-            like = session.devices.demands.likeness(task.pod_class), borne.get(task.uid)
+            like = session.devices.demands.class_key(task.pod_class), borne.get(task.uid)
         elif task.volumes and not of_volumes.shares(task.pod_class):
-            like = session.volumes.demands.likeness(task.pod_class)
+            like = session.volumes.demands.class_key(task.pod_class)
         key = (
             like,
-            nominated_pods.likeness(session, task),
+            nominated_pods.class_key(session, task),
             task.role if state.job.roles_count else "",
             None if state.sub_groups is None else state.sub_groups.of(task),
         )

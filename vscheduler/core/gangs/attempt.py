@@ -212,7 +212,7 @@ def could_help(session: Session, state: JobState) -> bool:
         return True
     if session.affinity_counts.nobody and not session.nominated.anybody:
         return False
-    return len({nominated_pods.likeness(session, task) for task in job.tasks}) > 1
+    return len({nominated_pods.class_key(session, task) for task in job.tasks}) > 1
 
 
 def _is_restricted(session: Session, pod_class: PodClass) -> bool:

@@ -30,8 +30,8 @@ NO_ROOM = ReasonCode.NO_ROOM
 class UnschedulableGroup:
     """Unschedulable jobs made from one template, which all wait for the same reason."""
 
-    likeness: Hashable
-    """What the jobs have in common (session.job_likeness)."""
+    class_key: Hashable
+    """What the jobs have in common (session.job_class)."""
     request: Vector
     """The request of each pod, (R,)."""
     reason: Reason
@@ -63,7 +63,7 @@ class UnschedulableGroup:
     def with_reason(self, reason: Reason) -> "UnschedulableGroup":
         """Return the group with another reason, and with statuses that give this reason."""
         return UnschedulableGroup(
-            likeness=self.likeness,
+            class_key=self.class_key,
             request=self.request,
             reason=reason,
             members=self.members,

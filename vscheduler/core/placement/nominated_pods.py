@@ -134,13 +134,13 @@ PORTS = Refusal(RefusalCode.NOMINATED_PORTS)
 TOO_NEAR = Refusal(RefusalCode.NOMINATED_ANTI_AFFINITY)
 
 
-def likeness(session: Session, task: Task) -> Hashable:
+def class_key(session: Session, task: Task) -> Hashable:
     """Return what distinguishes the task from other tasks of its class; None if nothing does.
 
     Three things can: selection by affinity terms of other pods, resources reserved for nominated
     pods, and the part of the network that its job may use.
     """
-    near = session.topology.likeness(task) if session.topology.is_used else None
+    near = session.topology.class_key(task) if session.topology.is_used else None
     if near is None and session.affinity_counts.nobody and not session.nominated.anybody:
         return None
     affinity, reserved = session.affinity_counts.state_of(task), session.nominated.of(task)
@@ -151,7 +151,7 @@ def likeness(session: Session, task: Task) -> Hashable:
 
 def alike(session: Session, task: Task) -> Hashable:
     """Return a value equal for tasks with the same possible victims and nodes."""
-    return task.pod_class, task.priority, likeness(session, task)
+    return task.pod_class, task.priority, class_key(session, task)
 
 
 def rest(session: Session, task: Task, view: NodeView) -> Vector:

@@ -232,13 +232,13 @@ class Placement:
         Tasks of one class may have different labels, and so be selected by different affinity terms
         of other pods. Tasks with equal claims of their own share a plan until they have devices.
         """
-        likeness: Hashable = task.pod_class
+        class_key: Hashable = task.pod_class
         if task.pod_class.constraints.resource_claims:
-            likeness = self._session.devices.likeness(task.pod_class)
+            class_key = self._session.devices.class_key(task.pod_class)
         return (
-            likeness,
+            class_key,
             self._session.job_state_of(task).job.queue,
-            nominated_pods.likeness(self._session, task),
+            nominated_pods.class_key(self._session, task),
         )
 
     def _plan(self, task: Task) -> Plan:
@@ -292,8 +292,8 @@ class Placement:
 
     def _drop_plans(self, task: Task, key: PlanKey) -> None:
         """Drop plans to make room for a new plan."""
-        likeness, queue, _ = key
-        is_of_class = likeness is task.pod_class
+        class_key, queue, _ = key
+        is_of_class = class_key is task.pod_class
         if is_of_class and self._session.pools_builder.pending(queue, task.pod_class) <= 1:
             if self._single_pod_plan is not None:
                 self._plans.pop(self._single_pod_plan, None)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from vscheduler.core.api.further_hooks import AllHooks
-from vscheduler.core.session import job_likeness, reasons
+from vscheduler.core.session import job_class, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.reasons import JobTurn
 from vscheduler.core.session.session import Session
@@ -101,7 +101,7 @@ class UnschedulableClasses:
             if task is not None:
                 self._members[state.job.id] = task
                 reserved = nominated.of(task) if nominated else None
-                near = topology.likeness(task) if topology.is_used else None
+                near = topology.class_key(task) if topology.is_used else None
                 key = (task.pod_class, task.role, state.job.queue, near, reserved)
                 found.setdefault(key, (task, []))[1].append(state)
         return list(found.values())
@@ -244,12 +244,12 @@ def report(session: Session, groups: Iterable[Group]) -> None:
             is_first = False
             job = state.job
             session.work_budget.charge(job.namespace)
-            likeness = None if job.id in session.reasons.by_job else job_likeness.of_waiting(job)
-            if are_equal and likeness in alike:
+            class_key = None if job.id in session.reasons.by_job else job_class.of_waiting(job)
+            if are_equal and class_key in alike:
                 session.spend("roomless", REPEAT_COST)
-                session.reasons.note(job.id, alike[likeness])
-                key = (job.id, likeness) if is_apart else likeness
-                session.unschedulable.add(state, key, alike[likeness])
+                session.reasons.note(job.id, alike[class_key])
+                key = (job.id, class_key) if is_apart else class_key
+                session.unschedulable.add(state, key, alike[class_key])
                 continue
             session.spend("roomless", REPORT_COST)
             turn = JobTurn(state, (representative(job) or task,))
@@ -257,10 +257,10 @@ def report(session: Session, groups: Iterable[Group]) -> None:
                 reasons.note_share(session, queue, turn)
             else:
                 record_refusal(session, queue, turn, known if are_equal else {})
-            if likeness is not None and state.untouched:
-                alike[likeness] = session.reasons.by_job[job.id]
-                key = (job.id, likeness) if is_apart else likeness
-                session.unschedulable.add(state, key, alike[likeness])
+            if class_key is not None and state.untouched:
+                alike[class_key] = session.reasons.by_job[job.id]
+                key = (job.id, class_key) if is_apart else class_key
+                session.unschedulable.add(state, key, alike[class_key])
     session.work_budget.charge()
 
 

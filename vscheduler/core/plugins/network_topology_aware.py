@@ -115,7 +115,7 @@ class NetworkTopologyAware(Plugin):
 
     def _near(self, task: Task) -> Hashable:
         """Return what decides on the nodes of the task: it follows other pods of its job."""
-        found: Hashable = self._topology.likeness(task)
+        found: Hashable = self._topology.class_key(task)
         return found
 
     @depends_on(On.CLASS | On.NODE, fingerprint=_near)

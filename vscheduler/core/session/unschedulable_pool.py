@@ -134,10 +134,10 @@ class UnschedulablePool:
         if self.is_on:
             self._without_room.update(state.job.id for state in states)
 
-    def add(self, state: JobState, likeness: Hashable, reason: Reason) -> None:
+    def add(self, state: JobState, class_key: Hashable, reason: Reason) -> None:
         """Add a job after the cycle for the reason given now, if it is without room."""
         if state.job.id in self._without_room:
-            self._candidates[state.job.id] = likeness, reason
+            self._candidates[state.job.id] = class_key, reason
 
     def first_jobs(self) -> Iterable[JobId]:
         """Return the first job of each group that stays, and the jobs that may be added."""
@@ -211,8 +211,8 @@ class UnschedulablePool:
             groups += [] if left is None else [left]
         by_name = {status.job: status for status in statuses} if self._candidates else {}
         groups += [
-            self._group(states[job], by_name[job], likeness, space)
-            for job, (likeness, reason) in self._candidates.items()
+            self._group(states[job], by_name[job], class_key, space)
+            for job, (class_key, reason) in self._candidates.items()
             if by_job.get(job) is reason and job in by_name and self._may_add(states[job])
         ]
         found = merged(groups, staying.unchecked)
@@ -238,14 +238,14 @@ class UnschedulablePool:
         self,
         state: JobState,
         status: GroupStatus,
-        likeness: Hashable,
+        class_key: Hashable,
         space: ResourceSpace,
     ) -> UnschedulableGroup:
         """Return a group of one job."""
         job, reason = state.job, status.reason
         assert reason is not None, "an unschedulable job waits for a reason"
         return UnschedulableGroup(
-            likeness=likeness,
+            class_key=class_key,
             request=space.vector(job.tasks[0].pod_class.request),
             reason=reason,
             members={job.id: job},
@@ -268,7 +268,7 @@ def merged(
     """
     found: dict[Hashable, list[UnschedulableGroup]] = {}
     for group in groups:
-        alike = found.setdefault(group.likeness, [])
+        alike = found.setdefault(group.class_key, [])
         if not alike or alike[0].reason == group.reason:
             alike.append(group)
     joined = {unschedulable_jobs.joined(alike): alike[0] for alike in found.values()}

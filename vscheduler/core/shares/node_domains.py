@@ -225,7 +225,7 @@ class DomainFinder:
         queue, pod_class = pair
         if pod_class.constraints.resource_claims:
             pod_class = self._usable.first_like(pod_class)
-        alike = (self._usable.likeness(queue), pod_class)
+        alike = (self._usable.class_key(queue), pod_class)
         domain = self._pairs.get(alike)
         if domain is None:
             found = Domain(self._usable.of(queue, pod_class))

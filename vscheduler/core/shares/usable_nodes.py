@@ -128,7 +128,7 @@ class UsableNodes:
         limited = self._queues.get(queue)
         return mask if limited is None else mask & self.of_queues.masks[limited]
 
-    def likeness(self, queue: str) -> bytes:
+    def class_key(self, queue: str) -> bytes:
         """Return a value equal for queues that may use the same nodes."""
         return self._queues.get(queue, b"")
 

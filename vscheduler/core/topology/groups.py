@@ -70,7 +70,7 @@ class Group:
         return self.tree.common(self._lowest)
 
     @property
-    def likeness(self) -> Hashable:
+    def class_key(self) -> Hashable:
         """What decides on the nodes of its next pod, beside the tree."""
         return self.tier, self.anchor, self.chosen, self.to_fill
 

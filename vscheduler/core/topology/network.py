@@ -161,14 +161,14 @@ class NetworkTopology:
             return None
         return np.flatnonzero(mask)
 
-    def likeness(self, task: Task) -> object:
+    def class_key(self, task: Task) -> object:
         """Return what distinguishes the nodes that the task may use from others' nodes."""
         found = self.of(task.job) if self.is_used else None
         if found is None:
             return None
         job = self._states[task.job].job
         name = job.annotations.get(TOPOLOGY, "")
-        return name, *(group.likeness for group in found.of(task))
+        return name, *(group.class_key for group in found.of(task))
 
     def count(self, task: Task, row: int, step: int) -> None:
         """Count a task on this node (step 1), or no longer (step -1)."""

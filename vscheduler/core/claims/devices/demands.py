@@ -34,7 +34,7 @@ class DeviceDemands:
         self._same: dict[Hashable, Demand] = {}
         """One of the demands that the same devices satisfy."""
 
-    def likeness(self, pod_class: PodClass) -> Hashable:
+    def class_key(self, pod_class: PodClass) -> Hashable:
         """Return the kind of these pods, as long as their claims have no devices, and none are
         chosen for them; the class itself for all other pods.
         """

@@ -93,9 +93,9 @@ class DeviceState:
         """Return the rows of the nodes that can use what the claims have got, if these are few."""
         return self._needs.only_rows(pod_class) if self._allocates else None
 
-    def likeness(self, pod_class: PodClass) -> Hashable:
+    def class_key(self, pod_class: PodClass) -> Hashable:
         """Return what pods have in common that the cycle answers the same at this point."""
-        return self.demands.likeness(pod_class) if self._allocates else pod_class
+        return self.demands.class_key(pod_class) if self._allocates else pod_class
 
     def supply(self, space: ResourceSpace) -> Vector | None:
         """Return how many devices of each class nodes have; see supply.DeviceSupply. None if nobody

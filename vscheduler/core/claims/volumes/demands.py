@@ -44,7 +44,7 @@ class VolumeDemands:
         self.binds = self.attaches = False
         """Whether a plugin looks at claims, and at attach limits."""
 
-    def likeness(self, pod_class: PodClass) -> Hashable:
+    def class_key(self, pod_class: PodClass) -> Hashable:
         """Return what pods have in common that differ only in claims of their own, for which the
         same volumes can be chosen; the class itself for all other pods.
 

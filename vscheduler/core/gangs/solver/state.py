@@ -87,7 +87,7 @@ class State:
         return _alike(self.problem)
 
     @functools.cached_property
-    def _likeness(self) -> Ints:
+    def _class_key(self) -> Ints:
         """By node, a number that is equal for nodes alike with equal pods of the gang."""
         return np.array(self.alike, dtype=np.int64)
 
@@ -182,7 +182,7 @@ class State:
         if scores is not None:
             order = order[np.argsort(scores[order], kind="stable")]
         first = np.full(len(self.alike) + len(self._touched), -1)
-        first[self._likeness[order]] = order
+        first[self._class_key[order]] = order
         kept: Ints = np.sort(first[first >= 0])
         return kept
 
@@ -262,12 +262,12 @@ class State:
         return int(np.maximum(full - counts, 0).sum())
 
     def _liken(self, row: int) -> None:
-        """Keep the likeness of a node whose pods have changed."""
-        likeness = self.alike[row]
+        """Keep the class key of a node whose pods have changed."""
+        class_key = self.alike[row]
         if row in self.on:
-            pods = (likeness, *sorted(self.on[row]))
-            likeness = self._touched.setdefault(pods, len(self.alike) + len(self._touched))
-        self._likeness[row] = likeness
+            pods = (class_key, *sorted(self.on[row]))
+            class_key = self._touched.setdefault(pods, len(self.alike) + len(self._touched))
+        self._class_key[row] = class_key
 
     def _refresh(self, rows: Ints) -> None:
         free = self.free[rows][:, np.newaxis]
@@ -367,7 +367,7 @@ def _alike(problem: Problem) -> list[int]:
     for attached in problem.attached:
         columns += [attached.room, attached.there.T]
     if problem.volumes is not None:
-        columns.append(volume_matching.likeness(problem.volumes))
+        columns.append(volume_matching.class_key(problem.volumes))
     table = np.concatenate(
         [np.asarray(column, dtype=np.int64).reshape(size, -1) for column in columns], axis=1
     )

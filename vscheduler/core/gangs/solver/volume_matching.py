@@ -210,7 +210,7 @@ def by_row(given: Volumes) -> tuple[Ints, Ints]:
     return starts, volumes[order]
 
 
-def likeness(given: Volumes) -> Ints:
+def class_key(given: Volumes) -> Ints:
     """Return a number for each row (N,), equal for rows that could take each other's place.
 
     A volume of one row matters by the demands that it satisfies; any other volume for itself.

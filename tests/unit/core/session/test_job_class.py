@@ -1,9 +1,9 @@
-"""Likeness of jobs: equal for jobs from one template, different for whatever else differs."""
+"""Grouping of jobs: equal for jobs from one template, different for whatever else differs."""
 
 import pytest
 
 from tests import running
-from vscheduler.core.session import job_likeness
+from vscheduler.core.session import job_class
 from vscheduler.model.jobs import Job, PodClass
 from vscheduler.testing import pictures
 
@@ -21,17 +21,17 @@ def job(line: str, namespace: str = "") -> Job:
 
 
 def key(line: str, namespace: str = "") -> object:
-    """Its likeness, with classes of pods by what they hold."""
-    return pictures_of(job_likeness.of_waiting(job(line, namespace)))
+    """Its class key, with classes of pods by what they hold."""
+    return pictures_of(job_class.of_waiting(job(line, namespace)))
 
 
-def pictures_of(likeness: object) -> object:
+def pictures_of(class_key: object) -> object:
     """The same, where classes of different pictures are equal if they hold the same."""
-    if isinstance(likeness, tuple):
-        return tuple(map(pictures_of, likeness))
-    if isinstance(likeness, PodClass):
-        return likeness.request, likeness.constraints, likeness.hints
-    return likeness
+    if isinstance(class_key, tuple):
+        return tuple(map(pictures_of, class_key))
+    if isinstance(class_key, PodClass):
+        return class_key.request, class_key.constraints, class_key.hints
+    return class_key
 
 
 def test_jobs_from_one_template_are_alike() -> None:

@@ -1,4 +1,4 @@
-"""Likeness of jobs: what jobs have in common that find the same in a cycle.
+"""Classes of jobs: what jobs have in common that find the same in a cycle.
 
 Jobs made from one template differ in names and ages only. Whatever plugins and nodes refuse to one
 of them, they refuse to all, unless placements or evictions come between.
@@ -11,7 +11,7 @@ from vscheduler.model.jobs import Job, Task, TaskStatus
 
 def of_waiting(job: Job) -> Hashable:
     """Return a key for a job of which no pod has started; None for any other job."""
-    return job.memo("likeness", lambda: _of_waiting(job))
+    return job.memo("class_key", lambda: _of_waiting(job))
 
 
 def _of_waiting(job: Job) -> Hashable:
@@ -21,14 +21,14 @@ def _of_waiting(job: Job) -> Hashable:
 
 
 def needs(job: Job) -> Hashable:
-    """Return the part of a likeness for the job itself."""
+    """Return the part of a class key for the job itself."""
     texts = map(_frozen, (job.min_task_member, job.annotations, job.labels))
     counts = job.min_member, job.succeeded_gone
     return (job.queue, job.priority, *counts, job.topology, *texts)
 
 
 def traits(task: Task) -> Hashable:
-    """Return the part of a likeness for one task."""
+    """Return the part of a class key for one task."""
     return (
         *(task.pod_class, task.role, task.priority, task.preemptable, task.never_preempts),
         *(task.priority_class, _frozen(task.annotations), _frozen(task.labels)),
