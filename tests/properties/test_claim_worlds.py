@@ -167,6 +167,15 @@ def test_pods_that_are_gone_and_pods_that_just_ended_count(
     assert moment.statuses["default/a"][0]["succeeded"] == standing - 1
 
 
+@pytest.mark.parametrize(("phase", "gone"), [("Running", 3), ("Completed", 0)])
+def test_a_completed_group_begins_anew(phase: str, gone: int) -> None:
+    """What its status counts was another gang's."""
+    documents = pictures.documents(f"node n1 cpu=4 queue q job q/a min=3 phase={phase} -")
+    (group,) = (each for each in documents if each["kind"] == "PodGroup")
+    group["status"]["succeeded"] = 3
+    assert censuses.take(documents).gone("default/a") == gone
+
+
 @pytest.mark.parametrize(
     ("most", "true"),
     [("4 cpu on n1", True), ("3 cpu on n1", False), ("4 cpu on n2", False), ("9 cpu on n3", False)],

@@ -202,8 +202,9 @@ class Census:
         if group in self.removed:
             return self.removed[group]
         done = sum(pod["status"]["phase"] == "Succeeded" for pod in self.members[group])
-        counted: int = self.groups[group].get("status", {}).get("succeeded", 0)
-        return max(0, counted - done) if self.members[group] else 0
+        status = self.groups[group].get("status", {})
+        goes_on = self.members[group] and status.get("phase") != "Completed"
+        return max(0, status.get("succeeded", 0) - done) if goes_on else 0
 
     def standing(self, group: str) -> int:
         """How many of its pods count towards its minimum, those that are removed included."""
