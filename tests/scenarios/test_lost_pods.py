@@ -120,10 +120,15 @@ def test_deleted_pods_may_have_had_any_role(succeeded: int, started: list[str]) 
     assert found == (ReasonCode.TOO_FEW_OF_ROLE, "w", 2, 3)
 
 
-@pytest.mark.parametrize(("succeeded", "started"), [(2, ["g-0", "g-1"]), (1, [])])
-def test_deleted_pods_may_have_been_a_sub_group(succeeded: int, started: list[str]) -> None:
-    """One of two has succeeded, and the other one starts again; part of one is none."""
-    picture = PICTURE.replace("min=4", "min=3 subgroups=2x2").replace("n1 -", "b:- b:-")
+@pytest.mark.parametrize(
+    ("pods", "succeeded", "started"),
+    [("b:- b:-", 2, ["g-0", "g-1"]), ("b:- b:-", 1, []), ("a:n1 b:n1 b:-", 1, ["g-2"])],
+)
+def test_deleted_pods_may_have_been_in_a_sub_group(
+    pods: str, succeeded: int, started: list[str]
+) -> None:
+    """All of one of two has succeeded, or part of it, and the other one starts again."""
+    picture = PICTURE.replace("min=4", "min=3 subgroups=2x2").replace("n1 -", pods)
     assert bound(cycle(picture, succeeded=succeeded)) == started
 
 

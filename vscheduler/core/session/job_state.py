@@ -165,8 +165,14 @@ class SubGroups:
         found: Counter[int] = Counter()
         whole = self._whole(VALID) if gone else found
         for place, policy in enumerate(self._policies if gone else ()):
-            found[place] = min(max(0, policy.minimum - whole[place]), gone // policy.size)
-            gone -= found[place] * policy.size
+            lacks = max(0, policy.minimum - whole[place])
+            keys = {key for key in self._keys.values() if key[0] == place}
+            there = sorted(policy.size - self._count_in(key, VALID) for key in keys)
+            some = [missing for missing in there if missing > 0]
+            for missing in [*some, *[policy.size] * lacks][:lacks]:
+                if missing <= gone:
+                    found[place] += 1
+                    gone -= missing
         return found
 
     def _count_in(self, key: Key, statuses: frozenset[TaskStatus]) -> int:
