@@ -256,3 +256,92 @@ def test_volcanos_cases(case: Case, as_volcano: bool) -> None:
     assert len(found) == case.binds
     if case.within:
         assert any(set(found.values()) <= set(each.split()) for each in case.within), found
+
+
+UNEVEN = (
+    "job q/o cpu=8 n0 n2 n4 n6 job q/p cpu=5 n1 n3 n7 job q/r cpu=6 n5 "
+    "job q/j min=2 cpu=2 topology=hard:2 -*2"
+)
+
+
+@pytest.mark.parametrize(("as_volcano", "spine"), [(True, {"n5", "n7"}), (False, {"n1", "n3"})])
+def test_volcano_takes_the_spine_in_use_most(as_volcano: bool, spine: set[str]) -> None:
+    """Both have room for two pods, so by default the name decides."""
+    assert set(starts(Case(E8, UNEVEN, 2), as_volcano=as_volcano).values()) == spine
+
+
+@pytest.mark.parametrize("tier", ["hard:unknown", "hard"])
+@pytest.mark.parametrize(("as_volcano", "binds"), [(True, 3), (False, 0)])
+def test_volcano_ignores_a_tier_that_it_does_not_know(
+    as_volcano: bool, binds: int, tier: str
+) -> None:
+    """By default the gang waits; without a tier it stays in one domain."""
+    case = Case(FLAT, f"job q/j min=3 cpu=2 topology={tier} -*3", binds)
+    assert len(starts(case, as_volcano=as_volcano)) == binds
+
+
+@pytest.mark.parametrize("weight", [1, 2])
+def test_volcano_scores_nodes_by_their_distance_from_placed_pods(weight: int) -> None:
+    """The own rack, which has half of the pods, the next one, and another spine."""
+    tree = (T8[0], nodes(1, 8, 4))
+    case = Case(tree, "job q/j min=2 cpu=2 topology=soft n1 -", 1)
+    tiers = running.tiers(f"gang | predicates network-topology-aware:weight={weight}")
+    session = running.open_session(
+        documents(case), {"actions": "allocate", "tiers": tiers, "compatibility": "volcano"}
+    )
+    (state,) = session.job_states.values()
+    (task,) = [each for each in state.job.tasks if each.node is None]
+    scores = session.placement.scores(task).tolist()
+    assert scores == [150 * weight] * 2 + [50 * weight] * 2 + [0] * 4
+
+
+IN_USE = "node n1 cpu=4 memory=8Gi node n2 cpu=4 memory=8Gi node n3 cpu=4 memory=8Gi"
+PLAIN = "job q/o cpu=1 memory=4Gi n1 job q/p cpu=3 memory=1Gi n2 job q/j cpu=1 memory=1Gi -"
+
+
+@pytest.mark.parametrize("as_volcano", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "node"),
+    [
+        ({}, "n2"),
+        ({"hypernode.binpack.cpu": 0}, "n1"),
+        ({"hypernode.binpack.cpu": 0, "hypernode.binpack.memory": 0}, "n1"),
+        ({"hypernode.binpack.normal-pod.enable": False}, "n1"),
+        ({"hypernode.binpack.resources": "cpu", "hypernode.binpack.resources.cpu": 9}, "n2"),
+    ],
+)
+def test_pods_without_topology_go_into_domains_in_use(
+    arguments: dict[str, Any], node: str, as_volcano: bool
+) -> None:
+    """By weighted resources; where nothing counts, the first node by name."""
+    case = Case(("s0=n1 s1=n2 s2=n3", IN_USE), PLAIN, 1)
+    found = policy(as_volcano=as_volcano)
+    found["tiers"] = running.tiers("gang | predicates network-topology-aware")
+    found["tiers"][-1]["plugins"][-1]["arguments"] = arguments
+    result = running.run(documents(case), found)
+    assert {bind.node for bind in result.binds} == {node}
+
+
+@pytest.mark.parametrize(("fading", "node"), [(0.0, "n1"), (1.0, "n4")])
+def test_higher_tiers_count_as_much_as_is_said(fading: float, node: str) -> None:
+    """A rack is in use a little, and another one is empty in a spine that is full else."""
+    tree = ("s0=n1 s1=n2 s2=n3 s3=n4 | s4=s0,s1 s5=s2,s3", nodes(1, 4, 4))
+    case = Case(tree, "job q/o cpu=1 n1 job q/p cpu=4 n3 job q/j cpu=1 -", 1)
+    name = f"network-topology-aware:hypernode.binpack.normal-pod.fading={fading}"
+    result = running.run(
+        documents(case),
+        {"actions": "allocate", "tiers": running.tiers(f"gang | predicates {name}")},
+    )
+    assert {bind.node for bind in result.binds} == {node}
+
+
+def test_volcano_counts_the_gang_before() -> None:
+    """As the cycle begins, the other rack is in use a little more."""
+    tree = (
+        "s0=n1,n2 s1=n3,n4",
+        "node n1 cpu=4 label=z=a node n2 cpu=4 label=z=a node n3 cpu=4 node n4 cpu=4",
+    )
+    first = "job q/a min=2 cpu=3 select=z=a topology=hard:1 - -"
+    case = Case(tree, f"job q/o cpu=1 n3 {first} job q/j min=2 cpu=1 topology=hard:1 - -", 2)
+    found = starts(case, as_volcano=True)
+    assert {found["j-0"], found["j-1"]} == {"n1", "n2"}

@@ -13,6 +13,7 @@ from vscheduler.core.compat.actions import (
 )
 from vscheduler.core.compat.capacity import VolcanoCapacity
 from vscheduler.core.compat.cycle_rules import VolcanoCycleRules
+from vscheduler.core.compat.network_topology_aware import VolcanoNetworkTopologyAware
 from vscheduler.core.compat.plugins import (
     VolcanoDrf,
     VolcanoGang,
@@ -46,6 +47,7 @@ VOLCANO = Compatibility(
         VolcanoPdb,
         VolcanoResourceStrategyFit,
         VolcanoTdm,
+        VolcanoNetworkTopologyAware,
     ),
     actions=(
         VolcanoAllocate,

@@ -56,6 +56,8 @@ class Room(msgspec.Struct, frozen=True, eq=False):
     """The same by node, (N,)."""
     suffices: Flags
     """The domains (D,) in which enough of the pods may fit."""
+    rank: Floats
+    """Which domains (D,) of a tier come first: the lower, the earlier."""
     exact: bool
     """Whether that many of the pods do fit: these are equal, and only their size matters."""
 
@@ -93,7 +95,9 @@ def room_for(
         asked = sum((session.request(task) for task in tasks), session.space.zeros())
         suffices &= (tree.sums(np.maximum(free, 0)) >= asked).all(axis=1)
     exact = len(by_class) == 1 and not _is_restricted(tasks[0])
-    return Room(needed, pods, copies, by_node, suffices, exact)
+    rank = session.topology.rank(tree, tasks, session.cluster.used)
+    rank = copies.astype(np.float64) if rank is None else rank
+    return Room(needed, pods, copies, by_node, suffices, rank, exact)
 
 
 def _usable(session: Session, task: Task, *, later: bool) -> Flags:
@@ -139,7 +143,8 @@ def room_after(
         pods += np.minimum(of_domains, len(each))
         copies += of_domains
         by_node += held
-    return Room(needed, pods, copies, by_node, pods >= needed, exact=False)
+    rank = copies.astype(np.float64)
+    return Room(needed, pods, copies, by_node, pods >= needed, rank, exact=False)
 
 
 def with_fewest_victims(
@@ -172,7 +177,7 @@ def candidates(group: Group, room: Room, *, inside: int | None = None) -> list[i
         mask &= tree.inside(inside)
     domains = np.flatnonzero(mask)
     # Domains are in order of tiers and names.
-    order = np.lexsort((room.copies[domains], tree.tiers[domains]))
+    order = np.lexsort((room.rank[domains], tree.tiers[domains]))
     return _few(domains[order], tree.tiers)
 
 

@@ -16,18 +16,22 @@ from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.topology.labels import LabelTopology
-from vscheduler.core.topology.network import NetworkTopology, SettingError, UnknownError
+from vscheduler.core.topology.network import NetworkTopology, Rank, SettingError, UnknownError
+from vscheduler.core.topology.tree import Floats, Tree
+from vscheduler.model import resources
 from vscheduler.model.decisions import Reason, ReasonCode
 from vscheduler.model.jobs import PodClass, Task
 from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.refusals import Refusal, RefusalCode
+from vscheduler.model.resources import Vector
 from vscheduler.model.snapshot import Snapshot
 
 ELSEWHERE = Refusal(RefusalCode.NETWORK_TOPOLOGY)
 TOPOLOGIES = "topologies"
 EVICTS_IN = "hypernode.gradient.evict.max-hypernodes"
 LEVELS_MAX = 16
-SCORES = "scores of domains by what they have in use"
+PREFIX = "hypernode.binpack.resources"
+NORMAL = "hypernode.binpack.normal-pod"
 
 
 def read_topologies(given: Any) -> tuple[LabelTopology, ...]:
@@ -69,14 +73,12 @@ class NetworkTopologyAware(Plugin):
     name = "network-topology-aware"
     arguments: ClassVar[Mapping[str, Argument]] = {
         "weight": Argument(float, default=1.0),
-        "hypernode.binpack.cpu": Argument(float, default=1.0, missing=SCORES),
-        "hypernode.binpack.memory": Argument(float, default=1.0, missing=SCORES),
-        "hypernode.binpack.resources": Argument(str, default="", missing=SCORES),
-        "hypernode.binpack.resources.*": Argument(float, default=1.0, missing=SCORES),
-        "hypernode.binpack.normal-pod.enable": Argument(bool, default=True, missing=SCORES),
-        "hypernode.binpack.normal-pod.fading": Argument(
-            float, default=0.8, minimum=0, missing=SCORES
-        ),
+        "hypernode.binpack.cpu": Argument(float, default=1.0, minimum=0),
+        "hypernode.binpack.memory": Argument(float, default=1.0, minimum=0),
+        PREFIX: Argument(str, default=""),
+        f"{PREFIX}.*": Argument(float, default=1.0, minimum=0),
+        f"{NORMAL}.enable": Argument(bool, default=True),
+        f"{NORMAL}.fading": Argument(float, default=0.8, minimum=0),
         EVICTS_IN: Argument(int, default=8, minimum=1),
         TOPOLOGIES: Argument(list, default=[], parse=read_topologies),
     }
@@ -90,9 +92,19 @@ class NetworkTopologyAware(Plugin):
         self._topology = session.topology
         given = read_topologies(self.argument(TOPOLOGIES))
         most = int(self.number(EVICTS_IN))
-        self._topology.use(given, session.wake, lenient=self.lenient, evicts_in=most)
+        self._topology.use(
+            given, session.wake, lenient=self.lenient, evicts_in=most, rank=self._rank()
+        )
         weight = self.number("weight")
         self._weight = 1.0 if weight < 0 else weight
+        self._weights = self._read_weights()
+        trees = self._topology.trees() if self.argument(f"{NORMAL}.enable") else {}
+        self._normal_tree = next(iter(trees.values()), None)
+        self._normal: dict[PodClass, NDArray[np.float64]] = {}
+
+    def _rank(self) -> Rank | None:
+        """Return what decides between domains of a tier; None: which has least left over."""
+        return None
 
     @depends_on(On.JOB | On.NODE)
     def job_valid(self, state: JobState) -> Reason | None:
@@ -132,10 +144,67 @@ class NetworkTopologyAware(Plugin):
 
     @depends_on(On.CLASS | On.NODE, fingerprint=_near)
     def score_nodes(self, task: Task, nodes: NodeView) -> NDArray[np.float64]:
-        """Return how well nodes suit the task: domains that its group needs in any case."""
+        """Return how well nodes suit the task: domains that its group needs in any case; for a pod
+        without topology, domains that were in use as the cycle began.
+        """
+        if self._topology.of(task.job) is None:
+            return self._normal_scores(task, nodes)
         found = self._topology.preference(task)
         return np.zeros(nodes.size) if found is None else self._weight * SCORE * nodes.of(found)
 
+    def _normal_scores(self, task: Task, nodes: NodeView) -> NDArray[np.float64]:
+        """Return by tier how full the domains of nodes are, the lowest tier counting most.
 
+        Volcano: scoreHyperNodeBinPackingForNormalPods.
+        """
+        tree = self._normal_tree
+        if tree is None or not len(tree.domains) > 1:
+            return np.zeros(nodes.size)
+        found = self._normal.get(task.pod_class)
+        if found is None:
+            snapshot = self._session.snapshot.nodes
+            request = self._session.request(task)
+            full = self._fullness(tree, request, snapshot.used, snapshot.allocatable)
+            fading, total = self.number(f"{NORMAL}.fading"), 0.0
+            found = np.zeros(len(tree.lowest))
+            for tier in sorted({domain.tier for domain in tree.domains[: tree.root]}):
+                around = tree.within(tier)[tree.lowest]
+                is_in_one = (around >= 0) & (tree.tiers[around] == tier)
+                part = fading ** (tier - 1)
+                found += part * np.where(is_in_one, full[around], 1.0)
+                total += part
+            found *= self._weight * FULL_SCORE / total if total else 0.0
+            self._normal[task.pod_class] = found
+        return nodes.of(found)
+
+    def _fullness(self, tree: Tree, request: Vector, used: Vector, allocatable: Vector) -> Floats:
+        """Return how full domains (D,) are with this request (R,), from 0 to 1: the weighted mean
+        over its resources; 0 where one of them has too little left.
+        """
+        total, whole = np.zeros(len(tree.domains)), 0.0
+        fits = np.ones(len(tree.domains), dtype=np.bool_)
+        for column, weight in self._weights:
+            if request[column]:
+                most = tree.sums(allocatable[:, column])
+                with_it = tree.sums(used[:, column]) + request[column]
+                fits &= with_it <= most
+                total += weight * with_it / np.maximum(most, 1)
+                whole += weight
+        return np.where(fits & (whole > 0), total / max(whole, 1e-9), 0.0)
+
+    def _read_weights(self) -> Sequence[tuple[int, float]]:
+        """Return the columns of resources that count, with their weights."""
+        weights = {
+            resources.CPU: self.number("hypernode.binpack.cpu"),
+            resources.MEMORY: self.number("hypernode.binpack.memory"),
+        }
+        for name in filter(None, map(str.strip, str(self.argument(PREFIX)).split(","))):
+            given: Any = self._arguments.get(f"{PREFIX}.{name}", 1.0)
+            weights[name] = float(given)
+        columns = self._session.space.columns
+        return [(columns[name], weights[name]) for name in sorted(weights) if name in columns]
+
+
+FULL_SCORE = 100.0
 SCORE = 1000.0
 """The score of nodes in the first domain to fill, above all scores of other plugins."""

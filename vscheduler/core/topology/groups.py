@@ -70,6 +70,11 @@ class Group:
         return self.tree.common(self._lowest)
 
     @property
+    def pods(self) -> Mapping[int, int]:
+        """The number of placed pods by their smallest domain."""
+        return self._lowest
+
+    @property
     def class_key(self) -> Hashable:
         """What decides on the nodes of its next pod, beside the tree."""
         return self.tier, self.anchor, self.chosen, self.to_fill

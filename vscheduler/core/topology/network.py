@@ -1,7 +1,7 @@
 """NetworkTopology: the topologies of a cycle, and the groups of each job that asks for one."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,10 @@ FEW = 4
 """So many times as many nodes as a pod may use there are at least if these are few."""
 
 COUNTED = (*sorted(HOLDING), TaskStatus.PIPELINED)
+
+
+Rank: TypeAlias = Callable[[Tree, Sequence[Task], Vector], Floats]
+"""Gives the rank of domains (D,) for waiting pods, with what nodes have in use, (N, R)."""
 
 
 class WorkingState(Protocol):
@@ -73,6 +77,7 @@ class NetworkTopology:
         self._jobs: dict[JobId, JobTopology | None] = {}
         self._wake: Callable[[float], None]
         self.is_used = False
+        self._rank: Rank | None = None
         self._lenient = False
 
     def use(
@@ -82,12 +87,13 @@ class NetworkTopology:
         *,
         lenient: bool = False,
         evicts_in: int = 8,
+        rank: "Rank | None" = None,
     ) -> None:
         """Keep pods near to each other from here on, also in these topologies. `wake` asks for a
         cycle. If `lenient`, a hard request without a known tier is none, as in Volcano. For a job,
         evictions are planned in so many domains at most (`evicts_in`).
         """
-        self.evicts_in = evicts_in
+        self.evicts_in, self._rank = evicts_in, rank
         self._by_labels = {each.name: each for each in by_labels}
         self._wake, self._lenient = wake, lenient
         self.is_used = True
@@ -129,6 +135,12 @@ class NetworkTopology:
     def _labelled(self, topology: LabelTopology) -> Tree:
         layout = self._layout
         return layout.memo(("topology", topology), lambda: labels.tree(topology, layout))
+
+    def rank(self, tree: Tree, tasks: Sequence[Task], used: Vector) -> Floats | None:
+        """Return which domains (D,) of a tier come first for these waiting pods of a job, the lower
+        the earlier; None: those in which least is left over.
+        """
+        return None if self._rank is None else self._rank(tree, tasks, used)
 
     def check(self, job: Job) -> None:
         """Raise UnknownError or SettingError if the job's request can't be met as it is."""
