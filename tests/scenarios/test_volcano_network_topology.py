@@ -345,3 +345,31 @@ def test_volcano_counts_the_gang_before() -> None:
     case = Case(tree, f"job q/o cpu=1 n3 {first} job q/j min=2 cpu=1 topology=hard:1 - -", 2)
     found = starts(case, as_volcano=True)
     assert {found["j-0"], found["j-1"]} == {"n1", "n2"}
+
+
+LOW = "queue q job q/low cpu=8 priority=1 topology=hard:2"
+EVICTIONS = {
+    "one rack of two": ("min=2", "min=2 cpu=8 topology=hard:1 - -", 2, 1),
+    "no rack is large enough": ("min=2", "min=3 cpu=5 topology=hard:1 - - -", 0, 0),
+    "both racks": ("min=1", "min=3 cpu=5 topology=hard:2 - - -", 3, 2),
+    "one rack, although two would do": ("min=2", "min=2 cpu=8 topology=hard:2 - -", 2, 1),
+}
+"""The minimum of the gang that runs, the one that preempts, how many victims, in how many racks."""
+
+
+@pytest.mark.parametrize("as_volcano", [True, False])
+@pytest.mark.parametrize(("low", "high", "victims", "racks"), EVICTIONS.values(), ids=EVICTIONS)
+def test_evictions_make_room_in_as_few_racks_as_possible(
+    low: str, high: str, victims: int, racks: int, as_volcano: bool
+) -> None:
+    """Nobody goes for a gang that no domain could hold."""
+    picture = f"{nodes(0, 3, 8)} {LOW} {low} n0 n1 n2 n3 job q/j priority=9 {high}"
+    found = [
+        *pictures.documents(picture),
+        *hyper_nodes("s0=n0,n1 s1=n2,n3 | s2=s0,s1"),
+    ]
+    way = {"compatibility": "volcano"} if as_volcano else {}
+    tiers = running.tiers("priority gang | predicates network-topology-aware")
+    result = running.run(found, {"actions": "allocate, preempt", "tiers": tiers, **way})
+    assert len(result.evicts) == victims
+    assert len({each.node in {"n0", "n1"} for each in result.pipelined}) == racks
