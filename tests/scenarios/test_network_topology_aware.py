@@ -220,3 +220,13 @@ def test_sub_groups_are_divided_among_racks() -> None:
     result = running.run(documents, policy())
     racks = {bind.task.name: bind.node > "n5" for bind in result.binds}
     assert [racks[f"j-{number}"] for number in range(9)] == [False] * 5 + [True] * 4
+
+
+def test_the_last_of_many_racks_is_found() -> None:
+    """Forty others are large enough for each size, and hold only two of the three pods."""
+    racks = [("s", f"a{number}", 2, 4) for number in range(40)]
+    picture = f"""{nodes(*racks)} queue q
+        node x1 cpu=6 label=spine=s label=rack=z   node x2 cpu=2 label=spine=s label=rack=z
+        job q/j min=3 topology=hard:1 -@3 -@3 -@2
+        """
+    assert starts(picture) == {"j-0": "x1", "j-1": "x1", "j-2": "x2"}

@@ -34,6 +34,9 @@ DOMAINS_COST, NODES_PER_UNIT = 100, 20
 """Approximate microseconds for the capacities of all domains for one class of pods; so many nodes
 cost one more."""
 
+ANYWHERE = -1
+"""Instead of a domain: the search chooses one."""
+
 SHOWN_MAX = 3
 """So many domains are named that are too small."""
 
@@ -182,8 +185,8 @@ def candidates(group: Group, room: Room, *, inside: int | None = None) -> list[i
 
 
 def _few(domains: Ints, tiers: Ints) -> list[int]:
-    """Return at most TRIES_MAX of these: of each tier the first ones, so that wider domains, in
-    which a search finds whatever there is, have their turn.
+    """Return at most TRIES_MAX of these, of each tier the first ones; if there are more, ANYWHERE
+    comes last, so that a search finds whatever there is.
     """
     if domains.size <= TRIES_MAX:
         return [int(each) for each in domains]
@@ -191,12 +194,17 @@ def _few(domains: Ints, tiers: Ints) -> list[int]:
     found: list[int] = []
     for tier in sorted(set(tiers[domains].tolist())):
         found += domains[tiers[domains] == tier][:each_tier].tolist()
-    return found
+    return [*found, ANYWHERE]
 
 
 @contextlib.contextmanager
 def within(group: Group, domain: int, room: Room) -> Iterator[None]:
-    """Let the pods of the group use this domain alone, and fill few domains below it."""
+    """Let the pods of the group use this domain alone, and fill few domains below it; ANYWHERE, any
+    one that is allowed.
+    """
+    if domain == ANYWHERE:
+        yield
+        return
     group.chosen = domain
     group.to_fill, group.order = _order(group.tree, domain, room)
     try:
