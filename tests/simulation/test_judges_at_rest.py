@@ -53,17 +53,27 @@ def test_a_group_that_is_scheduled_has_its_minimum() -> None:
 
 
 def test_a_pod_that_succeeded_counts_after_it_is_deleted() -> None:
-    """As long as there are others; one that failed doesn't count."""
-    for phase, right in (("Succeeded", True), ("Failed", False)):
-        history = started(2, 2)
-        for name in ("p0", "p1"):
+    """As long as there are others; one that failed doesn't count, until all have ended."""
+    for phase, last, right in (
+        ("Succeeded", "Running", True),
+        ("Failed", "Running", False),
+        ("Failed", "Failed", True),
+    ):
+        history = started(3, 3)
+        for name, each in (("p0", phase), ("p1", phase), ("p2", last)):
             history.bind(name, "n1")
-            history.runs(name, phase)
-        history.put("queues", queue(completed=1))
+            history.runs(name, each)
+        counts: dict[str, Any] = {"Running": 0, phase: 1}
+        counts[last] += 1
+        runs = last == "Running"
+        held = {"cpu": "1" if runs else "0", "memory": "0"}
+        number: dict[str, Any] = {"running" if runs else "completed": 1}
+        history.put("queues", queue(allocated=held, **number))
         said = {"type": "Scheduled", "status": "True"}
-        ended: dict[str, Any] = {phase.lower(): 1, "conditions": [said]}
+        ended = {name.lower(): count for name, count in counts.items() if count}
         history.drop("pods", "p0")
-        history.put("podgroups", group(2, phase="Completed", **ended))
+        written = "Running" if runs else "Completed"
+        history.put("podgroups", group(3, phase=written, conditions=[said], **ended))
         assert ("statuses are true" not in history.wrong()) == right
 
 

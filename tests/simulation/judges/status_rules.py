@@ -49,6 +49,8 @@ def _lacking(group: Object, cluster: Cluster, settings: Settings) -> list[str]:
         return []
     if not all(map(is_usual, members)) or any(map(objects.leaving, members)):
         return []
+    if all(map(objects.ended, members)):  # nothing waits, even if some have failed
+        return []
     conditions = (group.get("status") or {}).get("conditions") or ()
     said = any(
         condition["type"] == "Scheduled" and condition["status"] == "True"
