@@ -166,7 +166,8 @@ class ClusterState:
             self._volumes.assume(task, row)
         if task.pod_class.constraints.resource_claims:
             self._devices.assume(task, row)
-        self.topology.count(task, row, 1)
+        if self.topology.is_used:
+            self.topology.count(task, row, 1)
         self._touched.append(row)
         self._job_states[task.job].move(task, status, name)
         self._notify(AllHooks.on_allocate, task)
@@ -185,7 +186,8 @@ class ClusterState:
             self._volumes.move(task, row, PRESENCE[state.status(task)], -1)
         if task.pod_class.constraints.resource_claims:
             self._devices.forget(task)
-        self.topology.count(task, row, -1)
+        if self.topology.is_used:
+            self.topology.count(task, row, -1)
         name = self.layout.names[row]
         give_ports_back(self._ports, name, task)
         self._touched.append(row)
@@ -217,7 +219,8 @@ class ClusterState:
         take_ports(self._leaving_ports, name, task)
         self._change_presence(task, row, PodPresence.STAYING, PodPresence.LEAVING)
         self._devices.leave(task, 1)
-        self.topology.count(task, row, -1)
+        if self.topology.is_used:
+            self.topology.count(task, row, -1)
         self._touched.append(row)
         self.budgets.take(task)
         self._job_states[task.job].move(task, TaskStatus.RELEASING, name)
@@ -233,7 +236,8 @@ class ClusterState:
         take_ports(self._ports, name, task)
         self._change_presence(task, row, PodPresence.LEAVING, PodPresence.STAYING)
         self._devices.leave(task, -1)
-        self.topology.count(task, row, 1)
+        if self.topology.is_used:
+            self.topology.count(task, row, 1)
         self._touched.append(row)
         self._job_states[task.job].move(task, task.status, task.node)
 
