@@ -24,7 +24,11 @@ ROOTS = {
 }
 NAMESPACE = f"/api/v1/namespaces/{permissions.NAMESPACE}"
 PODS = f"{NAMESPACE}/pods"
-KINDS = ("podgroups", "queues")
+CRDS = (
+    "podgroups.scheduling.volcano.sh",
+    "queues.scheduling.volcano.sh",
+    "hypernodes.topology.volcano.sh",
+)
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{permissions.NAMESPACE}/deployments"
 ANY_PORT = ("--listen-address=127.0.0.1:0", "--healthz-address=127.0.0.1:0")
 INSTANCE = "app.kubernetes.io/instance"
@@ -42,7 +46,7 @@ def of_kind(documents: list[Document], kind: str) -> list[Document]:
 
 def install(plane: ControlPlane) -> str:
     """Take away what the sandbox has of it, and apply all in one go; what kubectl says."""
-    taken = [f"{paths.DEFINITIONS.everywhere}/{name}.scheduling.volcano.sh" for name in KINDS]
+    taken = [f"{paths.DEFINITIONS.everywhere}/{name}" for name in CRDS]
     for path in (*taken, NAMESPACE):
         plane.api.delete(path)
     for path in (*taken, NAMESPACE):

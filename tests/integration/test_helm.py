@@ -22,10 +22,7 @@ TWO = [{"name": "vscheduler-online"}, {"name": "gpu"}]
 def plane() -> Iterator[ControlPlane]:
     """A control plane where nothing is installed."""
     with control_plane.start() as started:
-        crds = [
-            f"{paths.DEFINITIONS.everywhere}/{name}.scheduling.volcano.sh"
-            for name in installations.KINDS
-        ]
+        crds = [f"{paths.DEFINITIONS.everywhere}/{name}" for name in installations.CRDS]
         for path in crds:
             started.api.delete(path)
         for path in crds:

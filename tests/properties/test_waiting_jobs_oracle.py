@@ -38,7 +38,7 @@ class Compared:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job_class, "of_waiting", lambda _: None)
             patch.setattr(Session, "waiting_jobs", searched_again)
-            patch.setattr(RefusedNodes, "explain", explained_again)
+            patch.setattr(RefusedNodes, "counts", explained_again)
             slow = cycle.run_cycle(anew, configured, budget)
         assert shown(result) == shown(slow)
         for status in result.groups:

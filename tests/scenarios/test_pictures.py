@@ -24,7 +24,7 @@ IMPOSSIBLE = {
     "node n1 ready": "node n1: 'ready' is no setting",
     "queue q colour=red": "queue q: no setting colour",
     "queue": "queue without a name",
-    "n1 cpu=4": "a picture starts with node, queue, job, budget, quota, not 'n1'",
+    "n1 cpu=4": "a picture starts with node, queue, job, budget, quota, hypernode, not 'n1'",
     "budget b budget b": "budget b: drawn twice",
     "budget b colour=red": "budget b: no setting colour",
     "budget b n1": "budget b: 'n1' is no setting",
