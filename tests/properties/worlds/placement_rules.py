@@ -87,7 +87,8 @@ def filters_hold(moment: Moment) -> Iterable[str]:
 def filters_held_in_turn(moment: Moment) -> Iterable[str]:
     """Spreads, and who may be the first of its kind, by the order in which pods were placed.
 
-    In Volcano's way as long as nothing waits for room.
+    A plan may evict after it has placed a pod that stays where it is: who goes, goes first. In
+    Volcano's way as long as nothing waits for room.
     """
     census = moment.census
     nodes = {each.pod: each for each in (*moment.binds, *moment.pipelined)}
@@ -103,6 +104,7 @@ def filters_held_in_turn(moment: Moment) -> Iterable[str]:
         Step(pod=key, node=(gone.get(key) or nodes[key]).node, state=states[key])
         for key in moment.order
     ]
+    steps.sort(key=lambda step: step.state is not State.LEAVES)
     waited = {  # for their claims, on the same nodes, since an earlier cycle
         each.pod
         for each in (moment.pipelined if census.others else ())

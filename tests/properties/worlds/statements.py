@@ -274,8 +274,13 @@ def _to_share(case: Case) -> Amounts:
 
 
 def capability(case: Case, queue: str, name: str) -> float:
-    """What the queue may have of a resource by its spec and those above it."""
-    specs = [case.census.queues.get(each, {"spec": {}})["spec"] for each in case.line(queue)]
+    """What the queue may have of a resource by its spec and those above it. Volcano's proportion
+    knows no root.
+    """
+    setting = case.moment.setting
+    rootless = setting.volcano and "proportion" in setting.plugins
+    line = [each for each in case.line(queue) if not (rootless and each == "root")]
+    specs = [case.census.queues.get(each, {"spec": {}})["spec"] for each in line]
     return min(censuses.amounts(spec.get("capability", {})).get(name, math.inf) for spec in specs)
 
 
