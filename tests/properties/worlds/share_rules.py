@@ -86,7 +86,7 @@ def most_surplus_goes_first(moment: Moment) -> Iterable[str]:
 def nobody_goes_who_could_stay(moment: Moment) -> Iterable[str]:
     """A pod that goes alone for another queue leaves room that is used; where only room decides.
 
-    On nodes where room is kept nobody looks.
+    On nodes where room is kept nobody looks. Root's capability may be what is short.
     """
     census = moment.census
     if moment.setting.volcano or "proportion" not in moment.setting.plugins:
@@ -107,8 +107,23 @@ def nobody_goes_who_could_stay(moment: Moment) -> Iterable[str]:
         for placed in (*moment.binds, *moment.pipelined):
             if placed.node == each.node:
                 room.subtract(censuses.request(census.pods[placed.pod]))
-        if all(amount >= 0 for amount in room.values()):
+        if all(amount >= 0 for amount in room.values()) and not _exceeds_root(moment, each):
             yield f"NEEDLESS {each.pod} goes for {each.beneficiary}, with room on {each.node}"
+
+
+def _exceeds_root(moment: Moment, evict: Eviction) -> bool:
+    """Whether all queues would have more than root may have, if this pod stayed, too."""
+    census, gone = moment.census, {each.pod for each in moment.evicts}
+    root = census.queues.get("root", {"spec": {}})["spec"]
+    held = Counter(censuses.request(census.pods[evict.pod]))
+    for pods in census.residents.values():
+        for pod in pods:
+            if not censuses.leaving(pod) and censuses.pod_key(pod) not in gone:
+                held.update(censuses.request(pod))
+    for placed in (*moment.binds, *moment.pipelined):
+        held.update(censuses.request(census.pods[placed.pod]))
+    limits = censuses.amounts(root.get("capability", {}))
+    return any(held[name] > limit for name, limit in limits.items())
 
 
 def _claims(moment: Moment) -> Iterator[Claim]:
