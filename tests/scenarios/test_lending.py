@@ -172,6 +172,19 @@ def test_what_is_borrowed_goes_back_and_stays(picture: str) -> None:
     assert placed["p"]
 
 
+@pytest.mark.parametrize(("pods", "gone"), [("min=2 n1 n1@0 n2@0", 0), ("min=1 n1", 1)])
+def test_a_large_pod_that_its_job_can_spare_is_not_borrowed(pods: str, gone: int) -> None:
+    """The job's minimum fits into the share, so its queue ends no lower than who asks."""
+    least, _, nodes = pods.partition(" ")
+    result = run(f"""
+        node n1 cpu=5   node n2 cpu=5
+        queue small   queue large weight=4
+        job small/s {least} cpu=3   {nodes}
+        job large/l min=1 cpu=1   n1*2 n2*5 -*3
+        """)
+    assert len(result.evicts) == gone
+
+
 def test_nothing_is_lent_in_a_cycle_that_evicts() -> None:
     """What goes is still there, and counts against the limits of its queue."""
     found = decide(

@@ -237,9 +237,17 @@ def _is_borrowed(moment: Moment, loser: str, pods: Sequence[Document], resource:
             censuses.request(pod)[resource] for pod in pods if censuses.group_of(pod) == group
         )
         least = sum(asked[: spec["minMember"]])
-        if len(asked) >= spec["minMember"] and least > _due(moment, loser, resource):
+        stay = [pod for pod in moment.census.members[group] if _stays(moment, pod)]
+        whole = len(asked) >= spec["minMember"] or not stay
+        if whole and least > _due(moment, loser, resource):
             return True
     return False
+
+
+def _stays(moment: Moment, pod: Document) -> bool:
+    """Whether it holds a node and keeps it."""
+    holds = censuses.has_node(pod) and not (censuses.finished(pod) or censuses.leaving(pod))
+    return holds and censuses.pod_key(pod) not in {each.pod for each in moment.evicts}
 
 
 def _weight(moment: Moment, queue: str) -> int:

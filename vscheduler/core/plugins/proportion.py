@@ -31,7 +31,7 @@ from vscheduler.model.decisions import (
     ShareAfter,
     Shortage,
 )
-from vscheduler.model.jobs import YOUNG, JobId, PodClass, Task
+from vscheduler.model.jobs import YOUNG, Job, JobId, PodClass, Task
 from vscheduler.model.queues import Queue
 from vscheduler.model.resources import ResourceMap, Vector
 
@@ -247,14 +247,14 @@ class Proportion(Plugin):
             for column, amount in self._requests.get(task.pod_class) or self._request(task):
                 if column in lost:
                     lost[column].append(amount)
-        least = max(1, self._session.job_states[victims[0].job].job.min_member)
+        job = self._session.job_states[victims[0].job].job
         found = [
             share_arithmetic.share_after(
                 column,
                 loser=(theirs, sum(amounts) - self._slack[column]),
                 preemptor=(mine, int(demand[column])),
                 weight=self._weight(preemptor) / self._weight(victims[0]),
-                least=sum(sorted(amounts)[:least]) - self._slack[column],
+                least=_least(job, self._session.space.names[column]) - self._slack[column],
             )
             for column, amounts in lost.items()
             if amounts
@@ -504,3 +504,19 @@ class Proportion(Plugin):
         request = [(column, amount) for column, amount in enumerate(row) if amount]
         self._requests[task.pod_class] = request
         return request
+
+
+def _least(job: Job, resource: str) -> int:
+    """Return the least that the job holds of a resource while it runs: its smallest pods, as many
+    as it needs.
+    """
+    return job.memo(f"least {resource}", lambda: _smallest(job, resource))
+
+
+def _smallest(job: Job, resource: str) -> int:
+    left, total = max(1, job.min_member), 0
+    sizes = [(each.counted.get(resource, 0), held) for each, (held, _) in job.classes.items()]
+    for size, held in sorted(sizes):
+        total += size * min(left, held)
+        left -= min(left, held)
+    return total
