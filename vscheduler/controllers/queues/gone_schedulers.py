@@ -109,15 +109,24 @@ class GoneSchedulers:
         return Sign(lease=lease.get("spec") or {}, written=_newest(times))
 
     async def _remove(self, scheduler: str, queues: Sequence[Object]) -> None:
-        """Apply nothing in the scheduler's name, or only what others overwrite."""
-        manager = {"fieldManager": queue_status.field_manager(scheduler), "force": "true"}
+        """Apply nothing in the scheduler's name, or only what others overwrite.
+
+        With the last scheduler goes what was left for it in the names of those before.
+        """
         log.info("scheduler.gone", scheduler=scheduler, queues=len(queues))
         for queue in queues:
-            metadata = queue["metadata"]
-            body = queue_status.applied(metadata["name"], remainder(queue, scheduler))
-            body["metadata"]["uid"] = metadata["uid"]
-            path = paths.QUEUES.status(metadata["name"])
-            await self._api.patch(path, body, ports.APPLY_PATCH, manager)
+            await self._apply(queue, queue_status.field_manager(scheduler), scheduler)
+            if _names(queue["status"]) == {scheduler}:
+                for manager in _leftovers(queue):
+                    await self._apply(queue, manager, scheduler)
+
+    async def _apply(self, queue: Object, manager: str, scheduler: str) -> None:
+        metadata = queue["metadata"]
+        body = queue_status.applied(metadata["name"], remainder(queue, scheduler))
+        body["metadata"]["uid"] = metadata["uid"]
+        path = paths.QUEUES.status(metadata["name"])
+        given = {"fieldManager": manager, "force": "true"}
+        await self._api.patch(path, body, ports.APPLY_PATCH, given)
 
 
 def remainder(queue: Object, scheduler: str) -> Body:
@@ -162,6 +171,18 @@ def _entries(queue: Object, scheduler: str) -> Sequence[Object]:
         for each in queue["metadata"].get("managedFields") or ()
         if (each.get("manager"), each.get("operation"), each.get("subresource")) == wanted
     ]
+
+
+def _leftovers(queue: Object) -> list[str]:
+    """Return the field managers that own nothing of the status but what schedulers share."""
+    shared = {f"f:{name}" for name in SHARED}
+    found = []
+    for each in queue["metadata"].get("managedFields") or ():
+        owned = set((each.get("fieldsV1") or {}).get("f:status") or {})
+        is_status = (each.get("operation"), each.get("subresource")) == ("Apply", "status")
+        if is_status and owned and owned <= shared:
+            found.append(str(each.get("manager")))
+    return found
 
 
 def _newest(times: Iterable[Any]) -> float:

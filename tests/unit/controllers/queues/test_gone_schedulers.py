@@ -105,6 +105,18 @@ async def test_figures_stay_while_another_scheduler_is_there() -> None:
     ]
 
 
+async def test_with_the_last_scheduler_goes_what_was_left_for_it() -> None:
+    """Figures stayed in the name of one that went before, since it had the same."""
+    found = queue("old")
+    left = {**found["metadata"]["managedFields"][0], "manager": "before"}
+    left["fieldsV1"] = {"f:status": {f"f:{name}": {} for name in FIGURES}}
+    found["metadata"]["managedFields"].append(left)
+    made = server(found, lease())
+    await looks(GoneSchedulers(made, "leases"), 700)
+    path = f"{QUEUES}/red/status"
+    assert made.applied == [(path, "old", {}), (path, "before", {})]
+
+
 @pytest.mark.parametrize(
     ("found", "held"),
     [
