@@ -118,7 +118,7 @@ class Planner:
         the network where it costs least.
         """
         session, state = self.session, preemptor.state
-        topology = session.topology.of(state.job.id) if session.topology.is_used else None
+        topology = session.topology.of(state.job.id)
         group = None if topology is None else topology.whole
         if group is None or not group.is_bounded or group.anchor is not None:
             return self._finds_a_plan(queue, preemptor, candidates) is not None

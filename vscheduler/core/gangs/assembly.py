@@ -476,8 +476,7 @@ class _Rules:
 
     def _together(self) -> Iterator[Near]:
         """Yield the rules for pods that have to be in one domain of the network."""
-        topology = self._session.topology
-        found = topology.of(self._samples[0].task.job) if topology.is_used else None
+        found = self._session.topology.of(self._samples[0].task.job)
         if found is None:
             return
         of_kinds = [list(found.of(sample.task)) for sample in self._samples]

@@ -6,7 +6,7 @@ lowest tier first, and there the domain in which least is left over, so that lar
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -24,7 +24,6 @@ from vscheduler.core.topology.tree import Flags, Floats, Ints, Tree
 from vscheduler.model import refusals, resources
 from vscheduler.model.decisions import DomainRoom, Reason, ReasonCode, RefusalCounts
 from vscheduler.model.jobs import Task, TaskStatus
-from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.model.resources import Vector
 
 TRIES_MAX = 32
@@ -39,8 +38,6 @@ ANYWHERE = -1
 
 SHOWN_MAX = 3
 """So many domains are named that are too small."""
-
-ELSEWHERE = Refusal(RefusalCode.NETWORK_TOPOLOGY)
 
 MEMBERS = frozenset({*network.COUNTED, TaskStatus.PENDING})
 """Pods that would have to move together."""
@@ -71,36 +68,60 @@ def room_for(
     """Return what domains have free for these waiting pods, or will have after pending releases
     (`later`). As many as `needed` must fit.
     """
-    nodes, domains = session.layout.size, len(tree.domains)
-    pods, copies = np.zeros(domains, dtype=np.int64), np.zeros(domains, dtype=np.int64)
-    suffices, by_node = np.ones(domains, dtype=np.bool_), np.zeros(nodes, dtype=np.int64)
-    by_class: dict[object, list[Task]] = {}
-    for task in tasks:
-        by_class.setdefault(nominated_pods.alike(session, task), []).append(task)
-    usable = np.zeros(nodes, dtype=np.bool_)
-    for each in by_class.values():
-        session.spend("domains", DOMAINS_COST + nodes // NODES_PER_UNIT)
-        free, fits = nominated_pods.room(session, each[0]), _usable(session, each[0], later=later)
+    counts, classes = _Counts(session, tree), _classes(session, tasks)
+    usable = np.zeros(session.layout.size, dtype=np.bool_)
+    for task, number in classes:
+        free, fits = nominated_pods.room(session, task), _usable(session, task, later=later)
         if not later:
             free = np.minimum(free, session.cluster.allocatable - session.cluster.used)
         usable |= fits
-        held = np.where(fits, resources.copies(session.request(each[0]), free), 0)
-        of_domains = tree.sums(held)
-        pods += np.minimum(of_domains, len(each))
-        copies += of_domains
-        by_node += held
-        if needed == len(tasks):
-            suffices &= of_domains >= len(each)
-    suffices &= pods >= needed
-    if len(by_class) > 1 and needed == len(tasks):
+        counts.add(task, number, free, fits)
+    suffices = counts.pods >= needed
+    if needed == len(tasks):
+        suffices &= counts.suffices
+    if len(classes) > 1 and needed == len(tasks):
         most = session.cluster.future_used if later else session.cluster.used
         free = np.where(usable[:, np.newaxis], session.cluster.allocatable - most, 0)
         asked = sum((session.request(task) for task in tasks), session.space.zeros())
         suffices &= (tree.sums(np.maximum(free, 0)) >= asked).all(axis=1)
-    exact = len(by_class) == 1 and not _is_restricted(tasks[0])
+    exact = len(classes) == 1 and not _is_restricted(tasks[0])
     rank = session.topology.rank(tree, tasks, session.cluster.used)
-    rank = copies.astype(np.float64) if rank is None else rank
-    return Room(needed, pods, copies, by_node, suffices, rank, exact)
+    rank = counts.copies.astype(np.float64) if rank is None else rank
+    return Room(needed, counts.pods, counts.copies, counts.by_node, suffices, rank, exact)
+
+
+class _Counts:
+    """How many pods fit, class by class."""
+
+    def __init__(self, session: Session, tree: Tree) -> None:
+        self._session, self._tree = session, tree
+        domains, nodes = len(tree.domains), session.layout.size
+        self.pods, self.copies = (
+            np.zeros(domains, dtype=np.int64),
+            np.zeros(domains, dtype=np.int64),
+        )
+        self.by_node = np.zeros(nodes, dtype=np.int64)
+        """These three: see Room."""
+        self.suffices = np.ones(domains, dtype=np.bool_)
+        """The domains (D,) in which all pods of each class fit."""
+
+    def add(self, task: Task, number: int, free: Vector, usable: Flags) -> None:
+        """Count as many pods like this task, with so much free (N, R) on these nodes (N,)."""
+        held = np.where(usable, resources.copies(self._session.request(task), free), 0)
+        of_domains = self._tree.sums(held)
+        self.pods += np.minimum(of_domains, number)
+        self.copies += of_domains
+        self.by_node += held
+        self.suffices &= of_domains >= number
+
+
+def _classes(session: Session, tasks: Sequence[Task]) -> list[tuple[Task, int]]:
+    """Return a task of each class, and how many are alike."""
+    found: dict[Hashable, list[Task]] = {}
+    for task in tasks:
+        found.setdefault(nominated_pods.alike(session, task), []).append(task)
+    session.spend("domains", len(found) * (DOMAINS_COST + session.layout.size // NODES_PER_UNIT))
+    return [(each[0], len(each)) for each in found.values()]
 
 
 def _usable(session: Session, task: Task, *, later: bool) -> Flags:
@@ -131,23 +152,13 @@ def room_after(
     session: Session, tree: Tree, tasks: Sequence[Task], needed: int, most: Vector
 ) -> Room:
     """Return what domains have room for if all were gone that may be evicted: `most` (N, R)."""
-    nodes, domains = session.layout.size, len(tree.domains)
-    pods, by_node = np.zeros(domains, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
-    copies = np.zeros(domains, dtype=np.int64)
-    by_class: dict[object, list[Task]] = {}
-    for task in tasks:
-        by_class.setdefault(nominated_pods.alike(session, task), []).append(task)
-    for each in by_class.values():
-        session.spend("domains", DOMAINS_COST + nodes // NODES_PER_UNIT)
-        free = nominated_pods.room(session, each[0]) + most
-        usable = session.placement.reachable(each[0])
-        held = np.where(usable, resources.copies(session.request(each[0]), free), 0)
-        of_domains = tree.sums(held)
-        pods += np.minimum(of_domains, len(each))
-        copies += of_domains
-        by_node += held
+    counts = _Counts(session, tree)
+    for task, number in _classes(session, tasks):
+        free = nominated_pods.room(session, task) + most
+        counts.add(task, number, free, session.placement.reachable(task))
+    pods, copies = counts.pods, counts.copies
     rank = copies.astype(np.float64)
-    return Room(needed, pods, copies, by_node, pods >= needed, rank, exact=False)
+    return Room(needed, pods, copies, counts.by_node, pods >= needed, rank, exact=False)
 
 
 def with_fewest_victims(
@@ -324,13 +335,12 @@ def _widest(group: Group) -> Ints:
 
 def _room_on_empty_nodes(session: Session, tree: Tree, tasks: Sequence[Task]) -> Ints:
     """Return for how many of these pods domains (D,) would have room without any other pods."""
-    found = np.zeros(len(tree.domains), dtype=np.int64)
+    counts = _Counts(session, tree)
     for pod_class in dict.fromkeys(task.pod_class for task in tasks):
         alike = [task for task in tasks if task.pod_class is pod_class]
-        usable, request = session.placement.reachable(alike[0]), session.request(alike[0])
-        held = np.where(usable, resources.copies(request, session.cluster.allocatable), 0)
-        found += np.minimum(tree.sums(held), len(alike))
-    return found
+        usable = session.placement.reachable(alike[0])
+        counts.add(alike[0], len(alike), session.cluster.allocatable, usable)
+    return counts.pods
 
 
 def _refusals(
@@ -345,9 +355,9 @@ def _refusals(
         results = [each for each in results if not (each.curable or each.temporary)]
     found = []
     for domain in domains:
-        inside = FilterResult(ELSEWHERE, tree.mask(int(domain)))
+        inside = FilterResult(network.ELSEWHERE, tree.mask(int(domain)))
         counts, _ = RefusedNodes(session, [inside, *results], free).counts(request)
-        found.append(tuple(each for each in counts if each[0] != ELSEWHERE))
+        found.append(tuple(each for each in counts if each[0] != network.ELSEWHERE))
     return found
 
 
@@ -362,10 +372,11 @@ def _elsewhere(session: Session, state: JobState, topology: JobTopology) -> Doma
     task, number = pending(state)[0], state.ready_tasks + state.waiting_tasks + needed_of(state)
     usable = np.ones(session.layout.size, dtype=np.bool_)
     for each in session.placement.verdicts(task, session.cluster.view()):
-        if each.refusal != ELSEWHERE:
+        if each.refusal != network.ELSEWHERE:
             usable &= each.passes
-    free = nominated_pods.room(session, task)
-    room = tree.sums(np.where(usable, resources.copies(session.request(task), free), 0))
+    counts = _Counts(session, tree)
+    counts.add(task, number, nominated_pods.room(session, task), usable)
+    room = counts.copies
     others = np.flatnonzero((room >= number) & (tree.tiers <= group.tier))
     if not others.size:
         return None

@@ -15,6 +15,7 @@ from vscheduler.core.api.contracts import Argument, FilterResult, NodeView, Plug
 from vscheduler.core.api.depends import On, depends_on
 from vscheduler.core.api.views import JobState
 from vscheduler.core.config.policy import Policy
+from vscheduler.core.topology import network
 from vscheduler.core.topology.labels import LabelTopology
 from vscheduler.core.topology.network import NetworkTopology, Rank, SettingError, UnknownError
 from vscheduler.core.topology.tree import Floats, Tree
@@ -22,11 +23,9 @@ from vscheduler.model import resources
 from vscheduler.model.decisions import Reason, ReasonCode
 from vscheduler.model.jobs import PodClass, Task
 from vscheduler.model.nodes import Mask, NodeLayout
-from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.model.resources import Vector
 from vscheduler.model.snapshot import Snapshot
 
-ELSEWHERE = Refusal(RefusalCode.NETWORK_TOPOLOGY)
 TOPOLOGIES = "topologies"
 EVICTS_IN = "hypernode.gradient.evict.max-hypernodes"
 LEVELS_MAX = 16
@@ -134,7 +133,7 @@ class NetworkTopologyAware(Plugin):
     def filter_nodes(self, task: Task, nodes: NodeView) -> Sequence[FilterResult]:
         """Return the nodes in the domain of the task's group."""
         mask = self._topology.mask(task)
-        return () if mask is None else [FilterResult(ELSEWHERE, nodes.of(mask))]
+        return () if mask is None else [FilterResult(network.ELSEWHERE, nodes.of(mask))]
 
     @depends_on(On.NOTHING)
     def class_nodes(self, pod_class: PodClass, layout: NodeLayout) -> Mask | None:

@@ -23,7 +23,6 @@ class Bounds(NamedTuple):
 
     tier: int
     """The highest that a domain for all of the pods may have."""
-    hard: bool
     preferred: int | None = None
     """The tier that they still wait for, rather than spread farther."""
 
@@ -135,10 +134,6 @@ class JobTopology:
         if part is not None:
             yield part
 
-    def part_of(self, task: Task) -> Group | None:
-        """Return the sub-group's group of a task, if it has one."""
-        return self._of.get(task.uid)
-
     def count(self, task: Task, row: int, step: int) -> None:
         """Count a task on this node (step 1), or no longer (step -1)."""
         for group in self.of(task):
@@ -146,7 +141,7 @@ class JobTopology:
 
     def preference(self, task: Task) -> Floats | None:
         """Return how early the nodes (N,) are to be filled, from 0 to 1; None: all alike."""
-        part = self.part_of(task)
+        part = self._of.get(task.uid)
         if part is not None and part.order is not None:
             return part.order
         return self.whole.order

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from vscheduler.core.topology.tree import Domain, Ints, Tree
+from vscheduler.core.topology.tree import Domain, Ints, Tree, contains
 from vscheduler.model import computed, nodes
 from vscheduler.model.constraints import Operator, Selector, Term
 from vscheduler.model.nodes import NodeLayout
@@ -62,7 +62,7 @@ class _Builder:
         ]
         top = max((each.tier for each in self._every), default=0) + 1
         domains.append(Domain("", top, "", root))
-        lowest = self._lowest(domains)
+        lowest = self._lowest([each.parent for each in domains])
         self._check_names()
         return Tree(domains, lowest), {name: tuple(of) for name, of in self._problems.items()}
 
@@ -89,9 +89,9 @@ class _Builder:
                 self._problems[self._every[child].name].append(f"it is a member of {names}")
         return {child: of[0] for child, of in claimed.items() if len(of) == 1}
 
-    def _lowest(self, domains: Sequence[Domain]) -> Ints:
+    def _lowest(self, parents: Sequence[int]) -> Ints:
         """Return the smallest domain of each node, (N,)."""
-        root = len(domains) - 1
+        root = len(parents) - 1
         found = np.full(self._layout.size, root, dtype=np.int64)
         torn: set[int] = set()
         between: set[tuple[int, int]] = set()
@@ -101,7 +101,7 @@ class _Builder:
                     inner = int(found[row])
                     if inner == root and row not in torn:
                         found[row] = at
-                    elif inner != at and not _contains(domains, at, inner):
+                    elif inner != at and not contains(parents, at, inner):
                         torn.add(row)
                         between.add((inner, at))
         for row in torn:
@@ -201,12 +201,6 @@ class _Builder:
                 self._problems[each.name].append(
                     f"its tierName {each.tier_name} names the tiers {found}; the highest counts"
                 )
-
-
-def _contains(domains: Sequence[Domain], outer: int, inner: int) -> bool:
-    while inner < outer:
-        inner = domains[inner].parent
-    return inner == outer
 
 
 def _searched(pattern: str, names: Sequence[str], rows: Iterable[int]) -> list[int]:

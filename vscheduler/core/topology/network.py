@@ -12,6 +12,7 @@ from vscheduler.core.topology.tree import Flags, Floats, Ints, Tree
 from vscheduler.model import computed, durations
 from vscheduler.model.jobs import HOLDING, Job, JobId, Task, TaskStatus
 from vscheduler.model.nodes import NodeLayout
+from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.model.resources import Vector
 from vscheduler.model.snapshot import Snapshot
 from vscheduler.model.topology import TopologyRequest
@@ -24,6 +25,9 @@ or number, and which of several topologies it means."""
 
 FEW = 4
 """So many times as many nodes as a pod may use there are at least if these are few."""
+
+ELSEWHERE = Refusal(RefusalCode.NETWORK_TOPOLOGY)
+"""Why other nodes are refused."""
 
 COUNTED = (*sorted(HOLDING), TaskStatus.PIPELINED)
 
@@ -87,7 +91,7 @@ class NetworkTopology:
         *,
         lenient: bool = False,
         evicts_in: int = 8,
-        rank: "Rank | None" = None,
+        rank: Rank | None = None,
     ) -> None:
         """Keep pods near to each other from here on, also in these topologies. `wake` asks for a
         cycle. If `lenient`, a hard request without a known tier is none, as in Volcano. For a job,
@@ -149,11 +153,11 @@ class NetworkTopology:
 
     def of(self, job: JobId) -> JobTopology | None:
         """Return the groups of a job; None if it may use all nodes."""
+        if not self.is_used:
+            return None
         if job not in self._jobs:
             state = self._states[job]
-            self._jobs[job] = None
-            if self.is_used and state.job.asks_topology:
-                self._jobs[job] = self._counted(state)
+            self._jobs[job] = self._counted(state) if state.job.asks_topology else None
         return self._jobs[job]
 
     def mask(self, task: Task) -> Flags | None:
@@ -175,7 +179,7 @@ class NetworkTopology:
 
     def class_key(self, task: Task) -> object:
         """Return what distinguishes the nodes that the task may use from others' nodes."""
-        found = self.of(task.job) if self.is_used else None
+        found = self.of(task.job)
         if found is None:
             return None
         job = self._states[task.job].job
@@ -226,16 +230,16 @@ class NetworkTopology:
     def _bounds(self, tree: Tree, request: TopologyRequest) -> Bounds:
         top = int(tree.tiers[tree.root])
         if not request.hard:
-            return Bounds(top, hard=False)
+            return Bounds(top)
         if request.tier_name:
             if request.tier_name not in tree.tier_of:
                 if self._lenient:
-                    return Bounds(top, hard=False)
+                    return Bounds(top)
                 raise UnknownError(_no_such_tier(f"{request.field}.highestTierName", request, tree))
-            return Bounds(tree.tier_of[request.tier_name], hard=True)
+            return Bounds(tree.tier_of[request.tier_name])
         if request.tier is not None:
-            return Bounds(min(request.tier, top), hard=True)
-        return Bounds(top, hard=False) if self._lenient else Bounds(top - 1, hard=True)
+            return Bounds(min(request.tier, top))
+        return Bounds(top if self._lenient else top - 1)
 
     def _preferred(self, tree: Tree, job: Job) -> int:
         """Return the tier that the job prefers."""

@@ -168,11 +168,13 @@ class Tree:
             while self._starts[found] > start or self._ends[found] < end:
                 found = int(self.parents[found])
             # An empty interval says nothing about what is around it.
-            while domain not in (found, self.root) and not self._is_around(found, domain):
+            while domain not in (found, self.root) and not contains(self.parents, found, domain):
                 found = int(self.parents[found])
         return found
 
-    def _is_around(self, outer: int, inner: int) -> bool:
-        while inner < outer:
-            inner = int(self.parents[inner])
-        return inner == outer
+
+def contains(parents: Sequence[int] | Ints, outer: int, inner: int) -> bool:
+    """Whether a domain is another one, or around it; each comes before its parent."""
+    while inner < outer:
+        inner = int(parents[inner])
+    return inner == outer
