@@ -381,7 +381,7 @@ def _place(session: Session, queue: Queue, turn: JobTurn) -> bool:
 
     Return whether pods are bound, or wait for claims and don't keep other pods of the job waiting.
     """
-    topology = session.topology.of(turn.state.job.id) if session.topology.is_used else None
+    topology = session.topology.of(turn.state.job.id)
     if topology is not None:
         return _place_near(session, queue, turn, topology)
     outcome = _try(session, queue, turn)
@@ -394,8 +394,8 @@ def _place_near(session: Session, queue: Queue, turn: JobTurn, topology: JobTopo
     """
     state, group = turn.state, topology.whole
     needed, tried, proved = network_domains.needed_of(state), False, True
+    tasks = network_domains.pending(state)
     for later in (False, True) if _is_releasing(session) else (False,):
-        tasks = network_domains.pending(state)
         room = network_domains.room_for(session, group.tree, tasks, needed, later=later)
         for domain in network_domains.candidates(group, room):
             if tried:
@@ -419,9 +419,8 @@ def _place_near(session: Session, queue: Queue, turn: JobTurn, topology: JobTopo
 
 
 def _is_releasing(session: Session) -> bool:
-    """Whether any resources are being released, and pods may wait for them."""
-    cluster = session.cluster
-    return not session.lending and bool((cluster.used != cluster.future_used).any())
+    """Whether anything is being released, and pods may wait for it."""
+    return session.cluster.is_releasing and not session.lending
 
 
 def _try(
@@ -542,7 +541,7 @@ def _fill_sub_group(
     Volcano: allocateResourcesForTasks, which discards a sub-job that isn't ready.
     """
     groups, key = sub_group
-    topology = session.topology.of(turn.state.job.id) if session.topology.is_used else None
+    topology = session.topology.of(turn.state.job.id)
     part = None if topology is None else topology.parts.get(key)
     if topology is None or part is None:
         return _fill_here(session, statement, queue, turn, sub_group)

@@ -51,8 +51,9 @@ REARRANGED_PART = 8
 REARRANGED_STEPS = 20
 """What it costs to look at all nodes again for one victim, in steps."""
 ABOUT_NODES = frozenset({ReasonCode.NO_ROOM, ReasonCode.NEVER_FITS, ReasonCode.NO_DOMAIN})
+"""Reasons that a search may find to be wrong for the gang as a whole: no node has room."""
 ABOUT_SHARES = frozenset({ReasonCode.QUEUE_OVER_SHARE, ReasonCode.PLUGIN_REFUSED})
-"""Reasons that a search may find to be wrong for the gang as a whole."""
+"""The same: the queue may not have more."""
 
 
 class Outcome(Enum):
@@ -244,7 +245,7 @@ class Attempt:
     def rooms(self) -> Sequence[Room]:
         """Return where the job may be placed: on what is free, or else on what is released."""
         idle = _idle(self._session)
-        waits = self._is_released() and not self._session.lending
+        waits = self._session.cluster.is_releasing and not self._session.lending
         return (idle, Room.RELEASING) if waits else (idle,)
 
     def succeeds(self, statement: Statement, rooms: Sequence[Room]) -> bool:
@@ -299,11 +300,6 @@ class Attempt:
         """Return the tasks to place, in the order of their turns."""
         pending = list(self._state.tasks(TaskStatus.PENDING))
         return ordering.tasks(self._session.dispatch, self._state, pending)
-
-    def _is_released(self) -> bool:
-        """Whether any resources are being released."""
-        cluster = self._session.cluster
-        return bool((cluster.used != cluster.future_used).any())
 
     def _solve(self, assembled: Assembled, place: SearchPlace) -> Sequence[tuple[int, int]] | None:
         """Return kinds and rows, unless none are found, or it is known that none will be."""

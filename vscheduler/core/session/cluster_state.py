@@ -104,6 +104,11 @@ class ClusterState:
             vector.setflags(write=False)
         return vector
 
+    @property
+    def is_releasing(self) -> bool:
+        """Whether anything is being released on any node."""
+        return bool((self.used != self.future_used).any())
+
     def job_state_of(self, task: Task) -> JobState:
         """Return the state of the task's job in this cycle."""
         return self._job_states[task.job]
