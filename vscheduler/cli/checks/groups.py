@@ -27,10 +27,9 @@ HARD_WAITS = (
     "keeps the group from starting: plugin network-topology-aware isn't configured; add it, set "
     "mode soft, or hardNetworkTopology: anywhere in the scheduler's configuration"
 )
-HARD_STARTS = (
+NOT_READ = (
     "isn't looked at without plugin network-topology-aware: the pods start wherever there is room"
 )
-SOFT_STARTS = HARD_STARTS
 
 FIELDS: Mapping[Code, str] = {
     Code.QUEUE_MISSING: "spec.queue",
@@ -100,7 +99,7 @@ def without_topologies(
         topology = part.get("networkTopology")
         if topology is not None:
             hard = topology.get("mode") != translation.SOFT
-            message = HARD_WAITS if hard and hard_waits else HARD_STARTS if hard else SOFT_STARTS
+            message = HARD_WAITS if hard and hard_waits else NOT_READ
             yield FindingText(key, f"{field}.networkTopology", message)
 
 

@@ -274,8 +274,8 @@ def _nominate(
     with session.statement() as trial:
         placed = _pipeline(session, trial, pairs)
         groups = state.sub_groups
-        if groups is not None:
-            whole = [pair for pair in placed if groups.is_complete(pair[0])]
+        whole = [pair for pair in placed if groups is None or groups.is_complete(pair[0])]
+        if len(whole) < len(placed):
             trial.rollback()
             placed = _pipeline(session, trial, whole)
         if not state.waiting_tasks or not session.dispatch.vote(AllHooks.job_pipelined, state):

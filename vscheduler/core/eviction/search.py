@@ -128,11 +128,12 @@ class VictimSearch:
         """
         sized = [task for task in preemptor.tasks if not (task.never_preempts or task.best_effort)]
         idle = [task for task in preemptor.tasks if task.best_effort]
-        if not sized or (self.has_minimum and self._state.sub_groups is None):
+        groups = self._state.sub_groups
+        if not sized or (self.has_minimum and groups is None):
             return sized
-        if not self.has_minimum or self._state.sub_groups is None:
+        if groups is None or not self.has_minimum:
             return sized + idle
-        of = self._state.sub_groups.of
+        of = groups.of
         first = {of(task): place for place, task in reversed(list(enumerate(sized)))}
         members = [task for task in idle if of(task) is not None and of(task) in first]
         return sorted([*sized, *members], key=lambda task: (first[of(task)], task.best_effort))

@@ -101,7 +101,7 @@ class UnschedulableClasses:
             if task is not None:
                 self._members[state.job.id] = task
                 reserved = nominated.of(task) if nominated else None
-                near = topology.class_key(task) if topology.is_used else None
+                near = topology.class_key(task)
                 key = (task.pod_class, task.role, state.job.queue, near, reserved)
                 found.setdefault(key, (task, []))[1].append(state)
         return list(found.values())
@@ -245,10 +245,10 @@ def report(session: Session, groups: Iterable[Group]) -> None:
             job = state.job
             session.work_budget.charge(job.namespace)
             class_key = None if job.id in session.reasons.by_job else job_class.of_waiting(job)
+            key = (job.id, class_key) if is_apart else class_key
             if are_equal and class_key in alike:
                 session.spend("roomless", REPEAT_COST)
                 session.reasons.note(job.id, alike[class_key])
-                key = (job.id, class_key) if is_apart else class_key
                 session.unschedulable.add(state, key, alike[class_key])
                 continue
             session.spend("roomless", REPORT_COST)
@@ -259,7 +259,6 @@ def report(session: Session, groups: Iterable[Group]) -> None:
                 record_refusal(session, queue, turn, known if are_equal else {})
             if class_key is not None and state.untouched:
                 alike[class_key] = session.reasons.by_job[job.id]
-                key = (job.id, class_key) if is_apart else class_key
                 session.unschedulable.add(state, key, alike[class_key])
     session.work_budget.charge()
 
