@@ -105,11 +105,13 @@ class ChildProcess:
                 *self._command, stdin=theirs.fileno(), start_new_session=True
             )
         self._process = process
-        self._line = await asyncio.open_connection(sock=ours, limit=ANSWER_BYTES_MAX)
-        log.info("controllers.started", pid=process.pid)
         try:
+            self._line = await asyncio.open_connection(sock=ours, limit=ANSWER_BYTES_MAX)
+            log.info("controllers.started", pid=process.pid)
             status = await process.wait()
         finally:
+            if self._line is None:
+                ours.close()
             await self._clean_up(process)
         if status and not self._ending.is_set():
             raise EndedError(f"the process of the controllers has ended with status {status}")

@@ -161,6 +161,27 @@ async def test_a_child_that_does_not_end_is_killed(
         assert process.returncode == -signal.SIGKILL
 
 
+async def test_a_child_is_ended_by_who_is_cancelled_before_the_line_to_it_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It runs by then, and nobody else would end it."""
+    opening = asyncio.Event()
+
+    async def never(**_: object) -> None:
+        opening.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "open_connection", never)
+    child = ChildProcess((sys.executable, "-c", "import time; time.sleep(60)"))
+    task = asyncio.create_task(child.run(Failures()))
+    await opening.wait()
+    process = child._process
+    assert process is not None
+    task.cancel()
+    await asyncio.wait([task])
+    assert process.returncode == -signal.SIGTERM
+
+
 async def test_a_child_ends_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     """Nobody else could end it: it is in a session of its own."""
     note = tmp_path / "note"
