@@ -31,7 +31,7 @@ from sandbox import progress_report
 from sandbox.errors import BinariesMissing, BuildFailed, TimedOut
 from sandbox.progress_report import Progress, Step
 
-KUBERNETES_VERSION = "v1.36.3"
+KUBERNETES_VERSION = "v1.37.2"
 MODULES = Path(__file__).parent / "modules"
 
 _KUBERNETES_LINKER_FLAGS = " ".join(
@@ -39,7 +39,7 @@ _KUBERNETES_LINKER_FLAGS = " ".join(
         "-s -w",
         f"-X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}",
         "-X k8s.io/component-base/version.gitMajor=1",
-        "-X k8s.io/component-base/version.gitMinor=36",
+        "-X k8s.io/component-base/version.gitMinor=37",
         "-X k8s.io/component-base/version.gitTreeState=clean",
         f"-X k8s.io/client-go/pkg/version.gitVersion={KUBERNETES_VERSION}",
     )

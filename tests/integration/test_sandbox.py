@@ -70,7 +70,7 @@ def test_server_reports_the_pinned_version(plane: ControlPlane) -> None:
     """Clients that ask for the version must not see an unversioned build."""
     version = plane.api.get("/version")
     assert version["gitVersion"] == binaries.KUBERNETES_VERSION
-    assert (version["major"], version["minor"]) == ("1", "36")
+    assert (version["major"], version["minor"]) == ("1", "37")
 
 
 def test_schedulers_find_leases_to_lead_with(cluster: ControlPlane) -> None:

@@ -11,8 +11,8 @@ READ_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "u
 
 VERSION = {
     "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.3",
+    "minor": "37",
+    "gitVersion": "v1.37.2",
     "gitTreeState": "clean",
     "platform": "linux/amd64",
 }
