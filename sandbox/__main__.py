@@ -44,6 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sandbox", description=__doc__)
     parser.add_argument("what", nargs="?", choices=("run", "build", "stop", "demo"), default="run")
     parser.add_argument("--with-scheduler", action="store_true", help="kube-scheduler, too")
+    parser.add_argument(
+        "--with-gang-api", action="store_true", help="serve Kubernetes' own PodGroups, too"
+    )
     parser.add_argument("--directory", type=Path, help="where to keep everything; needed to stop")
     parser.add_argument("--keep", action="store_true", help="leave it running")
     parser.add_argument("--no-browser", action="store_true", help="demo: only print the address")
@@ -69,6 +72,7 @@ def _run(arguments: argparse.Namespace) -> None:
                     progress=progress,
                     keep=arguments.keep,
                     with_scheduler=arguments.with_scheduler,
+                    with_gang_api=arguments.with_gang_api,
                 )
             )
         plane.create_nodes(count=arguments.nodes)

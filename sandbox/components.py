@@ -48,6 +48,28 @@ CONTROLLERS = (
     "ttl-after-finished-controller",
 )
 
+GANG_CONTROLLERS = ("podgroup-protection-controller",)
+"""What kube-controller-manager runs, too, where Kubernetes' own gang API is served."""
+
+GANG_GATES = "--feature-gates=" + ",".join(
+    f"{name}=true"
+    for name in (
+        "GenericWorkload",
+        "TopologyAwareWorkloadScheduling",
+        "CompositePodGroup",
+        "WorkloadWithJob",
+        "DRAWorkloadResourceClaims",
+    )
+)
+"""The flag of Kubernetes' components for Kubernetes' own gang API, with all parts that controllers
+and kube-scheduler act on. All of them are off by default.
+"""
+
+GANG_VERSIONS = "--runtime-config=" + ",".join(
+    f"scheduling.k8s.io/{version}=true" for version in ("v1beta1", "v1alpha3")
+)
+"""The API server's flag to serve these objects: only v1alpha3 has CompositePodGroups."""
+
 ADMIN_GROUP = "system:masters"
 
 SYSTEM_NAMESPACE = "volcano-system"
@@ -80,6 +102,12 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     signing_key: Path
     audit_log: Path | None = None
     api_server_flags: Sequence[str] = msgspec.field(default=())
+    gang_api: bool = False
+
+    @property
+    def gates(self) -> Sequence[str]:
+        """Flags about feature gates that Kubernetes' components share."""
+        return (GANG_GATES,) if self.gang_api else ()
 
     @property
     def url(self) -> str:
@@ -156,22 +184,26 @@ def api_server(program: Path, layout: Layout) -> list[str]:
             f"--audit-policy-file={policy}",
             "--audit-log-mode=blocking",
         ]
-    return command + list(layout.api_server_flags)
+    if layout.gang_api:
+        command.append(GANG_VERSIONS)
+    return [*command, *layout.gates, *layout.api_server_flags]
 
 
 def controller_manager(program: Path, layout: Layout, kubeconfig: Path) -> list[str]:
     """Return the command line for `CONTROLLERS`, each with a service account of its own."""
+    controllers = (*CONTROLLERS, *(GANG_CONTROLLERS if layout.gang_api else ()))
     return [
         str(program),
         *_serving_as(layout, layout.ports.controller_manager, kubeconfig),
         "--leader-elect=false",
-        f"--controllers={','.join(CONTROLLERS)}",
+        f"--controllers={','.join(controllers)}",
         "--use-service-account-credentials",
         f"--service-account-private-key-file={layout.signing_key}",
         f"--root-ca-file={layout.authority.certificate_path}",
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         "--profiling=false",
+        *layout.gates,
     ]
 
 
@@ -184,7 +216,7 @@ def scheduler(program: Path, layout: Layout, kubeconfig: Path) -> list[str]:
         f"clientConnection: {{kubeconfig: {kubeconfig}, qps: 5000, burst: 5000}}\n"
     )
     serving = _serving_as(layout, layout.ports.scheduler, kubeconfig)
-    return [str(program), *serving, f"--config={config}"]
+    return [str(program), *serving, f"--config={config}", *layout.gates]
 
 
 def kwok(program: Path, layout: Layout, kubeconfig: Path) -> list[str]:
@@ -230,6 +262,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     crds: Path
     audit_log: Path | None
     api_server_flags: Sequence[str]
+    gang_api: bool
 
 
 class Start:
@@ -255,6 +288,7 @@ class Start:
             signing_key=credentials.write_signing_key(authority.directory / "service-accounts.key"),
             audit_log=options.audit_log,
             api_server_flags=options.api_server_flags,
+            gang_api=options.gang_api,
         )
         admin = authority.issue_client("admin", [ADMIN_GROUP], file="admin")
         self.kubeconfig = self._write_kubeconfig(options.directory / "kubeconfig", admin)

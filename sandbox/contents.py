@@ -61,6 +61,20 @@ CLUSTER_WIDE = (
 )
 
 
+NATIVE_VERSION = "scheduling.k8s.io/v1beta1"
+
+NATIVE_POD_GROUPS = Collection(api_version=NATIVE_VERSION, kind="PodGroup", plural="podgroups")
+
+NATIVE_WORKLOADS = Collection(api_version=NATIVE_VERSION, kind="Workload", plural="workloads")
+
+NATIVE_COMPOSITES = Collection(
+    api_version="scheduling.k8s.io/v1alpha3", kind="CompositePodGroup", plural="compositepodgroups"
+)
+
+# Kubernetes' own gang API, which a sandbox only serves on request.
+NATIVE = (NATIVE_POD_GROUPS, NATIVE_COMPOSITES, NATIVE_WORKLOADS)
+
+
 class NodeFields(TypedDict, total=False):
     """The fields of `NodeShape` as keywords."""
 
@@ -207,7 +221,7 @@ def clean(client: Client, *, timeout_seconds: float = CLEAN_TIMEOUT_SECONDS) -> 
     """
     deadline = time.monotonic() + timeout_seconds
     custom = definitions.collections(client)
-    later = (*NAMESPACED, *CLUSTER_WIDE, *custom)
+    later = (*NAMESPACED, *NATIVE, *CLUSTER_WIDE, *custom)
     while True:
         workloads = list(find_leftovers(client, WORKLOADS))
         _delete(client, workloads)
@@ -229,7 +243,7 @@ def find_leftovers(api: Client, collections: Iterable[Collection]) -> Iterator[L
         try:
             answer = api.request("GET", collection.everywhere, headers=METADATA_ONLY)
         except ApiError as error:
-            if error.status != 404:  # a CRD in deletion is no longer served
+            if error.status != 404:  # not served: the gang API, or a CRD in deletion
                 raise
         else:
             found[collection] = answer.body["items"]

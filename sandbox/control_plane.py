@@ -140,13 +140,14 @@ def start(  # noqa: PLR0913  # independent options, all by keyword but the first
     progress: Progress = progress_report.silent,
     keep: bool = False,
     with_scheduler: bool = False,
+    with_gang_api: bool = False,
     audit_log: Path | None = None,
     api_server_flags: Sequence[str] = (),
 ) -> Iterator[ControlPlane]:
     """Run a control plane within the context, by default in a temporary directory.
 
     `crds` defaults to the project's own CRDs. With `keep` the control plane keeps running until
-    `stop(directory)`.
+    `stop(directory)`. With `with_gang_api` all its components use Kubernetes' own gang API.
     """
     wanted = (*binaries.REQUIRED, *((binaries.SCHEDULER,) if with_scheduler else ()))
     programs = binaries.find_or_build(wanted, progress=progress)
@@ -158,6 +159,7 @@ def start(  # noqa: PLR0913  # independent options, all by keyword but the first
         crds=crds or definitions.SHIPPED,
         audit_log=audit_log,
         api_server_flags=tuple(api_server_flags),
+        gang_api=with_gang_api,
     )
     supervisor, plane = _start_with_retries(options, progress)
     try:

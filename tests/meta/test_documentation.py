@@ -39,6 +39,7 @@ STRANGERS = {
     "--subresource", "--timeout", "--type",  # kubectl
     "--create-namespace", "--set", "--take-ownership", "--values",  # helm
     "--directory", "--keep", "--no-browser", "--nodes", "--with-scheduler",  # python -m sandbox
+    "--with-gang-api",
     "--at-length", "--lease-timing",  # pytest, of this repository
     "--calm", "--denied", "--devices", "--fault", "--hours", "--job-seconds", "--jobs",
     "--lease-seconds", "--often", "--pauses", "--quiet", "--shrink", "--usual", "--volumes",

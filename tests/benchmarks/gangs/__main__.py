@@ -53,7 +53,7 @@ def main() -> int:
     say(f"{len(asked)} gangs, up to {given.attempts} attempts: at most {minutes:.0f} minutes")
     with (
         progress_report.on_stderr() as progress,
-        control_plane.start(progress=progress, api_server_flags=peer.API_SERVER_FLAGS) as plane,
+        control_plane.start(progress=progress, with_gang_api=True) as plane,
         peer.start(plane, scoring) as kube,
     ):
         verdicts = []

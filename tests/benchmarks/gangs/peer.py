@@ -1,4 +1,4 @@
-"""kube-scheduler with its gang scheduling on (alpha in 1.36), one gang after the other."""
+"""kube-scheduler with its gang scheduling on (beta in 1.37, off by default), gang by gang."""
 
 import itertools
 import random
@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox import contents
+from sandbox import components, contents
 from sandbox.client import Client, Object
+from sandbox.contents import NATIVE_POD_GROUPS
 from sandbox.control_plane import ControlPlane
 from sandbox.errors import TimedOut
 from sandbox.processes import Supervisor
@@ -19,12 +20,6 @@ from tests.oracle.manifests import Document
 from tests.properties import gang_manifests
 from tests.properties.gang_problems import World
 from vscheduler.mirror import paths
-from vscheduler.mirror.paths import Collection
-
-VERSION = "scheduling.k8s.io/v1alpha2"
-GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
-API_SERVER_FLAGS = (GATES, f"--runtime-config={VERSION}=true")
-POD_GROUPS = Collection(api_version=VERSION, kind="PodGroup", plural="podgroups")
 
 NAME = "default-scheduler"
 NAMESPACE = "default"
@@ -69,7 +64,7 @@ class Peer:
         self.api.create_all(NODES, nodes)
         self._wait_until_seen(number, {node["metadata"]["name"] for node in nodes})
         (group,) = (document for document in documents if document["kind"] == "PodGroup")
-        self.api.create(POD_GROUPS.within(NAMESPACE), group)
+        self.api.create(NATIVE_POD_GROUPS.within(NAMESPACE), group)
         pods = [document for document in documents if document["kind"] == "Pod"]
         random.Random(attempt).shuffle(pods)
         self.api.create_all(PODS, pods)
@@ -136,20 +131,20 @@ class Peer:
     def _wait_for_condition(self, group: str) -> None:
         """The PodGroup says so: the pods were bound as a gang, not one by one."""
         self.api.wait_for(
-            POD_GROUPS.at(group, NAMESPACE),
+            NATIVE_POD_GROUPS.at(group, NAMESPACE),
             lambda seen: "True" in {each["status"] for each in _scheduled(seen)},
         )
 
     def _is_refused(self, group: str) -> bool:
-        found = list(_scheduled(self.api.get(POD_GROUPS.at(group, NAMESPACE))))
+        found = list(_scheduled(self.api.get(NATIVE_POD_GROUPS.at(group, NAMESPACE))))
         assert all(each["reason"] in ("Scheduled", "Unschedulable") for each in found), found
         return any(each["status"] == "False" for each in found)
 
 
 def _scheduled(group: Object) -> Iterator[Mapping[str, str]]:
-    """Iterate over conditions PodGroupScheduled, at most one."""
+    """Iterate over conditions PodGroupInitiallyScheduled, at most one."""
     for each in group.get("status", {}).get("conditions", ()):
-        if each["type"] == "PodGroupScheduled":
+        if each["type"] == "PodGroupInitiallyScheduled":
             yield each
 
 
@@ -166,7 +161,7 @@ def as_kubernetes(documents: Iterable[Document], number: int) -> list[Document]:
             metadata = {"name": name, "namespace": NAMESPACE}
             policy = {"gang": {"minCount": document["spec"]["minMember"]}}
             new = {
-                "apiVersion": VERSION,
+                "apiVersion": NATIVE_POD_GROUPS.api_version,
                 "kind": "PodGroup",
                 "metadata": metadata,
                 "spec": {"schedulingPolicy": policy},
@@ -185,7 +180,7 @@ def as_kubernetes(documents: Iterable[Document], number: int) -> list[Document]:
 
 @contextmanager
 def start(plane: ControlPlane, scoring: str) -> Iterator[Peer]:
-    """Run the peer beside a control plane that was started with `API_SERVER_FLAGS`.
+    """Run the peer beside a control plane that was started with its gang API.
 
     It has the default configuration but for the client's limits and, on request, the strategy by
     which NodeResourcesFit scores nodes.
@@ -199,5 +194,5 @@ def start(plane: ControlPlane, scoring: str) -> Iterator[Peer]:
         profiles = [{"schedulerName": NAME, **changed}]
         return kube_scheduler.configuration(kubeconfig, profiles=profiles)
 
-    with kube_scheduler.running(plane, described, GATES) as supervisor:
+    with kube_scheduler.running(plane, described, components.GANG_GATES) as supervisor:
         yield Peer(api=plane.api, supervisor=supervisor)

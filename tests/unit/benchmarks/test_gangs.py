@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from sandbox.contents import NATIVE_POD_GROUPS
 from tests.benchmarks.gangs import __main__ as bench
 from tests.benchmarks.gangs import peer, problems
 from tests.benchmarks.gangs.__main__ import Verdict
@@ -41,7 +42,7 @@ def test_kube_scheduler_gets_the_same_nodes_and_pods() -> None:
                 assert other["spec"] == one["spec"] | joined
             case "PodGroup":
                 policy = {"gang": {"minCount": gang.world.size()}}
-                assert other["apiVersion"] == peer.VERSION
+                assert other["apiVersion"] == NATIVE_POD_GROUPS.api_version
                 assert other["spec"] == {"schedulingPolicy": policy}
 
 

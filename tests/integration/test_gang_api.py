@@ -1,0 +1,124 @@
+"""A sandbox that serves Kubernetes' own gang API, and whose components use it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox import contents, control_plane
+from sandbox.client import Object
+from sandbox.contents import NATIVE_COMPOSITES, NATIVE_POD_GROUPS, NATIVE_WORKLOADS
+from sandbox.control_plane import ControlPlane
+from vscheduler.mirror import paths
+
+NAMESPACE = "default"
+PODS = paths.PODS.within(NAMESPACE)
+CONTAINERS = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}]
+RACK = "example.com/rack"
+
+
+@pytest.fixture(scope="module")
+def native() -> Iterator[ControlPlane]:
+    """A control plane with the gang API, and a kube-scheduler that uses it."""
+    with control_plane.start(with_scheduler=True, with_gang_api=True) as running:
+        yield running
+
+
+@pytest.fixture
+def slate(native: ControlPlane) -> ControlPlane:
+    """The same with two racks of two nodes, with a cpu each, and nothing else in it."""
+    native.clean()
+    for number, rack in enumerate("ab"):
+        native.create_nodes(count=2, first=2 * number, cpu="1", labels={RACK: rack})
+    return native
+
+
+def a_group(name: str, minimum: int) -> Object:
+    """A gang that wants to be in one rack."""
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": minimum}},
+        "schedulingConstraints": {"topology": [{"key": RACK}]},
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def a_pod(name: str, group: str) -> Object:
+    """A pod of a gang."""
+    spec = {"schedulingGroup": {"podGroupName": group}, "containers": CONTAINERS}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def verdict(group: Object) -> str | None:
+    """Whether the group was scheduled, in kube-scheduler's words; None while it hasn't said."""
+    conditions = group.get("status", {}).get("conditions", ())
+    found = (each for each in conditions if each["type"] == "PodGroupInitiallyScheduled")
+    return next((each["status"] for each in found), None)
+
+
+def nodes_of(plane: ControlPlane) -> list[str | None]:
+    """The node of each pod, in the pods' order."""
+    return [each["spec"].get("nodeName") for each in plane.api.list(PODS)]
+
+
+def test_kube_scheduler_starts_a_pod_group_in_one_rack(slate: ControlPlane) -> None:
+    """Two pods get the two nodes of a rack; three don't fit into one, and none of them starts."""
+    for size in (3, 2):
+        name = f"of-{size}"
+        slate.api.create(NATIVE_POD_GROUPS.within(NAMESPACE), a_group(name, size))
+        pods = [a_pod(f"{name}-{number}", name) for number in range(size)]
+        slate.api.create_all(PODS, pods)
+        path = NATIVE_POD_GROUPS.at(name, NAMESPACE)
+        seen = slate.api.wait_for(path, lambda seen: verdict(seen) is not None)
+        assert verdict(seen) == str(size == 2)
+    placed = nodes_of(slate)
+    assert set(placed[:2]) in ({"node-0", "node-1"}, {"node-2", "node-3"})
+    assert placed[2:] == [None] * 3
+
+
+def test_job_controller_makes_the_pod_group_of_a_job(slate: ControlPlane) -> None:
+    """A Job that asks for a gang gets a PodGroup of its parallelism, and its pods are bound."""
+    template = {"spec": {"restartPolicy": "Never", "containers": CONTAINERS}}
+    spec = {
+        "parallelism": 2,
+        "completions": 2,
+        "completionMode": "Indexed",
+        "scheduling": {"schedulingPolicy": {"gang": {}}},
+        "template": template,
+    }
+    slate.api.create(paths.JOBS.within(NAMESPACE), {"metadata": {"name": "train"}, "spec": spec})
+    slate.api.wait_for(
+        paths.JOBS.at("train", NAMESPACE), lambda seen: seen["status"].get("ready") == 2
+    )
+    (group,) = slate.api.list(NATIVE_POD_GROUPS.within(NAMESPACE))
+    assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}
+    assert verdict(group) == "True"
+    joined = {each["spec"]["schedulingGroup"]["podGroupName"] for each in slate.api.list(PODS)}
+    assert joined == {group["metadata"]["name"]}
+
+
+def test_clean_slate_has_none_of_its_objects(slate: ControlPlane) -> None:
+    """Whatever protects them, cleaning deletes groups, groups of groups and their templates."""
+    templates = [{"name": "part", "schedulingPolicy": {"basic": {}}}]
+    tree = [{"name": "whole", "schedulingPolicy": {"basic": {}}, "podGroupTemplates": templates}]
+    head = {"apiVersion": NATIVE_COMPOSITES.api_version, "kind": "Workload"}
+    workload = {**head, "metadata": {"name": "w"}, "spec": {"compositePodGroupTemplates": tree}}
+    slate.run_kubectl("create", "--filename=-", text=str(workload))
+    composite = {
+        "metadata": {"name": "whole"},
+        "spec": {
+            "workloadRef": {"workloadName": "w", "templateName": "whole"},
+            "schedulingPolicy": {"basic": {}},
+        },
+    }
+    slate.api.create(NATIVE_COMPOSITES.within(NAMESPACE), composite)
+    slate.api.create(NATIVE_POD_GROUPS.within(NAMESPACE), a_group("alone", 1))
+    for collection in contents.NATIVE:
+        assert slate.api.list(collection.everywhere), collection.plural
+    slate.clean()
+    for collection in contents.NATIVE:
+        assert slate.api.list(collection.everywhere) == [], collection.plural
+
+
+def test_other_sandboxes_serve_none_of_it(plane: ControlPlane) -> None:
+    """As in most clusters, only priority classes are in that group."""
+    for collection in (NATIVE_POD_GROUPS, NATIVE_COMPOSITES, NATIVE_WORKLOADS):
+        assert plane.api.ask("GET", collection.everywhere).status == 404
