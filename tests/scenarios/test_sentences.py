@@ -237,3 +237,15 @@ def test_a_gang_that_root_limits_is_told_of_root() -> None:
         "queue root has 2 cpu of the 4 it may have; "
         "the smallest pods that this gang can start with need 3 cpu"
     )
+
+
+def test_a_gang_that_lacks_a_role_is_told_with_how_many_pods_its_queue_was_full() -> None:
+    """Volcano's order begins with a worker, whose place is given up, as there is no master."""
+    picture = """
+        node n1 cpu=20
+        queue q capability=cpu:7
+        job q/j min=2 roles=m:1,w:1 w:n1@2*2 w:-@2*2 m:-@2
+        """
+    assert told(picture, "j", FLAT | {"compatibility": "volcano"}) == (
+        "with 3 of its 5 pods queue q has 6 cpu of the 7 it may have; a pod of role w needs 2"
+    )

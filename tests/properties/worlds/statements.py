@@ -253,11 +253,20 @@ def _most(case: Case, found: re.Match[str], queue: str, name: str, said: Figure)
         return
     elif limit not in said:
         yield f"queue {queue} may have {limit} {name}"
-    elif not found.groupdict().get("small") and all(
-        capability(case, queue, each) > may_have(case, queue, each)
-        for each in re.findall(r"\d\S* ([a-z]\S*) of the ", found["parts"])
+    elif not found.groupdict().get("small") and not any(
+        _is_capped(case, found, queue, part) for part in re.findall(PART, found["parts"])
     ):
         yield f"nothing limits queue {queue} to {limit} {name}"
+
+
+def _is_capped(case: Case, found: re.Match[str], queue: str, part: Sequence[str]) -> bool:
+    """Whether a capability is the limit, or keeps a job from being admitted to any cluster."""
+    amount, name, _ = part
+    wanted = may_have(case, queue, name)
+    if "small" in found.groupdict():
+        asked = censuses.amounts(case.spec.get("minResources", {}))[name]
+        wanted = max(wanted, figure(amount, name).most + asked - 1)
+    return capability(case, queue, name) <= wanted
 
 
 def may_have(case: Case, queue: str, name: str) -> float:
@@ -428,7 +437,7 @@ def kind(name: str, pattern: str, check: Check = _true) -> Kind:
 
 
 HAS = (
-    rf"(?:needs (?P<some>\d+) pods?; )?(?:with (?P<placed>\d+) of them )?"
+    rf"(?:needs (?P<some>\d+) pods?; )?(?:with (?P<placed>\d+) of (?:them|its \d+ pods) )?"
     rf"(?:queue (?P<queue>\S+) has|(?P<all>all queues together) have) "
     rf"(?P<parts>{N} \S+ of the {N} (?P<limit>it deserves|(?:it|they) may have|there are to share)"
     rf"(?:(?:, | and ){N} \S+ of the {N})*){KEPT}"

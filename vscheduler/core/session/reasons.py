@@ -26,7 +26,7 @@ from vscheduler.model.decisions import (
     Shortage,
 )
 from vscheduler.model.gang_proof import GangProof
-from vscheduler.model.jobs import Job, PodClass, Task, TaskStatus
+from vscheduler.model.jobs import PLACED, Job, PodClass, Task, TaskStatus
 from vscheduler.model.queues import Queue
 from vscheduler.model.refusals import RefusalCode
 from vscheduler.model.resources import ResourceMap
@@ -362,6 +362,7 @@ def note_share(session: Session, queue: Queue, turn: JobTurn, task: Task | None 
     reason = of(
         turn.state,
         code,
+        role="" if turn.state.reaches(PLACED) else task.role,
         request=task.pod_class.counted,
         shortages=short,
         never_preempts=bool(short) and task.never_preempts and session.runs("preempt"),

@@ -354,6 +354,9 @@ def _over_share(reason: Reason) -> str:
     if 0 < reason.placed < reason.minimum:  # the figure includes the pods already placed
         needs = phrases.pods(reason.minimum)
         return f"needs {needs}; with {reason.placed} of them {state}; the next one needs {asked}"
+    if reason.placed and reason.role:  # so it does where a role lacks pods
+        pods = f"{reason.placed} of its {phrases.pods(reason.tasks)}"
+        return f"with {pods} {state}; a pod of role {reason.role} needs {asked}"
     return f"{state}; this pod needs {asked}"
 
 
