@@ -29,13 +29,15 @@ def run(
     """One cycle, and what it decided, step by step."""
     with listening() as order:
         result = running.run(documents, tree, carried=carried)
-    return result, steps(result, order)
+    return result, steps(result, (key for key, holds in order.items() if holds))
 
 
 @contextmanager
-def listening() -> Iterator[dict[str, None]]:
-    """Pods in the order in which something is decided of them that isn't taken back."""
-    order: dict[str, None] = {}
+def listening() -> Iterator[dict[str, bool]]:
+    """Pods in the order in which something was decided of them last, and whether that holds: a
+    place may have been given up, and an eviction taken back.
+    """
+    order: dict[str, bool] = {}
     commit, hold = Statement.commit, Statement.hold
 
     def read(found: Statement) -> None:
@@ -43,8 +45,7 @@ def listening() -> Iterator[dict[str, None]]:
             if step is statement.Step.KEPT:
                 continue  # room for a pod that is still to come; who made way was evicted before
             order.pop(task.key, None)
-            if step not in UNDONE:
-                order[task.key] = None
+            order[task.key] = step not in UNDONE
 
     def committing(found: Statement) -> None:
         read(found)

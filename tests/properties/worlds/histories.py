@@ -1,6 +1,7 @@
 """A world from its first cycle to its rest, every cycle judged: `live(Plan(...))`."""
 
 import copy
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -24,6 +25,10 @@ event, are rest."""
 
 VOLCANO_CYCLES = 60
 """So long Volcano's way is followed that evicts and evicts."""
+
+PAUSES = 120
+"""So many seconds after the last decision no node is left alone any more for what happened before;
+until then something may change whenever a cycle says so."""
 
 TURN_CYCLES = worlds.GOING_MAX + 2
 """One claim: victims take so long to go, the preemptor binds, and the pods that come back bind."""
@@ -149,13 +154,13 @@ def _come_to_rest(
     """
     most = TURN_CYCLES * (len(around.owners) + 1)
     busy = quiet = gone = 0
-    promised = Promised()
-    while quiet < QUIET_CYCLES:
+    promised, since = Promised(), around.now
+    while quiet < QUIET_CYCLES or (around.wake_at or math.inf) < since + PAUSES:
         moment = _cycle(around, history, judges)
         gone += len(moment.evicts)
         promised.note(moment)
         if moment.binds or moment.evicts:
-            busy, quiet = busy + 1, 0
+            busy, quiet, since = busy + 1, 0, around.now
         elif not around.is_moving:
             quiet += 1
             around.now = max(around.now, around.wake_at or 0)

@@ -16,6 +16,8 @@ class Placement:
 
     pod: str
     node: str
+    loose: bool = False
+    """Whether nothing keeps the node for it, as it waits for pods that go for nobody's sake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class Moment:
     """Whether no node has come, gone or changed in the last minute."""
     order: tuple[str, ...]
     """All pods that were placed or evicted, in the order in which that was decided."""
+    undone: tuple[str, ...]
+    """Pods that were placed or evicted for part of the cycle only."""
     deserved: Mapping[str, Mapping[str, float]]
     """What queues deserve by name, where the cycle says so; units as in a census."""
     queue_messages: Mapping[str, str]

@@ -324,7 +324,8 @@ def _is_no_larger(case: Case, pod: Document, most: str) -> Iterator[str]:
 def _empty(case: Case, found: re.Match[str]) -> Iterator[str]:
     """So many pods fit on empty nodes at most: no way of placing one more is found, and there is a
     way of placing so many, if they are alike and only room matters to them; claims left aside,
-    which may be bound or made by the time that nodes are empty.
+    which may be bound or made by the time that nodes are empty. Pods that ask for nothing are taken
+    to find a place.
     """
     room = int(found["room"])
     if int(found["of"]) not in {
@@ -338,6 +339,7 @@ def _empty(case: Case, found: re.Match[str]) -> Iterator[str]:
         pod["spec"].get("affinity")
         or pod["spec"].get("topologySpreadConstraints")
         or censuses.ports(pod)
+        or len(censuses.request(pod)) == 1
         for pod in case.pods
     )
     best, _ = _on_empty_nodes(case, room)

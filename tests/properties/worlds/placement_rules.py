@@ -87,22 +87,25 @@ def filters_hold(moment: Moment) -> Iterable[str]:
 def filters_held_in_turn(moment: Moment) -> Iterable[str]:
     """Spreads, and who may be the first of its kind, by the order in which pods were placed.
 
-    A plan may evict after it has placed a pod that stays where it is: who goes, goes first. In
-    Volcano's way as long as nothing waits for room.
+    A plan may evict after it has placed a pod that stays where it is: who goes, goes first. Pods
+    for which nothing is kept may lose by it whom they wanted to be near. In Volcano's way as long
+    as nothing waits for room, or did until backfill gave it up: others may rest on it.
     """
     census = moment.census
-    nodes = {each.pod: each for each in (*moment.binds, *moment.pipelined)}
-    if moment.setting.volcano and moment.pipelined:
+    placed = [*moment.binds, *moment.pipelined]
+    nodes = {each.pod: each for each in placed if not (each.loose and moment.evicts)}
+    if moment.setting.volcano and (moment.pipelined or moment.undone):
         return
     if not any(_depends_on_order(census.pods[key]) for key in nodes):
         return
     states = dict.fromkeys(nodes, State.STAYS)
-    states |= {each.pod: State.COMES for each in moment.pipelined}
+    states |= {each.pod: State.COMES for each in moment.pipelined if each.pod in nodes}
     states |= {evict.pod: State.LEAVES for evict in moment.evicts}
     gone = {evict.pod: evict for evict in moment.evicts}
     steps = [
         Step(pod=key, node=(gone.get(key) or nodes[key]).node, state=states[key])
         for key in moment.order
+        if key in states
     ]
     steps.sort(key=lambda step: step.state is not State.LEAVES)
     waited = {  # for their claims, on the same nodes, since an earlier cycle

@@ -26,8 +26,8 @@ def sentences_are_true(moment: Moment) -> Iterable[str]:
 
 
 def is_quiet(moment: Moment) -> bool:
-    """Whether the cycle has decided nothing, nobody is on the way out, and no node has shrunk below
-    what its pods have.
+    """Whether the cycle has decided nothing, nor undone what held at its start, nobody is on the
+    way out, and no node has shrunk below what its pods have.
     """
     census = moment.census
     for name, node in census.nodes.items():
@@ -36,7 +36,7 @@ def is_quiet(moment: Moment) -> bool:
             room.subtract(censuses.needed(pod, node))
         if any(amount < 0 for amount in room.values()):
             return False
-    if moment.binds or moment.pipelined or moment.evicts or moment.kept:
+    if moment.binds or moment.pipelined or moment.evicts or moment.undone or moment.kept:
         return False
     return moment.is_calm and not any(map(censuses.leaving, census.pods.values()))
 

@@ -8,7 +8,7 @@ take one to three cycles to go, and up to one to run. Budgets are counted anew b
 import copy
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TypeAlias
 
 from tests import running
@@ -206,12 +206,13 @@ class World:
             setting=self.setting,
             census=before,
             binds=_placements(result.binds),
-            pipelined=_placements(result.pipelined),
+            pipelined=_placements(result.pipelined, result.carried.nominations),
             evicts=tuple(map(_eviction, result.evicts)),
             statuses=written,
             now=self.now,
             is_calm=self.now > self._changed_at + CALM_SECONDS,
-            order=tuple(order),
+            order=tuple(key for key, holds in order.items() if holds),
+            undone=tuple(key for key, holds in order.items() if not holds),
             deserved={
                 queue.name: queue.entitlement.deserved
                 for queue in result.queues
@@ -396,8 +397,16 @@ def _new_mirror() -> Mirror:
 
 def _placements(
     found: Iterable[Bind | Pipeline],
+    nominated: Container[str] = (),
 ) -> tuple[Placement, ...]:
-    return tuple(Placement(pod=each.task.key, node=each.node) for each in found)
+    return tuple(
+        Placement(
+            pod=each.task.key,
+            node=each.node,
+            loose=isinstance(each, Pipeline) and each.task.uid not in nominated,
+        )
+        for each in found
+    )
 
 
 def _eviction(evict: Evict) -> Eviction:
