@@ -4,10 +4,17 @@ Kubernetes: component-helpers resource.PodRequests, with in-place resize and pod
 Volcano: api.GetPodResourceRequest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from vscheduler.mirror.decode import fields
-from vscheduler.mirror.decode.wire import Container, ContainerStatus, Pod, ResourceRequirements
+from vscheduler.mirror.decode.wire import (
+    Container,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceList,
+    ResourceRequirements,
+)
 from vscheduler.model import resources
 
 ALWAYS = "Always"
@@ -42,26 +49,76 @@ def of_pod(pod: Pod) -> dict[str, int]:
 
 
 def _together(pod: Pod) -> dict[str, int]:
-    spec, status = pod.spec, pod.status
-    granted = _granted(status.container_statuses) if spec.node_name else {}
-    infeasible = bool(granted) and resize_is_infeasible(pod)
+    requested = _sum(pod.spec, of_container)
+    if not pod.spec.node_name or not has_grants(pod):
+        return requested
+    return _with_granted(requested, _granted(pod), pod)
+
+
+def _sum(spec: PodSpec, amounts: Callable[[Container, str], dict[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
     for index, container in enumerate(spec.containers):
-        request = of_container(container, f"spec.containers[{index}]")
-        total = _plus(total, _with_granted(request, granted.get(container.name), infeasible))
-    if not spec.init_containers:
-        return total
-    started = _granted(status.init_container_statuses) if spec.node_name else {}
+        total = _plus(total, amounts(container, f"spec.containers[{index}]"))
     sidecars: dict[str, int] = {}
     before: dict[str, int] = {}
     for index, container in enumerate(spec.init_containers):
-        request = of_container(container, f"spec.initContainers[{index}]")
+        amount = amounts(container, f"spec.initContainers[{index}]")
         if container.restart_policy == ALWAYS:
-            request = _with_granted(request, started.get(container.name), infeasible)
-            sidecars = _plus(sidecars, request)
+            sidecars = _plus(sidecars, amount)
         else:
-            before = _larger(before, _plus(sidecars, request))
-    return _larger(_plus(total, sidecars), before)
+            before = _larger(before, _plus(sidecars, amount))
+    return _larger(_plus(total, sidecars), before) if spec.init_containers else total
+
+
+def _granted(pod: Pod) -> dict[str, int]:
+    """Return what all containers were granted so far, as a resize may be in progress: the larger
+    of what the kubelet has allocated and what it has set.
+
+    Kubernetes: component-helpers resource.AggregateContainerRequests, from 1.37 on. Before, the
+    larger amount of each container was added up.
+    """
+    status = pod.status
+    if status.allocated_resources and status.resources is not None and status.resources.requests:
+        return _granted_to_whole(status)
+    found = {
+        each.name: each
+        for each in reversed((*status.container_statuses, *status.init_container_statuses))
+    }
+    infeasible = resize_is_infeasible(pod)
+
+    def allocated(container: Container, field: str) -> dict[str, int]:
+        seen = found.get(container.name)
+        if seen is not None and seen.allocated_resources:
+            return _reported(seen.allocated_resources, container)
+        return {} if infeasible else of_container(container, field)
+
+    def actuated(container: Container, field: str) -> dict[str, int]:
+        seen = found.get(container.name)
+        if seen is not None and seen.resources is not None and seen.resources.requests:
+            return _reported(seen.resources.requests, container)
+        return allocated(container, field)
+
+    return _larger(_sum(pod.spec, allocated), _sum(pod.spec, actuated))
+
+
+def _granted_to_whole(status: PodStatus) -> dict[str, int]:
+    limit = resources.REQUEST_MAX
+    actuated = status.resources.requests if status.resources is not None else {}
+    return _larger(
+        fields.amounts(actuated, "status.resources.requests", limit),
+        fields.amounts(status.allocated_resources, "status.allocatedResources", limit),
+    )
+
+
+def _reported(amounts: ResourceList, container: Container) -> dict[str, int]:
+    return fields.amounts(amounts, f"status of container {container.name}", resources.REQUEST_MAX)
+
+
+def _with_granted(requested: dict[str, int], granted: dict[str, int], pod: Pod) -> dict[str, int]:
+    """Return the larger of requested and granted, or the granted amount if the resize is
+    infeasible.
+    """
+    return granted if resize_is_infeasible(pod) else _larger(requested, granted)
 
 
 def of_container(container: Container, field: str) -> dict[str, int]:
@@ -82,37 +139,6 @@ def _requests(required: ResourceRequirements, field: str) -> dict[str, int]:
     return fields.amounts(required.limits, f"{field}.limits", limit) | requests
 
 
-def _granted(statuses: Sequence[ContainerStatus]) -> dict[str, dict[str, int]]:
-    """Return the resources granted to each container so far: a resize may be in progress.
-
-    Kubernetes: component-helpers resource determineEffectiveRequests.
-    """
-    by_container = {}
-    limit = resources.REQUEST_MAX
-    for index, status in enumerate(statuses):
-        if status.resources is not None:
-            field = f"status.containerStatuses[{index}]"
-            granted = fields.amounts(
-                status.resources.requests, f"{field}.resources.requests", limit
-            )
-            allocated = fields.amounts(
-                status.allocated_resources, f"{field}.allocatedResources", limit
-            )
-            by_container[status.name] = _larger(granted, allocated)
-    return by_container
-
-
-def _with_granted(
-    request: dict[str, int], granted: dict[str, int] | None, infeasible: bool
-) -> dict[str, int]:
-    """Return the larger of requested and granted, or the granted amount if the resize is
-    infeasible.
-    """
-    if granted is None:
-        return request
-    return granted if infeasible else _larger(request, granted)
-
-
 def _with_pod_level(total: dict[str, int], pod: Pod, whole: ResourceRequirements) -> dict[str, int]:
     """Apply pod-level requests, which replace the sum, and pod-level limits where no request
     exists.
@@ -122,16 +148,27 @@ def _with_pod_level(total: dict[str, int], pod: Pod, whole: ResourceRequirements
     limit = resources.REQUEST_MAX
     requested = fields.amounts(whole.requests, "spec.resources.requests", limit)
     limits = fields.amounts(whole.limits, "spec.resources.limits", limit)
-    status = pod.status
     counted = requested
-    if pod.spec.node_name and status.resources is not None:
-        granted = _larger(
-            fields.amounts(status.resources.requests, "status.resources.requests", limit),
-            fields.amounts(status.allocated_resources, "status.allocatedResources", limit),
+    if pod.spec.node_name and pod.status.resources is not None:
+        counted = _with_granted(requested, _granted_to_whole(pod.status), pod)
+    whole_limits = {name: limits[name] for name in limits if _pod_level(name)}
+    if not any(map(_pod_level, requested)):
+        return whole_limits | total
+    return whole_limits | total | {name: counted[name] for name in counted if _pod_level(name)}
+
+
+def has_grants(pod: Pod) -> bool:
+    """Whether what the kubelet reports of the pod may change what counts."""
+    status = pod.status
+    return bool(
+        status.resources is not None
+        or status.allocated_resources
+        or resize_is_infeasible(pod)
+        or any(
+            each.resources is not None or each.allocated_resources
+            for each in (*status.container_statuses, *status.init_container_statuses)
         )
-        counted = _with_granted(requested, granted, resize_is_infeasible(pod))
-    requests = {name: limits[name] for name in limits if _pod_level(name)}
-    return requests | total | {name: counted.get(name, 0) for name in requested if _pod_level(name)}
+    )
 
 
 def resize_is_infeasible(pod: Pod) -> bool:

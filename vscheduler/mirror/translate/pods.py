@@ -661,7 +661,7 @@ def _basis(
     spec, status, metadata = pod.spec, pod.status, pod.metadata
     given: object = None
     own: object = None
-    if not stands_for and spec.node_name and _has_grants(status):
+    if not stands_for and spec.node_name and pod_requests.has_grants(pod):
         whole = (status.resources, status.allocated_resources)
         infeasible = pod_requests.resize_is_infeasible(pod)
         given = (status.container_statuses, status.init_container_statuses, whole, infeasible)
@@ -685,12 +685,4 @@ def _basis(
             spec.tolerations,
             spec.topology_spread_constraints,
         )
-    )
-
-
-def _has_grants(status: wire.PodStatus) -> bool:
-    """Whether the kubelet has reported the resources of the pod, or of a container."""
-    containers = (*status.container_statuses, *status.init_container_statuses)
-    return status.resources is not None or any(
-        container.resources is not None for container in containers
     )

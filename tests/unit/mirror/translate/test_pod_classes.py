@@ -40,10 +40,6 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
     they do for one that knows none.
     """
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    small, large = [
-        {"name": "c", "resources": {"requests": {"cpu": amount}}} for amount in ("500m", "3")
-    ]
-    infeasible = {"type": "PodResizePending", "reason": "Infeasible"}
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
     affinity = {"podAntiAffinity": {REQUIRED: [term]}}
     spread = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
@@ -74,18 +70,38 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
         ({}, {"annotations": {pods.REVOCABLE_ZONE: "*"}}),
     ]
     documents += [manifests.pod("p", spec=bare | spec, metadata=more) for spec, more in own]
+    documents += resized(bare)
+    documents += [manifests.pod("p", spec=bare | spec, scheduler="other") for spec in specs]
+    translator = Translator((manifests.OURS,))
+    known = [class_of(document, translator) for document in documents]
+    again = [class_of(document, translator) for document in documents]
+    alone = [class_of(document, Translator((manifests.OURS,))) for document in documents]
+    assert [words(each) for each in known] == [words(each) for each in alone]
+    assert all(one is other for one, other in zip(known, again, strict=True))
+
+
+def resized(bare: dict[str, Any]) -> list[dict[str, Any]]:
+    """Pods on a node that have something else than they ask for by now."""
+    small, large = [
+        {"name": "c", "resources": {"requests": {"cpu": amount}}} for amount in ("500m", "3")
+    ]
+    infeasible = {"type": "PodResizePending", "reason": "Infeasible"}
     given = [
         {"containerStatuses": [large]},
         {"containerStatuses": [small]},
         {"containerStatuses": [small], "conditions": [infeasible]},
-        {"containerStatuses": [small], "initContainerStatuses": [large]},
-        {"containerStatuses": [small], "initContainerStatuses": [small]},
-        {"initContainerStatuses": [large]},
-        {"containerStatuses": [{"name": "c"}], "initContainerStatuses": [large]},
+        {"containerStatuses": [small], "initContainerStatuses": [large | {"name": "s"}]},
+        {"containerStatuses": [small], "initContainerStatuses": [small | {"name": "s"}]},
+        {"initContainerStatuses": [large | {"name": "s"}]},
+        {"containerStatuses": [{"name": "c"}], "initContainerStatuses": [large | {"name": "s"}]},
         {"containerStatuses": [{"name": "c"}]},
+        {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "3"}}]},
+        {"conditions": [infeasible]},
     ]
+    second = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+    sidecar = bare | {"initContainers": [second]}
+    documents: list[dict[str, Any]] = []
     for status in ({}, *given):
-        sidecar = bare | {"initContainers": [container | {"restartPolicy": "Always"}]}
         documents += [
             manifests.pod("p", spec=spec, node="n1", status=status) for spec in (bare, sidecar)
         ]
@@ -97,13 +113,7 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
         {"resources": small["resources"], "conditions": [infeasible]},
     ):
         documents.append(manifests.pod("p", spec=whole, node="n1", status=more))
-    documents += [manifests.pod("p", spec=bare | spec, scheduler="other") for spec in specs]
-    translator = Translator((manifests.OURS,))
-    known = [class_of(document, translator) for document in documents]
-    again = [class_of(document, translator) for document in documents]
-    alone = [class_of(document, Translator((manifests.OURS,))) for document in documents]
-    assert [words(each) for each in known] == [words(each) for each in alone]
-    assert all(one is other for one, other in zip(known, again, strict=True))
+    return documents
 
 
 def words(pod_class: PodClass) -> tuple[object, ...]:

@@ -159,9 +159,9 @@ def test_a_resize_of_the_whole_pod_counts_like_that_of_a_container(
     assert of(spec, status) == {"cpu": cpu}
 
 
-def test_only_what_the_pod_as_a_whole_asks_for_can_be_resized_as_a_whole() -> None:
-    """Containers keep what they ask for beside it, and a wish that nothing is given of is none
-    where it can't come true.
+def test_what_a_pod_was_given_as_a_whole_counts_whatever_it_asks_for() -> None:
+    """Even a resource that the pod as a whole doesn't name, and instead of its containers' wish; a
+    wish that nothing is given of is none where it can't come true.
     """
     spec: dict[str, Any] = {
         "containers": [{"name": "main", "resources": {"requests": {"memory": "1Ki"}}}],
@@ -172,7 +172,39 @@ def test_only_what_the_pod_as_a_whole_asks_for_can_be_resized_as_a_whole() -> No
         "resources": {"requests": {"cpu": "2", "memory": "9Ki"}},
         "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
     }
-    assert of(spec, status) == {"cpu": 2000, "memory": 1024}
+    assert of(spec, status) == {"cpu": 2000, "memory": 9216}
+
+
+def given(name: str, cpu: str, field: str) -> dict[str, Any]:
+    """What the kubelet says of a container: that it has set this much, or only promised it."""
+    amounts = {"cpu": cpu}
+    return {"name": name, field: {"requests": amounts} if field == "resources" else amounts}
+
+
+@pytest.mark.parametrize("field", ["resources", "allocatedResources"])
+def test_containers_are_added_up_before_the_larger_amount_is_taken(field: str) -> None:
+    """One container grows by what another one shrinks: the pod needs no more than before."""
+    spec = {"containers": [container("1", "a"), container("3", "b")], "nodeName": "n1"}
+    status = {"containerStatuses": [given("a", "3", field), given("b", "1", field)]}
+    assert of(spec, status) == {"cpu": 4000}
+
+
+def test_what_a_sidecar_was_given_counts_beside_containers_that_report_nothing() -> None:
+    """Sidecars start first."""
+    spec = {"containers": [container("1")], "initContainers": [sidecar("1")], "nodeName": "n1"}
+    status = {"initContainerStatuses": [given("side", "3", "resources")]}
+    assert of(spec, status) == {"cpu": 4000}
+
+
+def test_what_the_whole_pod_was_given_replaces_what_its_containers_were() -> None:
+    """The kubelet reports both; only the former has all that the pod takes."""
+    spec = {"containers": [container("1", "a")], "nodeName": "n1"}
+    status = {
+        "containerStatuses": [given("a", "9", "resources")],
+        "resources": {"requests": {"cpu": "3"}},
+        "allocatedResources": {"cpu": "2"},
+    }
+    assert of(spec, status) == {"cpu": 3000}
 
 
 def test_what_a_pod_was_given_as_a_whole_means_nothing_before_it_has_a_node() -> None:
