@@ -155,7 +155,7 @@ def _come_to_rest(
     most = TURN_CYCLES * (len(around.owners) + 1)
     busy = quiet = gone = 0
     promised, since = Promised(), around.now
-    while quiet < QUIET_CYCLES or (around.wake_at or math.inf) < since + PAUSES:
+    while quiet < QUIET_CYCLES or around.is_moving or (around.wake_at or math.inf) < since + PAUSES:
         moment = _cycle(around, history, judges)
         gone += len(moment.evicts)
         promised.note(moment)
