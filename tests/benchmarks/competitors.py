@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from sandbox import binaries, free_ports, progress_report
+from sandbox import binaries, components, free_ports, progress_report
 from sandbox.control_plane import ControlPlane
 from tests.benchmarks import binding_only
 from tests.benchmarks.loading import RACK, Customer
@@ -88,7 +88,9 @@ def vscheduler(*flags: str, name: str = VSCHEDULER) -> Competitor:
 
 
 def near(competitor: Competitor) -> Competitor:
-    """Ours with a configuration that knows racks; all others as they are."""
+    """Those that can start a gang in one rack, if they are told to; all others as they are."""
+    if competitor.name == KUBE_SCHEDULER:
+        return _with_gangs(competitor)
     if competitor.name != VSCHEDULER:
         return competitor
 
@@ -99,6 +101,17 @@ def near(competitor: Competitor) -> Competitor:
         return replace(given, words=[*given.words, f"--scheduler-conf={config}"])
 
     return replace(competitor, command=command)
+
+
+def _with_gangs(competitor: Competitor) -> Competitor:
+    """kube-scheduler with Kubernetes' own gang API, which is off by default."""
+
+    def command(plane: ControlPlane) -> Command:
+        given = competitor.command(plane)
+        return replace(given, words=[*given.words, components.GANG_GATES])
+
+    customer = replace(competitor.customer, grouped=True, native=True)
+    return replace(competitor, name=f"{KUBE_SCHEDULER} (gangs)", customer=customer, command=command)
 
 
 def _with_racks() -> dict[str, Any]:

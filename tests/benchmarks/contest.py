@@ -3,18 +3,20 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox import control_plane
+from sandbox.client import Object
 from tests.benchmarks import figures, loading, processes, running
 from tests.benchmarks.competitors import Competitor
 from tests.benchmarks.loading import Loader
 from tests.benchmarks.observing import Observer
 from tests.benchmarks.running import FailedError, Running
 from tests.benchmarks.shapes import Shape
+from vscheduler.mirror import paths
 
 GREETING = "greeting"
 GREETING_SECONDS = 120.0
@@ -87,7 +89,10 @@ class Run:
 
 def run(competitor: Competitor, shape: Shape, conditions: Conditions) -> Run:
     """Start a control plane, make the load, and watch. Raises running.FailedError."""
-    with control_plane.start(crds=conditions.crds) as plane, ExitStack() as stack:
+    with (
+        control_plane.start(crds=conditions.crds, with_gang_api=bool(shape.racks)) as plane,
+        ExitStack() as stack,
+    ):
         loader = Loader(plane, competitor.customer)
         nodes = loader.add_nodes(shape.nodes, shape.racks)
         if shape.devices:
@@ -117,6 +122,8 @@ def run(competitor: Competitor, shape: Shape, conditions: Conditions) -> Run:
             observer.bound[name] - max(loader.created[name], scheduler.started) for name in names
         ]
         audit(found, len(loader.created))
+        if shape.racks:
+            audit_racks(plane.api.list(paths.NODES.everywhere), plane.api.list(loading.PODS))
         return Run(
             competitor=competitor.name,
             shape=str(shape),
@@ -162,6 +169,17 @@ def audit(found: Counter[tuple[str, str]], pods: int) -> None:
     binds = found["POST pods/binding", "201"]
     if binds != pods:
         raise FailedError(f"{pods} pods are bound by {binds} binds")
+
+
+def audit_racks(nodes: Iterable[Object], pods: Iterable[Object]) -> None:
+    """All pods of a gang are in one rack. Raises running.FailedError."""
+    racks = {node["metadata"]["name"]: node["metadata"]["labels"][loading.RACK] for node in nodes}
+    found = {
+        (pod["metadata"]["name"].rpartition("-")[0], racks[pod["spec"]["nodeName"]]) for pod in pods
+    }
+    torn = [gang for gang, number in Counter(gang for gang, _ in found).items() if number > 1]
+    if torn:
+        raise FailedError(f"{len(torn)} gangs are in several racks, such as {min(torn)}")
 
 
 def per_pod(found: Counter[tuple[str, str]], shape: Shape) -> dict[str, float]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sandbox import client
 from sandbox.client import Object
+from sandbox.contents import NATIVE_POD_GROUPS
 from sandbox.control_plane import ControlPlane
 from sandbox.errors import TimedOut
 from tests.benchmarks.shapes import Shape
@@ -34,7 +35,9 @@ class Customer:
 
     scheduler: str
     grouped: bool = True
-    """Whether gangs have PodGroups; kube-scheduler knows none, and gets the pods alone."""
+    """Whether gangs have PodGroups; by default, kube-scheduler gets the pods alone."""
+    native: bool = False
+    """Whether these PodGroups are Kubernetes' own."""
 
 
 class Loader:
@@ -49,7 +52,7 @@ class Loader:
 
     def add_nodes(self, count: int, racks: int = 0) -> list[str]:
         """Equal nodes, in so many racks if any, and the queue that Volcano's users have."""
-        if self._customer.grouped:
+        if self._customer.grouped and not self._customer.native:
             self.add_queue("default")
         if not racks:
             return self._plane.create_nodes(count=count)
@@ -114,7 +117,10 @@ class Loader:
         self, names: Sequence[str], minimum: int, queue: str = "default", *, near: bool = False
     ) -> None:
         """PodGroups that need so many pods, in one rack if `near`, where PodGroups are wanted."""
-        if self._customer.grouped:
+        if self._customer.native:
+            bodies = [native_group(name, minimum, near=near) for name in names]
+            self._plane.api.create_all(NATIVE_POD_GROUPS.within(NAMESPACE), bodies)
+        elif self._customer.grouped:
             bodies = [group(name, minimum, queue, near=near) for name in names]
             self._plane.api.create_all(GROUPS, bodies)
 
@@ -142,6 +148,14 @@ def group(name: str, minimum: int, queue: str = "default", *, near: bool = False
     }
 
 
+def native_group(name: str, minimum: int, *, near: bool = False) -> Object:
+    """The same as Kubernetes' own gang API has it, which knows no queues."""
+    spec: Object = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+    if near:
+        spec["schedulingConstraints"] = {"topology": [{"key": RACK}]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
 def pod(
     customer: Customer,
     gang: str,
@@ -155,11 +169,13 @@ def pod(
     for devices.
     """
     metadata: Object = {"name": f"{gang}-{number}"}
-    if customer.grouped:
+    if customer.grouped and not customer.native:
         metadata["annotations"] = {GROUP_ANNOTATION: gang}
     resources: Object = {"requests": dict(requests)}
     container = {"name": "main", "image": "none", "resources": resources}
     spec: Object = {"schedulerName": customer.scheduler, "containers": [container]}
+    if customer.native:
+        spec["schedulingGroup"] = {"podGroupName": gang}
     if node:
         spec["nodeName"] = node
     if template:

@@ -133,6 +133,36 @@ def test_what_made_the_load_is_no_call_of_the_scheduler() -> None:
     }
 
 
+def test_a_gang_in_two_racks_spoils_the_run() -> None:
+    """Whoever ignores racks is faster."""
+    nodes = [
+        {"metadata": {"name": f"node-{rack}", "labels": {loading.RACK: rack}}} for rack in "ab"
+    ]
+    pods = [
+        {"metadata": {"name": f"gang-{gang}-{number}"}, "spec": {"nodeName": f"node-{rack}"}}
+        for gang, racks in ((0, "aa"), (1, "bb"), (2, "ab"))
+        for number, rack in enumerate(racks)
+    ]
+    contest.audit_racks(nodes, pods[:4])
+    with pytest.raises(FailedError, match="1 gangs are in several racks, such as gang-2"):
+        contest.audit_racks(nodes, pods)
+
+
+def test_kube_scheduler_gets_its_own_pod_groups_for_racks() -> None:
+    """The same gangs as those of ours, by a link of the pod instead of an annotation."""
+    ours, theirs = map(competitors.near, (competitors.vscheduler(), competitors.kube_scheduler()))
+    assert "schedulingGroup" not in loading.pod(ours.customer, "gang", 0)["spec"]
+    assert theirs.name == "kube-scheduler (gangs)"
+    pod = loading.pod(theirs.customer, "gang", 0)
+    assert pod["spec"]["schedulingGroup"] == {"podGroupName": "gang"}
+    assert "annotations" not in pod["metadata"]
+    group = loading.native_group("gang", 4, near=True)
+    assert group["spec"] == {
+        "schedulingPolicy": {"gang": {"minCount": 4}},
+        "schedulingConstraints": {"topology": [{"key": loading.RACK}]},
+    }
+
+
 def test_cycles_are_told_where_there_are_metrics() -> None:
     """By part, and with the lag of the event loop."""
     assert contest.cycles(METRICS) == Cycles(number=3, parts_ms={"decide": 10.0}, lag_p99_ms=5.0)
