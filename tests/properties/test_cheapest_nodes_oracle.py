@@ -1,6 +1,6 @@
 """Each node that evictions are planned on is compared with all nodes that nobody looked at."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from tests import running
 from tests.properties import clusters, lives
 from tests.running import Tree
 from vscheduler.core.eviction import rules, victim_columns
+from vscheduler.core.eviction.bounds import CheapestNodes
 from vscheduler.core.eviction.rules import Cost, NodeCandidate
 from vscheduler.core.eviction.search import VictimSearch
-from vscheduler.core.placement import nominated_pods
 from vscheduler.model.jobs import Task
 from vscheduler.testing import pictures
 
@@ -32,37 +32,40 @@ class Checked:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.choices = self.failures = self.unexplored = 0
-        placed = VictimSearch._place_with_victims
+        placed = VictimSearch._place_where_cheapest
         accept = VictimSearch._accept
+        searched: list[CheapestNodes] = []
 
         def checked_accept(of: VictimSearch, task: Task, row: int, chosen: NodeCandidate) -> None:
-            self.choices += 1
-            cost = rules.ranked_cost(chosen.cost, chosen.losers, of._pool.rank)
-            self._compare(of, task, (cost, row))
+            if searched:  # otherwise the node is given
+                self.choices += 1
+                cost = rules.ranked_cost(chosen.cost, chosen.losers, of._pool.rank)
+                self._compare(of, task, searched[-1], (cost, row))
             accept(of, task, row, chosen)
 
-        def checked_place(of: VictimSearch, task: Task, alike: Hashable) -> bool:
-            found = placed(of, task, alike)
+        def checked_place(of: VictimSearch, task: Task, nodes: CheapestNodes) -> bool:
+            searched.append(nodes)
+            found = placed(of, task, nodes)
+            searched.pop()
             if not found:
                 self.failures += 1
-                self._compare(of, task, None)
+                self._compare(of, task, nodes, None)
             return found
 
         patch.setattr(VictimSearch, "_accept", checked_accept)
-        patch.setattr(VictimSearch, "_place_with_victims", checked_place)
+        patch.setattr(VictimSearch, "_place_where_cheapest", checked_place)
 
-    def _compare(self, of: VictimSearch, task: Task, best: tuple[Cost, int] | None) -> None:
+    def _compare(
+        self, of: VictimSearch, task: Task, nodes: CheapestNodes, best: tuple[Cost, int] | None
+    ) -> None:
         """No unexplored node is cheaper; after a failure, evictions on none make room."""
-        for stored in of._candidates.values():
-            if stored._alike != nominated_pods.alike(of._session, task):
-                continue
-            for row in np.flatnonzero(stored._unexplored).tolist():
-                self.unexplored += 1
-                other = of._candidate_on(task, row)
-                if other is not None:
-                    assert best is not None, f"{task.key} could be placed on row {row}"
-                    cost = rules.ranked_cost(other.cost, other.losers, of._pool.rank)
-                    assert best <= (cost, row), f"{task.key} is cheaper on row {row}"
+        for row in np.flatnonzero(nodes._unexplored).tolist():
+            self.unexplored += 1
+            other = of._candidate_on(task, row)
+            if other is not None:
+                assert best is not None, f"{task.key} could be placed on row {row}"
+                cost = rules.ranked_cost(other.cost, other.losers, of._pool.rank)
+                assert best <= (cost, row), f"{task.key} is cheaper on row {row}"
 
 
 def live(seed: int, tree: Tree) -> int:

@@ -5,10 +5,9 @@ They say where to look first, and for whom there is nothing to look for; no plan
 
 import bisect
 import functools
-import heapq
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -21,7 +20,6 @@ from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import (
     Cost,
-    NodeCandidate,
     PodCost,
     Rank,
     VictimCandidates,
@@ -245,21 +243,6 @@ class SimilarVictims:
         self._session, self._columns, self._pool, self._task = session, columns, pool, task
         self._entitled = entitled
         self._asks = columns.grouping is Grouping.CLASS
-        self._pods: dict[int, list[float]] = {}
-        """Overshoots of one victim, two, and so on, by group."""
-        self._gangs: dict[int, float | None] = {}
-        """Overshoots by group of gangs; None for gangs that may not be evicted."""
-        self._seen = 0
-
-    def forget_losers(self) -> None:
-        """Forget the answers for queues that have lost pods since the last call."""
-        columns = self._columns
-        lost = set(columns.losers[self._seen :])
-        self._seen = len(columns.losers)
-        if lost:
-            for group in [pod for pod in self._pods if columns.queue_of(pod) in lost]:
-                del self._pods[group]
-            self._gangs.clear()
 
     def steps_of_pods(
         self, statement: Statement, evict: Callable[[VictimGroup], None]
@@ -273,10 +256,9 @@ class SimilarVictims:
         for group in range(len(columns.representatives)):
             queue = columns.queue_names[columns.queue_of(group)]
             if queue in self._pool.scope.queues and self._entitled.groups[group]:
-                if group not in self._pods:
-                    self._pods[group] = self._overshoots(group, statement, evict)
                 rank = self._pool.rank(queue)
-                found[group] = [(overshoot, rank) for overshoot in self._pods[group]]
+                overshoots = self._overshoots(group, statement, evict)
+                found[group] = [(overshoot, rank) for overshoot in overshoots]
         return {group: steps for group, steps in found.items() if steps and steps[0][0] < FORBIDDEN}
 
     def steps_of_gangs(self, proportionate: Callable[[VictimGroup], bool]) -> Mapping[int, Step]:
@@ -300,9 +282,7 @@ class SimilarVictims:
             if job.id == scope.without:
                 found[group] = NOTHING
                 continue
-            if group not in self._gangs:
-                self._gangs[group] = self._of_gang(rules.whole(columns.state(place)), proportionate)
-            overshoot = self._gangs[group]
+            overshoot = self._of_gang(rules.whole(columns.state(place)), proportionate)
             if overshoot is not None:
                 found[group] = (overshoot, self._pool.rank(job.queue))
         return found
@@ -393,22 +373,10 @@ COLUMNS_PER_UNIT = 2
 REFRESH_COST = 200
 """Approximate microseconds for computing the bounds of a few rows again."""
 
-UNEXPLORED = -1
-"""The version of a bound that was computed without looking at the node."""
-
 NEVER = np.iinfo(np.int64).max
 """The place of pods that may not be evicted."""
 
 Places = NDArray[np.int64]
-
-
-class CostLowerBound(msgspec.Struct, frozen=True):
-    """The node with the lowest known cost, under current ranks."""
-
-    cost: Cost
-    row: int
-    version: int
-    """The number of accepted candidates when the cost was computed."""
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -431,7 +399,11 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class CheapestNodes:
-    """The nodes where evictions could make room for tasks with equal needs, in one attempt."""
+    """The nodes where evictions could make room for a task in the present state.
+
+    A search looks at the cheapest of them. What it finds out there holds for this search alone: the
+    shares of all queues, and with them the preferred victims, follow from each pod that is placed.
+    """
 
     def __init__(
         self,
@@ -440,35 +412,23 @@ class CheapestNodes:
         pool: VictimCandidates,
         task: Task,
     ) -> None:
-        """Prepare for tasks like this one."""
+        """Prepare; `start_search` comes before anything else."""
         self._session, self._pool, self._known = session, pool, bounds.known
         self._columns = bounds.columns
-        self._seen = len(bounds.columns.cheaper)
         self._alike = nominated_pods.alike(session, task)
-        self._reachable = session.placement.reachable(task)
-        self._unexplored = self._reachable.copy()
-        """Nodes whose cost hasn't been computed."""
+        self._task = task
+        self._unexplored = session.placement.reachable(task).copy()
+        """Nodes that nobody has looked at."""
         request = session.request(task)
         self._used = np.flatnonzero(request)
         self._request = request[self._used]
-        self._heaps: dict[frozenset[str], list[tuple[Cost, int, int]]] = {}
         self._entitled = bounds.entitled.of(pool.queue, task)
         self._similar = SimilarVictims(session, bounds.columns, pool, task, self._entitled)
         self._steps: list[Step] = []
         self._stages: list[Stage] = []
 
-    def put(self, candidate: NodeCandidate, row: int, version: int) -> None:
-        """Add a node that `cheapest` has removed, with a cost that is no lower."""
-        heap = self._heaps.setdefault(candidate.losers, [])
-        heapq.heappush(heap, (candidate.cost, row, version))
-
-    def renew(self, rows: Iterable[int]) -> None:
-        """Consider nodes again on which the cost may have fallen."""
-        self._unexplored[list(rows)] = self._reachable[list(rows)]
-
     def start_search(
         self,
-        task: Task,
         statement: Statement,
         evict: Callable[[VictimGroup], None],
         proportionate: Callable[[VictimGroup], bool],
@@ -479,11 +439,9 @@ class CheapestNodes:
         """
         columns, pool = self._columns, self._pool
         columns.refresh()
-        self.renew(columns.cheaper[self._seen :])
-        self._seen = len(columns.cheaper)
-        self._lacking = self._request - nominated_pods.room(self._session, task)[:, self._used]
+        room = nominated_pods.room(self._session, self._task)
+        self._lacking = self._request - room[:, self._used]
         asked = self._similar
-        asked.forget_losers()
         pods = asked.steps_of_pods(statement, evict)
         gangs = asked.steps_of_gangs(proportionate) if pool.rules.whole else {}
         steps = {*gangs.values(), *itertools.chain.from_iterable(pods.values())}
@@ -493,30 +451,16 @@ class CheapestNodes:
         if gangs:
             self._stages.append(Stage(of_groups=of_groups, of_gangs=self._of_gangs(gangs)))
 
-    def cheapest(self) -> CostLowerBound | None:
-        """Remove and return the node with the lowest cost; ties go to the first row."""
-        found: tuple[Cost, int, int] | None = None
-        heap: list[tuple[Cost, int, int]] = []
-        for losers, each in self._heaps.items():
-            if each:
-                cost, row, version = each[0]
-                ranked = (rules.ranked_cost(cost, losers, self._pool.rank), row, version)
-                if found is None or ranked < found:
-                    found, heap = ranked, each
-        bound = self._cheapest_unexplored()
-        if bound is not None and (found is None or bound < found[:2]):
+    def ascending(self) -> Iterator[tuple[Cost, int]]:
+        """Iterate over nodes with the least that evictions there could cost, the lowest first; ties
+        go to the first row.
+        """
+        while (bound := self._cheapest_unexplored()) is not None:
+            yield bound
             self._unexplored[bound[1]] = False
-            return CostLowerBound(*bound, UNEXPLORED)
-        if found is None:
-            return None
-        heapq.heappop(heap)
-        return CostLowerBound(*found)
 
     def evictable(self) -> Flags:
-        """Return which pods may be evicted for such a task, (P,): others may not in this attempt.
-
-        `start_search` comes first.
-        """
+        """Return which pods may be evicted for such a task, (P,)."""
         pods = np.arange(len(self._columns.queues))
         if not self._stages:
             return np.zeros(len(pods), dtype=np.bool_)

@@ -130,9 +130,7 @@ class WholeGangSearch(VictimSearch):
 
         Where plugins may answer differently for similar pods, they are asked about each of them.
         """
-        nodes, columns = self._bounds.nodes(self._pool, task), self._bounds.columns
-        nodes.start_search(task, self._trial, self._evict, self._is_proportionate)
-        evictable = nodes.evictable()
+        columns, evictable = self._bounds.columns, self._nodes_for(task).evictable()
         if self._session.dispatch.answers_for_similar(self._pool.hook):
             return evictable
         places = np.flatnonzero(evictable)
@@ -179,8 +177,6 @@ class WholeGangSearch(VictimSearch):
         """Forget all tasks and victims; the trial has been undone."""
         self.placed.clear()
         self._chosen.clear()
-        self._candidates.clear()
-        self._vacated.clear()
         self._freed_whole = self._session.space.zeros()
 
     def _put(self, task: Task, row: int) -> bool:

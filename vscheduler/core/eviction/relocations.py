@@ -24,7 +24,6 @@ from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.eviction import search
 from vscheduler.core.eviction.rules import VictimCandidates
 from vscheduler.core.eviction.search import Problem, VictimSearch
-from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session.interfaces import Choice
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
@@ -375,7 +374,7 @@ class ExchangeSearch(VictimSearch):
         self._session.spend("moves", search.TASK_COST + nodes // search.NODES_PER_UNIT)
         self._scarce = self._session.request(task).astype(np.float64)
         self._pool.start_search(self._requested)
-        return self._place_with_victims(task, nominated_pods.alike(self._session, task))
+        return self._place_with_victims(task)
 
     @property
     def groups(self) -> Sequence[Sequence[Evict]]:

@@ -6,7 +6,6 @@ Everything happens in a statement that is undone unless the planner commits it.
 import bisect
 import functools
 import itertools
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from vscheduler.core.eviction import rules, standing_plans
 from vscheduler.core.eviction.bounds import Bounds, CheapestNodes
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import Cost, NodeCandidate, VictimCandidates, VictimGroup
+from vscheduler.core.eviction.victim_columns import Flags
 from vscheduler.core.gangs import attempt
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session import job_state
@@ -77,11 +77,6 @@ class VictimSearch:
         self._needed: Sequence[Task] = ()
         """The tasks that had no place when `_scarce` was computed."""
         self._freed_whole = self._session.space.zeros()
-        self._candidates: dict[Hashable, CheapestNodes] = {}
-        """Candidate nodes, by what makes tasks equal to nodes; `_vacated` has the same keys."""
-        self._version = 0
-        self._vacated: defaultdict[Hashable, set[int]] = defaultdict(set)
-        """Rows where the cost may have fallen below the lower bound."""
 
     @staticmethod
     def applies(problem: Problem) -> bool:
@@ -111,7 +106,7 @@ class VictimSearch:
                 nodes = self._session.layout.size
                 self._session.spend("claims", TASK_COST + nodes // NODES_PER_UNIT)
                 self._pool.start_search(lacking)
-                if self._place_with_victims(task, alike):
+                if self._place_with_victims(task):
                     failed.clear()  # a whole gang may have freed resources for the others
                     if task.uid in counted:
                         lacking = lacking - self._session.request(task)
@@ -324,58 +319,56 @@ class VictimSearch:
             total += len(each) * self._session.request(each[0])
         return total
 
-    def _place_with_victims(self, task: Task, alike: Hashable) -> bool:
+    def _place_with_victims(self, task: Task) -> bool:
         """Place the task where evictions cost least. Return False if no node is suitable.
 
         Victims are on the node of the task, unless it is a limit of the queue that is short.
         """
         if self._is_allowed(task) and self._place(task):
             return True
-        if self._place_where_cheapest(task, alike):
+        nodes = self._nodes_for(task)
+        if self._place_where_cheapest(task, nodes):
             return True
-        return not self._is_allowed(task) and self._place_within_limits(task, alike)
+        return not self._is_allowed(task) and self._place_within_limits(task, nodes.evictable())
 
-    def _place_where_cheapest(self, task: Task, alike: Hashable) -> bool:
-        """Place the task where evictions on its node cost least.
+    def _nodes_for(self, task: Task) -> CheapestNodes:
+        """Return where evictions could make room for the task in the present state."""
+        nodes = self._bounds.nodes(self._pool, task)
+        nodes.start_search(self._trial, self._evict, self._is_proportionate)
+        return nodes
 
-        Evictions only raise the costs of other nodes, so a stored cost is a lower bound and only
-        the cheapest node is computed again. Whole gangs are the exception: `_vacated` lists the
-        rows of further nodes on which they free resources.
-        """
-        stored = self._candidates.get(alike)
-        if stored is None:
-            stored = self._bounds.nodes(self._pool, task)
-            self._candidates[alike] = stored
-        stored.renew(self._vacated.pop(alike, ()))
-        stored.start_search(task, self._trial, self._evict, self._is_proportionate)
-        while (bound := stored.cheapest()) is not None:
-            candidate_node = self._candidate_on(task, bound.row)
-            if candidate_node is None:
-                continue
-            cost = rules.ranked_cost(candidate_node.cost, candidate_node.losers, self._pool.rank)
-            stored.put(candidate_node, bound.row, self._version)
-            # A current cost, or one that hasn't grown, is the minimum: no stored cost is lower.
-            if bound.version == self._version or cost <= bound.cost:
-                self._accept(task, bound.row, candidate_node)
-                return True
-        return False
+    def _place_where_cheapest(self, task: Task, nodes: CheapestNodes) -> bool:
+        """Place the task where evictions on its node cost least."""
+        best: tuple[Cost, int] | None = None
+        chosen: NodeCandidate | None = None
+        for bound in nodes.ascending():
+            if best is not None and best < bound:
+                break  # and no later one is cheaper
+            row = bound[1]
+            found = self._candidate_on(task, row)
+            if found is not None:
+                cost = rules.ranked_cost(found.cost, found.losers, self._pool.rank)
+                if best is None or (cost, row) < best:
+                    best, chosen = (cost, row), found
+        if best is None or chosen is None:
+            return False
+        self._accept(task, best[1], chosen)
+        return True
 
-    def _place_within_limits(self, task: Task, alike: Hashable) -> bool:
+    def _place_within_limits(self, task: Task, evictable: Flags) -> bool:
         """Place the task after evictions on any nodes that the limits of its queue call for."""
         checkpoint, before = self._trial.checkpoint(), dict(self._chosen)
         freed = self._freed_whole.copy()
-        evictable = self._candidates[alike].evictable()
         rows = np.unique(self._bounds.columns.pods.rows[evictable]).tolist()
         units = [unit for row in rows for unit in self._pool.units(task, row)]
         self._session.spend("limits", LIMIT_COST * len(units))
         gone = self._evict_for_limits(task, sorted(units, key=self._pool.preference))
-        if gone and self._is_allowed(task):
-            self._version += 1
-            # Nodes where limits refused the task may do now, so all of them are looked at again.
-            self._candidates.clear()
-            if self._place(task) or self._place_where_cheapest(task, alike):
-                return True
-            self._candidates.clear()
+        if (
+            gone
+            and self._is_allowed(task)
+            and (self._place(task) or self._place_where_cheapest(task, self._nodes_for(task)))
+        ):
+            return True
         self._trial.rollback(checkpoint)
         self._chosen, self._freed_whole = before, freed
         return False
@@ -535,23 +528,10 @@ class VictimSearch:
             )
 
     def _accept(self, task: Task, row: int, candidate_node: NodeCandidate) -> None:
-        self._version += 1
         for unit in candidate_node.units:
             self._evict(unit)
             self._remember(unit)
         self._assign(task, row)
-        self._note_vacated(task, candidate_node.units, row)
-
-    def _note_vacated(
-        self, task: Task, units: Sequence[VictimGroup], row: int | None = None
-    ) -> None:
-        """Let other nodes be looked at again on which whole gangs have been evicted."""
-        leaving = [task for unit in units if unit.whole for task in unit.tasks]
-        if leaving and self._depends_on_others(task):
-            self._candidates.clear()
-        vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
-        for alike in self._candidates:
-            self._vacated[alike] |= vacated
 
     def _depends_on_others(self, task: Task) -> bool:
         """Whether a change on one node may affect the task on a different node."""

@@ -78,10 +78,6 @@ class VictimColumns:
         """Whether the pod's job could lose a single pod, regardless of roles, (P,)."""
         self.changed: list[int] = []
         """Rows on which room or pods have changed, in order; rows may occur repeatedly."""
-        self.losers: list[int] = []
-        """The queues that have lost pods, or got them back, in order."""
-        self.cheaper: list[int] = []
-        """Rows on which pods have become victims without their gangs, in order."""
         self._torn: set[int] = set()
         """Jobs that have lost pods in this cycle, or got them back, and still have some."""
         self._seen = 0
@@ -106,7 +102,6 @@ class VictimColumns:
                     self.there[place] = there
                     owners.add(owner)
         self.changed += rows
-        self.losers += self._queues[sorted(owners)].tolist()
         for owner in sorted(owners):
             state = self.state(owner)
             spare = evictable_pods.may_lose_one(
@@ -116,9 +111,7 @@ class VictimColumns:
                 self._spare[owner] = spare
                 places = np.flatnonzero(self.pods.owners == owner)
                 self.spare[places] = spare
-                rows = np.unique(self.pods.rows[places]).tolist()
-                self.changed += rows
-                self.cheaper += rows if spare else []
+                self.changed += np.unique(self.pods.rows[places]).tolist()
         self._leave_groups(owners)
 
     def _leave_groups(self, owners: Collection[int]) -> None:
