@@ -232,7 +232,7 @@ def test_commands_of_the_readme_are_targets_of_make() -> None:
 def test_every_watched_kind_has_its_path_and_its_role(kind: Kind) -> None:
     """The shipped ClusterRole of the scheduler may list and watch what the daemon follows."""
     path = paths.WATCHED[kind]
-    assert path.kind == kind
+    assert path.kind == paths.COLLECTIONS[kind].kind
     roles = yaml.safe_load_all((ROOT / "manifests" / "cluster" / "roles.yaml").read_text())
     (role,) = [role for role in roles if role["metadata"]["name"] == "vscheduler-scheduler"]
     group, _, _ = path.api_version.rpartition("/")

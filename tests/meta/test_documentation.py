@@ -13,9 +13,10 @@ import pytest
 from vscheduler.cli import main
 from vscheduler.controllers.queues import queue_reconcile
 from vscheduler.daemon.observability import metric_table
-from vscheduler.mirror import queue_status
+from vscheduler.mirror import queue_status, statuses
 from vscheduler.mirror.translate import pod_owners
 from vscheduler.mirror.wording import gang_sentences, sentences
+from vscheduler.model import jobs
 from vscheduler.model.decisions import LimitedBy, ReasonCode
 from vscheduler.model.queues import ProblemCode
 
@@ -259,8 +260,10 @@ def test_every_condition_of_queues_is_in_the_docs() -> None:
     types = {word for cell in cells(text, 0)[2:] for word in quoted(cell)}
     found = {key for key in keys_in_code() if re.fullmatch(r"vscheduler\.io/[A-Z]\w+", key)}
     of_pod_groups = {pod_owners.CONDITION}
-    assert types == {"<scheduler name>/FairShare", *found - of_pod_groups}
+    native = {jobs.PHASE, statuses.NATIVE_UNSCHEDULABLE}
+    assert types == {"<scheduler name>/FairShare", *found - of_pod_groups - native}
     assert of_pod_groups <= quoted(PAGES["controllers.md"])
+    assert all(f"`{key}`" in PAGES["kubernetes-podgroup.md"] for key in native)
 
 
 def test_log_events_of_the_docs_exist() -> None:

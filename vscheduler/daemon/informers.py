@@ -21,12 +21,11 @@ from vscheduler.cluster.http.lists import EarlyPages
 from vscheduler.cluster.reflector import Pace, Reflector
 from vscheduler.containment import Failures
 from vscheduler.daemon.health import WatchState
-from vscheduler.mirror import paths
+from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.index.entries import Entry, Event, Part, Reference, Replace
 from vscheduler.mirror.state import Mirror
-from vscheduler.mirror.statuses import ObjectReference
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +45,7 @@ Read: TypeAlias = tuple[str, Entry]
 Translate: TypeAlias = Callable[[Upsert | DecodeFailed], Read]
 """Decodes and translates an object: state.Mirror.read."""
 
-KINDS_WITH_EVENTS = (Kind.POD, Kind.POD_GROUP, Kind.QUEUE)
+KINDS_WITH_EVENTS = (Kind.POD, Kind.POD_GROUP, Kind.NATIVE_POD_GROUP, Kind.QUEUE)
 """Kinds of objects that may get events."""
 
 LIVE = "status.phase!=Succeeded,status.phase!=Failed"
@@ -96,8 +95,8 @@ def report_object_error(failures: Failures, refused: DecodeFailed, error: Except
     """Report an object that cannot be translated, if possible with an event on the object."""
     subject = None
     if refused.kind in KINDS_WITH_EVENTS:
-        subject = ObjectReference(
-            kind=refused.kind, namespace=refused.namespace, name=refused.name, uid=refused.uid
+        subject = statuses.reference_to(
+            refused.kind, namespace=refused.namespace, name=refused.name, uid=refused.uid
         )
     key = f"{refused.kind} {refused.namespace}/{refused.name}"
     failures.failed("object", key, error, subject)

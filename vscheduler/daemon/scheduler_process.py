@@ -273,7 +273,7 @@ class StoredGroups(msgspec.Struct, frozen=True):
 
     def stored_group(self, job: JobId) -> StoredGroup | None:
         """Return the newest version seen, or None."""
-        reference = self.mirror.reference(Kind.POD_GROUP, job)
+        reference = self.mirror.group_reference(job)
         stored = self.mirror.group_state(job)
         if reference is None or stored is None:
             return None

@@ -194,7 +194,8 @@ class SchedulingLoop:
         invalid = set()
         for (kind, key), rejection in self._mirror.rejections.items():
             reference = self._mirror.reference(kind, key)
-            if kind is Kind.POD_GROUP and reference is not None:
+            is_group = kind in (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP)
+            if is_group and reference is not None:
                 invalid.add((reference, rejection))
                 if (reference, rejection) not in self._invalid_groups:
                     self._reporter.invalid(reference.uid, rejection)

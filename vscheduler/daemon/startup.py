@@ -22,7 +22,7 @@ SWITCH_INTERVAL_SECONDS = 0.0001
 """How long the cycle's thread may keep the interpreter. With Python's 5 ms, the event loop makes
 480 round trips a second during a cycle; with this value, 3,400."""
 
-NEEDED_BY_CONTROLLERS = frozenset({Kind.POD, Kind.POD_GROUP, Kind.NAMESPACE})
+NEEDED_BY_CONTROLLERS = frozenset({Kind.POD, Kind.POD_GROUP, Kind.NATIVE_POD_GROUP, Kind.NAMESPACE})
 """Kinds that the controllers' process watches."""
 
 

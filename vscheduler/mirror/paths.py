@@ -23,6 +23,8 @@ class Kind(StrEnum):
     NODE = "Node"
     QUEUE = "Queue"
     POD_GROUP = "PodGroup"
+    NATIVE_POD_GROUP = "PodGroup.scheduling.k8s.io"
+    """Kubernetes' own, in kubectl's notation: the other one is Volcano's."""
     PRIORITY_CLASS = "PriorityClass"
     BUDGET = "PodDisruptionBudget"
     QUOTA = "ResourceQuota"
@@ -45,7 +47,7 @@ class Kind(StrEnum):
 DEVICE_KINDS = frozenset({Kind.RESOURCE_CLAIM, Kind.RESOURCE_SLICE, Kind.DEVICE_CLASS})
 """The watched kinds about devices (dynamic resource allocation)."""
 
-OPTIONAL_KINDS = DEVICE_KINDS | {Kind.HYPER_NODE}
+OPTIONAL_KINDS = DEVICE_KINDS | {Kind.HYPER_NODE, Kind.NATIVE_POD_GROUP}
 """Kinds that clusters needn't serve, and if they don't, probably won't soon."""
 
 
@@ -261,6 +263,9 @@ ACCESS_REVIEWS = Collection(
 )
 QUEUES = Collection(api_version=VOLCANO, kind="Queue", plural="queues", namespaced=False)
 POD_GROUPS = Collection(api_version=VOLCANO, kind="PodGroup", plural="podgroups")
+NATIVE_POD_GROUPS = Collection(
+    api_version="scheduling.k8s.io/v1beta1", kind="PodGroup", plural="podgroups"
+)
 HYPER_NODES = Collection(
     api_version="topology.volcano.sh/v1alpha1",
     kind="HyperNode",
@@ -274,13 +279,16 @@ PAGE = "/api/v1"
 
 
 COLLECTIONS: Mapping[Kind, Collection] = {
-    Kind(collection.kind): collection
-    for collection in (
-        *(NODES, PODS, POD_GROUPS, QUEUES, PRIORITY_CLASSES, BUDGETS, QUOTAS, NAMESPACES),
-        *(CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CAPACITIES, ATTACHMENTS),
-        *(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES),
-        HYPER_NODES,
-    )
+    **{
+        Kind(collection.kind): collection
+        for collection in (
+            *(NODES, PODS, POD_GROUPS, QUEUES, PRIORITY_CLASSES, BUDGETS, QUOTAS, NAMESPACES),
+            *(CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CAPACITIES, ATTACHMENTS),
+            *(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES),
+            HYPER_NODES,
+        )
+    },
+    Kind.NATIVE_POD_GROUP: NATIVE_POD_GROUPS,
 }
 """Where the objects of each kind are served, in the order in which they are listed."""
 

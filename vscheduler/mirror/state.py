@@ -36,7 +36,7 @@ from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.kubelet_refusals import KubeletRefusals, NominatedPods
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.mirror.translate.translation import Group, Namespace, Node, PriorityClass
-from vscheduler.model import pod_texts
+from vscheduler.model import jobs, pod_texts
 from vscheduler.model import snapshot as snapshots
 from vscheduler.model.jobs import WAITING, GroupState, JobId, TaskId
 from vscheduler.model.nodes import NodeSpec
@@ -120,6 +120,7 @@ class Mirror:
             scheduler_names=options.scheduler_names,
             claim_unowned=options.claim_unowned,
             priority_classes=options.priority_classes,
+            refused=self._rejections,
         )
         self._resource_names = ResourceNames()
         self._named = NamedObjects(self._entries)
@@ -271,11 +272,15 @@ class Mirror:
         entry = self._entries[kind].get(key)
         return None if entry is None else entry.reference
 
+    def group_reference(self, job: JobId) -> Reference | None:
+        """Return the UID and version of a PodGroup, of either API."""
+        kind = Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
+        return self.reference(kind, events.key_of(*jobs.names_of(job)))
+
     def group_state(self, job: JobId) -> GroupState | None:
         """Return the status last seen on the PodGroup, to compare a new status with."""
-        entry = self._entries[Kind.POD_GROUP].get(job)
-        value = None if entry is None else entry.value
-        return value.job.state if isinstance(value, Group) else None
+        group = self._job_index.groups.get(job)
+        return None if group is None else group.job.state
 
     def has_reason(self, task: TaskId) -> bool:
         """Whether the pod's condition, as last seen, gives a reason for waiting."""
@@ -331,6 +336,8 @@ class Mirror:
         stored[key] = entry
         change = self._move(kind, key, before.value if before else None, entry.value)
         self._note(kind, key, entry.rejection)
+        if kind is Kind.NATIVE_POD_GROUP and entry.value is None:
+            self._job_index.refresh(jobs.native_id(*jobs.names_of(JobId(key))))
         return change
 
     def _remove(self, event: Remove) -> Change:
@@ -386,6 +393,7 @@ class Mirror:
         named = self._named
         return {
             Kind.POD_GROUP: of(Group, self._move_group),
+            Kind.NATIVE_POD_GROUP: of(Group, self._move_group),
             Kind.NODE: of(Node, self._columns.move_node),
             Kind.PRIORITY_CLASS: of(
                 PriorityClass, lambda key, _, new: self._job_index.move_priority(key, new)
@@ -463,16 +471,20 @@ class Mirror:
     def _move_namespace(self, key: str, _: Namespace | None, new: Namespace | None) -> None:
         self._pod_affinity.move_namespace(key, None if new is None else new.labels)
 
-    def _move_group(self, name: str, old: Group | None, new: Group | None) -> None:
-        key = JobId(name)
+    def _move_group(self, _: str, old: Group | None, new: Group | None) -> None:
+        group = new or old
+        assert group is not None, "one of both exists"
+        key = group.job.id
         self._job_index.move_group(key, new)
         members = self._job_index.members(key)
-        self._pods_by_class.move_group(key, None if new is None else new.job.queue, members)
-        if old is None or new is None:
+        # Without a queue, it doesn't count yet.
+        before, after = (None if each is None else each.job.queue or None for each in (old, new))
+        self._pods_by_class.move_group(key, after, members)
+        if before is None or after is None:
             self._columns.reseat(members)
         texts = {} if new is None else self._reader.group_texts(new)
-        for before, after in self._overlay.regroup(key, texts, members):
-            self._move_pod(before, after)
+        for pod, regrouped in self._overlay.regroup(key, texts, members):
+            self._move_pod(pod, regrouped)
 
 
 class NamedObjects:

@@ -15,7 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.mirror.decode.events import DecodeError
+from vscheduler.mirror.paths import COLLECTIONS, Kind
 from vscheduler.mirror.wording import sentences
+from vscheduler.model import jobs
 from vscheduler.model.decisions import (
     WAITS_FOR_CLAIMS,
     Bind,
@@ -27,6 +29,8 @@ from vscheduler.model.decisions import (
 from vscheduler.model.jobs import Condition, GroupState, InvalidPod, Job, JobId, Phase, Task
 
 UNSCHEDULABLE = "Unschedulable"
+NATIVE_UNSCHEDULABLE = "vscheduler.io/Unschedulable"
+"""The same condition on PodGroups of Kubernetes' own API."""
 
 NOT_ADMITTED = frozenset(
     {
@@ -49,6 +53,7 @@ NO_NODE_HELPS = NOT_ADMITTED - {ReasonCode.CLUSTER_FULL} | {
     ReasonCode.SET_ASIDE,
     ReasonCode.BAD_SETTING,
     ReasonCode.TOPOLOGY_UNKNOWN,
+    ReasonCode.POD_GROUP_ERROR,
     ReasonCode.POD_REJECTED,
     ReasonCode.TOO_FEW_PODS,
     ReasonCode.TOO_FEW_OF_ROLE,
@@ -148,6 +153,16 @@ class ObjectReference(msgspec.Struct, frozen=True, kw_only=True):
     """Empty for cluster-scoped objects."""
     name: str
     uid: str
+    api_version: str = ""  # empty for the kinds that an EventNotice names
+
+
+def reference_to(kind: Kind, *, namespace: str, name: str, uid: str) -> ObjectReference:
+    """Return the reference to an object of a watched kind."""
+    collection = COLLECTIONS[kind]
+    version = collection.api_version if kind is Kind.NATIVE_POD_GROUP else ""
+    return ObjectReference(
+        kind=collection.kind, api_version=version, namespace=namespace, name=name, uid=uid
+    )
 
 
 def group_state(
@@ -165,9 +180,11 @@ def group_state(
         succeeded=status.succeeded,
         failed=status.failed,
         conditions=stored.conditions,
+        generation=stored.generation,
     )
     conditions = {condition.type: condition for condition in stored.conditions}
-    for wanted in _conditions(status, conditions):
+    native = jobs.is_native(status.job)
+    for wanted in (_native_conditions if native else _conditions)(status, conditions):
         known = conditions.get(wanted.type)
         if known is not None and _content(known) == _content(wanted):
             continue
@@ -193,6 +210,22 @@ def group_patch(stored: GroupState, wanted: GroupState) -> Body | None:
     if _contents(wanted.conditions) != _contents(stored.conditions):
         body["conditions"] = [condition(each) for each in wanted.conditions]
     return body or None
+
+
+def native_group_patch(stored: GroupState, wanted: GroupState) -> Body | None:
+    """Return the fields of `status` to merge strategically into a PodGroup of Kubernetes' own API,
+    or None when nothing differs. Conditions are merged by type.
+    """
+    known = {condition.type: _content(condition) for condition in stored.conditions}
+    changed = [each for each in wanted.conditions if known.get(each.type) != _content(each)]
+    if not changed:
+        return None
+    return {
+        "conditions": [
+            {**condition(each), "message": each.message, "observedGeneration": wanted.generation}
+            for each in changed
+        ]
+    }
 
 
 def condition(stored: Condition) -> Body:
@@ -230,11 +263,11 @@ def group_notice(
             condition.reason,
         ):
             continue
-        if condition.type == UNSCHEDULABLE:
+        if condition.type in (UNSCHEDULABLE, NATIVE_UNSCHEDULABLE):
             calm = status.reason is not None and is_expected(status.reason)
             details = ("Normal" if calm else "Warning", UNSCHEDULABLE, condition.message)
             return _group_notice(status.job, status.uid, details)
-        if condition.type == SCHEDULED and pods > 1:
+        if condition.type in (SCHEDULED, jobs.INITIALLY_SCHEDULED) and pods > 1:
             details = ("Normal", SCHEDULED, "pod group is ready")
             return _group_notice(status.job, status.uid, details)
     return None
@@ -314,7 +347,9 @@ def invalid_notice(uid: str, rejection: DecodeError) -> EventNotice:
     """Return the event of the PodGroup with this UID, which can't be used."""
     place = f"{rejection.field}: " if rejection.field else ""
     text = f"{place}{rejection.message}; none of its pods starts until it is corrected"
-    return _group_notice(JobId(rejection.key), uid, ("Warning", GROUP_INVALID, text))
+    namespace, _, name = rejection.key.partition("/")
+    group = reference_to(rejection.kind, namespace=namespace, name=name, uid=uid)
+    return _notice(group, ("Warning", GROUP_INVALID, text))
 
 
 def evicted_patch(evict: Evict, gang: Job, *, now: float) -> Body:
@@ -417,6 +452,39 @@ def _conditions(status: GroupStatus, by_type: Mapping[str, Condition]) -> Iterab
             yield Condition(type=SCHEDULED, status="False", reason=reason)
 
 
+def _native_conditions(
+    status: GroupStatus, by_type: Mapping[str, Condition]
+) -> Iterable[Condition]:
+    """Iterate over the conditions that this cycle sets on a PodGroup of Kubernetes' own API.
+
+    Its own condition is as kube-scheduler writes it: once True, it stays so.
+    """
+    started = status.phase not in jobs.YOUNG
+    yield Condition(
+        type=jobs.PHASE,
+        status=str(started),
+        reason=str(status.phase),
+        message=f"queue {status.queue}",
+    )
+    initially = by_type.get(jobs.INITIALLY_SCHEDULED)
+    if initially is None or initially.status != "True":
+        if started:
+            yield Condition(type=jobs.INITIALLY_SCHEDULED, status="True", reason=SCHEDULED)
+        elif status.reason is not None:
+            refused = status.reason.code is ReasonCode.POD_GROUP_ERROR
+            yield Condition(
+                type=jobs.INITIALLY_SCHEDULED,
+                status="False",
+                reason=str(status.reason.code) if refused else UNSCHEDULABLE,
+                message=sentences.sentence(status.reason),
+            )
+    known = by_type.get(NATIVE_UNSCHEDULABLE)
+    told = {} if known is None else {UNSCHEDULABLE: known}
+    for each in _conditions(status, told):
+        if each.type == UNSCHEDULABLE:
+            yield replace(each, type=NATIVE_UNSCHEDULABLE)
+
+
 def _content(stored: Condition) -> tuple[str, str, str, str]:
     """Return the fields of a condition except transition ID and time."""
     return (stored.type, stored.status, stored.reason, stored.message)
@@ -436,14 +504,14 @@ def _notice(subject: ObjectReference, details: tuple[str, str, str]) -> EventNot
         type=kind,
         reason=reason,
         message=message,
+        api_version=subject.api_version,
     )
 
 
 def _group_notice(job: JobId, uid: str, details: tuple[str, str, str]) -> EventNotice:
-    namespace, _, name = job.partition("/")
-    return _notice(
-        ObjectReference(kind="PodGroup", namespace=namespace, name=name, uid=uid), details
-    )
+    kind = Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
+    namespace, name = jobs.names_of(job)
+    return _notice(reference_to(kind, namespace=namespace, name=name, uid=uid), details)
 
 
 def _pod_notice(pod: Task | InvalidPod, details: tuple[str, str, str]) -> EventNotice:

@@ -124,6 +124,8 @@ class ReasonCode(StrEnum):
     """An annotation cannot be parsed."""
     TOPOLOGY_UNKNOWN = "NetworkTopologyUnknown"
     """The pods must be close to each other in the network, which is not supported."""
+    POD_GROUP_ERROR = "PodGroupError"
+    """The pods contradict their PodGroup, or it doesn't exist."""
     POD_REJECTED = "PodRejected"
     """Some pods are invalid, and without them the job has too few pods."""
     TOO_FEW_PODS = "NotEnoughTasks"

@@ -23,7 +23,26 @@ TaskId = NewType("TaskId", str)
 """A pod's UID."""
 
 JobId = NewType("JobId", str)
-"""A PodGroup's `namespace/name`."""
+"""A PodGroup's `namespace/name`, with NATIVE behind it for Kubernetes' own PodGroups."""
+
+NATIVE = "@scheduling.k8s.io"
+"""Tells Kubernetes' own PodGroup from Volcano's of the same name: no name contains an @."""
+
+
+def native_id(namespace: str, name: str) -> JobId:
+    """Return the id of a scheduling.k8s.io PodGroup."""
+    return JobId(f"{namespace}/{name}{NATIVE}")
+
+
+def is_native(job: JobId) -> bool:
+    """Whether the PodGroup is Kubernetes' own."""
+    return job.endswith(NATIVE)
+
+
+def names_of(job: JobId) -> tuple[str, str]:
+    """Return namespace and name of a PodGroup."""
+    namespace, _, name = job.removesuffix(NATIVE).partition("/")
+    return namespace, name
 
 
 class TaskStatus(StrEnum):
@@ -234,6 +253,13 @@ class SubGroup(msgspec.Struct, frozen=True, kw_only=True):
         return found if all(found) else None
 
 
+PHASE = "vscheduler.io/Phase"
+"""Condition of Kubernetes' own PodGroups with our phase and queue."""
+
+INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+"""Kubernetes' condition of its own PodGroups: once True, it stays so."""
+
+
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """A stored condition of a PodGroup."""
 
@@ -255,6 +281,8 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     succeeded: int = 0
     failed: int = 0
+    generation: int = 0
+    """Of Kubernetes' own PodGroups: the generation of the spec."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -301,6 +329,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     labels: Mapping[str, str] = {}
     owner: str = ""
     """What creates the pods, such as `job/train`; empty if nobody is known to."""
+    goes_whole: bool = False
+    """Whether evictions take all of its pods or none (disruptionMode `all`)."""
+    defect: str = ""
+    """Why no waiting pod may start: its PodGroup doesn't exist, or they contradict it. All of them
+    are among `rejections` then."""
 
     ready_tasks: ClassVar[int]
     """Number of tasks in READY."""

@@ -76,3 +76,5 @@ class TopologyRequest(msgspec.Struct, frozen=True, kw_only=True):
     """highestTierAllowed."""
     tier_name: str = ""
     """highestTierName."""
+    key: str = ""
+    """A node label: its values are the domains, whatever topologies are configured."""

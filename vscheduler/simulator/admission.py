@@ -1,5 +1,5 @@
-"""What an API server and the Queue controller would have added to manifests: priorities of pods
-from their PriorityClasses, and the states of queues below a closed queue.
+"""What an API server and our controllers would have added to manifests: priorities from their
+PriorityClasses, queues of Kubernetes' own PodGroups, and the states of queues below a closed queue.
 
 kubernetes: plugin/pkg/admission/priority. Volcano: controllers/queue closes and opens the children
 of a queue with the queue.
@@ -26,16 +26,20 @@ ALWAYS: Mapping[str, Tree] = {
 """The PriorityClasses that every cluster has."""
 
 
+WITH_PRIORITY = (Kind.POD, Kind.NATIVE_POD_GROUP)
+
+
 class Filled(msgspec.Struct, frozen=True, kw_only=True):
     """Objects as an API server would have stored them."""
 
     objects: Sequence[Named]
     unknown: Sequence[Named]
-    """Pods whose PriorityClass doesn't exist. An API server would refuse them."""
+    """Pods and PodGroups whose PriorityClass doesn't exist. An API server would refuse them."""
 
 
 def with_priorities(objects: Iterable[Named]) -> Filled:
-    """Return the objects, with priority and preemptionPolicy of pods from their PriorityClasses.
+    """Return the objects, with priority and preemptionPolicy of pods, and of Kubernetes' own
+    PodGroups, from their PriorityClasses.
 
     A pod with a priority has been admitted before, whatever has become of its class.
     """
@@ -48,7 +52,7 @@ def with_priorities(objects: Iterable[Named]) -> Filled:
     found, unknown = [], []
     for each in listed:
         spec = each.tree.get("spec")
-        if each.kind is not Kind.POD or not isinstance(spec, Mapping):
+        if each.kind not in WITH_PRIORITY or not isinstance(spec, Mapping):
             found.append(each)
             continue
         name = spec.get("priorityClassName") or ("" if _has_priority(spec) else default)
@@ -59,11 +63,43 @@ def with_priorities(objects: Iterable[Named]) -> Filled:
     return Filled(objects=found, unknown=unknown)
 
 
+def with_queues(objects: Iterable[Named], default: str) -> Iterator[Named]:
+    """Iterate over the objects, with the queues of Kubernetes' own PodGroups that name none: that
+    of the namespace, else this one.
+    """
+    listed = list(objects)
+    of_namespaces = {
+        each.name: _annotations(each).get(translation.QUEUE)
+        for each in listed
+        if each.kind is Kind.NAMESPACE
+    }
+    for each in listed:
+        labels = _metadata(each).get("labels") or {}
+        given = _annotations(each).get(translation.QUEUE) or labels.get(translation.QUEUE)
+        if each.kind is not Kind.NATIVE_POD_GROUP or given:
+            yield each
+            continue
+        queue = of_namespaces.get(each.namespace) or default
+        annotations = {**_annotations(each), translation.QUEUE: queue}
+        metadata = {**_metadata(each), "annotations": annotations}
+        yield replace(each, tree={**each.tree, "metadata": metadata})
+
+
+def _metadata(named: Named) -> Tree:
+    found = named.tree.get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _annotations(named: Named) -> Tree:
+    found = _metadata(named).get("annotations")
+    return found if isinstance(found, Mapping) else {}
+
+
 def problem(pod: Named) -> Problem:
-    """Return why a pod of an unknown PriorityClass can't be used, in the API server's words."""
+    """Return why an object of an unknown PriorityClass can't be used, in the API server's words."""
     field = "spec.priorityClassName"
     name = pod.tree["spec"]["priorityClassName"]
-    message = f"Pod {pod.key}: {field}: no PriorityClass with name {name} was found"
+    message = f"{pod.kind} {pod.key}: {field}: no PriorityClass with name {name} was found"
     return Problem(place=pod.manifest.place(field), message=message)
 
 

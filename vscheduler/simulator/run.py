@@ -277,6 +277,7 @@ def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options)
         problems = (*collected.problems, *map(admission.problem, admitted.unknown))
         collected = replace(collected, problems=problems)
     objects = _with_permanent_queues(objects, options.default_queue)
+    objects = list(admission.with_queues(objects, options.default_queue))
     decoded = simulated_claims.with_claims(
         events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)
     )

@@ -17,7 +17,10 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event, Kind, Remove, Upsert
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import (
+    GroupCondition,
     Metadata,
+    NativePodGroup,
+    NativePodGroupStatus,
     Pod,
     PodDisruptionBudget,
     PodGroup,
@@ -25,6 +28,7 @@ from vscheduler.mirror.decode.wire import (
     PodStatus,
 )
 from vscheduler.mirror.translate import translation
+from vscheduler.model import jobs
 from vscheduler.model.decisions import Bind, CycleResult, Evict
 from vscheduler.model.jobs import GroupState, JobId, Task
 from vscheduler.simulator.simulated_claims import SimulatedDevices, SimulatedVolumes
@@ -154,7 +158,7 @@ class World:
         self._pods: dict[str, Pod] = {}
         self._moving: set[str] = set()
         """The pods that leave or start, among many that do neither."""
-        self._groups: dict[str, PodGroup] = {}
+        self._groups: dict[JobId, PodGroup | NativePodGroup] = {}
         self._budgets: dict[str, PodDisruptionBudget] = {}
         given = list(objects)
         self._volumes = SimulatedVolumes(event.object for event in given)
@@ -163,8 +167,8 @@ class World:
             match event.object:
                 case Pod() as pod:
                     self._keep(_key(pod.metadata), pod)
-                case PodGroup() as group:
-                    self._groups[_key(group.metadata)] = group
+                case PodGroup() | NativePodGroup() as group:
+                    self._groups[_job(group)] = group
                 case PodDisruptionBudget() as budget:
                     self._budgets[_key(budget.metadata)] = budget
         self._owners = Owners(self._pods.values()) if pods_return else None
@@ -197,8 +201,8 @@ class World:
             match event:
                 case Upsert(object=Pod() as pod):
                     self._keep(_key(pod.metadata), pod)
-                case Upsert(object=PodGroup() as group):
-                    self._groups[_key(group.metadata)] = group
+                case Upsert(object=PodGroup() | NativePodGroup() as group):
+                    self._groups[_job(group)] = group
                 case Upsert(object=PodDisruptionBudget() as budget):
                     self._budgets[_key(budget.metadata)] = budget
                 case Remove(kind=Kind.POD, namespace=namespace, name=name):
@@ -234,7 +238,8 @@ class World:
         yield from self._volumes.obey(result, self._scheduler, now)
         yield from self._devices.obey(result)
         for job, state in states.items():
-            yield self._write(job, state)
+            if job in self._groups:
+                yield self._write(self._groups[job], state)
 
     def _finish_deletions(self, now: float) -> Iterator[Event]:
         going = [key for key in self._moved() if self._pods[key].metadata.deletion_timestamp]
@@ -331,7 +336,7 @@ class World:
         self._keep(key, pod)
         return Upsert(kind=Kind.POD, object=pod)
 
-    def _write(self, job: JobId, state: GroupState) -> Upsert:
+    def _write(self, group: PodGroup | NativePodGroup, state: GroupState) -> Upsert:
         written = {
             "phase": str(state.phase),
             "running": state.running,
@@ -339,10 +344,21 @@ class World:
             "failed": state.failed,
             "conditions": [statuses.condition(condition) for condition in state.conditions],
         }
-        status = msgspec.convert(written, PodGroupStatus)
-        group = msgspec.structs.replace(self._groups[job], status=status)
-        self._groups[job] = group
-        return Upsert(kind=Kind.POD_GROUP, object=group)
+        if isinstance(group, NativePodGroup):
+            conditions = msgspec.convert(written["conditions"], list[GroupCondition])
+            of_claims = group.status.resource_claim_statuses
+            group = NativePodGroup(
+                metadata=group.metadata,
+                spec=group.spec,
+                status=NativePodGroupStatus(
+                    conditions=conditions, resource_claim_statuses=of_claims
+                ),
+            )
+        else:
+            status = msgspec.convert(written, PodGroupStatus)
+            group = msgspec.structs.replace(group, status=status)
+        self._groups[_job(group)] = group
+        return Upsert(kind=events.kind_of_struct(type(group)), object=group)
 
 
 def _covers(budget: PodDisruptionBudget, task: Task) -> bool:
@@ -351,6 +367,13 @@ def _covers(budget: PodDisruptionBudget, task: Task) -> bool:
         return translation.budget(budget).covers(task)
     except FieldError:
         return False
+
+
+def _job(group: PodGroup | NativePodGroup) -> JobId:
+    names = group.metadata.namespace, group.metadata.name
+    if isinstance(group, NativePodGroup):
+        return jobs.native_id(*names)
+    return JobId(events.key_of(*names))
 
 
 def _key(metadata: Metadata) -> str:

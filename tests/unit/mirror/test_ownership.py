@@ -245,3 +245,52 @@ def test_two_schedulers_share_nodes_and_no_jobs() -> None:
         assert [job.id for job in found.jobs] == [group]
         assert manifests.used(seen, "n1") == 2000
         assert found.used_by_other_schedulers == {"q": {"cpu": 1000, "pods": 1}}
+
+
+def native(queue: str, **spec: Any) -> Document:
+    """A PodGroup of Kubernetes' own API, in this queue."""
+    annotations = {translation.QUEUE: queue} if queue else {}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "ns", "uid": "u-g", "annotations": annotations},
+        "spec": {"schedulingPolicy": {"basic": {}}, **spec},
+    }
+
+
+def member() -> Document:
+    """A pod of it."""
+    found = manifests.pod("p")
+    found["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return found
+
+
+def test_a_native_group_is_no_job_until_it_has_a_queue() -> None:
+    """The controllers write it; pods that wait for that are told nothing."""
+    seen = manifests.mirror(native(""), member())
+    assert seen.snapshot(0.0).jobs == ()
+    seen.apply(manifests.event_of(native("a")))
+    (job,) = seen.snapshot(0.0).jobs
+    assert (job.id, job.queue, len(job.tasks)) == ("ns/g@scheduling.k8s.io", "a", 1)
+
+
+def test_pods_of_a_native_group_that_cant_be_used_are_told_why() -> None:
+    """Also those that came before it."""
+    seen = manifests.mirror(member())
+    (job,) = seen.snapshot(0.0).jobs
+    assert job.defect.startswith("there is no PodGroup ns/g of scheduling.k8s.io/v1beta1")
+    broken = native("a", schedulingPolicy={"gang": {"minCount": -1}})
+    seen.apply(manifests.event_of(broken))
+    (job,) = seen.snapshot(0.0).jobs
+    place = "spec.schedulingPolicy.gang.minCount"
+    assert job.defect == f"PodGroup ns/g can't be used ({place}: -1 is negative)"
+    assert [each.message for each in job.rejections] == [job.defect]
+    seen.apply(manifests.event_of(native("a")))
+    (job,) = seen.snapshot(0.0).jobs
+    assert (job.defect, len(job.tasks)) == ("", 1)
+
+
+def test_a_native_group_without_pods_is_nobody_s() -> None:
+    """Even who claims all PodGroups without pods doesn't claim these: they name no scheduler."""
+    seen = manifests.mirror(native("a"), claim_unowned=True)
+    assert seen.snapshot(0.0).jobs == ()

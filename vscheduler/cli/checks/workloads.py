@@ -228,7 +228,6 @@ def remarks(workload: Workload, around: Surroundings) -> Iterator[Remark]:
         yield from _of_terms(workload, ours[0], around)
     if workload.kind == "StatefulSet":
         yield from _of_stateful_set(workload, ours[0])
-    yield from _of_native_gang(workload)
 
 
 def pods_name_a_group(workload: Workload) -> bool:
@@ -384,22 +383,6 @@ def _of_stateful_set(workload: Workload, template: Template) -> Iterator[Remark]
             f"{minimum} never starts; set Parallel"
         )
         yield Remark(path=("spec", "podManagementPolicy"), message=message)
-
-
-def _of_native_gang(workload: Workload) -> Iterator[Remark]:
-    """Iterate over Jobs whose controller would name groups of Kubernetes' own API in the pods."""
-    if workload.group != "batch":
-        return
-    path: Path = ("spec", "jobTemplate", "spec") if workload.kind == "CronJob" else ("spec",)
-    found: Object = workload.tree
-    for part in path:
-        found = _mapping(found, str(part))
-    if "scheduling" in found:
-        message = (
-            "has the Job controller name a scheduling.k8s.io PodGroup in the pods, which "
-            f"vscheduler doesn't read yet: the pods wait; leave it out, and use {MIN_MEMBER}"
-        )
-        yield Remark(path=(*path, "scheduling"), message=message)
 
 
 def _of_volcano_job(workload: Workload, around: Surroundings) -> Iterator[Remark]:

@@ -24,6 +24,7 @@ from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.decode.events import DecodeError
 from vscheduler.mirror.statuses import Body, ReasonAndMessage
 from vscheduler.mirror.translate import pod_owners
+from vscheduler.model import jobs
 from vscheduler.model.claim_decisions import ClaimKind
 from vscheduler.model.decisions import Bind, CycleResult, Evict, GroupStatus, Pipeline
 from vscheduler.model.jobs import GroupState, InvalidPod, Job, JobId, Task, TaskId
@@ -243,14 +244,11 @@ class StatusWriter:
             # unknown fields), which is no reason to send the status again.
             stored = sent.state
         wanted = statuses.group_state(status, stored, now=time.time(), transition=transition)
-        patch = statuses.group_patch(stored, wanted)
-        if patch is None:
+        request = _group_request(status.job, known, stored, wanted)
+        if request is None:
             return
-        body = {"metadata": {"resourceVersion": known.resource_version}, "status": patch}
-        namespace, _, name = status.job.partition("/")
-        path = paths.POD_GROUPS.at(name, namespace)
         try:
-            answer = await self._patch(path, body, connection.MERGE_PATCH)
+            answer = await self._patch(*request)
         except ApiError as error:
             again = partial(self._write_group, status, transition, pods)
             if self._errors.failed("podgroup", error, status.job):
@@ -328,6 +326,22 @@ class StatusWriter:
             content_type=content_type,
             may_send=self._may_commit,
         )
+
+
+def _group_request(
+    job: JobId, known: StoredGroup, stored: GroupState, wanted: GroupState
+) -> tuple[str, Body, str] | None:
+    """Return path, body and content type of the patch of a PodGroup; None if nothing differs."""
+    namespace, name = jobs.names_of(job)
+    if jobs.is_native(job):
+        patch = statuses.native_group_patch(stored, wanted)
+        path, kind = paths.NATIVE_POD_GROUPS.status(name, namespace), connection.STRATEGIC_PATCH
+        metadata = {"uid": known.uid}
+    else:
+        patch = statuses.group_patch(stored, wanted)
+        path, kind = paths.POD_GROUPS.at(name, namespace), connection.MERGE_PATCH
+        metadata = {"resourceVersion": known.resource_version}
+    return None if patch is None else (path, {"metadata": metadata, "status": patch}, kind)
 
 
 def _is_just_made(job: Job) -> bool:

@@ -508,14 +508,15 @@ class Proportion(Plugin):
 
 def _least(job: Job, resource: str) -> int:
     """Return the least that the job holds of a resource while it runs: its smallest pods, as many
-    as it needs.
+    as it needs, or all of them if none may be evicted alone.
     """
     return job.memo(f"least {resource}", lambda: _smallest(job, resource))
 
 
 def _smallest(job: Job, resource: str) -> int:
-    left, total = max(1, job.min_member), 0
     sizes = [(each.counted.get(resource, 0), held) for each, (held, _) in job.classes.items()]
+    left = sum(held for _, held in sizes) if job.goes_whole else max(1, job.min_member)
+    total = 0
     for size, held in sorted(sizes):
         total += size * min(left, held)
         left -= min(left, held)

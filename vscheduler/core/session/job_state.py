@@ -330,7 +330,11 @@ class JobState:
         return least > 0 and self.role_tasks(task.role, PLACED) < least
 
     def spares(self, task: Task) -> bool:
-        """Whether all minimums hold without this task: of the job, the role and the sub-group."""
+        """Whether all minimums hold without this task: of the job, the role and the sub-group. A
+        gang that is evicted whole or not at all spares none.
+        """
+        if self.job.goes_whole:
+            return False
         # A pod that is placed in this cycle may still fail to be bound.
         kept = self.ready_tasks - self.counts[TaskStatus.ALLOCATED]
         if kept <= self.job.min_member:

@@ -406,10 +406,13 @@ def _waits(state: JobState) -> Reason | None:
 
 
 def _without_queue(job: Job) -> GroupStatus:
-    """Return the status of a job whose queue doesn't exist: the phase stays as it was."""
+    """Return the status of a job whose queue doesn't exist, or that has no PodGroup: the phase
+    stays as it was.
+    """
     reason = Reason(
-        code=ReasonCode.QUEUE_MISSING,
+        code=ReasonCode.POD_GROUP_ERROR if job.defect else ReasonCode.QUEUE_MISSING,
         queue=job.queue,
+        subject=job.defect,
         tasks=job.task_count,
         minimum=job.min_member,
     )

@@ -131,9 +131,11 @@ def by_plugin(
 
 def rejected(state: JobState) -> Reason | None:
     """Return the reason for pods of this job that can't be used; None if all pods can."""
-    rejections = state.job.rejections
+    rejections, defect = state.job.rejections, state.job.defect
     if not rejections:
         return None
+    if defect:
+        return of(state, ReasonCode.POD_GROUP_ERROR, subject=defect)
     return of(
         state,
         ReasonCode.POD_REJECTED,

@@ -107,9 +107,12 @@ class NetworkTopology:
         return tree_of_hyper_nodes(self._snapshot, self._layout)
 
     def tree(self, job: Job) -> Tree:
-        """Return the topology that the job means: the one it names, else the HyperNodes', else the
-        first configured one. Raise UnknownError without any such topology.
+        """Return the topology that the job means: that of the label or the one that it names, else
+        the HyperNodes', else the first configured one. Raise UnknownError without any of them.
         """
+        if job.topology is not None and job.topology.key:
+            key = job.topology.key
+            return self._labelled(LabelTopology(name=key, levels=(key,)))
         name = job.annotations.get(TOPOLOGY, "")
         if name:
             if name not in self._by_labels:
@@ -183,8 +186,9 @@ class NetworkTopology:
         if found is None:
             return None
         job = self._states[task.job].job
+        key = "" if job.topology is None else job.topology.key
         name = job.annotations.get(TOPOLOGY, "")
-        return name, *(group.class_key for group in found.of(task))
+        return key, name, *(group.class_key for group in found.of(task))
 
     def count(self, task: Task, row: int, step: int) -> None:
         """Count a task on this node (step 1), or no longer (step -1)."""
@@ -231,6 +235,8 @@ class NetworkTopology:
         top = int(tree.tiers[tree.root])
         if not request.hard:
             return Bounds(top)
+        if request.key and request.tier_name not in tree.tier_of:
+            raise UnknownError(f"{request.field}: no node has the label {request.key}")
         if request.tier_name:
             if request.tier_name not in tree.tier_of:
                 if self._lenient:

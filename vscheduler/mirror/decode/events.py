@@ -151,14 +151,22 @@ def key_of(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def kind_of_struct(struct: type) -> Kind:
+    """Return the kind of the objects that decode to this struct, which has the kind's name."""
+    native = struct is wire.NativePodGroup
+    return Kind.NATIVE_POD_GROUP if native else Kind(struct.__name__)
+
+
 STRUCTS: Mapping[Kind, type[Object]] = {
-    Kind(struct.__name__): struct for struct in typing.get_args(Object)
+    kind_of_struct(struct): struct for struct in typing.get_args(Object)
 }
-"""The struct that objects of a kind decode to; it has the kind's name."""
+"""The struct that objects of a kind decode to."""
 
 DECODERS: Mapping[Kind, msgspec.json.Decoder[Object]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in STRUCTS.items()
 }
+
+_KINDS = {(each.api_version, each.kind): kind for kind, each in COLLECTIONS.items()}
 
 TEXT_MAPS = ("labels", "annotations", "nodeSelector", "matchLabels")
 """Maps in which null means the empty text, as in API servers."""
@@ -261,11 +269,8 @@ def _refused(kind: Kind, document: object, error: Exception) -> DecodeFailed:
 
 def kind_of(document: Mapping[str, Any]) -> Kind | None:
     """Return the kind of a manifest; None for a kind that decisions don't depend on."""
-    try:
-        kind = Kind(str(document.get("kind")))
-    except ValueError:
-        return None
-    return kind if document.get("apiVersion") == COLLECTIONS[kind].api_version else None
+    named = str(document.get("apiVersion")), str(document.get("kind"))
+    return _KINDS.get(named)
 
 
 def removal(event: Upsert | DecodeFailed) -> Remove:

@@ -496,6 +496,68 @@ class PodGroup(Struct, frozen=True):
     status: PodGroupStatus = PodGroupStatus()
 
 
+class GenerationMetadata(Metadata, frozen=True):
+    """meta/v1 ObjectMeta with the generation, to which conditions refer."""
+
+    generation: int = 0
+
+
+class GangPolicy(Struct, frozen=True):
+    """scheduling.k8s.io/v1beta1 GangSchedulingPolicy."""
+
+    min_count: int = 0
+
+
+class SchedulingPolicy(Struct, frozen=True):
+    """scheduling.k8s.io/v1beta1 PodGroupSchedulingPolicy; basic, if there is no gang."""
+
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(Struct, frozen=True):
+    """scheduling.k8s.io/v1beta1 TopologyConstraint."""
+
+    key: str = ""
+
+
+class SchedulingConstraints(Struct, frozen=True):
+    """scheduling.k8s.io/v1beta1 PodGroupSchedulingConstraints."""
+
+    topology: list[TopologyConstraint] = []
+
+
+class DisruptionMode(Struct, frozen=True):
+    """scheduling.k8s.io/v1beta1 DisruptionMode; single, if there is no `all`."""
+
+    all: object = None
+
+
+class NativePodGroupSpec(Struct, frozen=True):
+    """scheduling.k8s.io/v1beta1 PodGroupSpec."""
+
+    parent_composite_pod_group_name: str = ""
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
+    disruption_mode: DisruptionMode = DisruptionMode()
+    priority: int | None = None
+    resource_claims: list[PodResourceClaim] = []
+
+
+class NativePodGroupStatus(Struct, frozen=True):
+    """scheduling.k8s.io/v1beta1 PodGroupStatus."""
+
+    conditions: list[GroupCondition] = []
+    resource_claim_statuses: list[PodResourceClaimStatus] = []
+
+
+class NativePodGroup(Struct, frozen=True):
+    """scheduling.k8s.io/v1beta1 PodGroup: Kubernetes' own."""
+
+    metadata: GenerationMetadata = GenerationMetadata()
+    spec: NativePodGroupSpec = NativePodGroupSpec()
+    status: NativePodGroupStatus = NativePodGroupStatus()
+
+
 class PriorityClass(Struct, frozen=True):
     """scheduling.k8s.io/v1 PriorityClass."""
 
@@ -600,6 +662,7 @@ Object: TypeAlias = (
     | Namespace
     | Queue
     | PodGroup
+    | NativePodGroup
     | PriorityClass
     | PodDisruptionBudget
     | ResourceQuota

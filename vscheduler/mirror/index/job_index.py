@@ -9,10 +9,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from vscheduler.mirror.decode.events import DecodeError, Kind
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.mirror.translate.translation import Group, PriorityClass
+from vscheduler.mirror.wording import gang_sentences
 from vscheduler.model import jobs
 from vscheduler.model.jobs import InvalidPod, Job, JobId, Phase, Task, TaskId, TaskStatus
+
+MEMBERSHIP = "spec.schedulingGroup.podGroupName"
+"""The field of a pod that names its PodGroup of Kubernetes' own API."""
 
 MANY = 100
 """When more jobs than MANY are new or changed, further jobs are expected, whether gangs are whole
@@ -30,8 +35,11 @@ class JobIndex:
         scheduler_names: tuple[str, ...],
         claim_unowned: bool,
         priority_classes: bool,
+        refused: Mapping[tuple[Kind, str], DecodeError] = MappingProxyType({}),
     ) -> None:
+        """`refused` are the objects that can't be used, as they change."""
         self._work = work
+        self._refused = refused
         self._scheduler_names = scheduler_names
         self._claim_unowned = claim_unowned
         self._use_priorities = priority_classes
@@ -213,25 +221,69 @@ class JobIndex:
             self._jobs.insert(at, job)
 
     def _job(self, key: JobId) -> Job | None:
-        group = self._groups.get(key)
+        group, members = self._groups.get(key), self.members(key)
         if group is None:
-            return None
-        members = self.members(key)
-        if not self._is_ours(group, members):
+            return self._without_group_job(key, members) if jobs.is_native(key) else None
+        if not group.job.queue or not self._is_ours(group, members):
             return None
         self._work["jobs"] += 1
+        defect = self._defect(group, members) if jobs.is_native(key) else ""
         tasks = [pod.task for pod in members if pod.task is not None]
+        if defect:
+            tasks = [task for task in tasks if task.status not in jobs.WAITING]
         tallied: dict[str, Any] = jobs.tally(tasks)
         if len(tasks) < len(members):
-            tallied["rejections"] = _rejections(members)
+            tallied["defect"] = defect
+            tallied["rejections"] = _rejections(members, defect)
         counts = tallied["counts"]
         gone = self._count_gone(group, counts[TaskStatus.SUCCEEDED], any_left=bool(members))
         if gone:
             counts[TaskStatus.SUCCEEDED] += gone
             tallied["succeeded_gone"] = gone
         of_class = self._priority(group)
-        priority = of_class if group.priority_class else self._priority_of_pods(tasks, of_class)
+        own = bool(group.priority_class) or group.priority is not None
+        priority = of_class if own else self._priority_of_pods(tasks, of_class)
         return replace(group.job, priority=priority, class_priority=of_class, **tallied)
+
+    def _without_group_job(self, key: JobId, members: Collection[Pod]) -> Job | None:
+        """Return a job for pods that wait for their PodGroup, so that they are told so."""
+        why = gang_sentences.no_group(key, self._refused)
+        waiting = _rejections(members, why)
+        if not waiting:
+            return None
+        namespace, name = jobs.names_of(key)
+        return Job(
+            id=key,
+            uid="",
+            namespace=namespace,
+            name=name,
+            queue="",
+            created=0.0,
+            rejections=waiting,
+            defect=why,
+        )
+
+    def _defect(self, group: Group, members: Iterable[Pod]) -> str:
+        """Return in which way the pods contradict their PodGroup; empty if they don't.
+
+        Kubernetes: a PodGroupError of kube-scheduler.
+        """
+        living = [pod for pod in members if pod.status not in jobs.FINISHED]
+        if len({pod.scheduler for pod in living}) > 1:
+            return "its pods name several schedulers in spec.schedulerName; all must name one"
+        if not self._use_priorities:
+            return ""
+        for pod in sorted(living, key=lambda pod: pod.key):
+            if pod.task is not None and pod.task.pod_priority != group.priority:
+                return (
+                    f"pod {pod.task.name} has priority {pod.task.pod_priority}, its PodGroup "
+                    f"{group.priority}; both must name the same PriorityClass"
+                )
+        return ""
+
+    def refresh(self, key: JobId) -> None:
+        """Look at a job again: what is known of its PodGroup has changed."""
+        self._dirty.add(key)
 
     def _lacks_pods(self, key: JobId) -> bool:
         group, members = self._groups.get(key), self.members(key)
@@ -252,7 +304,8 @@ class JobIndex:
         if group.scheduler:
             return group.scheduler in self._scheduler_names
         job = group.job
-        return self._claim_unowned or (job.id in self._emptied and job.state.phase in jobs.STARTED)
+        claimed = self._claim_unowned and not jobs.is_native(job.id)
+        return claimed or (job.id in self._emptied and job.state.phase in jobs.STARTED)
 
     def _priority(self, group: Group) -> int:
         """Return the value of the PodGroup's PriorityClass, else of the default PriorityClass, else
@@ -262,6 +315,8 @@ class JobIndex:
         """
         if not self._use_priorities:
             return 0
+        if group.priority is not None:
+            return group.priority
         priority_class = self._priorities.get(group.priority_class)
         return self._default_priority if priority_class is None else priority_class.value
 
@@ -281,18 +336,18 @@ class JobIndex:
         )
 
 
-def _rejections(members: Collection[Pod]) -> tuple[InvalidPod, ...]:
-    """Return our waiting pods that are unusable, by name."""
+def _rejections(members: Collection[Pod], defect: str) -> tuple[InvalidPod, ...]:
+    """Return our waiting pods that are unusable, by name: all of them if their PodGroup is."""
     rejected = [
         InvalidPod(
             uid=pod.uid,
             namespace=pod.namespace,
             name=pod.key.partition("/")[2],
-            field=pod.rejection.field,
-            message=pod.rejection.message,
+            field=pod.rejection.field if pod.rejection else MEMBERSHIP,
+            message=pod.rejection.message if pod.rejection else defect,
             gated=pod.status is TaskStatus.GATED,
         )
         for pod in members
-        if pod.rejection is not None and pod.ours and pod.status in jobs.WAITING
+        if (pod.rejection is not None or defect) and pod.ours and pod.status in jobs.WAITING
     ]
     return tuple(sorted(rejected, key=operator.attrgetter("name", "uid")))

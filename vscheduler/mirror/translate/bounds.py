@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vscheduler.mirror.decode.wire import (
         Affinity,
         LabelSelector,
+        NativePodGroup,
         PodAffinityTerm,
         PodGroup,
         PodSpec,
@@ -89,7 +90,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         if size > self.max_pod_bytes:
             raise self._error("", size, "max_pod_bytes", "bytes")
 
-    def check_group(self, group: PodGroup) -> None:
+    def check_group(self, group: PodGroup | NativePodGroup) -> None:
         """Raise FieldError for a PodGroup beyond max_podgroup_bytes: all of it would be kept."""
         size = len(msgspec.json.encode(group))
         if size > self.max_podgroup_bytes:

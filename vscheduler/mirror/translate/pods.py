@@ -31,7 +31,7 @@ from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.extended_resources import Container
 from vscheduler.mirror.translate.kubelet_refusals import Answer
 from vscheduler.mirror.translate.pod_owners import OwnerTemplate
-from vscheduler.model import pod_texts, resources
+from vscheduler.model import jobs, pod_texts, resources
 from vscheduler.model.constraints import Constraints, PodVolume, ResourceClaimUse
 from vscheduler.model.jobs import (
     EVICTABLE,
@@ -218,8 +218,8 @@ class Translator:
         metadata, spec = pod.metadata, pod.spec
         key = events.key_of(metadata.namespace, metadata.name)
         uid = uid_of(metadata)
-        named = _group(metadata)
-        group = None if named is None else JobId(events.key_of(metadata.namespace, named))
+        native = spec.scheduling_group is not None
+        group = _group(pod)
         status = _status(pod)
         scheduler = self._ours.get(spec.scheduler_name or DEFAULT_SCHEDULER, "")
         if not scheduler:
@@ -276,7 +276,7 @@ class Translator:
             extended=extended,
             task=task,
             rejection=rejection,
-            origin=pod_owners.template_of(pod, named),
+            origin=None if native else pod_owners.template_of(pod, _named_group(metadata)),
             answer=kubelet_refusals.answer_of(pod, answered),
             gone_by=_gone_by(pod),
         )
@@ -337,25 +337,18 @@ def check_supported(pod: wire.Pod) -> None:
         if source is not None and not source.claim_name:
             place = f"spec.volumes[{at}].persistentVolumeClaim.claimName"
             raise FieldError(place, "is missing")
-    _check_native_group(pod.spec)
+    _check_workload(pod.spec)
     fields.check_pod_numbers(pod.metadata)
 
 
-def _check_native_group(spec: PodSpec) -> None:
-    """Raise FieldError for a pod of a group of Kubernetes' own API: alone it might be useless."""
-    group, workload = spec.scheduling_group, spec.workload_ref
-    if group is not None:
-        place, named = "spec.schedulingGroup", f"PodGroup {group.pod_group_name}"
-    elif workload is not None:
-        place, named = "spec.workloadRef", f"Workload {workload.name}"
-    else:
-        return
-    says = (
-        f"names the scheduling.k8s.io {named}, which vscheduler doesn't read yet; leave "
-        f"{place.rpartition('.')[2]} out of the pod template, and say in a scheduling.volcano.sh "
-        f"PodGroup how many pods must start together"
-    )
-    raise FieldError(place, says)
+def _check_workload(spec: PodSpec) -> None:
+    """Raise FieldError for a pod of a gang as in Kubernetes 1.35: alone it might be useless."""
+    if spec.workload_ref is not None:
+        says = (
+            f"names Workload {spec.workload_ref.name} as Kubernetes 1.35 did; "
+            f"use spec.schedulingGroup, which needs scheduling.k8s.io/v1beta1 (Kubernetes 1.37)"
+        )
+        raise FieldError("spec.workloadRef", says)
 
 
 def _status(pod: wire.Pod) -> TaskStatus:
@@ -381,7 +374,16 @@ def _gone_by(pod: wire.Pod) -> float | None:
     return None if deleted is None else deleted.timestamp()
 
 
-def _group(metadata: Metadata) -> str | None:
+def _group(pod: wire.Pod) -> JobId | None:
+    """Return the PodGroup that the pod names. Kubernetes' own comes first: it can't be changed."""
+    namespace, native = pod.metadata.namespace, pod.spec.scheduling_group
+    if native is not None:
+        return jobs.native_id(namespace, native.pod_group_name)
+    named = _named_group(pod.metadata)
+    return None if named is None else JobId(events.key_of(namespace, named))
+
+
+def _named_group(metadata: Metadata) -> str | None:
     """Return the name of the PodGroup in the pod's annotations, or None."""
     for key in GROUPS:
         if name := metadata.annotations.get(key):

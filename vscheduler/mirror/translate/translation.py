@@ -15,18 +15,21 @@ from vscheduler.mirror.decode.events import DecodeError, Kind
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.quantities import Quantity
 from vscheduler.mirror.decode.wire import (
+    GroupCondition,
     HyperNodeMember,
     Metadata,
+    NativePodGroup,
     PodDisruptionBudget,
     PodGroup,
     PodGroupStatus,
     QueueAffinity,
     ResourceQuota,
+    SchedulingConstraints,
     SubGroupPolicy,
 )
 from vscheduler.mirror.translate import pod_constraints, pod_owners, usage_annotation
 from vscheduler.mirror.translate.pod_owners import Owner
-from vscheduler.model import constraints, pod_affinity, queues, resources
+from vscheduler.model import constraints, jobs, pod_affinity, queues, resources
 from vscheduler.model.group_texts import GroupAnnotations, GroupLabels
 from vscheduler.model.jobs import Condition, GroupState, Job, JobId, Phase, SubGroup
 from vscheduler.model.nodes import NodeSpec
@@ -45,7 +48,10 @@ NODE, HYPER_NODE = "Node", "HyperNode"
 """Types of a HyperNode's members."""
 
 QUEUE = "scheduling.volcano.sh/queue-name"
-"""Annotation of a namespace: the queue of automatic PodGroups for its pods."""
+"""Annotation of a namespace: the queue of PodGroups that name none. Annotation or label of
+Kubernetes' own PodGroups: their queue."""
+
+TRUE = "True"
 
 NAMESPACES = "vscheduler.io/namespaces"
 """Annotation of a Queue: the namespaces whose jobs the queue accepts."""
@@ -89,6 +95,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: str
     """The scheduler named in the annotation; empty without the annotation."""
     owner: Owner | None = None
+    priority: int | None = None
+    """Of Kubernetes' own PodGroups: the priority that all of its pods must have."""
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,6 +274,72 @@ def pod_group(group: PodGroup, default_queue: str) -> Group:
     )
 
 
+def native_pod_group(group: NativePodGroup) -> Group:
+    """Translate a PodGroup of Kubernetes' own API (scheduling.k8s.io).
+
+    Its queue is empty until the controllers have written it into annotation QUEUE.
+    """
+    metadata, spec = group.metadata, group.spec
+    gang = spec.scheduling_policy.gang
+    if gang is not None:
+        _check_count(gang.min_count, "spec.schedulingPolicy.gang.minCount")
+    if spec.parent_composite_pod_group_name:
+        place = "spec.parentCompositePodGroupName"
+        raise FieldError(place, "groups of PodGroups aren't supported")
+    owner = pod_owners.owner_of_group(metadata)
+    return Group(
+        job=Job(
+            id=jobs.native_id(metadata.namespace, metadata.name),
+            uid=metadata.uid,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            queue=metadata.annotations.get(QUEUE) or metadata.labels.get(QUEUE, ""),
+            created=fields.seconds(metadata.creation_timestamp),
+            min_member=1 if gang is None else max(1, gang.min_count),
+            topology=_topology_by_label(spec.scheduling_constraints),
+            state=_native_state(group),
+            annotations=GroupAnnotations(metadata.annotations),
+            labels=GroupLabels(metadata.labels),
+            owner=_creator(owner),
+            goes_whole=spec.disruption_mode.all is not None,
+        ),
+        priority_class="",
+        scheduler="",
+        owner=owner,
+        priority=spec.priority or 0,
+    )
+
+
+def _topology_by_label(constraints: SchedulingConstraints) -> TopologyRequest | None:
+    """Translate a topology constraint: the pods must be on nodes with one value of the label."""
+    if not constraints.topology:
+        return None
+    field = "spec.schedulingConstraints.topology"
+    if len(constraints.topology) > 1:
+        raise FieldError(field, "must have one entry at most")
+    key = constraints.topology[0].key
+    if not key:
+        raise FieldError(f"{field}[0].key", "is missing")
+    return TopologyRequest(field=f"{field}[0]", tier_name=key, key=key)
+
+
+def _native_state(group: NativePodGroup) -> GroupState:
+    """Translate the stored status. Kubernetes' API has no phase: ours is the reason of condition
+    jobs.PHASE. Of a PodGroup that another scheduler has started, the phase is Running.
+    """
+    conditions = tuple(map(_condition, group.status.conditions))
+    by_type = {each.type: each for each in conditions}
+    started = by_type.get(jobs.INITIALLY_SCHEDULED)
+    phase = Phase.RUNNING if started is not None and started.status == TRUE else Phase.PENDING
+    said = _PHASES.get(by_type[jobs.PHASE].reason) if jobs.PHASE in by_type else None
+    return GroupState(
+        phase=phase if said is None else said,
+        blank=said is None,
+        conditions=conditions,
+        generation=group.metadata.generation,
+    )
+
+
 def _creator(owner: Owner | None) -> str:
     """Return what creates the pods of a PodGroup with this owner; a pod creates none."""
     if owner is None or owner.kind == "Pod":
@@ -414,20 +488,21 @@ def _state(status: PodGroupStatus) -> GroupState:
     return GroupState(
         phase=_PHASES.get(status.phase, Phase.PENDING),
         blank=status.phase not in _PHASES,
-        conditions=tuple(
-            Condition(
-                type=condition.type,
-                status=condition.status,
-                reason=condition.reason,
-                message=condition.message,
-                last_transition=condition.last_transition_time,
-                transition_id=condition.transition_id,
-            )
-            for condition in status.conditions
-        ),
+        conditions=tuple(map(_condition, status.conditions)),
         running=status.running,
         succeeded=status.succeeded,
         failed=status.failed,
+    )
+
+
+def _condition(condition: GroupCondition) -> Condition:
+    return Condition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        last_transition=condition.last_transition_time,
+        transition_id=condition.transition_id,
     )
 
 

@@ -5,8 +5,11 @@ belong to them or stand aside without role or labels.
 import difflib
 from collections.abc import Mapping, Sequence
 
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeError, Kind
+from vscheduler.mirror.paths import NATIVE_POD_GROUPS
 from vscheduler.mirror.wording import phrases
+from vscheduler.model import jobs
 from vscheduler.model.decisions import Reason, Shortage
 from vscheduler.model.gang_proof import GangProof, PodsOfKind
 from vscheduler.model.jobs import ROLE, JobId
@@ -135,11 +138,16 @@ def _role(pods: PodsOfKind) -> str:
 
 def no_group(group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError]) -> str:
     """Return why pods that name this PodGroup are in none: it is missing, or can't be used."""
-    rejection = rejections.get((Kind.POD_GROUP, group))
-    if rejection is None:
-        return f"there is no PodGroup {group}"
-    place = f"{rejection.field}: " if rejection.field else ""
-    return f"PodGroup {group} can't be used ({place}{rejection.message})"
+    kind = Kind.NATIVE_POD_GROUP if jobs.is_native(group) else Kind.POD_GROUP
+    key = events.key_of(*jobs.names_of(group))
+    rejection = rejections.get((kind, key))
+    if rejection is not None:
+        place = f"{rejection.field}: " if rejection.field else ""
+        return f"PodGroup {key} can't be used ({place}{rejection.message})"
+    if kind is Kind.POD_GROUP:
+        return f"there is no PodGroup {key}"
+    version = NATIVE_POD_GROUPS.api_version
+    return f"there is no PodGroup {key} of {version}, or the API server doesn't serve this version"
 
 
 def too_few_pods(reason: Reason) -> str:

@@ -528,6 +528,7 @@ _SENTENCES: Mapping[Code, Callable[[Reason], str]] = {
     Code.QUEUE_BARRED: _queue_barred,
     Code.PLUGIN_FAILED: _plugin_failed,
     Code.PLUGIN_REFUSED: _plugin_refused,
+    Code.POD_GROUP_ERROR: lambda reason: reason.subject,
     Code.POD_REJECTED: _pod_rejected,
     Code.TOO_FEW_PODS: gang_sentences.too_few_pods,
     Code.TOO_FEW_OF_ROLE: gang_sentences.too_few_of_role,

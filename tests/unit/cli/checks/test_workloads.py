@@ -300,16 +300,6 @@ WRONG = {
         "spec.minAvailable",
         "4 is more than the 3 pods of all tasks: it never starts",
     ),
-    "a gang of Kubernetes' own API": (
-        [thing("batch/v1", "Job", {"scheduling": {}, "template": template()})],
-        "spec.scheduling",
-        "name a scheduling.k8s.io PodGroup in the pods, which vscheduler doesn't read yet",
-    ),
-    "pods of a gang of Kubernetes' own API": (
-        [job(template={"spec": {**template()["spec"], "schedulingGroup": {"podGroupName": "g"}}})],
-        "spec.template.spec.schedulingGroup",
-        "names the scheduling.k8s.io PodGroup g, which vscheduler doesn't read yet",
-    ),
     "no queue of a Volcano Job": (
         [A_QUEUE, volcano_job(queue="lap")],
         "spec.queue",

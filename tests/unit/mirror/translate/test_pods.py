@@ -275,14 +275,9 @@ UNSUPPORTED = [
         "is missing",
     ),
     (
-        {"schedulingGroup": {"podGroupName": "g"}},
-        "spec.schedulingGroup",
-        "names the scheduling.k8s.io PodGroup g, which vscheduler doesn't read yet; leave sched",
-    ),
-    (
         {"workloadRef": {"name": "w", "podGroup": "g"}},
         "spec.workloadRef",
-        "names the scheduling.k8s.io Workload w, which vscheduler doesn't read yet; leave workl",
+        "names Workload w as Kubernetes 1.35 did; use spec.schedulingGroup, which needs sched",
     ),
 ]
 

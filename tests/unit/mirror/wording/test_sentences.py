@@ -421,6 +421,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             "the others wait behind their scheduling gates"
         ),
     ),
+    (Code.POD_GROUP_ERROR, {"subject": "there is no PodGroup g"}, "there is no PodGroup g"),
     (
         Code.TOO_FEW_OF_SUB_GROUP,
         {"minimum": 4, "tasks": 1, "subject": "racks", "sub_group": {"rack": "7", "row": "b"}},

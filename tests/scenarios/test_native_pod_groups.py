@@ -1,0 +1,276 @@
+"""Pods of Kubernetes' own PodGroups (scheduling.k8s.io)."""
+
+from typing import Any
+
+import pytest
+
+from tests import running
+from vscheduler.simulator import run
+from vscheduler.simulator.run import Options, Outcome
+
+VERSION = "scheduling.k8s.io/v1beta1"
+TIERS = "priority gang | drf predicates proportion nodeorder"
+WITH_TOPOLOGY = f"{TIERS} network-topology-aware"
+
+
+def node(name: str, cpu: int = 4, **labels: str) -> dict[str, Any]:
+    """A node."""
+    metadata = {"name": name, "labels": labels}
+    allocatable = {"cpu": cpu, "memory": "64Gi", "pods": 110}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "status": {"allocatable": allocatable},
+    }
+
+
+def group(name: str, count: int | None = None, **more: Any) -> dict[str, Any]:
+    """A PodGroup that needs so many pods, or with policy basic; `queue` is its annotation."""
+    policy = {"basic": {}} if count is None else {"gang": {"minCount": count}}
+    metadata: dict[str, Any] = {"name": name, "generation": 3}
+    if queue := more.pop("queue", ""):
+        metadata["annotations"] = {"scheduling.volcano.sh/queue-name": queue}
+    status = more.pop("status", {})
+    spec = {"schedulingPolicy": policy, **more}
+    return {
+        "apiVersion": VERSION,
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
+
+
+def pods(of: str, number: int, cpu: int = 2, on: str = "", **more: Any) -> list[dict[str, Any]]:
+    """So many pods of a PodGroup, all of them on a node or waiting; `first` is the first number."""
+    begin = more.pop("first", 0)
+    phase = more.pop("phase", "Running" if on else "Pending")
+    spec = {
+        "schedulerName": "vscheduler",
+        "schedulingGroup": {"podGroupName": of},
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+        **({"nodeName": on} if on else {}),
+        **more,
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{of}-{place}"},
+            "spec": spec,
+            "status": {"phase": phase},
+        }
+        for place in range(begin, begin + number)
+    ]
+
+
+def queue(name: str, **spec: Any) -> dict[str, Any]:
+    """A Queue."""
+    version = "scheduling.volcano.sh/v1beta1"
+    return {"apiVersion": version, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def simulate(*documents: Any, **options: Any) -> Outcome:
+    """Run cycles with these objects, given one by one or as lists."""
+    every = [each for some in documents for each in (some if isinstance(some, list) else [some])]
+    tree = {
+        "actions": options.pop("actions", "enqueue, allocate, backfill, reclaim"),
+        "tiers": running.tiers(options.pop("tiers", TIERS)),
+    }
+    return run.simulate(every, running.policy_of(tree), Options(**{"cycles": 2, **options}))
+
+
+def told(outcome: Outcome, name: str) -> dict[str, Any]:
+    """What is known of a PodGroup after the last cycle."""
+    found: dict[str, Any] = run.tree(outcome)["podGroups"][f"default/{name}@scheduling.k8s.io"]
+    return found
+
+
+def conditions(outcome: Outcome, name: str) -> dict[str, tuple[str, str, str]]:
+    """Its conditions by type."""
+    return {
+        each["type"]: (each["status"], each["reason"], each.get("message", ""))
+        for each in told(outcome, name)["conditions"]
+    }
+
+
+def test_a_gang_starts_whole() -> None:
+    """Three of three pods, and their PodGroup says so as kube-scheduler would."""
+    outcome = simulate(node("n1"), node("n2"), group("g", 3), pods("g", 3))
+    assert set(run.tree(outcome)["binds"]) == {"default/g-0", "default/g-1", "default/g-2"}
+    found = conditions(outcome, "g")
+    assert found["PodGroupInitiallyScheduled"] == ("True", "Scheduled", "")
+    assert found["vscheduler.io/Phase"] == ("True", "Running", "queue default")
+
+
+def test_a_gang_without_room_for_all_waits_whole() -> None:
+    """Two of three would fit."""
+    outcome = simulate(node("n1"), group("g", 3), pods("g", 3))
+    assert not run.tree(outcome)["binds"]
+    status, reason, message = conditions(outcome, "g")["PodGroupInitiallyScheduled"]
+    assert (status, reason) == ("False", "Unschedulable")
+    assert "2 of 3" in message
+    assert conditions(outcome, "g")["vscheduler.io/Phase"][:2] == ("False", "Pending")
+
+
+def test_a_gang_that_lacks_pods_waits() -> None:
+    """Of four, three exist."""
+    outcome = simulate(node("n1", 8), group("g", 4), pods("g", 3))
+    assert not run.tree(outcome)["binds"]
+    assert told(outcome, "g")["reason"] == "NotEnoughTasks"
+
+
+def test_of_a_larger_gang_as_many_start_as_fit() -> None:
+    """Four are needed, six exist, five have room."""
+    outcome = simulate(node("n1", 10), group("g", 4), pods("g", 6))
+    assert len(run.tree(outcome)["binds"]) == 5
+
+
+def test_pods_of_a_basic_group_start_one_by_one() -> None:
+    """No minimum."""
+    outcome = simulate(node("n1"), group("g"), pods("g", 3))
+    assert len(run.tree(outcome)["binds"]) == 2
+
+
+def test_pods_wait_for_their_group_and_are_told() -> None:
+    """It may come yet, or it is of a version that isn't served."""
+    outcome = simulate(node("n1"), pods("g", 1), cycles=1)
+    (status,) = outcome.results[0].groups
+    (rejection,) = status.rejections
+    assert not outcome.results[0].binds
+    assert rejection.name == "g-0"
+    assert rejection.field == "spec.schedulingGroup.podGroupName"
+    assert rejection.message.startswith("there is no PodGroup default/g of scheduling.k8s.io/v1b")
+
+
+def test_both_kinds_of_groups_may_have_one_name() -> None:
+    """A pod that names both belongs to Kubernetes' own; the other one lacks pods."""
+    theirs = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 1},
+    }
+    members = pods("g", 2)
+    for each in members:
+        each["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g"}
+    outcome = simulate(node("n1"), theirs, group("g", 2), members, claim_unowned=True)
+    assert len(run.tree(outcome)["binds"]) == 2
+    assert run.tree(outcome)["podGroups"]["default/g"]["reason"] == "NotEnoughTasks"
+
+
+@pytest.mark.parametrize("where", ["annotation", "namespace", "default"])
+def test_a_group_has_a_queue(where: str) -> None:
+    """Its own, else its namespace's, else the default one."""
+    named: dict[str, Any] = {"name": "default"}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": named}
+    if where == "namespace":
+        named["annotations"] = {"scheduling.volcano.sh/queue-name": "team"}
+    wanted = {"annotation": "own", "namespace": "team", "default": "default"}[where]
+    own = {"queue": "own"} if where == "annotation" else {}
+    outcome = simulate(
+        *(node("n1"), space, queue("own"), queue("team")), group("g", 2, **own), pods("g", 2)
+    )
+    assert told(outcome, "g")["queue"] == wanted
+    assert len(run.tree(outcome)["binds"]) == 2
+
+
+def test_three_queues_share_fairly_whatever_their_groups_are() -> None:
+    """75 CPU: pods of Kubernetes' PodGroups count as all others do."""
+    documents: list[Any] = [node(f"n{at}", 15) for at in range(5)]
+    for name in ("a", "b", "c"):
+        documents += [queue(name, weight=1), group(name, queue=name), *pods(name, 40, cpu=1)]
+    outcome = simulate(*documents)
+    found = run.tree(outcome)["queues"]
+    assert {name: found[name]["allocated"]["cpu"] for name in "abc"} == dict.fromkeys("abc", "25")
+
+
+def test_pods_of_several_schedulers_contradict_their_group() -> None:
+    """Nobody may start a part of it."""
+    outcome = simulate(
+        node("n1", 8), group("g", 2), pods("g", 2), pods("g", 1, first=2, schedulerName="other")
+    )
+    assert not run.tree(outcome)["binds"]
+    assert told(outcome, "g")["reason"] == "PodGroupError"
+    assert conditions(outcome, "g")["PodGroupInitiallyScheduled"][:2] == ("False", "PodGroupError")
+
+
+def test_pods_of_another_priority_contradict_their_group() -> None:
+    """The first one is named."""
+    outcome = simulate(
+        *(node("n1", 8), group("g", 2, priority=5)),
+        *(pods("g", 1, priority=5), pods("g", 1, first=1, priority=7)),
+    )
+    assert not run.tree(outcome)["binds"]
+    assert told(outcome, "g")["message"] == (
+        "pod g-1 has priority 7, its PodGroup 5; both must name the same PriorityClass"
+    )
+
+
+def test_a_pod_is_replaced_after_another_one_has_finished() -> None:
+    """A gang Job of which one index is done and another has failed isn't stuck."""
+    started = {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}]}
+    outcome = simulate(
+        *(node("n1", 8), group("g", 3, status=started)),
+        *(pods("g", 1, on="n1", phase="Succeeded"), pods("g", 1, first=1, on="n1")),
+        pods("g", 1, first=3),
+    )
+    assert set(run.tree(outcome)["binds"]) == {"default/g-3"}
+
+
+def test_the_last_pod_is_replaced_alone() -> None:
+    """Nothing of the gang runs any more, and all others have succeeded."""
+    started = {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}]}
+    outcome = simulate(
+        *(node("n1", 8), group("g", 3, status=started)),
+        *(pods("g", 2, on="n1", phase="Succeeded"), pods("g", 1, first=3)),
+    )
+    assert set(run.tree(outcome)["binds"]) == {"default/g-3"}
+
+
+@pytest.mark.parametrize(("mode", "evicted"), [({"all": {}}, 4), ({"single": {}}, 2)])
+def test_evictions_take_what_the_group_permits(mode: dict[str, Any], evicted: int) -> None:
+    """A group that borrows has two pods above its minimum: these go, or all."""
+    outcome = simulate(
+        *(node("n1", 8), queue("a"), queue("b")),
+        *(group("old", 2, queue="a", disruptionMode=mode), pods("old", 4, on="n1")),
+        *(group("new", 2, queue="b"), pods("new", 2)),
+        cycles=1,
+    )
+    evicts = run.tree(outcome)["evicts"]
+    assert len(evicts) == evicted
+    assert {each["action"] for each in evicts} == {"reclaim"}
+
+
+def test_a_topology_key_keeps_the_gang_on_nodes_with_one_value() -> None:
+    """Rack b has room for all; in the whole cluster is more."""
+    racks = [node("n1", 4, rack="a"), node("n2", 4, rack="b"), node("n3", 4, rack="b"), node("n4")]
+    near = {"topology": [{"key": "rack"}]}
+    outcome = simulate(
+        *(racks, group("g", 4, schedulingConstraints=near), pods("g", 4)),
+        tiers=WITH_TOPOLOGY,
+    )
+    assert set(run.tree(outcome)["binds"].values()) == {"n2", "n3"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ({"rack": ""}, "spec.schedulingConstraints.topology[0]: no node has the label rack"),
+        (
+            {"rack": "a"},
+            "4 pods must start in one rack; the largest, a, could hold 2 if it were empty",
+        ),
+    ],
+)
+def test_a_topology_key_is_never_broken(labels: dict[str, str], says: str) -> None:
+    """There is room in the cluster, and in no domain; an empty value makes none."""
+    near = {"topology": [{"key": "rack"}]}
+    outcome = simulate(
+        *(node("n1", 4, **labels), node("n2", 8)),
+        *(group("g", 4, schedulingConstraints=near), pods("g", 4)),
+        tiers=WITH_TOPOLOGY,
+    )
+    assert not run.tree(outcome)["binds"]
+    assert says in told(outcome, "g")["message"]
