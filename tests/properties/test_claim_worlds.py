@@ -199,15 +199,3 @@ def test_claims_that_are_not_bound_yet_are_no_matter_of_room(count: int, told: l
     room = f"the nodes that it may use have room for at most {count} of 2 pods of 3 cpu"
     text = f"{room}, even when empty"
     assert list(statements.problems(Case.of(made, "default/late", text))) == told
-
-
-@pytest.mark.parametrize(("status", "devices"), [({}, 0), ({"allocation": {}}, 2)])
-def test_a_pod_on_a_node_with_a_device_plugin_has_no_devices(status: Any, devices: int) -> None:
-    """Its claim was made for another node, and is allocated no more."""
-    documents = pictures.documents("node n1 cpu=4 queue q job q/a min=1 n1")
-    (pod,) = (each for each in documents if each["kind"] == "Pod")
-    pod["spec"]["containers"][0]["resources"]["requests"][manifests.EXTENDED] = "2"
-    pod["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "made"}
-    claim = {**device_labs.claim("made"), "status": status}
-    census = censuses.take([*documents, claim])
-    assert census.allocated("q")[censuses.GPU] == devices

@@ -231,6 +231,18 @@ def test_a_claim_that_was_made_is_used_where_it_asks_for_the_right_devices() -> 
     assert bound(lab.cycle()) == {"train-0": "n1"}
 
 
+def test_a_pod_with_a_claim_goes_to_no_node_with_a_device_plugin() -> None:
+    """The kubelet would want the claim in its status; a pod without claim goes there."""
+    lab = Lab(TWO.replace("min=2", "min=1"), gpu_class(), *SLICES, asks={GPU: 2})
+    planned = device_labs.allocations(lab.cycle(write=0))
+    (claim,) = (each for each in planned if each.reserved_for[0].name == "train-0")
+    lab.put(lab.claim_of(claim))
+    lab.delete("Node", "n1")
+    lab.offer("n2", {GPU: 4})
+    assert bound(lab.cycle()) == {"train-1": "n2"}
+    assert "1 node(s) can't use the devices of an allocated resourceclaim" in reason(lab.cycle())
+
+
 def test_more_devices_than_a_claim_can_have() -> None:
     """They come from a device plugin only."""
     lab = Lab(TWO, gpu_class(), device_labs.resource_slice("n2", 40))

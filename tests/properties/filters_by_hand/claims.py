@@ -16,6 +16,7 @@ Place = tuple[Document, str]
 BY_CLASS = "deviceclass.resource.kubernetes.io/"
 NO_DEVICES = "has too few devices for its claims"
 ELSEWHERE = "can't use the devices of a claim"
+OTHER_CLAIM = "needs another claim for extended resources than there is"
 NOT_MADE = "has a claim of devices that isn't there"
 
 
@@ -73,6 +74,9 @@ class Claims:
         self, pod: Any, name: str, others: list[Place], living: Collection[str]
     ) -> Iterator[str]:
         asked = self._asked(pod, name)
+        if not self._suits_claim(pod, name):
+            yield OTHER_CLAIM
+            return
         if not asked:
             return
         if any(claim is None for claim in asked.values()):
@@ -129,6 +133,17 @@ class Claims:
             key = f"extended resources of {pod['metadata']['name']}"
             found[key] = {"spec": {"devices": {"requests": requests}}}
         return found
+
+    def _suits_claim(self, pod: Any, name: str) -> bool:
+        """Whether the claim that is made for the pod's extended resources is what it needs here:
+        the kubelet insists on it.
+        """
+        known = pod["status"].get("extendedResourceClaimStatus")
+        if known is None:
+            return True
+        made = {each["resourceName"] for each in known["requestMappings"]}
+        asked = amounts.request(pod)
+        return made == {each for each in asked if self.stands_for(each, self._nodes[name])}
 
     def _used(self, living: Collection[str]) -> Iterator[Device]:
         for claim in self._devices.claims.values():

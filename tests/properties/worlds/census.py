@@ -233,13 +233,7 @@ def take(
 ) -> Census:
     """The census of these manifests; forgets, removed: as in the census."""
     census, every = Census(forgets=forgets, removed=dict(removed or {})), list(documents)
-    allocated = {
-        pod_key(each)
-        for each in every
-        if each["kind"] == "ResourceClaim" and "allocation" in each.get("status", {})
-    }
-    for found in every:
-        document = _without_unused_claim(found, allocated)
+    for document in every:
         name = document["metadata"]["name"]
         match document["kind"]:
             case "Node":
@@ -260,16 +254,3 @@ def take(
             case _:
                 census.others.append(document)
     return census
-
-
-def _without_unused_claim(document: Document, allocated: set[str]) -> Document:
-    """A pod whose node itself has what devices stand for elsewhere uses no device, though a claim
-    was made for it when it was to go elsewhere.
-    """
-    claim = document.get("status", {}).get("extendedResourceClaimStatus")
-    if claim is None or document["kind"] != "Pod" or not has_node(document):
-        return document
-    if f"{document['metadata']['namespace']}/{claim['resourceClaimName']}" in allocated:
-        return document
-    names = document["status"].keys() - {"extendedResourceClaimStatus"}
-    return {**document, "status": {name: document["status"][name] for name in names}}

@@ -68,12 +68,14 @@ class ExtendedResources:
 
 def as_made(claim: ResourceClaim, provided: Mapping[str, Mask], size: int) -> Mask:
     """Return the nodes (N,) on which the pod of a claim for extended resources needs just what the
-    claim asks for, or nothing of it, as long as it isn't allocated.
+    claim asks for.
+
+    A node whose device plugin has all of it is no such node: the kubelet lets no pod start without
+    the claim in its status, and the API server (1.37) doesn't let the status forget the claim.
     """
     names = {request.name for request in claim.requests}
-    exact, unneeded = np.ones(size, dtype=np.bool_), np.ones(size, dtype=np.bool_)
+    exact = np.ones(size, dtype=np.bool_)
     for each in claim.extended:
         there = provided.get(each.resource, np.zeros(size, dtype=np.bool_))
         exact &= there != (not names.isdisjoint(each.requests))
-        unneeded &= there
-    return exact if claim.allocation is not None else exact | unneeded
+    return exact
