@@ -139,7 +139,8 @@ def expected(stored: dict[tuple[str, str], Document]) -> dict[str, dict[str, int
         reserved = claim["status"].get("reservedFor") or []
         if reserved:
             alive = [each["name"] for each in reserved if lives(pods.get(each["name"]))]
-            payers = [pod for pod in alive if ours(pods[pod])][:1]
+            payers = [pod for pod in alive if ours(pods[pod])]
+            payers = sorted(payers, key=lambda pod: not pods[pod]["spec"].get("nodeName"))[:1]
         else:
             users = [
                 pod

@@ -188,6 +188,21 @@ def test_a_claim_that_pods_share_counts_once() -> None:
     assert figures(found.cycle()) == (0, 0)
 
 
+def test_a_shared_claim_counts_for_a_pod_that_runs() -> None:
+    """Not for the first one that it is reserved for, as long as that one waits."""
+    found = lab("queue q\njob q/a min=1 cpu=1 - n1", {"a-0": ["shared"], "a-1": ["shared"]})
+    found.cycle()
+    claim = found.get("ResourceClaim", "shared")
+    assert [each["name"] for each in claim["status"]["reservedFor"]] == ["a-0"]
+    user = {"resource": "pods", "name": "a-1", "uid": found.get("Pod", "a-1")["metadata"]["uid"]}
+    claim["status"]["reservedFor"].append(user)
+    found.put(claim)
+    pod = found.get("Pod", "a-0")
+    pod["spec"]["nodeSelector"] = {"zone": "elsewhere"}
+    found.put(pod)
+    assert figures(found.cycle()) == (1, 1)
+
+
 @pytest.mark.parametrize("plugins", PLUGINS[:2])
 def test_no_pod_starts_past_the_one_that_a_shared_claim_counts_for(plugins: str) -> None:
     """The claim counts for one pod of the job, and the queue may have none of its devices."""

@@ -43,8 +43,8 @@ class DeviceCharges:
     """For which pods the devices of claims count in the figures of queues.
 
     A claim counts once, for a pod that uses it. As soon as it is reserved, that is the first pod
-    that it is reserved for. Before, each job that waits for the claim has one pod for which it
-    counts: none of them may start without it.
+    with a node that it is reserved for, or the first of all. Before, each job that waits for the
+    claim has one pod for which it counts: none of them may start without it.
     """
 
     def __init__(
@@ -130,17 +130,16 @@ class DeviceCharges:
     def _charged(self, uses: Uses) -> Iterator[TaskId]:
         claim = uses.claim
         if claim is not None and claim.allocation is not None and claim.reserved_for:
-            consumers = (TaskId(each.uid) for each in claim.reserved_for)
-            yield from [uid for uid in consumers if self._lives(uid)][:1]
+            found = (self._pod_of(TaskId(each.uid)) for each in claim.reserved_for)
+            users = [pod for pod in found if pod is not None and pod.ours and pod.lives]
+            # Only what pods with a node have counts as what the queue has.
+            users.sort(key=lambda pod: pod.node is None)
+            yield from (pod.uid for pod in users[:1])
             return
         first: dict[JobId | None, Pod] = {}
         for pod in sorted(uses.waiting.values(), key=_rank):
             first.setdefault(pod.group, pod)
         yield from (pod.uid for pod in first.values())
-
-    def _lives(self, uid: TaskId) -> bool:
-        pod = self._pod_of(uid)
-        return pod is not None and pod.ours and pod.lives
 
 
 def _consumers(claim: ResourceClaim | None) -> Iterator[str]:
