@@ -39,7 +39,9 @@ class Claim:
 
 
 def losers_keep_their_shares(moment: Moment) -> Iterable[str]:
-    """A loser ends below its share only by what can't be divided, and not below the preemptor."""
+    """A loser ends below its share only by what can't be divided, and not below the preemptor. Of
+    a gang above it that may go whole, pods that ask for nothing may be enough.
+    """
     for claim in _claims(moment):
         losers: defaultdict[str, list[Document]] = defaultdict(list)
         for victim in claim.victims:
@@ -47,6 +49,8 @@ def losers_keep_their_shares(moment: Moment) -> Iterable[str]:
             losers[moment.census.queue_of(pod) or ""].append(pod)
         for loser, pods in losers.items():
             columns = _freed(pods) & claim.wanted.keys() - {SLOTS}
+            if not columns and _gangs_are_over(moment, claim, loser, pods):
+                continue
             if not any(_was_over(moment, claim, loser, pods, column) for column in columns):
                 yield f"WITHIN {_story(moment, claim, loser)}"
             elif moment.is_calm and not any(
@@ -218,6 +222,18 @@ def _was_over(
         units[censuses.group_of(pod)] += censuses.request(pod)[resource]
     due = _due(moment, loser, resource)
     return claim.after[loser][resource] + max(units.values()) > due * (1 - NEAR)
+
+
+def _gangs_are_over(moment: Moment, claim: Claim, loser: str, pods: Sequence[Document]) -> bool:
+    """Whether each pod is of a gang with something of which the loser had more than it deserves."""
+    for group in set(map(censuses.group_of, pods)):
+        held = _freed(pod for pod in moment.census.members[group] if censuses.has_node(pod))
+        if not any(
+            claim.before[loser][each] > _due(moment, loser, each)
+            for each in held & claim.wanted.keys() - {SLOTS}
+        ):
+            return False
+    return True
 
 
 def _stays_above(moment: Moment, claim: Claim, loser: str, resource: str) -> bool:
