@@ -222,7 +222,11 @@ def native_group_patch(stored: GroupState, wanted: GroupState) -> Body | None:
         return None
     return {
         "conditions": [
-            {**condition(each), "message": each.message, "observedGeneration": wanted.generation}
+            {
+                **condition(replace(each, transition_id="")),
+                "message": each.message,  # needn't say anything, but must be there
+                "observedGeneration": wanted.generation,
+            }
             for each in changed
         ]
     }
@@ -358,13 +362,24 @@ def evicted_patch(evict: Evict, gang: Job, *, now: float) -> Body:
 
     Type and reason are kube-scheduler's, known to podFailurePolicy of Jobs and to users' tools.
     """
+    return _disruption(sentences.evicted(evict, gang), now)
+
+
+def lost_patch(evicts: Sequence[Evict], *, now: float) -> Body:
+    """Return the `status` to merge strategically into a PodGroup of Kubernetes' own API of which
+    all pods were evicted, as kube-scheduler writes it.
+    """
+    return _disruption(sentences.lost(evicts), now)
+
+
+def _disruption(message: str, now: float) -> Body:
     return {
         "conditions": [
             {
                 "type": DISRUPTION_TARGET,
                 "status": "True",
                 "reason": "PreemptionByScheduler",
-                "message": sentences.evicted(evict, gang),
+                "message": message,
                 "lastTransitionTime": timestamp(now),
             }
         ]

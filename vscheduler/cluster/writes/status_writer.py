@@ -155,8 +155,12 @@ class StatusWriter:
             by_job[evict.task.job].append(evict)
         for job, theirs in by_job.items():
             known = self._groups.stored_group(job)
-            if known is not None:
-                self._recorder.notify(statuses.lost_notice(known.uid, theirs))
+            if known is None:
+                continue
+            self._recorder.notify(statuses.lost_notice(known.uid, theirs))
+            if jobs.is_native(job) and theirs[0].whole:
+                write = partial(self._write_lost, job, known.uid, theirs)
+                self._queue.put(WritePriority.EVICTION, write)
 
     def invalid(self, uid: str, rejection: DecodeError) -> None:
         """Record on the PodGroup with this UID that it can't be used."""
@@ -200,6 +204,21 @@ class StatusWriter:
             self._pod_writes.offer(
                 ("victim", evict.task.uid), partial(self._write_disruption, evict, gang)
             )
+
+    async def _write_lost(self, job: JobId, uid: str, evicts: Sequence[Evict]) -> None:
+        """Write on a PodGroup of Kubernetes' own API that all of its pods were evicted."""
+        self._check_permit()
+        namespace, name = jobs.names_of(job)
+        path = paths.NATIVE_POD_GROUPS.status(name, namespace)
+        body = {"metadata": {"uid": uid}, "status": statuses.lost_patch(evicts, now=time.time())}
+        try:
+            await self._patch(path, body, connection.STRATEGIC_PATCH)
+        except ApiError as error:
+            if self._errors.failed("podgroup", error, job) and not isinstance(error, Conflict):
+                again = partial(self._write_lost, job, uid, evicts)
+                self._group_writes.offer(("lost", job), again)
+            return
+        self._observe("podgroup", "written")
 
     async def _write_pod(self, task: Task, status: Body, written: str) -> bool:
         """Patch a pod's status. Return True when the patch failed and a retry makes sense.

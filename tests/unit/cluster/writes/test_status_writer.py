@@ -19,6 +19,7 @@ from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
 from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
 from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.mirror import statuses
+from vscheduler.model import jobs
 from vscheduler.model.decisions import (
     Bind,
     CycleResult,
@@ -91,7 +92,7 @@ class Desk:
 
     def stored_group(self, job: JobId) -> StoredGroup | None:
         """The PodGroup as the Mirror would have it."""
-        assert job == JOB
+        assert job in (JOB, NATIVE)
         return self.group
 
     def has_reason(self, task: TaskId) -> bool:
@@ -120,7 +121,7 @@ class Desk:
             carried=carried,
         )
         state = self.group.state if self.group else GroupState()
-        self.reporter.report(result, {JOB: replace(job, state=state)}, "cycle-1")
+        self.reporter.report(result, {job.id: replace(job, state=state)}, "cycle-1")
 
     async def settle(self, seconds: float = 0.06) -> None:
         """Until nothing waits, rests included."""
@@ -356,6 +357,41 @@ async def test_an_evicted_pod_is_told_for_whom_it_went(serve: Serve) -> None:
             ),
         }
         assert made.written["victim", "written"] == 1
+
+
+NATIVE = jobs.native_id("ns", "a")
+NATIVE_PATH = "/apis/scheduling.k8s.io/v1beta1/namespaces/ns/podgroups/a/status"
+
+
+async def test_conditions_of_kubernetes_own_groups_are_merged(serve: Serve) -> None:
+    """By UID: the conditions of others stay, whoever writes meanwhile."""
+    async with desk(serve) as made:
+        made.report(replace(WAITS, job=NATIVE), job=replace(STORED, id=NATIVE))
+        await made.settle()
+        ((method, body),) = ((m, body) for m, path, body in made.calls if path == NATIVE_PATH)
+        assert method == "PATCH"
+        assert body["metadata"] == {"uid": "uid-a"}
+        assert body["status"].keys() == {"conditions"}
+        assert made.events()["Unschedulable", "PodGroup"] == 1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_group_that_is_evicted_whole_is_told_so(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, *, whole: bool
+) -> None:
+    """With kube-scheduler's condition, again if the API server is busy; not for single pods."""
+    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.01)
+    task = replace(a_task("a-0"), job=NATIVE)
+    evict = Evict(task=task, node="n1", action="reclaim", beneficiary=None, whole=whole)
+    codes = [503, 200]
+    async with desk(serve, lambda path: codes.pop(0) if path == NATIVE_PATH else 200) as made:
+        made.reporter.lost([evict])
+        await (patience.until(lambda: not codes) if whole else made.settle())
+        bodies = [body for _, path, body in made.calls if path == NATIVE_PATH]
+        assert len(bodies) == (2 if whole else 0)
+        for body in bodies:
+            (condition,) = body["status"]["conditions"]
+            assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
 
 
 async def test_a_condition_that_the_server_had_no_time_for_is_written_again(serve: Serve) -> None:
