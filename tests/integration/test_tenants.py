@@ -20,6 +20,7 @@ NAMESPACE = "/api/v1/namespaces/default"
 SYSTEM = f"/api/v1/namespaces/{permissions.NAMESPACE}"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{permissions.NAMESPACE}/leases"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+HYPER_NODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
 NODE = {"target": {"apiVersion": "v1", "kind": "Node", "name": "n1"}}
 ROLES = permissions.MANIFESTS / "cluster" / "tenant-roles.yaml"
 CANNOT: dict[str, tuple[str, str, Any]] = {
@@ -37,6 +38,7 @@ CANNOT: dict[str, tuple[str, str, Any]] = {
     "make a queue": ("POST", daemons.QUEUES, {"metadata": {"name": "own"}}),
     "change a queue": ("PATCH", f"{daemons.QUEUES}/default", {"spec": {"weight": 99}}),
     "change a queue's status": ("PATCH", f"{daemons.QUEUES}/default/status", {"status": {}}),
+    "make a HyperNode": ("POST", HYPER_NODES, {"metadata": {"name": "own"}}),
     "make a class": ("POST", CLASSES, {"metadata": {"name": "own"}, "value": 1000000000}),
     "take a Lease": ("PATCH", f"{LEASES}/vscheduler", {"spec": {"holderIdentity": "me"}}),
     "make a Lease": ("POST", LEASES, {"metadata": {"name": "own"}}),
@@ -77,7 +79,7 @@ def account(cluster: ControlPlane, name: str, role: str) -> Iterator[Client]:
     path = f"{permissions.RBAC}/namespaces/default/rolebindings/{name}"
     cluster.api.apply(path, binding)
     api = cluster.client_for_service_account("default", name)
-    for seen in (daemons.GROUPS, daemons.PODS, daemons.QUEUES):
+    for seen in (daemons.GROUPS, daemons.PODS, daemons.QUEUES, HYPER_NODES):
         patience.wait_until(lambda seen=seen: api.ask("GET", seen).status == 200)  # type: ignore[misc]  # of now
     yield api
     cluster.api.delete(path)
@@ -115,7 +117,9 @@ def test_a_tenant_is_refused_what_is_not_its_own(tenant: Client) -> None:
 
 
 def test_a_tenant_sees_its_podgroups_and_all_queues(cluster: ControlPlane, tenant: Client) -> None:
-    """Who may only view may change nothing; neither sees PodGroups of other namespaces."""
+    """And the network, for `job why`. Who may only view may change nothing; neither sees PodGroups
+    of other namespaces.
+    """
     tenant.create(daemons.GROUPS, a_group("default"))
     mine = f"{daemons.GROUPS}/mine"
     patch = {"content-type": PATCH_TYPES["merge"]}
@@ -123,6 +127,7 @@ def test_a_tenant_sees_its_podgroups_and_all_queues(cluster: ControlPlane, tenan
         for api in (tenant, viewer):
             assert api.get(mine)["spec"]["queue"] == "default"
             assert api.get(f"{daemons.QUEUES}/default")["metadata"]["name"] == "default"
+            assert api.list(HYPER_NODES) == []
             elsewhere = daemons.GROUPS.replace("default", "kube-public")
             assert api.ask("GET", elsewhere).status == 403
         change = {"spec": {"minMember": 2}}
