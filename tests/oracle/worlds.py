@@ -9,6 +9,7 @@ from sandbox import client
 from sandbox.client import Client
 from sandbox.control_plane import ControlPlane
 from sandbox.errors import TimedOut
+from tests.benchmarks import processes
 from tests.oracle import judging, manifests, storage
 from tests.oracle.judging import Judge
 
@@ -130,7 +131,10 @@ class Stage:
 
 @contextmanager
 def stage(plane: ControlPlane) -> Iterator[Stage]:
-    """A stage on a control plane that nobody else uses meanwhile."""
+    """A stage on a control plane that nobody else uses meanwhile.
+
+    Controllers stand still: they would call claims lost that are there before their volumes are.
+    """
     client.in_parallel(plane.create_namespace, manifests.NAMESPACES)
     for name, labels in manifests.NAMESPACES.items():
         plane.api.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": labels}})
@@ -139,7 +143,8 @@ def stage(plane: ControlPlane) -> Iterator[Stage]:
         described = {"metadata": metadata, "handler": "any", "overhead": {"podFixed": amounts}}
         described |= {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass"}
         plane.api.apply(f"{RUNTIME_CLASSES}/{name}", described)
-    with judging.start(plane) as judge:
+    controllers = plane.process_ids["kube-controller-manager"]
+    with judging.start(plane) as judge, processes.paused([controllers]):
         found = Stage(api=plane.api, judge=judge)
         yield found
         found.clear()
