@@ -197,11 +197,9 @@ def of_limits(world: Drawing) -> Iterator[Volumes]:
     waiting = [world.claim(chance.choice(("wait", "ebs"))) for _ in range(4)]
     world.objects += waiting
     names += [each["metadata"]["name"] for each in waiting]
+    _install_drivers(world)
     for node in world.nodes:
         name = node["metadata"]["name"]
-        if chance.random() < 0.85:
-            limits = {each: chance.choice((None, 0, 1, 1, 2, 3)) for each in DRIVERS}
-            world.objects.append(made.csi_node(name, limits))
         if chance.random() < 0.4:
             driver, volume = chance.choice(handles)
             world.objects.append(made.attachment(world.name("va"), name, volume, driver))
@@ -215,6 +213,20 @@ def of_limits(world: Drawing) -> Iterator[Volumes]:
         if chance.random() < 0.2:
             used.append(made.disk("awsElasticBlockStore", volumeID=world.name("vol-")))
         yield used
+
+
+def _install_drivers(world: Drawing) -> None:
+    """On some nodes, where volumes of some drivers need them, and those of others don't."""
+    chance = world.chance
+    for driver in DRIVERS:
+        if chance.random() < 0.4:
+            spec = {"storageCapacity": False, "preventPodSchedulingIfMissing": True}
+            world.objects.append(made.csi_driver(driver, **spec))
+    for node in world.nodes:
+        if chance.random() < 0.85:
+            there = [each for each in DRIVERS if chance.random() < 0.8]
+            limits = {each: chance.choice((None, 0, 1, 1, 2, 3)) for each in there}
+            world.objects.append(made.csi_node(node["metadata"]["name"], limits))
 
 
 def of_restrictions(world: Drawing) -> Iterator[Volumes]:

@@ -72,6 +72,10 @@ class Judge:
             yield IN_USE
         if any(_share_disk(pod, other) for other in others):
             yield "had no available disk"
+        node = self.csi_nodes.get(name)
+        for driver in sorted({driver for driver, _ in self._handles(pod, node)}):
+            if self._needs_driver(driver) and not _has_driver(node, driver):
+                yield f"without CSI driver {driver}"
         if not self._is_within_limits(pod, others, name):
             yield TOO_MANY
         if not all(self._reaches(claim, name) for claim in claims if _is_bound(claim)):
@@ -140,6 +144,10 @@ class Judge:
             if used & set(single):
                 return False
         return True
+
+    def _needs_driver(self, name: str) -> bool:
+        driver = self.drivers.get(name)
+        return bool(driver and driver["spec"].get("preventPodSchedulingIfMissing"))
 
     def _is_within_limits(self, pod: Document, others: Sequence[Document], name: str) -> bool:
         node = self.csi_nodes.get(name)
@@ -314,6 +322,10 @@ def _bytes(text: str) -> int:
         if text.endswith(suffix):
             return int(text.removesuffix(suffix)) * unit
     return int(text)
+
+
+def _has_driver(node: Document | None, driver: str) -> bool:
+    return any(each["name"] == driver for each in (node["spec"]["drivers"] if node else ()))
 
 
 def _limit(node: Document | None, driver: str) -> int | None:

@@ -153,6 +153,22 @@ def test_members_of_a_gang_count_for_attach_limits() -> None:
     assert "2 node(s) exceed max volume count" in why(result)
 
 
+def test_volumes_go_where_their_driver_is() -> None:
+    """If the driver says that it is needed there; a node without a CSINode has none."""
+    needed = made.csi_driver(preventPodSchedulingIfMissing=True)
+    nodes = [made.csi_node("n1", {"other.example.com": 1})]
+    objects = [needed, *of_csi(1, 2), group("j", 1), pod("p1", "j", "c1")]
+    result = cluster([*nodes, *objects]).cycle()
+    assert binds(result) == {}
+    assert "2 node(s) without CSI driver made.example.com" in why(result)
+    found = cluster([*nodes, *objects])
+    assert binds(found.cycle()) == {}
+    found.show(made.csi_node("n2", {"made.example.com": None}))
+    assert binds(found.cycle()) == {"p1": "n2"}
+    without = made.csi_driver(preventPodSchedulingIfMissing=False)
+    assert len(binds(cluster([*nodes, without, *objects[1:]]).cycle())) == 1
+
+
 def test_a_shared_volume_is_attached_once() -> None:
     """However many pods use it."""
     limits = limited(1, 1)

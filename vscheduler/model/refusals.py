@@ -51,6 +51,8 @@ class RefusalCode(StrEnum):
     NO_VOLUME = "VolumeBinding"
     """No volume that the claim could get can be used on the node, or made there."""
     STORAGE_FULL = "CSIStorageCapacity"
+    DRIVER_MISSING = "CSIDriverMissing"
+    """The CSI driver, which isn't on the node."""
     VOLUME_LIMIT = "NodeVolumeLimits"
     DISK_IN_USE = "VolumeRestrictions"
     RESOURCE_CLAIM_NOT_CREATED = "ResourceClaimNotCreated"

@@ -208,6 +208,8 @@ class CsiDriver(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     storage_capacity: bool = False
     """Whether volumes are made only where a CSIStorageCapacity shows enough room."""
+    required: bool = False
+    """Whether nodes without the driver get no pods with its volumes."""
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):

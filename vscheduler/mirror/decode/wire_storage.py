@@ -146,6 +146,7 @@ class CSIDriverSpec(Struct, frozen=True):
     """storage.k8s.io/v1 CSIDriverSpec."""
 
     storage_capacity: bool = False
+    prevent_pod_scheduling_if_missing: bool = False
 
 
 class CSIDriver(Struct, frozen=True):

@@ -170,7 +170,11 @@ def csi_node(stored: CSINode) -> CsiNode:
 
 def csi_driver(stored: CSIDriver) -> CsiDriver:
     """Translate a CSIDriver."""
-    return CsiDriver(name=stored.metadata.name, storage_capacity=stored.spec.storage_capacity)
+    return CsiDriver(
+        name=stored.metadata.name,
+        storage_capacity=stored.spec.storage_capacity,
+        required=stored.spec.prevent_pod_scheduling_if_missing,
+    )
 
 
 def capacity(stored: CSIStorageCapacity) -> Capacity:

@@ -161,6 +161,7 @@ _WORDS: Mapping[Code, Words] = {
     Code.VOLUME_ZONE: _node("", "had no available volume zone"),
     Code.NO_VOLUME: _node("", "didn't find available persistent volumes to bind"),
     Code.STORAGE_FULL: _node("", "did not have enough free storage"),
+    Code.DRIVER_MISSING: _node("", "without CSI driver {subject}"),
     Code.VOLUME_LIMIT: _node("", "exceed max volume count"),
     Code.DISK_IN_USE: _node("", "had no available disk"),
     Code.RESOURCE_CLAIM_NOT_CREATED: _claim(

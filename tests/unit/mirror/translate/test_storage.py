@@ -199,6 +199,8 @@ def test_what_nodes_and_drivers_say() -> None:
     )
     assert value(made.csi_driver("d")).storage_capacity
     assert not value(made.csi_driver("d", storageCapacity=False)).storage_capacity
+    assert not value(made.csi_driver("d")).required
+    assert value(made.csi_driver("d", preventPodSchedulingIfMissing=True)).required
     sizes = {"capacity": "3Gi", "maximumVolumeSize": "1Gi"}
     room = value(made.capacity("r", "s", {}, **sizes))
     assert (room.largest, room.nodes) == (2**30, Selector())

@@ -99,6 +99,7 @@ WORDS: dict[tuple[str, ...], tuple[str, str]] = {
         "node(s) did not have enough free storage",
         "did not have enough free storage",
     ),
+    (Code.DRIVER_MISSING, "d"): ("node(s) without CSI driver d", "without CSI driver d"),
     (Code.VOLUME_LIMIT,): ("node(s) exceed max volume count", "exceed max volume count"),
     (Code.DISK_IN_USE,): ("node(s) had no available disk", "had no available disk"),
     (Code.RESOURCE_CLAIM_NOT_CREATED, "gpu"): (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vscheduler.core.claims.volumes.users import UsersByVolume
 from vscheduler.model import storage
 from vscheduler.model.constraints import DiskUse, PodVolume
-from vscheduler.model.nodes import NodeLayout
+from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.storage import Attachment, CsiNode, Storage
 
 Handle: TypeAlias = tuple[str, str]
@@ -51,6 +51,34 @@ class AttachLimits:
             return found
 
         return stored.memo.get(("limit", driver), (stored.csi_nodes, layout), compute)
+
+    def missing(self, driver: str, *, migrated: bool) -> Mask:
+        """Return the nodes without a driver whose volumes need it on the node, (N,).
+
+        Volumes of in-tree plugins (`migrated`) don't need it on nodes without a CSINode.
+        Kubernetes: CSIDriver.spec.preventPodSchedulingIfMissing, in force from 1.37 on.
+        """
+        stored, layout = self._storage, self._layout
+
+        def compute() -> Mask:
+            known = stored.drivers.get(driver)
+            required = known is not None and known.required
+            found = np.full(layout.size, required and not migrated)
+            for name, node in stored.csi_nodes.items():
+                if name in layout.rows:
+                    found[layout.rows[name]] = required and driver not in node.drivers
+            return found
+
+        given = (stored.drivers, stored.csi_nodes, layout)
+        return stored.memo.get(("missing", driver, migrated), given, compute)
+
+    def needed(self, volumes: Iterable[PodVolume]) -> set[tuple[str, bool]]:
+        """Return the drivers of these volumes, and whether for volumes of in-tree plugins."""
+        return {
+            (handle[0], self._is_migrated(volume))
+            for volume in volumes
+            if (handle := self._handle(volume)) is not None
+        }
 
     def at_most(self) -> NDArray[np.int64]:
         """Return an upper bound of the volumes that each node has by now, (N,)."""
@@ -137,6 +165,17 @@ class AttachLimits:
             return (storage.DRIVERS.get(plugin, plugin), claim.key) if plugin else None
         source = found.source
         return None if source is None else (source.driver, source.handle)
+
+    def _is_migrated(self, volume: PodVolume) -> bool:
+        """Whether the volume is one of an in-tree plugin that a CSI driver has replaced."""
+        if isinstance(volume, DiskUse):
+            return True
+        claim = self._storage.claims[volume.claim]
+        found = self._storage.volumes.get(claim.volume)
+        if found is not None:
+            return found.source is not None and bool(found.source.plugin)
+        storage_class = self._storage.class_of(claim)
+        return storage_class is not None and storage_class.provisioner in storage.DRIVERS
 
     def _attached(self, attachment: Attachment) -> Handle | None:
         """Return the volume of an attachment; only volumes of CSI drivers count."""

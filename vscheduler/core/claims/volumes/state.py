@@ -159,6 +159,11 @@ class VolumeState:
     def limits(self, pod_class: PodClass, view: NodeView) -> Iterator[FilterResult]:
         """Yield the answer of NodeVolumeLimits for these nodes, unless all pass."""
         volumes = pod_class.constraints.volumes
+        for driver, migrated in sorted(self._limits.needed(volumes)):
+            missing = self._limits.missing(driver, migrated=migrated)
+            there = ~(missing if view.rows is None else missing[view.rows])
+            if not there.all():
+                yield FilterResult(Refusal(RefusalCode.DRIVER_MISSING, driver), there)
         rows = self._near_limit(volumes)
         if view.rows is not None:
             near = np.isin(view.rows, rows)
