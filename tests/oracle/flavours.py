@@ -83,7 +83,7 @@ def unwell(chance: random.Random, node: Document) -> None:
 
 
 def declaring(chance: random.Random, node: Document) -> None:
-    """Some of the features that kubelets of 1.36 declare."""
+    """Some of the features that kubelets of 1.37 declare."""
     known = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"]
     node["status"]["declaredFeatures"] = sorted(chance.sample(known, chance.randint(0, 2)))
 

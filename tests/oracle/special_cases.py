@@ -1,4 +1,4 @@
-"""Small clusters made by hand, with what kube-scheduler 1.36 said of them."""
+"""Small clusters made by hand, with what kube-scheduler 1.37 said of them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Small clusters with volumes, made by hand, with what kube-scheduler 1.36 said of them.
+"""Small clusters with volumes, made by hand, with what kube-scheduler 1.37 said of them.
 
 Nodes v0 and v1 are in zones a and b, and have room for everything.
 """
