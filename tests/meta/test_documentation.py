@@ -41,6 +41,7 @@ STRANGERS = {
     "--create-namespace", "--set", "--take-ownership", "--values",  # helm
     "--directory", "--keep", "--no-browser", "--nodes", "--with-scheduler",  # python -m sandbox
     "--with-gang-api",
+    "--runtime-config",  # kube-apiserver
     "--at-length", "--lease-timing",  # pytest, of this repository
     "--calm", "--denied", "--devices", "--fault", "--hours", "--job-seconds", "--jobs",
     "--lease-seconds", "--often", "--pauses", "--quiet", "--shrink", "--usual", "--volumes",
