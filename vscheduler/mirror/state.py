@@ -318,6 +318,11 @@ class Mirror:
         """All known PodGroups, whichever scheduler owns them."""
         return self._job_index.groups
 
+    @property
+    def unqueued(self) -> Collection[JobId]:
+        """Known PodGroups that name no queue, whichever scheduler owns them: Kubernetes' own."""
+        return self._job_index.unqueued
+
     def queue_of_namespace(self, name: str) -> str:
         """Return the queue of PodGroups in this namespace that name no queue themselves."""
         return self._named.queue_of_namespace(name) or self._options.default_queue

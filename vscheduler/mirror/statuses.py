@@ -405,6 +405,13 @@ def refused_notice(pod: ObjectReference, why: str) -> EventNotice:
     return _notice(pod, ("Warning", GROUP_REFUSED, f"waits for a PodGroup: {why}"))
 
 
+def no_queue_notice(about: ObjectReference, why: str) -> EventNotice:
+    """Return the event of a PodGroup of Kubernetes' own API, or of its pod, while no queue can be
+    written on the PodGroup, in the API server's words.
+    """
+    return _notice(about, ("Warning", GROUP_REFUSED, f"waits for a queue: {why}"))
+
+
 def failure_notice(about: ObjectReference, area: str) -> EventNotice:
     """Return the event of an object on which the scheduler itself failed. Details are in the
     scheduler's log.

@@ -25,16 +25,18 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.index.entries import Replace
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.statuses import EventNotice
-from vscheduler.mirror.translate import pod_owners
+from vscheduler.mirror.translate import pod_owners, translation
 
 Document = dict[str, Any]
 
 PODS = paths.PODS.within("ns")
 GROUPS = paths.POD_GROUPS.within("ns")
+NATIVE = paths.NATIVE_POD_GROUPS.within("ns")
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
 KINDS = {
     PODS: ("v1", "Pod"),
-    GROUPS: ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+    GROUPS: (paths.VOLCANO, "PodGroup"),
+    NATIVE: (paths.NATIVE_POD_GROUPS.api_version, "PodGroup"),
     REPLICA_SETS: ("apps/v1", "ReplicaSet"),
 }
 WORKERS = 6
@@ -238,6 +240,25 @@ class World:
         metadata = {"name": name, "uid": f"rs-{name}", "annotations": annotations or {}}
         return self.server.put(REPLICA_SETS, {"metadata": metadata, "spec": {"replicas": replicas}})
 
+    def a_native_group(self, name: str, owner: Document | None = None, queue: str = "") -> Document:
+        """A PodGroup of Kubernetes' own API."""
+        metadata: Document = {"name": name, "uid": f"group-{name}", "annotations": {}}
+        if owner is not None:
+            metadata["ownerReferences"] = [reference(owner)]
+        if queue:
+            metadata["annotations"][translation.QUEUE] = queue
+        return self.server.put(NATIVE, {"metadata": metadata, "spec": {}})
+
+    def a_member(self, name: str, group: str, owner: Document | None = None, **more: Any) -> None:
+        """A pod of such a PodGroup; `more` of its spec."""
+        self.a_pod(name, owner, schedulingGroup={"podGroupName": group}, **more)
+
+    def queue_of(self, group: str) -> str | None:
+        """The queue with which such a PodGroup is annotated."""
+        metadata = self.server.objects[f"{NATIVE}/{group}"]["metadata"]
+        found: str | None = metadata["annotations"].get(translation.QUEUE)
+        return found
+
     def scale(self, name: str, replicas: int) -> None:
         """Scale a ReplicaSet."""
         self.server.change(f"{REPLICA_SETS}/{name}", {"spec": {"replicas": replicas}})
@@ -247,7 +268,7 @@ class World:
         return {
             each["metadata"]["name"]: each
             for each in self.server.objects.values()
-            if each["kind"] == "PodGroup"
+            if (each["apiVersion"], each["kind"]) == KINDS[GROUPS]
         }
 
     def group_of(self, pod: str) -> str | None:

@@ -12,7 +12,7 @@ from vscheduler.controllers.podgroups.auto_groups import Owner, OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState, Pod
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.mirror import paths
-from vscheduler.mirror.paths import UnusableNameError
+from vscheduler.mirror.paths import Collection, UnusableNameError
 
 log = structlog.get_logger(__name__)
 
@@ -70,10 +70,12 @@ class Reader:
         self._api = api
         self._notes = notes
 
-    async def group(self, namespace: str, name: str) -> Object | None:
+    async def group(
+        self, namespace: str, name: str, collection: Collection = paths.POD_GROUPS
+    ) -> Object | None:
         """Return the PodGroup as stored at present, or None. Raises RefusedError."""
         try:
-            return await self._api.get(paths.POD_GROUPS.at(name, namespace))
+            return await self._api.get(collection.at(name, namespace))
         except RefusedError as error:
             if error.trouble is Trouble.MISSING:
                 return None

@@ -1,5 +1,5 @@
 """The controller of automatic PodGroups: creates them, updates them with their owner, deletes
-unused ones.
+unused ones. It also writes the queue of PodGroups of Kubernetes' own API.
 
 Watches only tell where to look. The controller looks shortly after a change, so that the pods of an
 owner are handled together, and when a grace period or a pause ends. Without changes and due times
@@ -20,6 +20,7 @@ import msgspec
 from vscheduler.backoff import Backoff
 from vscheduler.containment import Contained, Failures
 from vscheduler.controllers.podgroups import podgroup_creation
+from vscheduler.controllers.podgroups.adoption import PodGroupAdopter, UnqueuedGroup
 from vscheduler.controllers.podgroups.deletion import Mark
 from vscheduler.controllers.podgroups.group_reading import Notes
 from vscheduler.controllers.podgroups.owners import Seen
@@ -114,11 +115,13 @@ class PodGroupController:
         self._failures = outlets.failures
         notes = Notes(outlets.observe, self._failures)
         self._lister = lister
+        events_of_refusals = RefusalEvents(outlets.notify)
+        inherit = options.inherit_owner_annotations
         self._creator = PodGroupCreator(
-            api,
-            notes,
-            RefusalEvents(outlets.notify),
-            inherit_owner_annotations=options.inherit_owner_annotations,
+            api, notes, events_of_refusals, inherit_owner_annotations=inherit
+        )
+        self._adopter = PodGroupAdopter(
+            api, notes, events_of_refusals, inherit_owner_annotations=inherit
         )
         self._gc = PodGroupGC(
             api, notes, schedulers=options.schedulers, grace_seconds=options.grace_seconds
@@ -134,6 +137,8 @@ class PodGroupController:
         """Keys of groups and namespaces with work waiting or in progress."""
         self._sent: dict[str, float] = {}
         """When a pod was put into its group, by UID, until the watches show the pod there."""
+        self._adopted: dict[str, float] = {}
+        """When the queue of a PodGroup was written, by UID, until the watch shows it."""
         self._follow: dict[JobId, Follow] = {}
         self._unused: dict[JobId, tuple[str, float]] = {}
         """Groups that seem unused: their UID, and since when."""
@@ -182,6 +187,7 @@ class PodGroupController:
             self._pauses.ended(started)
             with self._failures.contained("podgroups", "pods without one"):
                 if self._work.qsize() <= self._pace.backlog_max // 2:
+                    self._adopt(started)
                     self._admit(started)
             with self._failures.contained("podgroups", "owners that change"):
                 self._follow_owners(started)
@@ -205,7 +211,7 @@ class PodGroupController:
         due = [seconds if seconds > 0 else tick for seconds in ends]
         if not self._scanned:
             due.append(max(0.0, self._scan_at - now))
-        if self._pauses.pausing or self._sent or self._follow:
+        if self._pauses.pausing or self._sent or self._adopted or self._follow:
             due.append(tick)
         return min(due, default=None)
 
@@ -261,6 +267,31 @@ class PodGroupController:
                 self._start(key, partial(self._attach, key, owned))
             if piece.failed:
                 self._pauses.failed(key, now)
+
+    def _adopt(self, now: float) -> None:
+        """Write the queues of Kubernetes' own PodGroups with pods of ours."""
+        adopted: dict[str, float] = {}
+        for key, uid in self._lister.unqueued():
+            since = self._adopted.get(uid)
+            if since is not None and now < since + self._pace.sent_seconds:
+                adopted[uid] = since
+            elif self._is_free(key) and self._work.qsize() < self._pace.backlog_max:
+                with self._failures.contained("podgroup", key) as piece:
+                    group = self._lister.unqueued_group(key)
+                    self._start(key, partial(self._write_queue, key, group))
+                if piece.failed:
+                    self._pauses.failed(key, now)
+        self._adopted = adopted
+
+    async def _write_queue(self, key: JobId, group: UnqueuedGroup) -> None:
+        has_queue = False
+        with self._failures.contained("podgroup", key, group.subject), suppress(RefusedError):
+            has_queue = await self._adopter.adopt(group)
+        if has_queue:
+            self._adopted[group.uid] = time.monotonic()
+            self._pauses.succeeded(key)
+        else:
+            self._pauses.failed(key, time.monotonic())
 
     async def _attach(self, key: JobId, owned: OwnedPods) -> None:
         resolved: list[str] = []

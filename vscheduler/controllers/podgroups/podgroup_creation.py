@@ -74,7 +74,7 @@ class OwnedPods(msgspec.Struct, frozen=True, kw_only=True):
 class RefusalEvents:
     """Events for pods that can't have their PodGroup, for pod owners don't see the scheduler's log.
 
-    A pod gets an event once per distinct refusal.
+    An object gets an event once per distinct refusal.
     """
 
     def __init__(self, notify: Callable[[EventNotice], None]) -> None:
@@ -85,15 +85,18 @@ class RefusalEvents:
         """Record a refusal of the pods' PodGroup, or of the patch that puts the pods into the
         group.
         """
-        message = str(error)
-        if error.trouble not in ports.LASTING or ENDING in message:
-            return
+        if is_lasting(error):
+            why = str(error)
+            self.tell(statuses.refused_notice(subject_of(member), why) for member in members)
+
+    def tell(self, notices: Iterable[EventNotice]) -> None:
+        """Record those of these events that aren't the last ones of their objects."""
         if len(self._reported) > REPORTED_MAX:
             self._reported.clear()
-        for member in members:
-            if self._reported.get(member.uid) != message:
-                self._reported[member.uid] = message
-                self._notify(statuses.refused_notice(subject_of(member), message))
+        for notice in notices:
+            if self._reported.get(notice.uid) != notice.message:
+                self._reported[notice.uid] = notice.message
+                self._notify(notice)
 
     def unreadable(self, member: Member, message: str) -> None:
         """Record that annotations of the pod or its controller can't be read; an empty message
@@ -102,9 +105,9 @@ class RefusalEvents:
         if message:
             self._notify(unreadable_notice(member, message))
 
-    def forget(self, member: Member) -> None:
+    def forget(self, uid: str) -> None:
         """Record that the pod is in its PodGroup, or gone."""
-        self._reported.pop(member.uid, None)
+        self._reported.pop(uid, None)
 
 
 class PodGroupCreator:
@@ -274,8 +277,13 @@ class PodGroupCreator:
                 return False
         else:
             self._notes.done("attach")
-        self._notices.forget(member)
+        self._notices.forget(member.uid)
         return True
+
+
+def is_lasting(error: RefusedError) -> bool:
+    """Whether users have to do something about the refusal."""
+    return error.trouble in ports.LASTING and ENDING not in str(error)
 
 
 def subject_of(member: Member) -> ObjectReference:

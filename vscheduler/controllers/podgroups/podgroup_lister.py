@@ -7,6 +7,7 @@ where to look, not which step to take.
 from collections.abc import Iterable, Iterator, Sequence
 
 from vscheduler.controllers.podgroups import auto_groups, deletion, group_terms
+from vscheduler.controllers.podgroups.adoption import UnqueuedGroup
 from vscheduler.controllers.podgroups.auto_groups import Body, Member, OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.controllers.podgroups.owners import Owners, Seen
@@ -19,6 +20,7 @@ from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import pod_owners, translation
 from vscheduler.mirror.translate.pod_owners import OwnerTemplate
 from vscheduler.mirror.translate.pods import Pod
+from vscheduler.model import jobs
 from vscheduler.model.jobs import WAITING, JobId
 
 STARTED = frozenset({queue_objects.PHASES["Running"], queue_objects.PHASES["Unknown"]})
@@ -41,7 +43,8 @@ class PodGroupLister:
         A pod that names a missing group is included only if the group is an automatic one.
         """
         for pod in self._mirror.ungrouped():
-            if pod.lives and pod.origin is not None and _belongs_to_group(pod):
+            native = pod.group is not None and jobs.is_native(pod.group)
+            if pod.lives and not native and pod.origin is not None and _belongs_to_group(pod):
                 yield self._automatic_group(pod, pod.origin), pod
 
     def owned_pods(self, key: JobId, waiting: Iterable[Pod] = ()) -> OwnedPods | None:
@@ -79,6 +82,32 @@ class PodGroupLister:
             named=tuple(pod.uid for pod in newcomers.values() if pod.group == key),
             seen=there is not None,
         )
+
+    def unqueued(self) -> Iterator[tuple[JobId, str]]:
+        """Iterate over PodGroups of Kubernetes' own API that lack a queue and have a live pod of
+        ours: key, UID.
+        """
+        for key in self._mirror.unqueued:
+            if any(self._is_live(pod) for pod in self._mirror.members(key)):
+                yield key, self._mirror.groups[key].job.uid
+
+    def unqueued_group(self, key: JobId) -> UnqueuedGroup:
+        """Return what the queue of such a PodGroup depends on."""
+        group, reference = self._mirror.groups[key], self._mirror.group_reference(key)
+        assert reference is not None, "every PodGroup has a version"
+        pods = filter(self._is_live, self._mirror.members(key))
+        return UnqueuedGroup(
+            namespace=group.job.namespace,
+            name=group.job.name,
+            uid=reference.uid,
+            version=reference.resource_version,
+            owner=None if group.owner is None else _reference(group.owner),
+            default_queue=self._mirror.queue_of_namespace(group.job.namespace),
+            members=tuple(map(_member, pods)),
+        )
+
+    def _is_live(self, pod: Pod) -> bool:
+        return pod.scheduler in self._schedulers and pod.lives
 
     def has(self, key: JobId) -> bool:
         """Whether the group exists and was created by us."""

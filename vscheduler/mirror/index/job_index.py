@@ -44,6 +44,8 @@ class JobIndex:
         self._claim_unowned = claim_unowned
         self._use_priorities = priority_classes
         self._groups: dict[JobId, Group] = {}
+        self._unqueued: dict[JobId, None] = {}
+        """PodGroups of Kubernetes' own API that name no queue."""
         self._members: dict[JobId, dict[TaskId, Pod]] = {}
         """Pods of all schedulers by the named PodGroup, whether the PodGroup exists or not."""
         self._missing_groups: dict[JobId, None] = {}
@@ -86,10 +88,13 @@ class JobIndex:
         if new is None or (group is not None and group.job.uid != new.job.uid):
             self._emptied.discard(key)
             self._succeeded_gone.pop(key, None)
+        self._unqueued.pop(key, None)
         if new is None:
             del self._groups[key]
         else:
             self._groups[key] = new
+            if not new.job.queue:
+                self._unqueued[key] = None
         self._touch(key)
 
     def move_pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -148,6 +153,11 @@ class JobIndex:
     def groups(self) -> Mapping[JobId, Group]:
         """All known PodGroups."""
         return MappingProxyType(self._groups)
+
+    @property
+    def unqueued(self) -> Collection[JobId]:
+        """Known PodGroups without a queue, all of Kubernetes' own API."""
+        return self._unqueued.keys()
 
     def members(self, key: JobId) -> Collection[Pod]:
         """Return the pods of all schedulers that name this PodGroup."""

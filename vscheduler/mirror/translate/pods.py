@@ -99,7 +99,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Only for pods of ours without defects."""
     rejection: DecodeError | None = None
     origin: OwnerTemplate | None = None
-    """Only for pods of ours without a PodGroup, or with an automatic PodGroup."""
+    """Only for pods of ours without a PodGroup, or with an automatic one or Kubernetes' own."""
     answer: Answer | None = None
     """Only for pods of ours."""
     nominated: Nominated | None = None
@@ -276,7 +276,7 @@ class Translator:
             extended=extended,
             task=task,
             rejection=rejection,
-            origin=None if native else pod_owners.template_of(pod, _named_group(metadata)),
+            origin=pod_owners.template_of(pod, None if native else _named_group(metadata)),
             answer=kubelet_refusals.answer_of(pod, answered),
             gone_by=_gone_by(pod),
         )

@@ -1,0 +1,225 @@
+"""The queue of PodGroups of Kubernetes' own API that name none."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests import patience
+from tests.unit.controllers import group_api
+from tests.unit.controllers.group_api import World
+from tests.unit.controllers.podgroups.test_podgroup_controller_pauses import PAUSES_SECONDS, TRIES
+from vscheduler.controllers.ports import Trouble
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.translate import translation
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
+QUEUE = translation.QUEUE
+PATH = f"{group_api.NATIVE}/g"
+MEMBER = f"{group_api.PODS}/a"
+
+
+def annotate(made: World, path: str, queue: str) -> None:
+    """Name a queue on an object, as its owner does."""
+    made.server.change(path, {"metadata": {"annotations": {QUEUE: queue}}})
+
+
+def name_queue_of_namespace(made: World, queue: str) -> None:
+    """Let the namespace name a queue."""
+    metadata = {"name": "ns", "annotations": {QUEUE: queue}}
+    made.mirror.apply(events.convert(events.Kind.NAMESPACE, {"metadata": metadata}))
+
+
+@pytest.mark.parametrize("said_by", ["label", "pod", "pod's label", "owner", "namespace", ""])
+async def test_the_nearest_queue_counts(said_by: str) -> None:
+    """That of the newest pod, else the owner's, else the namespace's, else the default."""
+    label = {"labels": {QUEUE: "label"}}
+    async with group_api.world() as made:
+        owner = made.a_replica_set("train", 1, {QUEUE: "owner"} if said_by != "" else {})
+        path = f"{group_api.REPLICA_SETS}/train"
+        if said_by == "label":
+            made.server.change(path, {"metadata": {"annotations": {QUEUE: None}, **label}})
+        if said_by == "namespace":
+            made.server.change(path, {"metadata": {"annotations": {QUEUE: None}}})
+        if said_by:
+            name_queue_of_namespace(made, "namespace")
+        made.deaf = True
+        made.a_native_group("g", owner)
+        made.a_member("a", "g")
+        if said_by == "pod":
+            annotate(made, MEMBER, "pod")
+        if said_by == "pod's label":
+            made.server.change(MEMBER, {"metadata": {"labels": {QUEUE: "pod"}}})
+        made.deaf = False
+        made.show("ADDED", made.server.objects[PATH])
+        made.show("ADDED", made.server.objects[MEMBER])
+        await patience.until(lambda: made.queue_of("g"))
+        expected = {"pod's label": "pod", "": "default"}.get(said_by, said_by)
+        assert made.queue_of("g") == expected
+
+
+async def test_the_controller_of_the_pods_counts_if_nobody_owns_the_group() -> None:
+    """As with a PodGroup that a user has made for the pods of a Job."""
+    async with group_api.world() as made:
+        owner = made.a_replica_set("train", 1, {QUEUE: "owner"})
+        made.a_native_group("g")
+        made.a_member("a", "g", owner)
+        await patience.until(lambda: made.queue_of("g") == "owner")
+
+
+async def test_many_groups_are_adopted_once_and_then_all_is_quiet() -> None:
+    """One patch for each, and nothing at rest."""
+    async with group_api.world() as made:
+        for number in range(300):
+            made.a_native_group(f"g{number}")
+            made.a_member(f"p{number}", f"g{number}")
+        await patience.until(lambda: made.counted["adopt", "done"] == 300)
+        await made.rest()
+        assert {made.queue_of(f"g{number}") for number in range(300)} == {"default"}
+        assert set(made.server.asked("patch").values()) == {1}
+        assert made.groups() == {}
+        before = len(made.server.calls)
+        await made.rest(0.3)
+        assert len(made.server.calls) == before
+
+
+async def test_groups_that_arent_ours_or_have_a_queue_are_left_alone() -> None:
+    """Those without a live pod of ours, too: they may become somebody else's."""
+    async with group_api.world() as made:
+        for name in ("empty", "other", "done", "leaving"):
+            made.a_native_group(name)
+        made.a_native_group("named", queue="mine")
+        made.a_member("a", "named")
+        made.a_member("b", "other", schedulerName="second")
+        for name, rest in (
+            ("done", {"status": {"phase": "Succeeded"}}),
+            ("leaving", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        ):
+            made.deaf = True
+            made.a_member(name, name)
+            made.deaf = False
+            made.server.change(f"{group_api.PODS}/{name}", rest)
+        await made.rest()
+        assert made.server.calls == []
+
+
+async def test_a_queue_that_somebody_names_meanwhile_stays() -> None:
+    """Before any watch shows it: the patch is for the version without a queue."""
+    async with group_api.world() as made:
+
+        def name(method: str, path: str) -> None:
+            made.server.before = lambda _method, _path: None
+            assert (method, path) == ("patch", PATH)
+            made.deaf = True
+            annotate(made, PATH, "theirs")
+            made.deaf = False
+
+        made.server.before = name
+        made.a_native_group("g")
+        made.a_member("a", "g")
+        await patience.until(lambda: made.counted["adopt", "conflict"])
+        await made.rest()
+        assert made.queue_of("g") == "theirs"
+
+
+async def test_a_group_that_changes_otherwise_meanwhile_is_adopted_all_the_same() -> None:
+    """Another scheduler writes a condition, say."""
+    async with group_api.world() as made:
+
+        def touch(*_: str) -> None:
+            made.server.before = lambda _method, _path: None
+            made.server.change(PATH, {"status": {"conditions": []}})
+
+        made.server.before = touch
+        made.a_native_group("g")
+        made.a_member("a", "g")
+        await patience.until(lambda: made.queue_of("g") == "default")
+        assert made.counted["adopt", "conflict"] == 1
+
+
+async def test_another_group_of_the_name_isnt_given_the_queue_of_the_old_one() -> None:
+    """Its owner deletes it and creates it anew; then it gets its own."""
+    async with group_api.world() as made:
+        old = made.a_replica_set("old", 1, {QUEUE: "old"})
+
+        def replace(*_: str) -> None:
+            made.server.before = lambda _method, _path: None
+            made.deaf = True
+            made.server.drop(PATH)
+            made.a_native_group("g")
+            made.server.change(PATH, {"metadata": {"uid": "new"}})
+            made.deaf = False
+
+        made.server.late["patch", PATH] = asyncio.Event()
+        made.a_native_group("g", old)
+        made.a_member("a", "g")
+        await patience.until(lambda: ("patch", PATH) in made.server.calls)
+        made.server.before = replace
+        made.server.late.pop(("patch", PATH)).set()
+        await patience.until(lambda: made.counted["adopt", "conflict"])
+        await made.rest()
+        assert made.queue_of("g") is None
+        made.show("MODIFIED", made.server.objects[PATH])
+        await patience.until(lambda: made.queue_of("g") == "default")
+
+
+@pytest.mark.parametrize("trouble", [Trouble.UNANSWERED, Trouble.THROTTLED])
+async def test_an_adoption_that_goes_wrong_is_tried_again(trouble: Trouble) -> None:
+    """The answer is lost, or the server is busy; nobody is told."""
+    async with group_api.world() as made:
+        made.server.refusals["patch", PATH] = [trouble, trouble]
+        made.a_native_group("g")
+        made.a_member("a", "g")
+        await patience.until(lambda: made.queue_of("g") == "default")
+        await made.rest()
+        assert made.noticed == []
+
+
+async def test_the_group_and_its_pods_are_told_of_a_refusal_once() -> None:
+    """However often it is tried."""
+    async with group_api.world() as made:
+        refusals = made.server.refusals["patch", PATH] = [Trouble.FORBIDDEN] * 1000
+        made.a_native_group("g")
+        made.a_member("a", "g")
+        await patience.until(lambda: made.counted["adopt", "forbidden"] > 3)
+        told = {(each.api_version, each.kind, each.name) for each in made.noticed}
+        assert told == {(group_api.KINDS[group_api.NATIVE][0], "PodGroup", "g"), ("", "Pod", "a")}
+        assert len(made.noticed) == 2
+        assert {each.message for each in made.noticed} == {"waits for a queue: no"}
+        refusals.clear()
+        await patience.until(lambda: made.queue_of("g") == "default")
+
+
+async def test_a_group_that_may_not_be_patched_is_tried_ever_less() -> None:
+    """Pauses double, up to a maximum."""
+    async with group_api.world() as made:
+        made.server.refusals["patch", PATH] = [Trouble.INVALID] * 100
+        began = time.monotonic()
+        made.a_native_group("g")
+        made.a_member("a", "g")
+        await patience.until(lambda: made.server.asked("patch")[PATH] >= TRIES)
+        assert time.monotonic() - began > PAUSES_SECONDS
+
+
+async def test_a_queue_name_that_cant_be_one_is_reported() -> None:
+    """The default is used, as for automatic PodGroups."""
+    async with group_api.world() as made:
+        made.a_native_group("g")
+        owner = made.a_replica_set("train", 1, {QUEUE: "No Queue"})
+        made.a_member("a", "g", owner)
+        await patience.until(lambda: made.queue_of("g") == "default")
+        (event,) = made.noticed
+        assert (event.kind, event.name) == ("ReplicaSet", "train")
+        assert event.message.startswith("ReplicaSet ns/train: metadata.annotations[")
+
+
+async def test_a_group_whose_owner_is_gone_isnt_adopted() -> None:
+    """The garbage collector deletes it."""
+    async with group_api.world() as made:
+        owner = made.a_replica_set("train", 1)
+        made.server.drop(f"{group_api.REPLICA_SETS}/train")
+        made.a_native_group("g", owner)
+        made.a_member("a", "g")
+        await patience.until(lambda: made.server.asked("get").total() > 2)
+        assert made.server.asked("patch").total() == 0

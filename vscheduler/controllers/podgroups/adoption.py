@@ -1,0 +1,156 @@
+"""Adoption of PodGroups of Kubernetes' own API: writes the queue of those that name none.
+
+The queue is annotation translation.QUEUE. Who names one meanwhile is right: the patch carries UID
+and resourceVersion of a PodGroup without a queue.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+import structlog
+
+from vscheduler.controllers.podgroups import auto_groups, podgroup_creation
+from vscheduler.controllers.podgroups.auto_groups import Body, Member, OwnerRef
+from vscheduler.controllers.podgroups.deletion import OwnerState
+from vscheduler.controllers.podgroups.group_reading import Notes, Reader
+from vscheduler.controllers.podgroups.group_terms import QUEUE, Source, Terms
+from vscheduler.controllers.podgroups.podgroup_creation import ATTEMPTS, RefusalEvents
+from vscheduler.controllers.ports import Api, RefusedError, Trouble
+from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.paths import Kind
+from vscheduler.mirror.statuses import ObjectReference
+
+log = structlog.get_logger(__name__)
+
+
+class UnqueuedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodGroup without a queue, as last seen."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    owner: OwnerRef | None
+    default_queue: str
+    """That of the namespace, else the daemon's."""
+    members: tuple[Member, ...]
+    """Its live pods of our schedulers; at least one."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def subject(self) -> ObjectReference:
+        """The PodGroup in events."""
+        return statuses.reference_to(
+            Kind.NATIVE_POD_GROUP, namespace=self.namespace, name=self.name, uid=self.uid
+        )
+
+    @property
+    def subjects(self) -> Iterator[ObjectReference]:
+        """The PodGroup and its pods in events."""
+        yield self.subject
+        yield from map(podgroup_creation.subject_of, self.members)
+
+
+class PodGroupAdopter:
+    """Writes queues on PodGroups."""
+
+    def __init__(
+        self,
+        api: Api,
+        notes: Notes,
+        notices: RefusalEvents,
+        *,
+        inherit_owner_annotations: bool,
+    ) -> None:
+        self._api = api
+        self._notes = notes
+        self._notices = notices
+        self._reader = Reader(api, notes)
+        self._inherit = inherit_owner_annotations
+
+    async def adopt(self, group: UnqueuedGroup) -> bool:
+        """Write the queue; return whether the PodGroup needs none any more: it has one, or is gone.
+
+        Raises RefusedError.
+        """
+        queue = await self._queue(group)
+        if queue is None:
+            return False
+        try:
+            written = await self._write(group, queue)
+        except RefusedError as error:
+            if podgroup_creation.is_lasting(error):
+                why = str(error)
+                self._notices.tell(statuses.no_queue_notice(each, why) for each in group.subjects)
+            raise
+        for subject in group.subjects:
+            self._notices.forget(subject.uid)
+        return written
+
+    async def _write(self, group: UnqueuedGroup, queue: str) -> bool:
+        """Write the queue, with retries: others may write to the PodGroup at the same time."""
+        collection, version = paths.NATIVE_POD_GROUPS, group.version
+        path = collection.at(group.name, group.namespace)
+        for _ in range(ATTEMPTS):
+            try:
+                await self._api.patch(path, _naming(group.uid, version, queue))
+            except RefusedError as error:
+                self._notes.refused("adopt", group.key, error)
+                if error.trouble is Trouble.MISSING:
+                    return True
+                if error.trouble is not Trouble.CONFLICT:
+                    raise
+            else:
+                self._notes.done("adopt")
+                log.info("podgroup.adopted", podgroup=group.key, uid=group.uid, queue=queue)
+                return True
+            stored = await self._reader.group(group.namespace, group.name, collection)
+            metadata = {} if stored is None else stored["metadata"]
+            texts = (metadata.get(part) or {} for part in ("annotations", "labels"))
+            if metadata.get("uid") != group.uid or _queue_in(*texts):
+                return True
+            version = metadata["resourceVersion"]
+        return False
+
+    async def _queue(self, group: UnqueuedGroup) -> str | None:
+        """Return the queue of the newest pod, else of the owner, else the default; None: not yet.
+
+        Raises RefusedError.
+        """
+        pod = auto_groups.representative(group.members)
+        named = _queue_in(pod.annotations, pod.labels)
+        source = f"Pod {group.namespace}/{pod.name}"
+        for ref in _owners(group, pod) if self._inherit else ():
+            if named:
+                break
+            state, owner = await self._reader.owner(ref, group.namespace)
+            if state is OwnerState.GONE:
+                return None  # its pods are deleted with it
+            if owner is not None:
+                named = _queue_in(owner.annotations, owner.labels)
+                source = f"{ref.kind} {group.namespace}/{ref.name}"
+        terms = Terms(Source(object=source, annotations={QUEUE: named}), None)
+        queue = terms.queue(group.default_queue)
+        problems = (podgroup_creation.unreadable_notice(pod, str(each)) for each in terms.problems)
+        self._notices.tell(problems)
+        return queue
+
+
+def _owners(group: UnqueuedGroup, pod: Member) -> list[OwnerRef]:
+    """Return the owner of the PodGroup, and the controller of the pod if that is another."""
+    refs = [ref for ref in (group.owner, pod.owner) if ref is not None]
+    return list({ref.uid: ref for ref in refs}.values())
+
+
+def _queue_in(annotations: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    """Return the queue that they name; empty if they name none."""
+    return annotations.get(QUEUE) or labels.get(QUEUE) or ""
+
+
+def _naming(uid: str, version: str, queue: str) -> Body:
+    """Return the merge patch that writes the queue on this very PodGroup, if it hasn't changed."""
+    return {"metadata": {"uid": uid, "resourceVersion": version, "annotations": {QUEUE: queue}}}
