@@ -352,14 +352,18 @@ class Reflector(Generic[Event]):
             return []
 
     async def _pause(self, error: ApiError) -> None:
-        """Wait before the next attempt."""
+        """Wait before the next attempt. That a kind isn't served is logged once: many never are."""
         if self.problem is None:
             self.problem_since = time.monotonic()
+        absent = isinstance(error, NotFound)
+        known = absent and isinstance(self.problem, NotFound)
         self.problem = error
         seconds = pause(self._pace, error, self._failures, self._chance)
         self._failures += 1
-        event = "watch.absent" if isinstance(error, NotFound) else "watch.failed"
-        log.warning(event, path=self._path, message=str(error), retry_in_seconds=round(seconds, 2))
+        if not known:
+            event = "watch.absent" if absent else "watch.failed"
+            pause_seconds = round(seconds, 2)
+            log.warning(event, path=self._path, message=str(error), retry_in_seconds=pause_seconds)
         if error.status == responses.UNAUTHORIZED:
             await self._link.wait_for_credentials(seconds)
         else:

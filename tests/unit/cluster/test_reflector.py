@@ -333,6 +333,17 @@ def test_pauses_grow_up_to_a_bound(error: ApiError, bound: float) -> None:
     assert reflector.pause(Pace(), Throttled("x"), 0, chance) == 1.0
 
 
+async def test_a_kind_that_is_not_served_is_logged_once(serve: Serve) -> None:
+    """Most clusters serve some kinds never; one that vanishes again is told of again."""
+    codes = (404, 404, 503, 404, 404)
+    steps: list[web.Response | list[bytes]] = [*map(refusal, codes), a_list(), []]
+    with testing.capture_logs() as said:
+        async with following(serve, Script(steps)):
+            pass
+    kinds = [each["event"] for each in said if each["event"] in ("watch.absent", "watch.failed")]
+    assert kinds == ["watch.absent", "watch.failed", "watch.absent"]
+
+
 class Fragile(Names):
     """A codec that fails at an object of one name."""
 

@@ -290,6 +290,14 @@ def test_pods_of_a_native_group_that_cant_be_used_are_told_why() -> None:
     assert (job.defect, len(job.tasks)) == ("", 1)
 
 
+def test_an_annotation_is_no_way_into_a_native_group() -> None:
+    """Only spec.schedulingGroup is, which can't be changed."""
+    stranger = manifests.pod("s", group="g@scheduling.k8s.io")
+    seen = manifests.mirror(native("a"), member(), stranger)
+    (job,) = seen.snapshot(0.0).jobs
+    assert manifests.names(job.tasks) == ["ns/p"]
+
+
 def test_a_native_group_without_pods_is_nobody_s() -> None:
     """Even who claims all PodGroups without pods doesn't claim these: they name no scheduler."""
     seen = manifests.mirror(native("a"), claim_unowned=True)

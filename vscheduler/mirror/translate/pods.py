@@ -375,12 +375,17 @@ def _gone_by(pod: wire.Pod) -> float | None:
 
 
 def _group(pod: wire.Pod) -> JobId | None:
-    """Return the PodGroup that the pod names. Kubernetes' own comes first: it can't be changed."""
+    """Return the PodGroup that the pod names. Kubernetes' own comes first: it can't be changed.
+
+    Annotations may have any text, but no id of the other API.
+    """
     namespace, native = pod.metadata.namespace, pod.spec.scheduling_group
     if native is not None:
         return jobs.native_id(namespace, native.pod_group_name)
     named = _named_group(pod.metadata)
-    return None if named is None else JobId(events.key_of(namespace, named))
+    if named is None or jobs.is_native(JobId(named)):
+        return None
+    return JobId(events.key_of(namespace, named))
 
 
 def _named_group(metadata: Metadata) -> str | None:
