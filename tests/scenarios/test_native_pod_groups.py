@@ -176,6 +176,20 @@ def test_a_group_has_a_queue(where: str) -> None:
     assert len(run.tree(outcome)["binds"]) == 2
 
 
+def test_a_namespace_may_require_that_a_group_names_a_queue() -> None:
+    """Then the group doesn't start in the default queue, and a note says why."""
+    required = {"vscheduler.io/require-queue": "true"}
+    metadata = {"name": "default", "annotations": required}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    outcome = simulate(node("n1"), space, group("g", 2), pods("g", 2))
+    assert run.tree(outcome)["binds"] == {}
+    (note,) = outcome.notes
+    assert note.startswith("PodGroup default/g can't start, as it names no queue")
+    named = group("g", 2, queue="own")
+    outcome = simulate(node("n1"), space, queue("own"), named, pods("g", 2))
+    assert (len(run.tree(outcome)["binds"]), outcome.notes) == (2, ())
+
+
 def test_three_queues_share_fairly_whatever_their_groups_are() -> None:
     """75 CPU: pods of Kubernetes' PodGroups count as all others do."""
     documents: list[Any] = [node(f"n{at}", 15) for at in range(5)]

@@ -324,8 +324,10 @@ class Mirror:
         return self._job_index.unqueued
 
     def queue_of_namespace(self, name: str) -> str:
-        """Return the queue of PodGroups in this namespace that name no queue themselves."""
-        return self._named.queue_of_namespace(name) or self._options.default_queue
+        """Return the queue of PodGroups in this namespace that name no queue themselves; empty if
+        they must name one.
+        """
+        return self._named.queue_of_namespace(name, self._options.default_queue)
 
     def members(self, group: JobId) -> Collection[Pod]:
         """Return the pods of all schedulers that name this PodGroup, even a missing PodGroup."""
@@ -514,10 +516,12 @@ class NamedObjects:
         """Collect the HyperNodes again at the next refresh."""
         self._has_hyper_nodes = False
 
-    def queue_of_namespace(self, name: str) -> str:
-        """Return the queue that a namespace names; empty if it names none."""
+    def queue_of_namespace(self, name: str, default: str) -> str:
+        """Return the queue that a namespace names, else the default; empty if it permits none."""
         value = self._stored[Kind.NAMESPACE].get(name, entries.UNKNOWN).value
-        return value.queue if isinstance(value, Namespace) else ""
+        if not isinstance(value, Namespace):
+            return default
+        return value.queue or ("" if value.requires_queue else default)
 
     def refresh(self) -> None:
         """Make the attributes current; the last objects stay when nothing changed."""

@@ -65,21 +65,21 @@ def with_priorities(objects: Iterable[Named]) -> Filled:
 
 def with_queues(objects: Iterable[Named], default: str) -> Iterator[Named]:
     """Iterate over the objects, with the queues of Kubernetes' own PodGroups that name none: that
-    of the namespace, else this one.
+    of the namespace, else this one, unless the namespace requires one.
     """
     listed = list(objects)
     of_namespaces = {
-        each.name: _annotations(each).get(translation.QUEUE)
-        for each in listed
-        if each.kind is Kind.NAMESPACE
+        each.name: _annotations(each) for each in listed if each.kind is Kind.NAMESPACE
     }
     for each in listed:
         labels = _metadata(each).get("labels") or {}
         given = _annotations(each).get(translation.QUEUE) or labels.get(translation.QUEUE)
-        if each.kind is not Kind.NATIVE_POD_GROUP or given:
+        around = of_namespaces.get(each.namespace, {})
+        required = around.get(translation.REQUIRE_QUEUE) == "true"
+        queue = around.get(translation.QUEUE) or ("" if required else default)
+        if each.kind is not Kind.NATIVE_POD_GROUP or given or not queue:
             yield each
             continue
-        queue = of_namespaces.get(each.namespace) or default
         annotations = {**_annotations(each), translation.QUEUE: queue}
         metadata = {**_metadata(each), "annotations": annotations}
         yield replace(each, tree={**each.tree, "metadata": metadata})

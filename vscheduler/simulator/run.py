@@ -27,10 +27,10 @@ from vscheduler.mirror.decode import events, quantities
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.state import Mirror
-from vscheduler.mirror.translate import bounds, pods
+from vscheduler.mirror.translate import bounds, pods, translation
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.wording import gang_sentences, phrases, refusal_sentences, sentences
-from vscheduler.model import pod_texts
+from vscheduler.model import jobs, pod_texts
 from vscheduler.model.claim_decisions import ClaimBinding
 from vscheduler.model.decisions import (
     Bind,
@@ -343,6 +343,10 @@ def _notes(collected: Collection, mirror: Mirror) -> Iterable[str]:
             why = gang_sentences.no_group(group, mirror.rejections)
         more = ", …" if len(keys) > 1 else ""
         yield f"{phrases.pods(len(keys))} can't be placed, as {why}: {min(keys)}{more}"
+    for group in sorted(mirror.unqueued):
+        key = events.key_of(*jobs.names_of(group))
+        required = f'its namespace has {translation.REQUIRE_QUEUE}: "true"'
+        yield f"PodGroup {key} can't start, as it names no queue, and {required}"
 
 
 def tree(outcome: Outcome) -> dict[str, Any]:

@@ -240,6 +240,12 @@ class World:
         metadata = {"name": name, "uid": f"rs-{name}", "annotations": annotations or {}}
         return self.server.put(REPLICA_SETS, {"metadata": metadata, "spec": {"replicas": replicas}})
 
+    def annotate_namespace(self, annotations: dict[str, str]) -> None:
+        """Let the watch show the namespace with these annotations."""
+        body = {"metadata": {"name": "ns", "annotations": annotations}}
+        self.mirror.apply(events.convert(events.Kind.NAMESPACE, body))
+        self.controller.changed()
+
     def a_native_group(self, name: str, owner: Document | None = None, queue: str = "") -> Document:
         """A PodGroup of Kubernetes' own API."""
         metadata: Document = {"name": name, "uid": f"group-{name}", "annotations": {}}

@@ -32,7 +32,7 @@ class UnqueuedGroup(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     owner: OwnerRef | None
     default_queue: str
-    """That of the namespace, else the daemon's."""
+    """That of the namespace, else the daemon's; empty if the namespace requires one."""
     members: tuple[Member, ...]
     """Its live pods of our schedulers; at least one."""
 
@@ -81,6 +81,9 @@ class PodGroupAdopter:
         if queue is None:
             return False
         try:
+            if not queue:
+                pod = auto_groups.representative(group.members)
+                raise podgroup_creation.queue_required(pod, group.name, inherit=self._inherit)
             written = await self._write(group, queue)
         except RefusedError as error:
             if podgroup_creation.is_lasting(error):

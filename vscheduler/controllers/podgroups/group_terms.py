@@ -13,11 +13,12 @@ import msgspec
 from vscheduler.core.topology import network
 from vscheduler.mirror.decode import fields, quantities
 from vscheduler.mirror.decode.fields import FieldError
+from vscheduler.mirror.translate import translation
 from vscheduler.model import pod_texts
 from vscheduler.model.jobs import PREEMPTABLE
 from vscheduler.model.resources import ResourceMap
 
-QUEUE = "scheduling.volcano.sh/queue-name"
+QUEUE = translation.QUEUE
 """On pods, owners and namespaces: the Queue of automatic groups."""
 
 MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
@@ -172,6 +173,14 @@ class Terms:
     def _report(self, source: Source, annotation: str, message: str) -> None:
         field = f"metadata.annotations[{annotation}]"
         self.problems.append(Problem(object=source.object, field=field, message=message))
+
+
+def queue_required(namespace: str, places: Sequence[str]) -> str:
+    """Return why nothing in the namespace gets the default queue, and where to name one."""
+    return (
+        f'namespace {namespace} has {translation.REQUIRE_QUEUE}: "true", so name a queue in '
+        f"annotation {QUEUE} of {' or of '.join(places)}"
+    )
 
 
 def labels(texts: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,13 @@ import msgspec
 import structlog
 
 from vscheduler.controllers import ports
-from vscheduler.controllers.podgroups import auto_groups, deletion, group_reading
+from vscheduler.controllers.podgroups import (
+    auto_groups,
+    deletion,
+    group_reading,
+    group_terms,
+    owners,
+)
 from vscheduler.controllers.podgroups.auto_groups import Body, Member, Owner, OwnerRef
 from vscheduler.controllers.podgroups.deletion import Create, Join, OwnerState, Unmark, Wait
 from vscheduler.controllers.podgroups.group_reading import Notes, Reader
@@ -46,6 +52,7 @@ class OwnedPods(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the group."""
     scheduler: str
     default_queue: str
+    """Empty if its pods or their owner must name one."""
     members: tuple[Member, ...]
     joining: tuple[Member, ...] = ()
     """Pods that don't name the group yet."""
@@ -200,11 +207,11 @@ class PodGroupCreator:
 
     async def _create(self, owned: OwnedPods, owner: Owner | None) -> Object | None:
         """Create the group and return it; None if somebody else was faster."""
-        member = owned.representative
+        member, wanted = owned.representative, self.wanted(owned, owner)
+        if not wanted["spec"]["queue"]:
+            raise queue_required(member, inherit=self._inherit)
         try:
-            group = await self._api.create(
-                paths.POD_GROUPS.within(owned.namespace), self.wanted(owned, owner)
-            )
+            group = await self._api.create(paths.POD_GROUPS.within(owned.namespace), wanted)
         except RefusedError as error:
             self._notes.refused("create", owned.key, error)
             if error.trouble is Trouble.EXISTS:
@@ -284,6 +291,19 @@ class PodGroupCreator:
 def is_lasting(error: RefusedError) -> bool:
     """Whether users have to do something about the refusal."""
     return error.trouble in ports.LASTING and ENDING not in str(error)
+
+
+def queue_required(member: Member, group: str = "", *, inherit: bool) -> RefusedError:
+    """Return the refusal by a namespace that requires a queue; `group` is one of Kubernetes' own
+    API.
+
+    Without `inherit`, the queue can't come from the owner.
+    """
+    owner, places = member.owner, [f"PodGroup {group}"] if group else []
+    if inherit and owner is not None and (owner.api_version, owner.kind) in owners.COLLECTIONS:
+        places.append(f"{owner.kind} {owner.name}")
+    places.append("its pods" if places else "the pod")
+    return RefusedError(Trouble.INVALID, group_terms.queue_required(member.namespace, places))
 
 
 def subject_of(member: Member) -> ObjectReference:

@@ -51,6 +51,9 @@ QUEUE = "scheduling.volcano.sh/queue-name"
 """Annotation of a namespace: the queue of PodGroups that name none. Annotation or label of
 Kubernetes' own PodGroups: their queue."""
 
+REQUIRE_QUEUE = "vscheduler.io/require-queue"
+"""Annotation of a namespace: if `true`, no PodGroup that names no queue gets the default queue."""
+
 TRUE = "True"
 
 NAMESPACES = "vscheduler.io/namespaces"
@@ -104,7 +107,9 @@ class Namespace(msgspec.Struct, frozen=True, kw_only=True):
 
     labels: Mapping[str, str]
     queue: str = ""
-    """The queue of automatic PodGroups; empty without the annotation."""
+    """The queue of PodGroups that name none; empty without the annotation."""
+    requires_queue: bool = False
+    """Whether such PodGroups don't get the default queue."""
 
 
 class PriorityClass(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,6 +358,7 @@ def namespace(namespace: wire.Namespace) -> Namespace:
     return Namespace(
         labels={**metadata.labels, pod_affinity.NAME_LABEL: metadata.name},
         queue=metadata.annotations.get(QUEUE, ""),
+        requires_queue=metadata.annotations.get(REQUIRE_QUEUE) == "true",
     )
 
 

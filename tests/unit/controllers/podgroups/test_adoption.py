@@ -10,7 +10,6 @@ from tests.unit.controllers import group_api
 from tests.unit.controllers.group_api import World
 from tests.unit.controllers.podgroups.test_podgroup_controller_pauses import PAUSES_SECONDS, TRIES
 from vscheduler.controllers.ports import Trouble
-from vscheduler.mirror.decode import events
 from vscheduler.mirror.translate import translation
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -25,12 +24,6 @@ def annotate(made: World, path: str, queue: str) -> None:
     made.server.change(path, {"metadata": {"annotations": {QUEUE: queue}}})
 
 
-def name_queue_of_namespace(made: World, queue: str) -> None:
-    """Let the namespace name a queue."""
-    metadata = {"name": "ns", "annotations": {QUEUE: queue}}
-    made.mirror.apply(events.convert(events.Kind.NAMESPACE, {"metadata": metadata}))
-
-
 @pytest.mark.parametrize("said_by", ["label", "pod", "pod's label", "owner", "namespace", ""])
 async def test_the_nearest_queue_counts(said_by: str) -> None:
     """That of the newest pod, else the owner's, else the namespace's, else the default."""
@@ -43,7 +36,7 @@ async def test_the_nearest_queue_counts(said_by: str) -> None:
         if said_by == "namespace":
             made.server.change(path, {"metadata": {"annotations": {QUEUE: None}}})
         if said_by:
-            name_queue_of_namespace(made, "namespace")
+            made.annotate_namespace({QUEUE: "namespace"})
         made.deaf = True
         made.a_native_group("g", owner)
         made.a_member("a", "g")

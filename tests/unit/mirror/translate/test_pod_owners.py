@@ -2,7 +2,7 @@ from typing import Any
 
 from tests.unit.mirror import manifests
 from vscheduler.mirror.decode.wire import OwnerReference, Pod
-from vscheduler.mirror.translate import pod_owners
+from vscheduler.mirror.translate import pod_owners, translation
 from vscheduler.mirror.translate.pod_owners import Owner, OwnerTemplate
 from vscheduler.model.jobs import JobId
 
@@ -87,6 +87,20 @@ def test_a_namespace_may_name_the_queue_of_its_groups() -> None:
     seen = manifests.mirror(body, default_queue="rest")
     assert seen.queue_of_namespace("ns") == "team"
     assert seen.queue_of_namespace("other") == "rest"
+
+
+def test_a_namespace_may_require_a_queue() -> None:
+    """Then nothing in it has the default queue; its own counts all the same."""
+    for required, queue, expected in (
+        ("true", "", ""),
+        ("true", "team", "team"),
+        ("false", "", "rest"),
+    ):
+        annotations = {QUEUE: queue, translation.REQUIRE_QUEUE: required}
+        metadata = {"name": "ns", "annotations": annotations}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        seen = manifests.mirror(body, default_queue="rest")
+        assert seen.queue_of_namespace("ns") == expected
 
 
 def test_members_live_until_they_have_finished_or_leave() -> None:
