@@ -31,6 +31,8 @@ class FewerPods(msgspec.Struct, frozen=True, kw_only=True):
 
     before: int
     after: int
+    field: str = "minMember"
+    """Of Kubernetes' own PodGroups, `spec.schedulingPolicy.gang.minCount`."""
 
 
 class SmallerRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +172,8 @@ class OtherQueue(msgspec.Struct, frozen=True, kw_only=True):
 
     before: str
     after: str
+    field: str = "spec.queue"
+    """Of Kubernetes' own PodGroups, an annotation."""
 
 
 class OtherParent(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,6 +259,13 @@ class SoftTopology(msgspec.Struct, frozen=True, kw_only=True):
     """`mode: soft` wherever the PodGroup has a network topology."""
 
 
+class WithoutConstraints(msgspec.Struct, frozen=True, kw_only=True):
+    """Kubernetes' own PodGroup, created again without its schedulingConstraints."""
+
+    key: str
+    """The label of nodes of which all pods need one value."""
+
+
 class HigherTier(msgspec.Struct, frozen=True, kw_only=True):
     """A higher tier in highestTierAllowed or highestTierName, wherever the PodGroup has a lower
     one.
@@ -332,6 +343,7 @@ Change: TypeAlias = (
     | DropAnnotation
     | SoftTopology
     | HigherTier
+    | WithoutConstraints
     | EndOfPatience
     | Restart
     | LargerNodes

@@ -1,6 +1,6 @@
 """Edits: the objects of a cluster as a user would change them, for each change of `changes`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TypeAlias, TypeVar
 
@@ -43,6 +43,7 @@ from vscheduler.explain.changes import (
     SoftTopology,
     Tolerate,
     Uncordon,
+    WithoutConstraints,
     WithoutNodeAffinity,
     WithoutSelector,
 )
@@ -51,19 +52,22 @@ from vscheduler.mirror.decode.events import Kind, LargePod, Remove, Upsert
 from vscheduler.mirror.decode.quantities import Quantity
 from vscheduler.mirror.decode.wire import (
     Container,
+    GangPolicy,
     Metadata,
+    NativePodGroup,
     NetworkTopology,
     Node,
     Object,
     Pod,
     PodDisruptionBudget,
     PodGroup,
-    PodGroupSpec,
     PodStatus,
     Queue,
     ResourceList,
     ResourceQuota,
     ResourceRequirements,
+    SchedulingConstraints,
+    SchedulingPolicy,
     Toleration,
 )
 from vscheduler.mirror.decode.wire_storage import (
@@ -77,7 +81,7 @@ from vscheduler.mirror.decode.wire_storage import (
 )
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import pod_requests, pods, storage, translation
-from vscheduler.model import constraints
+from vscheduler.model import constraints, jobs
 from vscheduler.model.jobs import PREEMPTABLE, ROLE, WAITING, JobId, Phase
 from vscheduler.model.nodes import CORDON
 from vscheduler.model.queues import QueueState
@@ -93,6 +97,9 @@ HOSTNAME = "kubernetes.io/hostname"
 """The label that is different on each node."""
 
 ALLOWED = "true"
+SAY_PHASE = (jobs.PHASE, jobs.INITIALLY_SCHEDULED)
+"""Conditions of Kubernetes' own PodGroups that say how far the job is."""
+
 MANY_NODES = "ReadWriteMany"
 
 _alter = msgspec.structs.replace
@@ -122,21 +129,31 @@ class Objects:
         assert isinstance(found, struct)
         return found
 
-    def members(self, job: str) -> list[Pod]:
+    def members(self, job: JobId) -> list[Pod]:
         """Return the pods of a job, of all schedulers."""
         return self._members.get(job, [])
 
-    def group(self, job: str) -> PodGroup:
-        """Return the PodGroup of a job."""
-        return self.one(Kind.POD_GROUP, job, PodGroup)
+    def group(self, job: JobId) -> PodGroup | NativePodGroup:
+        """Return the PodGroup of a job, which must exist."""
+        found = self.stored_group(job)
+        assert found is not None
+        return found
+
+    def stored_group(self, job: JobId) -> PodGroup | NativePodGroup | None:
+        """Return the PodGroup of a job, or None."""
+        kind = Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
+        found = self.original(kind, events.key_of(*jobs.names_of(job)))
+        if found is None:
+            return None
+        assert isinstance(found.object, PodGroup | NativePodGroup)
+        return found.object
 
     @cached_property
-    def _members(self) -> dict[str, list[Pod]]:
-        found: dict[str, list[Pod]] = {}
+    def _members(self) -> dict[JobId, list[Pod]]:
+        found: dict[JobId, list[Pod]] = {}
         for pod in self.of_kind(Pod):
-            name = next(filter(None, map(pod.metadata.annotations.get, pods.GROUPS)), None)
-            if name is not None:
-                job = events.key_of(pod.metadata.namespace, name)
+            job = pods.group_of(pod)
+            if job is not None:
                 found.setdefault(job, []).append(pod)
         return found
 
@@ -206,8 +223,10 @@ def _required(objects: Objects, change: Change) -> list[Event]:
         case CreateQueue():
             metadata = Metadata(name=change.queue, uid=change.queue)
             made = [Upsert(kind=Kind.QUEUE, object=Queue(metadata=metadata))]
-        case OtherQueue() | DropAnnotation() | SoftTopology() | HigherTier() | EndOfPatience():
-            made = [_changed_group(objects, change)]
+        case OtherQueue() | DropAnnotation() | EndOfPatience():
+            made = [_changed_group(objects.group(objects.job), change)]
+        case SoftTopology() | HigherTier() | WithoutConstraints():
+            made = [_with_topology(objects.group(objects.job), change)]
         case HonorTaints() | MayPreempt():
             made = [_pod(_with_policy(pod, change)) for pod in objects.waiting]
         case MarkPods():
@@ -218,8 +237,6 @@ def _required(objects: Objects, change: Change) -> list[Event]:
             made = _restarted(objects)
         case CreateClaims():
             made = (event for key in change.claims for event in _bound_claim(key))
-        case QuotaAmounts():
-            made = [_quota(objects, change)]
     return list(made)
 
 
@@ -238,39 +255,36 @@ def _opened(objects: Objects, change: OpenQueues) -> Iterator[Event]:
 
 
 def _changed_group(
-    objects: Objects,
-    change: OtherQueue | DropAnnotation | SoftTopology | HigherTier | EndOfPatience,
+    group: PodGroup | NativePodGroup, change: OtherQueue | DropAnnotation | EndOfPatience
 ) -> Event:
-    group = objects.group(objects.job)
+    annotations = dict(group.metadata.annotations)
     match change:
-        case OtherQueue():
-            group = _alter(group, spec=_alter(group.spec, queue=change.after))
         case DropAnnotation():
-            group = _without_annotation(group, change.key)
+            annotations.pop(change.key, None)
         case EndOfPatience():
-            group = _without_annotation(group, PATIENCE)
-        case SoftTopology():
-            group = _alter(group, spec=_with_topology(group.spec, _softened))
-        case HigherTier():
-            group = _alter(group, spec=_with_topology(group.spec, partial(_raised_tier, change)))
-    return Upsert(kind=Kind.POD_GROUP, object=group)
-
-
-def _without_annotation(group: PodGroup, key: str) -> PodGroup:
-    kept = {name: text for name, text in group.metadata.annotations.items() if name != key}
-    return _alter(group, metadata=_alter(group.metadata, annotations=kept))
+            annotations.pop(PATIENCE, None)
+        case OtherQueue():
+            if isinstance(group, PodGroup):
+                return _group(_alter(group, spec=_alter(group.spec, queue=change.after)))
+            annotations[translation.QUEUE] = change.after
+    return _group(_alter(group, metadata=_alter(group.metadata, annotations=annotations)))
 
 
 def _with_topology(
-    spec: PodGroupSpec, edit: Callable[[NetworkTopology], NetworkTopology]
-) -> PodGroupSpec:
-    """Return the spec with each of its network topologies edited."""
+    group: PodGroup | NativePodGroup, change: SoftTopology | HigherTier | WithoutConstraints
+) -> Event:
+    """Return the group with each of its network topologies edited."""
+    if isinstance(group, NativePodGroup):
+        spec = _alter(group.spec, scheduling_constraints=SchedulingConstraints())
+        return _group(_alter(group, spec=spec))
+    edit = partial(_raised_tier, change) if isinstance(change, HigherTier) else _softened
     policies = [
         _alter(each, network_topology=each.network_topology and edit(each.network_topology))
-        for each in spec.sub_group_policy
+        for each in group.spec.sub_group_policy
     ]
-    whole = spec.network_topology and edit(spec.network_topology)
-    return _alter(spec, network_topology=whole, sub_group_policy=policies)
+    whole = group.spec.network_topology and edit(group.spec.network_topology)
+    changed = _alter(group.spec, network_topology=whole, sub_group_policy=policies)
+    return _group(_alter(group, spec=changed))
 
 
 def _softened(_: NetworkTopology) -> NetworkTopology:
@@ -294,8 +308,11 @@ def _raised_tier(change: HigherTier, before: NetworkTopology) -> NetworkTopology
 def _restarted(objects: Objects) -> Iterator[Event]:
     """Yield the job as it is once its owner has created its pods again: not admitted yet."""
     group = objects.group(objects.job)
-    status = _alter(group.status, phase=str(Phase.PENDING))
-    yield Upsert(kind=Kind.POD_GROUP, object=_alter(group, status=status))
+    if isinstance(group, NativePodGroup):
+        kept = [each for each in group.status.conditions if each.type not in SAY_PHASE]
+        yield _group(_alter(group, status=_alter(group.status, conditions=kept)))
+    else:
+        yield _group(_alter(group, status=_alter(group.status, phase=str(Phase.PENDING))))
     for pod in map(_whole, objects.members(objects.job)):
         goes_on = pod.status.phase in ("Pending", "Running")
         if pod.spec.node_name and goes_on and pod.metadata.deletion_timestamp is None:
@@ -395,20 +412,22 @@ def _raised(key: str, text: Quantity, after: Mapping[str, int]) -> Quantity:
 
 
 def _evictable(objects: Objects, change: Change) -> list[Event]:
-    """Return the events of a change that frees what running jobs hold."""
+    """Return the events of a change that frees what running jobs hold, or what a quota keeps."""
     match change:
         case EndOfJob():
-            group = objects.original(Kind.POD_GROUP, change.job)
-            gone = [_pod(member) for member in objects.members(change.job)]
-            return [events.removal(each) for each in (*gone, *([group] if group else ()))]
+            group = objects.stored_group(JobId(change.job))
+            gone = [_pod(member) for member in objects.members(JobId(change.job))]
+            return [events.removal(each) for each in (*gone, *([_group(group)] if group else ()))]
         case Preemptable():
-            return list(_preemptable(objects, change.job))
+            return list(_preemptable(objects, JobId(change.job)))
         case MoreDisruptions():
             return [_budget(objects, change)]
+        case QuotaAmounts():
+            return [_quota(objects, change)]
     return []
 
 
-def _pod(pod: Pod) -> Event:
+def _pod(pod: Pod) -> Upsert:
     return Upsert(kind=Kind.POD, object=pod)
 
 
@@ -416,27 +435,30 @@ def _node(node: Node) -> Event:
     return Upsert(kind=Kind.NODE, object=node)
 
 
-def _group(objects: Objects, spec: PodGroupSpec) -> Event:
-    group = _alter(objects.group(objects.job), spec=spec)
-    return Upsert(kind=Kind.POD_GROUP, object=group)
+def _group(group: PodGroup | NativePodGroup) -> Upsert:
+    return Upsert(kind=events.kind_of_struct(type(group)), object=group)
 
 
-def _fewer_pods(group: PodGroup, change: FewerPods) -> PodGroupSpec:
+def _fewer_pods(group: PodGroup | NativePodGroup, change: FewerPods) -> Event:
+    if isinstance(group, NativePodGroup):
+        policy = SchedulingPolicy(gang=GangPolicy(min_count=change.after))
+        return _group(_alter(group, spec=_alter(group.spec, scheduling_policy=policy)))
     spec = _alter(group.spec, min_member=change.after)
     if not spec.min_resources:
-        return spec
+        return _group(_alter(group, spec=spec))
     least = {
         name: _written(name, -(-_read(name, text) * change.after // max(1, change.before)))
         for name, text in spec.min_resources.items()
     }
-    return _alter(spec, min_resources=least)
+    return _group(_alter(group, spec=_alter(spec, min_resources=least)))
 
 
 def _smaller(objects: Objects, change: FewerPods | SmallerRequest) -> list[Event]:
     """Return the pods with a smaller request, and the group with less to be promised."""
     if isinstance(change, FewerPods):
-        return [_group(objects, _fewer_pods(objects.group(objects.job), change))]
-    name, made = change.resource, []
+        return [_fewer_pods(objects.group(objects.job), change)]
+    name = change.resource
+    made: list[Event] = []
     before = after = 0
     for pod in objects.waiting:
         smaller = capped(pod, name, change.after)
@@ -445,11 +467,11 @@ def _smaller(objects: Objects, change: FewerPods | SmallerRequest) -> list[Event
         if smaller is not pod:
             made.append(_pod(smaller))
     group = objects.group(objects.job)
-    least = group.spec.min_resources
+    least = group.spec.min_resources if isinstance(group, PodGroup) else None
     if least and name in least and before:
         amount = -(-_read(name, least[name]) * after // before)
         spec = _alter(group.spec, min_resources={**least, name: _written(name, amount)})
-        made.append(_group(objects, spec))
+        made.append(_group(_alter(group, spec=spec)))
     return made
 
 
@@ -500,11 +522,10 @@ def _queue(
     return Upsert(kind=Kind.QUEUE, object=_alter(queue, spec=spec))
 
 
-def _preemptable(objects: Objects, job: str) -> Iterator[Event]:
-    group = objects.original(Kind.POD_GROUP, job)
-    found = None if group is None else group.object
-    if isinstance(found, PodGroup) and _forbids(found.metadata):
-        yield Upsert(kind=Kind.POD_GROUP, object=_allowing(found))
+def _preemptable(objects: Objects, job: JobId) -> Iterator[Event]:
+    group = objects.stored_group(job)
+    if group is not None and _forbids(group.metadata):
+        yield _group(_allowing(group))
     for pod in objects.members(job):
         if _forbids(pod.metadata):
             yield Upsert(kind=Kind.POD, object=_allowing(pod))

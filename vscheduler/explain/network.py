@@ -14,6 +14,7 @@ from vscheduler.explain.changes import (
     Remedy,
     Restart,
     SoftTopology,
+    WithoutConstraints,
 )
 from vscheduler.explain.search import Search
 from vscheduler.model.jobs import HOLDING, Job
@@ -30,12 +31,14 @@ def wider(search: Search, job: Job) -> Iterator[Remedy]:
     if not job.asks_topology:
         return
     remedies = [search.one(each) for each in _end_of_patience(search, job)]
-    tree = Network(search.trials.snapshot, search.trials.policy).tree(job)
-    if tree is not None:
-        tiers = _higher(tree, job)
+    if job.topology is not None and job.topology.key:
+        remedies.append(search.one(WithoutConstraints(key=job.topology.key)))
+    else:
+        tree = Network(search.trials.snapshot, search.trials.policy).tree(job)
+        tiers = [] if tree is None else _higher(tree, job)
         remedies.append(search.smallest(partial(_allowed, tiers), len(tiers)))
-    if job.hard_topology:
-        remedies.append(search.one(SoftTopology()))
+        if job.hard_topology:
+            remedies.append(search.one(SoftTopology()))
     if running := sum(job.counts[status] for status in HOLDING):
         remedies.append(search.one(Restart(pods=running)))
     yield from filter(None, remedies)

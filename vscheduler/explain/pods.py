@@ -31,7 +31,8 @@ from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.translate import pods as translated
 from vscheduler.mirror.translate.pods import NEVER
-from vscheduler.model import nodes, resources, unassigned_pods
+from vscheduler.mirror.wording.phrases import MIN_COUNT, MIN_MEMBER
+from vscheduler.model import jobs, nodes, resources, unassigned_pods
 from vscheduler.model.constraints import Taint
 from vscheduler.model.decisions import ReasonCode
 from vscheduler.model.jobs import ROLE, VALID, WAITING, Job, SubGroup, Task, TaskStatus
@@ -69,13 +70,14 @@ def step(resource: str, extent: int) -> int:
 def fewer(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the highest minMember with which the job starts."""
     before = job.min_member
-    remedy = search.smallest(partial(_fewer, before), before - 1, search.estimates.fewer_pods)
+    fewer_pods = partial(_fewer, before, MIN_COUNT if jobs.is_native(job.id) else MIN_MEMBER)
+    remedy = search.smallest(fewer_pods, before - 1, search.estimates.fewer_pods)
     if remedy is not None:
         yield remedy
 
 
-def _fewer(before: int, size: int) -> Change:
-    return FewerPods(before=before, after=before - size)
+def _fewer(before: int, field: str, size: int) -> Change:
+    return FewerPods(before=before, after=before - size, field=field)
 
 
 def smaller(search: Search, job: Job) -> Iterator[Remedy]:

@@ -26,6 +26,7 @@ from vscheduler.explain.search import Search
 from vscheduler.mirror.decode import wire
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.translate import translation
+from vscheduler.mirror.wording import gang_sentences
 from vscheduler.model import queues, resources
 from vscheduler.model.decisions import Reason, ReasonCode
 from vscheduler.model.jobs import Job
@@ -59,7 +60,8 @@ def usable(search: Search, job: Job) -> Iterator[Remedy]:
     reason = search.reason
     if reason is not None and reason.code in ELSEWHERE:
         others = _others(search, job, reason)[:OTHERS_MAX]
-        named = (OtherQueue(before=job.queue, after=name) for name in others)
+        field = gang_sentences.queue_field(reason)
+        named = (OtherQueue(before=job.queue, after=name, field=field) for name in others)
         remedy = search.first_that_works(*named)
         if remedy is not None:
             yield remedy

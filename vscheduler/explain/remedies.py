@@ -15,6 +15,7 @@ from vscheduler.explain.changes import Nothing, Remedy
 from vscheduler.explain.search import Search
 from vscheduler.explain.trials import Trials
 from vscheduler.mirror.wording import gang_sentences, phrases
+from vscheduler.model import jobs
 from vscheduler.model.decisions import Reason
 from vscheduler.model.jobs import Job, JobId
 from vscheduler.model.reclaim_outlooks import ReclaimOutlook
@@ -115,12 +116,17 @@ def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> 
         starts=now.cycle or None,
         remedies=tuple(remedy for name, _ in FINDERS for remedy in found.get(name, ())),
         for_admission=tried.for_admission,
-        uncreated=0 if waiting.tasks or tried.for_admission else max(1, waiting.min_member),
+        uncreated=_uncreated(waiting, tried),
         owner=waiting.owner,
         trials=tried.count,
         spent=budget - tried.left,
         cut=tuple(cut),
     )
+
+
+def _uncreated(job: Job, tried: Trials) -> int:
+    there = job.tasks or job.rejections
+    return 0 if there or tried.for_admission else max(1, job.min_member)
 
 
 def _search(search: Search, job: Job) -> tuple[dict[str, tuple[Remedy, ...]], list[str]]:
@@ -163,5 +169,6 @@ def _missing(given: Given, name: str) -> str:
     if group is None:
         return gang_sentences.no_group(JobId(name), given.mirror.rejections)
     if not group.scheduler and not given.mirror.members(group.job.id):
-        return f"PodGroup {name} waits: {phrases.unclaimed(group.job.owner)}"
+        said = phrases.unclaimed(group.job.owner, native=jobs.is_native(group.job.id))
+        return f"PodGroup {name} waits: {said}"
     return f"PodGroup {name} has no pods of this scheduler"

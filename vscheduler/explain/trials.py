@@ -103,7 +103,9 @@ class Trials:
         waiting = next(each for each in self.snapshot.jobs if each.id == job)
         self.queue = waiting.queue
         self.for_admission = (
-            not waiting.tasks and waiting.phase is Phase.PENDING and policy.has_action(ADMITS)
+            not (waiting.tasks or waiting.rejections)
+            and waiting.phase is Phase.PENDING
+            and policy.has_action(ADMITS)
         )
         """Whether the job starts, for these trials, as soon as it is admitted."""
         self._cost = (

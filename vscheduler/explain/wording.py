@@ -46,12 +46,14 @@ from vscheduler.explain.changes import (
     Tolerate,
     Uncordon,
     Victims,
+    WithoutConstraints,
     WithoutNodeAffinity,
     WithoutSelector,
 )
 from vscheduler.explain.remedies import Explanation
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.wording import phrases, sentences
+from vscheduler.mirror.wording.sentences import CONSTRAINTS
 from vscheduler.model.constraints import Taint
 from vscheduler.model.decisions import Reason
 
@@ -200,7 +202,7 @@ def _change(change: Change) -> str:
 def _of_the_job(change: Change) -> str:
     match change:
         case FewerPods():
-            return f"lower minMember from {change.before} to {change.after}"
+            return f"lower {change.field} from {change.before} to {change.after}"
         case SmallerRequest():
             asked = phrases.quantity(change.resource, change.after)
             before = phrases.amount(change.resource, change.before)
@@ -243,6 +245,8 @@ def _of_its_topology(change: Change) -> str:
     match change:
         case SoftTopology():
             return "set mode: soft in the network topology of the PodGroup"
+        case WithoutConstraints():
+            return f"create the PodGroup without {CONSTRAINTS} (topology {change.key})"
         case HigherTier():
             return _higher(change)
         case EndOfPatience():
@@ -307,7 +311,7 @@ def _of_the_tree(change: Change) -> str:
         case CreateQueue():
             return f"create queue {change.queue}"
         case OtherQueue():
-            return f"name queue {change.after} instead of {change.before} in spec.queue"
+            return f"name queue {change.after} instead of {change.before} in {change.field}"
         case OtherParent():
             return f"set spec.parent of queue {change.queue} to {change.after}"
         case QueueNamespace():

@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+from vscheduler.mirror import paths
+from vscheduler.model import jobs
+
 Object = Mapping[str, Any]
 
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
@@ -51,6 +54,7 @@ class Workload(msgspec.Struct, frozen=True, order=True):
     kind: str
     """In lower case."""
     name: str
+    """Of Kubernetes' own PodGroups, with jobs.NATIVE behind it."""
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
@@ -85,9 +89,23 @@ def is_final(owner_kind: str, labels: Mapping[str, str]) -> bool:
 
 
 def group_of(pod: Object) -> str:
-    """Return the name of the pod's PodGroup; empty without a PodGroup."""
+    """Return the name of the pod's PodGroup, as in JobIds; empty without a PodGroup."""
+    native = (pod.get("spec") or {}).get("schedulingGroup") or {}
+    if native.get("podGroupName"):
+        return f"{native['podGroupName']}{jobs.NATIVE}"
     annotations = pod["metadata"].get("annotations") or {}
-    return next(filter(None, map(annotations.get, GROUP_ANNOTATIONS)), "")
+    named = str(next(filter(None, map(annotations.get, GROUP_ANNOTATIONS)), ""))
+    return "" if named.endswith(jobs.NATIVE) else named
+
+
+def is_native(group: Object) -> bool:
+    """Whether a PodGroup is Kubernetes' own."""
+    return group.get("apiVersion") == paths.NATIVE_POD_GROUPS.api_version
+
+
+def group_name(group: Object) -> str:
+    """Return the name of a PodGroup, as in JobIds."""
+    return f"{group['metadata']['name']}{jobs.NATIVE if is_native(group) else ''}"
 
 
 def of_pod(pod: Object) -> list[Workload]:
@@ -119,15 +137,17 @@ def of_group(group: Object, pods: Iterable[Object]) -> list[Workload]:
         workloads.append(owner)
     elif len({member[0] for member in members}) == 1:
         workloads.append(members[0][0])
-    itself = Workload(POD_GROUP, group["metadata"]["name"])
+    itself = Workload(POD_GROUP, group_name(group))
     others = (workload for member in members for workload in member)
     return list(dict.fromkeys((*workloads, *([] if workloads else [itself]), *others, itself)))
 
 
 def matches(wanted: Workload, names: Iterable[Workload]) -> bool:
-    """Whether one of the names is the wanted one. A Volcano Job may also be called a job."""
+    """Whether one of the names is the wanted one. A Volcano Job may also be called a job, and both
+    kinds of PodGroups by their bare names.
+    """
     return any(
-        wanted.name == name.name
+        wanted.name in {name.name, name.name.removesuffix(jobs.NATIVE)}
         and (wanted.kind in {"", name.kind} or (wanted.kind, name.kind) == ("job", VOLCANO_JOB))
         for name in names
     )

@@ -283,6 +283,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
     code: ReasonCode
     queue: str
+    native: bool = False
+    """Whether the PodGroup is Kubernetes' own, whose fields have other names."""
     plugin: str = ""
     """The plugin that gives the reason; empty for vscheduler's own."""
     tasks: int = 0

@@ -25,6 +25,9 @@ TaskId = NewType("TaskId", str)
 JobId = NewType("JobId", str)
 """A PodGroup's `namespace/name`, with NATIVE behind it for Kubernetes' own PodGroups."""
 
+QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+"""Annotation of Kubernetes' own PodGroups, pods, their owners and namespaces: the queue."""
+
 NATIVE = "@scheduling.k8s.io"
 """Tells Kubernetes' own PodGroup from Volcano's of the same name: no name contains an @."""
 

@@ -17,7 +17,7 @@ from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.translate.pod_owners import Owner
 from vscheduler.mirror.wording import phrases, plain_text, sentences
-from vscheduler.model import queues, resources
+from vscheduler.model import jobs, queues, resources
 from vscheduler.model.decisions import (
     CycleResult,
     DomainRoom,
@@ -418,6 +418,7 @@ def reason_without_pods(job: Job) -> Reason | None:
     return Reason(
         code=code,
         queue=job.queue,
+        native=jobs.is_native(job.id),
         minimum=max(1, job.min_member),
         owner=job.owner,
         unclaimed=job.phase in YOUNG and not job.annotations.get(translation.SCHEDULER),

@@ -303,7 +303,14 @@ OWN_CHANGES = frozenset(
         *("WithoutSelector", "WithoutNodeAffinity", "ActionArgument"),
         *("HonorTaints", "MayPreempt"),
         *("CreatePods", "MarkPods", "RemoveGates", "CreateClaims", "QuotaAmounts"),
-        *("DropAnnotation", "SoftTopology", "HigherTier", "EndOfPatience", "Restart"),
+        *(
+            "DropAnnotation",
+            "SoftTopology",
+            "HigherTier",
+            "WithoutConstraints",
+            "EndOfPatience",
+            "Restart",
+        ),
     }
 )
 NODE_CHANGES = frozenset({"MoreNodes", "LargerNodes", "RemoveTaint", "Uncordon", "LabelNodes"})

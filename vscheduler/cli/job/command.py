@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn, TypeVar
 
 import click
@@ -13,7 +13,14 @@ from vscheduler.cli.job import job_figures, selection
 from vscheduler.cli.job.job_figures import Job
 from vscheduler.cli.job.selection import Selection
 from vscheduler.cli.queue import cluster_client, completion
-from vscheduler.cli.queue.cluster_client import Cluster, ClusterError, Forbidden, Kind, Object
+from vscheduler.cli.queue.cluster_client import (
+    Cluster,
+    ClusterError,
+    Forbidden,
+    Kind,
+    NotServed,
+    Object,
+)
 from vscheduler.mirror import workloads
 from vscheduler.mirror.wording import plain_text
 
@@ -106,6 +113,8 @@ def _job_names(context: click.Context, _parameter: click.Parameter, typed: str) 
             if not context.params.get("all_namespaces"):
                 scope = cluster.within(context.params.get("namespace") or cluster.namespace)
             groups, pods = scope.list(Kind.POD_GROUP).items, scope.list(Kind.POD).items
+            with suppress(NotServed, Forbidden):
+                groups += scope.list(Kind.NATIVE_POD_GROUP).items
     except ClusterError:
         return []
     found = []
@@ -114,7 +123,7 @@ def _job_names(context: click.Context, _parameter: click.Parameter, typed: str) 
         members = [
             pod
             for pod in pods
-            if workloads.group_of(pod) == metadata["name"]
+            if workloads.group_of(pod) == workloads.group_name(group)
             and pod["metadata"].get("namespace") == metadata.get("namespace")
         ]
         best = workloads.of_group(group, members)[0]
@@ -140,8 +149,8 @@ def command() -> None:
     """Show the jobs of a cluster, their places in line, and why they wait.
 
     A job is a PodGroup with its pods. JOB names its workload, such as job/train, rayjob/tune or
-    deployment/web, or the PodGroup. In tables, 0/8/8 means: no pod runs, 8 must start together,
-    there are 8.
+    deployment/web, or the PodGroup: train@scheduling.k8s.io is one of Kubernetes' own API. In
+    tables, 0/8/8 means: no pod runs, 8 must start together, there are 8.
     """
 
 
@@ -325,13 +334,14 @@ def _sentences() -> Iterator[None]:
 
 def _jobs(seen: placing.Seen, namespace: str | None, policy: policies.Policy) -> list[Job]:
     """Return the jobs of the namespace. Places are computed only if a job waits."""
-    groups = _inside(seen.objects.get(Kind.POD_GROUP, ()), namespace)
+    groups = _inside(seen.groups, namespace)
     pods = seen.objects.get(Kind.POD)
     members = None if pods is None else _inside(pods, namespace)
     found = job_figures.jobs_of(groups, members, placing.NO_PLACES)
-    if not any(each.waits for each in found):
+    schedulers = {each.scheduler for each in found if each.waits} - {""}
+    if not schedulers:
         return found
-    return job_figures.jobs_of(groups, members, placing.places(seen, policy))
+    return job_figures.jobs_of(groups, members, placing.places(seen, policy, schedulers))
 
 
 def _inside(objects: Sequence[Object], namespace: str | None) -> list[Object]:
@@ -356,8 +366,7 @@ def _chosen(
 
 
 def _everywhere(seen: placing.Seen) -> list[Job]:
-    groups, pods = seen.objects.get(Kind.POD_GROUP, ()), seen.objects.get(Kind.POD)
-    return job_figures.jobs_of(groups, pods, placing.NO_PLACES)
+    return job_figures.jobs_of(seen.groups, seen.objects.get(Kind.POD), placing.NO_PLACES)
 
 
 def _group_key(pod: Object) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from vscheduler.cli import screen
 from vscheduler.cli.job import job_tables, placing
-from vscheduler.cli.job.job_figures import Job
+from vscheduler.cli.job.job_figures import KUBE_SCHEDULER, Job
 from vscheduler.cli.job.placing import Seen
 from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.cli.queue.cluster_client import Kind
@@ -23,8 +23,8 @@ from vscheduler.explain.remedies import Explanation, NotWaitingError
 from vscheduler.mirror import workloads
 from vscheduler.mirror.wording import phrases
 from vscheduler.mirror.workloads import Workload
-from vscheduler.model import resources
-from vscheduler.model.jobs import Phase
+from vscheduler.model import jobs, resources
+from vscheduler.model.jobs import JobId, Phase
 from vscheduler.simulator import run
 
 Object = Mapping[str, Any]
@@ -56,7 +56,7 @@ def lines(explanation: Explained, style: Style) -> list[str]:
     """Return an explanation as lines of text."""
     job, helps = explanation.job, explanation.helps
     made = [f"{job.workload} in namespace {job.namespace} {_state(job, style)}"]
-    made.append(f"PodGroup {job.name}, queue {job.queue}: {job_tables.pods_sentence(job)}")
+    made.append(f"PodGroup {job.name}, {_queue(job)}: {job_tables.pods_sentence(job)}")
     if job.waits:
         made += ["", *_wrapped([_reason(job)], style)]
     if job.unreadable:
@@ -75,6 +75,10 @@ def lines(explanation: Explained, style: Style) -> list[str]:
     return made
 
 
+def _queue(job: Job) -> str:
+    return f"queue {job.queue}" if job.queue else "no queue yet"
+
+
 def _state(job: Job, style: Style) -> str:
     if job.waits:
         return f"has been waiting for {queue_figures.age(style.now - job.since)}."
@@ -91,11 +95,16 @@ def _reason(job: Job) -> str:
     if job.message:
         return job.message
     if not job.scheduler:
-        said = phrases.unclaimed(job.owner)
+        said = phrases.unclaimed(job.owner, native=job.native)
         text = f"{said[:1].upper()}{said[1:]}."
-        if job.owner:
+        if job.owner or job.native:
             return text
         return f"{text} If nobody else does, create its pods, with spec.schedulerName."
+    if not job.queue:
+        return (
+            "The controllers haven't given its PodGroup a queue yet (annotation "
+            f"{jobs.QUEUE_NAME}): does `vscheduler run` run, with controllers?"
+        )
     return (
         f"No scheduler has said anything about it yet. Its scheduler is {job.scheduler}: does "
         f"`vscheduler run --scheduler-name {job.scheduler}` run?"
@@ -148,10 +157,15 @@ def without_group(wanted: Workload, pods: Iterable[Object]) -> list[str]:
 def _ungrouped(pod: Object) -> str:
     """Return why the pod isn't in a PodGroup that exists."""
     group = workloads.group_of(pod)
-    scheduler = (pod.get("spec") or {}).get("schedulerName") or "default-scheduler"
+    scheduler = (pod.get("spec") or {}).get("schedulerName") or KUBE_SCHEDULER
+    if jobs.is_native(JobId(group)) and scheduler == KUBE_SCHEDULER:
+        return (
+            f"spec.schedulerName is {KUBE_SCHEDULER}, which starts PodGroup {group} without "
+            "queues; name vscheduler there"
+        )
     if group:
         return f"there is no PodGroup {group}, which the pod names; create it"
-    if scheduler == "default-scheduler":
+    if scheduler == KUBE_SCHEDULER:
         return (
             "spec.schedulerName is default-scheduler, which knows neither queues nor PodGroups; "
             "name vscheduler there"

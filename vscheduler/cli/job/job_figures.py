@@ -10,17 +10,20 @@ import msgspec
 
 from vscheduler.cli import screen
 from vscheduler.cli.queue import queue_figures
-from vscheduler.mirror import workloads
+from vscheduler.mirror import statuses, workloads
 from vscheduler.mirror.translate import pod_owners
 from vscheduler.mirror.wording import phrases
 from vscheduler.mirror.workloads import Workload
-from vscheduler.model.jobs import Phase
+from vscheduler.model import jobs
+from vscheduler.model.jobs import JobId, Phase
 from vscheduler.model.queues import DEFAULT
 from vscheduler.simulator.waiting_line import Place
 
 Object = Mapping[str, Any]
 
 FINISHED = ("Succeeded", "Failed")
+KUBE_SCHEDULER = "default-scheduler"
+"""The schedulerName of pods that name none."""
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 
 Entry = tuple[float, str]
@@ -53,11 +56,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     name: str
-    """Name of the PodGroup."""
+    """Name of the PodGroup; of Kubernetes' own, with jobs.NATIVE behind it."""
     uid: str
     names: tuple[Workload, ...]
     """Names of the workload, the best one first."""
     queue: str
+    """Empty while a PodGroup of Kubernetes' own API has none."""
     phase: str
     minimum: int
     running: int
@@ -86,6 +90,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """`namespace/name` of the PodGroup."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def native(self) -> bool:
+        """Whether the PodGroup is Kubernetes' own."""
+        return jobs.is_native(JobId(self.name))
 
     @property
     def workload(self) -> Workload:
@@ -125,42 +134,96 @@ def jobs_of(groups: Iterable[Object], pods: Iterable[Object] | None, places: Pla
             members[f"{pod['metadata'].get('namespace', '')}/{named}"].append(pod)
     made = []
     for plain in map(screen.plain, groups):
-        key = f"{plain['metadata'].get('namespace', '')}/{plain['metadata']['name']}"
-        made.append(_job(plain, members[key] if pods is not None else None, key, places))
+        key = f"{plain['metadata'].get('namespace', '')}/{workloads.group_name(plain)}"
+        job = _job(plain, members[key] if pods is not None else None, key, places)
+        if not (workloads.is_native(plain) and _is_of_kubernetes(plain, job)):
+            made.append(job)
     return made
 
 
+def _is_of_kubernetes(group: Object, job: Job) -> bool:
+    """Whether kube-scheduler starts this PodGroup of Kubernetes' own API, as its pods say, and
+    none of our schedulers; or it had done so, if there are no pods.
+    """
+    conditions = _conditions(group)
+    if jobs.PHASE in conditions:
+        return False
+    started = conditions.get(jobs.INITIALLY_SCHEDULED, {}).get("status") == "True"
+    return job.scheduler == KUBE_SCHEDULER or (not job.scheduler and started)
+
+
+def _conditions(group: Object) -> dict[str, Object]:
+    found = (group.get("status") or {}).get("conditions") or ()
+    return {str(each.get("type")): each for each in found}
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What a PodGroup of either kind says."""
+
+    queue: str
+    minimum: int
+    phase: str
+    unschedulable: Object
+    """The condition, or empty."""
+    scheduled: Object
+    """The condition, or empty."""
+
+
+def _stored(group: Object) -> _Stored:
+    spec, conditions = group.get("spec") or {}, _conditions(group)
+    if workloads.is_native(group):
+        scheduled = conditions.get(jobs.INITIALLY_SCHEDULED, {})
+        phase = Phase.RUNNING if scheduled.get("status") == "True" else Phase.PENDING
+        gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
+        return _Stored(
+            queue=_queue_of(group["metadata"]),
+            minimum=max(1, gang.get("minCount", 1)),
+            phase=conditions.get(jobs.PHASE, {}).get("reason") or phase,
+            unschedulable=conditions.get(statuses.NATIVE_UNSCHEDULABLE, {}),
+            scheduled=scheduled,
+        )
+    return _Stored(
+        queue=spec.get("queue") or DEFAULT,
+        minimum=spec.get("minMember", 0),
+        phase=(group.get("status") or {}).get("phase") or Phase.PENDING,
+        unschedulable=conditions.get(queue_figures.UNSCHEDULABLE, {}),
+        scheduled=conditions.get("Scheduled", {}),
+    )
+
+
+def _queue_of(metadata: Object) -> str:
+    """Return the queue of a PodGroup of Kubernetes' own API; empty until it has one."""
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    return str(annotations.get(jobs.QUEUE_NAME) or labels.get(jobs.QUEUE_NAME) or "")
+
+
 def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> Job:
-    metadata, spec = group["metadata"], group.get("spec") or {}
-    status = group.get("status") or {}
-    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
-    phase = status.get("phase") or Phase.PENDING
-    said = conditions.get(queue_figures.UNSCHEDULABLE) or {}
+    metadata, stored = group["metadata"], _stored(group)
+    said, scheduled, phase = stored.unschedulable, stored.scheduled, stored.phase
     told = said if said.get("status") == "True" and phase != Phase.COMPLETED else {}
-    scheduled = conditions.get("Scheduled") or {}
     created = queue_figures.instant(metadata.get("creationTimestamp"))
     changed = queue_figures.instant(scheduled.get("lastTransitionTime"))
     figures = None if pods is None else tuple(map(_pod, sorted(pods, key=_order)))
     young = phase in {Phase.PENDING, Phase.INQUEUE} or bool(told)
-    waits = young and not _has_nodes(figures, spec.get("minMember", 0))
+    waits = young and not _has_nodes(figures, stored.minimum)
     schedulers = Counter(each.scheduler for each in figures or ())
     annotated = (metadata.get("annotations") or {}).get(SCHEDULER, "")
     return Job(
         namespace=metadata.get("namespace", ""),
-        name=metadata["name"],
+        name=workloads.group_name(group),
         uid=metadata.get("uid", ""),
         names=tuple(workloads.of_group(group, pods or ())),
-        queue=spec.get("queue") or DEFAULT,
+        queue=stored.queue,
         phase=phase,
-        minimum=spec.get("minMember", 0),
-        running=_running(status, figures),
+        minimum=stored.minimum,
+        running=_running(group, figures),
         pods=figures,
         created=created,
         since=(changed if scheduled.get("status") == "False" else 0.0) or created if waits else 0.0,
         admitted=changed if scheduled.get("status") == "True" else 0.0,
         reason=told.get("reason", ""),
         message=told.get("message", ""),
-        unreadable=(conditions.get(pod_owners.CONDITION) or {}).get("message", ""),
+        unreadable=_conditions(group).get(pod_owners.CONDITION, {}).get("message", ""),
         scheduler=schedulers.most_common(1)[0][0] if schedulers else annotated,
         place=places.found.get(key) if waits else None,
         approximate=places.approximate,
@@ -172,9 +235,9 @@ def _has_nodes(pods: tuple[Pod, ...] | None, minimum: int) -> bool:
     return pods is not None and len(pods) >= max(1, minimum) and all(pod.node for pod in pods)
 
 
-def _running(status: Object, pods: tuple[Pod, ...] | None) -> int:
+def _running(group: Object, pods: tuple[Pod, ...] | None) -> int:
     if pods is None:
-        return int(status.get("running", 0))
+        return int((group.get("status") or {}).get("running", 0))
     return sum(pod.phase == "Running" for pod in pods)
 
 

@@ -22,7 +22,7 @@ def _row(job: Job, style: Style, *, namespaces: bool) -> Row:
     return {
         **({"NAMESPACE": job.namespace} if namespaces else {}),
         "WORKLOAD": str(job.workload),
-        "QUEUE": job.queue,
+        "QUEUE": job.queue or ABSENT,
         "STATE": job.phase,
         "RUN/MIN/ALL": counts(job),
         "IN-QUEUE": _place(job, in_queue=True),
@@ -64,7 +64,7 @@ def block(job: Job, history: Sequence[tuple[float, str]], style: Style) -> list[
         "Workload": str(job.workload),
         "Namespace": job.namespace,
         "PodGroup": job.name,
-        "Queue": job.queue,
+        "Queue": job.queue or ABSENT,
         "Scheduler": job.scheduler or ABSENT,
         "State": job.phase,
         "Pods": pods_sentence(job),

@@ -11,6 +11,7 @@ from vscheduler.cli.job.explained import Explained
 from vscheduler.cli.job.job_figures import Entry, Job
 from vscheduler.cli.job.placing import Seen
 from vscheduler.cli.queue import cluster_client, queue_watch
+from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import phrases
 
@@ -116,9 +117,15 @@ def notes(seen: Seen) -> list[str]:
     """Return what is left out because the user may not read it."""
     if not seen.left_out:
         return list(seen.notes)
-    kinds = phrases.listed([cluster_client.COLLECTIONS[kind].plural for kind in seen.left_out])
+    kinds = phrases.listed([_resource(kind) for kind in seen.left_out])
     what = f"places are approximate: you may not list {kinds} in the whole cluster"
     return [f"{what}; docs/permissions.md tells what it takes"]
+
+
+def _resource(kind: Kind) -> str:
+    """Return `podgroups`; `podgroups.scheduling.k8s.io` for those of Kubernetes' own API."""
+    collection = cluster_client.COLLECTIONS[kind]
+    return f"{collection.plural}{kind.removeprefix(collection.kind)}"
 
 
 def tree_of(job: Job, history: Sequence[Entry] | None = None) -> dict[str, Any]:

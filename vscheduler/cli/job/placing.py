@@ -3,7 +3,8 @@ or with each change (`-w`).
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,13 +24,12 @@ from vscheduler.cli.queue.cluster_client import (
 )
 from vscheduler.cli.queue.queue_watch import Failure, Find
 from vscheduler.core.config.policy import Policy
-from vscheduler.mirror import workloads
-from vscheduler.mirror.translate import translation
 from vscheduler.simulator import waiting_line
 from vscheduler.simulator.run import Options
 from vscheduler.simulator.waiting_line import Place
 
-SNAPSHOT = (Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, Kind.POD_GROUP, Kind.POD)
+GROUPS = (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP)
+SNAPSHOT = (Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, *GROUPS, Kind.POD)
 """Kinds that the order of jobs depends on."""
 
 SURROUNDINGS = (
@@ -59,6 +59,11 @@ class Seen(msgspec.Struct, kw_only=True):
         return [each for kind in SNAPSHOT for each in self.objects.get(kind, ())]
 
     @property
+    def groups(self) -> list[Object]:
+        """The PodGroups of both kinds."""
+        return [each for kind in GROUPS for each in self.objects.get(kind, ())]
+
+    @property
     def complete(self) -> bool:
         """Whether nothing is missing that the order of jobs depends on."""
         return not self.left_out
@@ -72,26 +77,30 @@ def look(
     """Read everything that the user may read; `namespace` is the one that counts, None: all.
 
     PodGroups are read in all namespaces if possible: other jobs are in the same line. Raises
-    ClusterError if the PodGroups themselves can't be read.
+    ClusterError if the PodGroups themselves can't be read. Those of Kubernetes' own API needn't be
+    served, and an API server forbids what it doesn't serve, too: nothing is said of them then.
     """
     seen = Seen(node_selector=node_selector)
     for kind in SNAPSHOT:
         try:
             seen.objects[kind] = cluster.list(kind).items
+        except NotServed:
+            if kind is not Kind.NATIVE_POD_GROUP:
+                raise
         except Forbidden as error:
-            seen.left_out[kind] = str(error)
-            if kind not in cluster_client.NAMESPACED:
-                continue
-            if namespace is None:
-                if kind is Kind.POD_GROUP:
-                    raise
-                continue
-            try:
-                seen.objects[kind] = cluster.within(namespace).list(kind).items
-            except Forbidden:
-                if kind is Kind.POD_GROUP:
-                    raise
+            _look_inside(seen, cluster, namespace, kind)
+            if kind is Kind.POD_GROUP and kind not in seen.objects:
+                raise
+            if kind is not Kind.NATIVE_POD_GROUP or kind in seen.objects:
+                seen.left_out[kind] = str(error)
     return seen
+
+
+def _look_inside(seen: Seen, cluster: Cluster, namespace: str | None, kind: Kind) -> None:
+    """Read a kind in the namespace, if the user may."""
+    if namespace is not None and kind in cluster_client.NAMESPACED:
+        with suppress(Forbidden, NotServed):
+            seen.objects[kind] = cluster.within(namespace).list(kind).items
 
 
 def surroundings(cluster: Cluster) -> list[Object] | None:
@@ -110,24 +119,12 @@ def surroundings(cluster: Cluster) -> list[Object] | None:
     return found
 
 
-def schedulers(seen: Seen) -> tuple[str, ...]:
-    """Return the names of the schedulers of pods with PodGroups, and of PodGroups."""
-    named = {
-        str((pod.get("spec") or {}).get("schedulerName") or "")
-        for pod in seen.objects.get(Kind.POD, ())
-        if workloads.group_of(pod)
-    }
-    named |= {
-        str((group["metadata"].get("annotations") or {}).get(translation.SCHEDULER) or "")
-        for group in seen.objects.get(Kind.POD_GROUP, ())
-    }
-    return tuple(sorted(named - {""}))
-
-
-def places(seen: Seen, policy: Policy) -> Places:
-    """Return the places of all waiting jobs; every scheduler has a line of its own."""
+def places(seen: Seen, policy: Policy, schedulers: Collection[str]) -> Places:
+    """Return the places of all jobs that wait for these schedulers, each of which has a line of its
+    own.
+    """
     found: dict[str, Place] = {}
-    for name in schedulers(seen):
+    for name in sorted(schedulers):
         line = waiting_line.places(seen.manifests, policy, options(seen, name))
         found |= {str(key): place for key, place in line.items()}
     return Places(found=found, approximate=not seen.complete)

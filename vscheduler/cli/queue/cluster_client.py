@@ -37,6 +37,7 @@ class Kind(StrEnum):
 
     QUEUE = "Queue"
     POD_GROUP = "PodGroup"
+    NATIVE_POD_GROUP = "PodGroup.scheduling.k8s.io"
     POD = "Pod"
     NODE = "Node"
     PRIORITY_CLASS = "PriorityClass"
@@ -57,6 +58,7 @@ class Kind(StrEnum):
 COLLECTIONS: Mapping[Kind, Collection] = {
     Kind.QUEUE: paths.QUEUES,
     Kind.POD_GROUP: paths.POD_GROUPS,
+    Kind.NATIVE_POD_GROUP: paths.NATIVE_POD_GROUPS,
     Kind.POD: paths.PODS,
     Kind.NODE: paths.NODES,
     Kind.PRIORITY_CLASS: paths.PRIORITY_CLASSES,
@@ -196,7 +198,8 @@ class Cluster:
         found = self._decoded(kind, self._ask("GET", self._path(kind)))
         if not isinstance(found.get("metadata"), dict):
             raise self._no_api_server()
-        typed = {"apiVersion": COLLECTIONS[kind].api_version, "kind": str(kind)}
+        collection = COLLECTIONS[kind]
+        typed = {"apiVersion": collection.api_version, "kind": collection.kind}
         items: list[Object] = [typed | each for each in found.get("items") or ()]
         return Listing(items=items, version=found["metadata"].get("resourceVersion", ""))
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 
 from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.claims import lifecycle
@@ -19,6 +20,7 @@ from vscheduler.core.session import excluded_nodes, queue_figures, reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.waiting_status import WaitingStatus
+from vscheduler.model import jobs
 from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
 from vscheduler.model.decisions import (
     CycleResult,
@@ -352,8 +354,15 @@ def _group(
         refused_binds=refused,
         without_claims=_held(session, state) if reported else (),
         claims=wait if reported else None,
-        reason=reason,
+        reason=_named(job, reason),
     )
+
+
+def _named(job: Job, reason: Reason | None) -> Reason | None:
+    """Return the reason, which says of which API the PodGroup is."""
+    if reason is None or not jobs.is_native(job.id):
+        return reason
+    return replace(reason, native=True)
 
 
 def _held(session: Session, state: JobState) -> tuple[Task, ...]:
@@ -427,5 +436,5 @@ def _without_queue(job: Job) -> GroupStatus:
         ready=job.ready_tasks >= job.min_member,
         unplaced=tuple(task for task in job.tasks if task.status is TaskStatus.PENDING),
         rejections=job.rejections,
-        reason=reason,
+        reason=_named(job, reason),
     )

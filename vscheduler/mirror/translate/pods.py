@@ -219,7 +219,7 @@ class Translator:
         key = events.key_of(metadata.namespace, metadata.name)
         uid = uid_of(metadata)
         native = spec.scheduling_group is not None
-        group = _group(pod)
+        group = group_of(pod)
         status = _status(pod)
         scheduler = self._ours.get(spec.scheduler_name or DEFAULT_SCHEDULER, "")
         if not scheduler:
@@ -374,7 +374,7 @@ def _gone_by(pod: wire.Pod) -> float | None:
     return None if deleted is None else deleted.timestamp()
 
 
-def _group(pod: wire.Pod) -> JobId | None:
+def group_of(pod: wire.Pod) -> JobId | None:
     """Return the PodGroup that the pod names. Kubernetes' own comes first: it can't be changed.
 
     Annotations may have any text, but no id of the other API.

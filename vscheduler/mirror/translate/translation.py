@@ -47,7 +47,7 @@ SOFT = "soft"
 NODE, HYPER_NODE = "Node", "HyperNode"
 """Types of a HyperNode's members."""
 
-QUEUE = "scheduling.volcano.sh/queue-name"
+QUEUE = jobs.QUEUE_NAME
 """Annotation of a namespace: the queue of PodGroups that name none. Annotation or label of
 Kubernetes' own PodGroups: their queue."""
 

@@ -12,7 +12,7 @@ from vscheduler.mirror.wording import phrases
 from vscheduler.model import jobs
 from vscheduler.model.decisions import Reason, Shortage
 from vscheduler.model.gang_proof import GangProof, PodsOfKind
-from vscheduler.model.jobs import ROLE, JobId
+from vscheduler.model.jobs import QUEUE_NAME, ROLE, JobId
 from vscheduler.model.queues import ROOT
 from vscheduler.model.unassigned_pods import UnassignedPods
 
@@ -152,12 +152,23 @@ def no_group(group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError]) -
 
 def too_few_pods(reason: Reason) -> str:
     """Return how many pods of minMember exist, and who creates the others."""
-    there = f"{reason.tasks} of {phrases.pods(reason.minimum)} exist (minMember {reason.minimum})"
+    field = min_member(reason)
+    there = f"{reason.tasks} of {phrases.pods(reason.minimum)} exist ({field} {reason.minimum})"
     if reason.unclaimed:
-        return f"{there}; {phrases.unclaimed(reason.owner)}"
+        return f"{there}; {phrases.unclaimed(reason.owner, native=reason.native)}"
     if reason.owner and not reason.tasks:
         return f"{there}; {phrases.creates(reason.owner)}"
-    return f"{there}; {_create(reason)}, or lower minMember"
+    return f"{there}; {_create(reason)}, or lower {field}"
+
+
+def min_member(reason: Reason) -> str:
+    """Return the field of the PodGroup with its minimum."""
+    return phrases.MIN_COUNT if reason.native else phrases.MIN_MEMBER
+
+
+def queue_field(reason: Reason) -> str:
+    """Return where the PodGroup names its queue."""
+    return f"annotation {QUEUE_NAME}" if reason.native else "spec.queue"
 
 
 def too_few_of_role(reason: Reason) -> str:

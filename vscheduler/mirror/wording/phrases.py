@@ -9,6 +9,10 @@ from vscheduler.model.resources import ResourceSpace
 BINDS_MAX = 3
 """How many binds of the same moment are named."""
 
+MIN_MEMBER = "minMember"
+MIN_COUNT = "spec.schedulingPolicy.gang.minCount"
+"""The same of Kubernetes' own PodGroups."""
+
 SHORT_MAX = 72
 """Characters of a short reason."""
 
@@ -130,11 +134,17 @@ def quantity(resource: str, value: float) -> str:
     return f"{amount(resource, value)} {resource}"
 
 
-def unclaimed(owner: str = "") -> str:
-    """Return why no scheduler takes a PodGroup without pods that names none, and what to set.
+def unclaimed(owner: str = "", *, native: bool = False) -> str:
+    """Return why no scheduler takes a PodGroup without pods that names none, and what to set;
+    `native` says whether it is Kubernetes' own.
 
     `owner` creates its pods; empty if unknown.
     """
+    if native:
+        return (
+            "no scheduler takes its PodGroup, which has no pods yet: create them, with the "
+            "scheduler in spec.schedulerName"
+        )
     before = f", or on {owner} before its PodGroup is made," if owner else ""
     return (
         "no scheduler takes its PodGroup, which has no pods yet and names no scheduler: set the "

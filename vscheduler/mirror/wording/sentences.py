@@ -27,6 +27,9 @@ from vscheduler.model.reclaim_outlooks import Protection, ReclaimOutlook
 Code = ReasonCode
 
 MORE_NODES = "ask for less, or add nodes"
+HIGHER_TIER = "allow a higher tier"
+CONSTRAINTS = "spec.schedulingConstraints"
+"""Of Kubernetes' own PodGroups: they can't be changed."""
 
 NEVER_PREEMPTS = "no pod is evicted for it, as its preemptionPolicy is Never"
 
@@ -128,11 +131,13 @@ def queue_problem(problem: QueueProblem) -> str:
 
 
 def _queue_missing(reason: Reason) -> str:
-    return f"queue {reason.queue} doesn't exist; create it, or name another in spec.queue"
+    field = gang_sentences.queue_field(reason)
+    return f"queue {reason.queue} doesn't exist; create it, or name another in {field}"
 
 
 def _queue_closed(reason: Reason) -> str:
-    return f"queue {reason.queue} isn't open; open it, or name another in spec.queue"
+    field = gang_sentences.queue_field(reason)
+    return f"queue {reason.queue} isn't open; open it, or name another in {field}"
 
 
 def _queue_barred(reason: Reason) -> str:
@@ -152,11 +157,12 @@ def _plugin_refused(reason: Reason) -> str:
 
 def _not_leaf(reason: Reason) -> str:
     text = f"queue {reason.queue} has child queues, and jobs go to leaf queues"
+    field = gang_sentences.queue_field(reason)
     if not reason.leaves:
-        return f"{text}; name one of those in spec.queue"
+        return f"{text}; name one of those in {field}"
     named = reason.leaves[:LEAVES_MAX]
     leaves = phrases.listed([*named, "others"] if len(reason.leaves) > len(named) else named)
-    return f"{text}: name {leaves if len(named) == 1 else f'one of {leaves}'} in spec.queue"
+    return f"{text}: name {leaves if len(named) == 1 else f'one of {leaves}'} in {field}"
 
 
 def _set_aside(reason: Reason) -> str:
@@ -170,6 +176,8 @@ def _bad_setting(reason: Reason) -> str:
 
 
 def _topology_unknown(reason: Reason) -> str:
+    if reason.native:
+        return f"{reason.subject}; correct it, or create the PodGroup without {CONSTRAINTS}"
     return f"{reason.subject}; correct it, or set mode: soft to start anywhere"
 
 
@@ -192,7 +200,8 @@ def _no_domain(reason: Reason) -> str:
     if reason.code is Code.NEVER_FITS:
         could = f"the largest, {best.name}, could hold {_number(best)} if it were empty"
         why = _blocks(best) if best.refusals else ""
-        return f"{text}; {could}{why}; allow a higher tier, {MORE_NODES}"
+        wider = f"create the PodGroup without {CONSTRAINTS}" if reason.native else HIGHER_TIER
+        return f"{text}; {could}{why}; {wider}, {MORE_NODES}"
     text = f"{text}; the best, {best.name}, has room for {_number(best)}{_blocks(best)}"
     if not others:
         return text
@@ -460,7 +469,7 @@ def _waits_for_claims(reason: Reason) -> str:
 
 
 def _gated(reason: Reason) -> str:
-    group, setting = "", "minMember"
+    group, setting = "", gang_sentences.min_member(reason)
     if reason.sub_group is not None:
         group, setting = gang_sentences.sub_group(reason), "subGroupSize"
     return (

@@ -1,0 +1,116 @@
+"""What would start a gang of Kubernetes' own PodGroup (scheduling.k8s.io)."""
+
+from typing import Any
+
+from tests import running
+from tests.scenarios import test_native_pod_groups as native
+from tests.scenarios.test_native_pod_groups import group, node, pods, queue
+from vscheduler.explain import remedies, wording
+from vscheduler.explain.remedies import Explanation
+from vscheduler.simulator import run
+from vscheduler.simulator.run import Options
+
+CONSTRAINED = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+
+
+def explained(*documents: Any, **options: Any) -> Explanation:
+    """The explanation of PodGroup g."""
+    every = [each for some in documents for each in (some if isinstance(some, list) else [some])]
+    tree = {
+        "actions": "enqueue, allocate, backfill, reclaim",
+        "tiers": running.tiers(options.get("tiers", native.TIERS)),
+    }
+    policy = running.policy_of(tree)
+    return remedies.explain(run.read(every, Options()), policy, "default/g@scheduling.k8s.io")
+
+
+def lines(found: Explanation) -> list[str]:
+    """Its remedies."""
+    assert found.starts is None
+    assert found.cut == ()
+    return [wording.sentence(remedy) for remedy in found.remedies]
+
+
+def test_a_gang_that_is_too_large() -> None:
+    """Its minimum has another name than Volcano's."""
+    found = explained(node("n1"), group("g", 3), pods("g", 3))
+    assert lines(found) == [
+        "lower spec.schedulingPolicy.gang.minCount from 3 to 2",
+        "let its pods ask for 1.3 cpu instead of 2",
+        "add 1 more node like n1 (4 cpu and 64Gi memory)",
+    ]
+    assert all(remedy.minimal for remedy in found.remedies)
+
+
+def test_a_gang_that_lacks_pods() -> None:
+    """They are copied, with the name of their PodGroup."""
+    found = explained(node("n1", 8), group("g", 4), pods("g", 3))
+    assert lines(found) == [
+        "create 1 more pod",
+        "lower spec.schedulingPolicy.gang.minCount from 4 to 3",
+    ]
+    assert "(spec.schedulingPolicy.gang.minCount 4)" in wording.lines(found)[0]
+
+
+def test_a_queue_that_does_not_exist() -> None:
+    """The PodGroup names it in an annotation."""
+    found = explained(node("n1", 8), queue("lab"), group("g", 2, queue="lap"), pods("g", 2))
+    annotation = "annotation scheduling.volcano.sh/queue-name"
+    assert lines(found) == ["create queue lap", f"name queue lab instead of lap in {annotation}"]
+    assert wording.lines(found)[0].endswith(
+        f"queue lap doesn't exist; create it, or name another in {annotation}"
+    )
+
+
+def test_a_topology_is_left_out_and_never_softened() -> None:
+    """The API has neither tiers nor modes, and constraints can't be changed."""
+    found = explained(
+        *(node("n1", 4, rack="a"), node("n2", 4, rack="b")),
+        *(group("g", 4, **CONSTRAINED), pods("g", 4)),
+        tiers=native.WITH_TOPOLOGY,
+    )
+    said = lines(found)
+    assert "create the PodGroup without spec.schedulingConstraints (topology rack)" in said
+    text = " ".join((*said, *wording.lines(found)))
+    assert "create the PodGroup without spec.schedulingConstraints, ask for less" in text
+    assert "tier" not in text
+    assert "soft" not in text
+
+
+def test_a_gang_starts_anew_in_another_domain() -> None:
+    """A pod runs where the others have no room."""
+    started = {
+        "conditions": [
+            {"type": "PodGroupInitiallyScheduled", "status": "True"},
+            {"type": "vscheduler.io/Phase", "status": "True", "reason": "Running"},
+        ]
+    }
+    found = explained(
+        *(node("n1", 4, rack="a"), node("n2", 8, rack="b")),
+        *(group("g", 3, status=started, **CONSTRAINED), pods("g", 1, on="n1")),
+        pods("g", 2, first=1),
+        tiers=native.WITH_TOPOLOGY,
+    )
+    assert "restart it: delete its 1 running pod" in lines(found)
+
+
+def test_the_end_of_another_gang() -> None:
+    """Its pods and its PodGroup go."""
+    found = explained(
+        *(node("n1", 8), group("old", 4), pods("old", 4, on="n1")),
+        *(group("g", 2), pods("g", 2)),
+    )
+    assert [line for line in lines(found) if "end" in line] == [
+        "wait for the end of job default/old@scheduling.k8s.io, or end it: its 4 pods hold 8 cpu"
+    ]
+
+
+def test_pods_that_contradict_their_group_exist() -> None:
+    """Nobody is to create them."""
+    found = explained(
+        *(node("n1", 8), group("g", 2, priority=5)),
+        *(pods("g", 1, priority=5), pods("g", 1, first=1, priority=7)),
+    )
+    assert found.uncreated == 0
+    assert not found.for_admission
+    assert "pod g-1 has priority 7" in wording.lines(found)[0]
