@@ -1,0 +1,254 @@
+"""Jobs with `spec.scheduling` under vscheduler: queues, fair shares and reclaim for the PodGroups
+that the Job controller makes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox import control_plane
+from sandbox.client import Object
+from sandbox.contents import NATIVE_POD_GROUPS, NATIVE_WORKLOADS
+from sandbox.control_plane import ControlPlane
+from tests.integration import daemons, permissions
+from tests.integration.daemons import ALONE, Daemon
+from vscheduler.mirror import paths
+
+NAMESPACE = "default"
+QUEUE = "scheduling.volcano.sh/queue-name"
+JOBS, PODS = paths.JOBS.within(NAMESPACE), paths.PODS.within(NAMESPACE)
+GROUPS = NATIVE_POD_GROUPS.within(NAMESPACE)
+LIVING = ("Pending", "Running")
+
+
+@pytest.fixture(scope="module")
+def native() -> Iterator[ControlPlane]:
+    """A control plane that serves Kubernetes' own gang API, without kube-scheduler."""
+    with control_plane.start(with_gang_api=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def account(native: ControlPlane) -> Path:
+    """Of a service account with the shipped roles and nothing else."""
+    return permissions.permit_account(native, permissions.TESTED, "vscheduler")
+
+
+@pytest.fixture
+def daemon(native: ControlPlane, account: Path, tmp_path: Path) -> Iterator[Daemon]:
+    """A scheduler on a clean control plane; it ends with the test."""
+    native.clean()
+    running = Daemon(account, tmp_path / "log", ALONE)
+    yield running
+    running.kill()
+    assert running.said("work.failed") == []
+
+
+def a_job(name: str, queue: str, pods: int, scheduling: Object, **annotations: str) -> Object:
+    """A Job of a gang of pods with one cpu each, which names its queue itself."""
+    requests = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": 1}}}]}
+    spec = {"schedulerName": "vscheduler", "restartPolicy": "Never", **requests}
+    return {
+        "metadata": {"name": name, "annotations": {QUEUE: queue}},
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "completionMode": "Indexed",
+            "backoffLimit": 1000,
+            "scheduling": scheduling,
+            "template": {"metadata": {"annotations": annotations}, "spec": spec},
+        },
+    }
+
+
+def placed(plane: ControlPlane) -> Counter[str]:
+    """How many pods of each Job have a node and haven't ended."""
+    return Counter(
+        each["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+        for each in plane.api.list(PODS)
+        if each["spec"].get("nodeName")
+        and each["status"]["phase"] in LIVING
+        and "deletionTimestamp" not in each["metadata"]
+    )
+
+
+def by_queue(plane: ControlPlane) -> dict[str, int]:
+    """The same by queue, which is the first letter of the Job's name."""
+    found: Counter[str] = Counter()
+    for job, pods in placed(plane).items():
+        found[job[0]] += pods
+    return dict(found)
+
+
+def conditions(group: Object) -> dict[str, tuple[str, str]]:
+    """Status and reason of a PodGroup's conditions by type."""
+    found = group.get("status", {}).get("conditions", ())
+    return {each["type"]: (each["status"], each["reason"]) for each in found}
+
+
+def group_of(plane: ControlPlane, job: str) -> Object:
+    """The PodGroup that the Job controller has made for a Job."""
+    (found,) = (
+        each
+        for each in plane.api.list(GROUPS)
+        if each["metadata"]["ownerReferences"][0]["name"] == job
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    "mode", [pytest.param("single", marks=pytest.mark.at_length), pytest.param("all")]
+)
+def test_three_queues_share_fairly(native: ControlPlane, daemon: Daemon, mode: str) -> None:
+    """25/25/25, after one of them has had all; gangs that go whole do, and none is partial."""
+    native.create_nodes(count=5, cpu="15", memory="64Gi")
+    for queue in "abc":
+        head = {"apiVersion": paths.VOLCANO, "kind": "Queue"}
+        native.api.create(paths.QUEUES.everywhere, {**head, "metadata": {"name": queue}})
+    minimum = 5 if mode == "all" else 1
+    scheduling: Object = {
+        "schedulingPolicy": {"gang": {"minCount": minimum}},
+        "disruptionMode": {mode: {}},
+    }
+    for queue, jobs in (("a", 15), ("b", 6), ("c", 6)):
+        if queue == "b":
+            daemons.until(lambda: by_queue(native) == {"a": 75}, daemon)
+        each = [a_job(f"{queue}{number}", queue, 5, scheduling) for number in range(jobs)]
+        native.api.create_all(JOBS, each)
+    daemons.until(lambda: by_queue(native) == {"a": 25, "b": 25, "c": 25}, daemon)
+    daemons.until_at_rest(lambda: by_queue(native), daemon, 2.0)
+    assert by_queue(native) == {"a": 25, "b": 25, "c": 25}
+    if mode == "all":
+        assert set(placed(native).values()) == {5}
+        evicted = [
+            each
+            for each in native.api.list(GROUPS)
+            if conditions(each).get("DisruptionTarget", ("", ""))[0] == "True"
+        ]
+        assert len(evicted) == 10
+
+
+def test_a_job_finishes_though_a_pod_fails_after_another_completed(
+    native: ControlPlane, daemon: Daemon
+) -> None:
+    """kube-scheduler leaves the replacement waiting: the pods that are done don't count there."""
+    native.create_nodes(count=1, cpu="3", memory="64Gi")
+    unmanaged: dict[str, Any] = {"vscheduler.sandbox/unmanaged": "true"}
+    scheduling: Object = {"schedulingPolicy": {"gang": {}}}
+    native.api.create(JOBS, a_job("train", "default", 3, scheduling, **unmanaged))
+
+    def end(index: int, phase: str) -> None:
+        (pod,) = (
+            each
+            for each in native.api.list(PODS)
+            if each["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == str(index)
+            and each["status"]["phase"] in LIVING
+            and each["spec"].get("nodeName")
+        )
+        path = paths.PODS.status(pod["metadata"]["name"], NAMESPACE)
+        native.api.patch(path, {"status": {"phase": phase}})
+
+    daemons.until(lambda: placed(native) == {"train": 3}, daemon)
+    for index in (0, 1):
+        end(index, "Succeeded")
+    end(2, "Failed")
+    daemons.until(lambda: placed(native) == {"train": 1}, daemon)
+    end(2, "Succeeded")
+    native.api.wait_for(
+        paths.JOBS.at("train", NAMESPACE), lambda job: job["status"].get("succeeded") == 3
+    )
+    group = group_of(native, "train")
+    assert conditions(group)["PodGroupInitiallyScheduled"] == ("True", "Scheduled")
+
+
+def test_a_gang_below_its_minimum_waits_until_it_is_lowered(
+    native: ControlPlane, daemon: Daemon
+) -> None:
+    """Of five, three fit; minCount is the one field that may change."""
+    native.create_nodes(count=1, cpu="3", memory="64Gi")
+    native.api.create(JOBS, a_job("train", "default", 5, {"schedulingPolicy": {"gang": {}}}))
+    said = ("False", "Unschedulable")
+    daemons.until(
+        lambda: (
+            native.api.list(GROUPS)
+            and conditions(group_of(native, "train")).get("PodGroupInitiallyScheduled") == said
+        ),
+        daemon,
+    )
+    assert placed(native) == {}
+    lowered = {"spec": {"scheduling": {"schedulingPolicy": {"gang": {"minCount": 3}}}}}
+    native.api.patch(paths.JOBS.at("train", NAMESPACE), lowered)
+    daemons.until(lambda: placed(native) == {"train": 3}, daemon)
+
+
+TEMPLATE = "scheduling.k8s.io/group-template-name"
+VERSION = "jobset.x-k8s.io/v1alpha2"
+JOB_SETS: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "jobsets.jobset.x-k8s.io"},
+    "spec": {
+        "group": "jobset.x-k8s.io",
+        "scope": "Namespaced",
+        "names": {"plural": "jobsets", "singular": "jobset", "kind": "JobSet"},
+        "versions": [
+            {
+                "name": "v1alpha2",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+def test_the_jobs_of_a_job_set_are_gangs_of_their_own(native: ControlPlane, daemon: Daemon) -> None:
+    """Its controller makes a Workload, and lets the Job controller make PodGroups of templates."""
+    native.create_nodes(count=1, cpu="3", memory="64Gi")
+    native.api.create(paths.DEFINITIONS.everywhere, JOB_SETS)
+    native.api.wait_for(
+        paths.DEFINITIONS.at("jobsets.jobset.x-k8s.io"),
+        lambda seen: any(
+            each["type"] == "Established" and each["status"] == "True"
+            for each in seen.get("status", {}).get("conditions", ())
+        ),
+    )
+    job_set = native.api.create(
+        f"/apis/{VERSION}/namespaces/{NAMESPACE}/jobsets",
+        {"apiVersion": VERSION, "kind": "JobSet", "metadata": {"name": "train"}},
+    )
+    owner = {
+        "apiVersion": VERSION,
+        "kind": "JobSet",
+        "name": "train",
+        "uid": job_set["metadata"]["uid"],
+        "controller": True,
+    }
+    sizes = {"train-driver-0": 1, "train-workers-0": 4, "train-workers-1": 2}
+    templates = [
+        {"name": name, "schedulingPolicy": {"gang": {"minCount": pods}}}
+        for name, pods in sizes.items()
+    ]
+    controller = {"apiGroup": "jobset.x-k8s.io", "kind": "JobSet", "name": "train"}
+    workload = {
+        "metadata": {"name": "train"},
+        "spec": {"controllerRef": controller, "podGroupTemplates": templates},
+    }
+    native.api.create(NATIVE_WORKLOADS.within(NAMESPACE), workload)
+    for name, pods in sizes.items():
+        job = a_job(name, "default", pods, {"schedulingPolicy": {"gang": {}}})
+        job["metadata"]["ownerReferences"] = [owner]
+        job["metadata"]["annotations"][TEMPLATE] = name
+        native.api.create(JOBS, job)
+    daemons.until(lambda: placed(native) == {"train-driver-0": 1, "train-workers-1": 2}, daemon)
+    native.create_nodes(count=1, first=1, cpu="4", memory="64Gi")
+    daemons.until(lambda: placed(native)["train-workers-0"] == 4, daemon)
