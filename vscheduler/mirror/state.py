@@ -111,10 +111,6 @@ class Mirror:
         self._overlay = overlay = PodOverlay(self._reader, pods)
         self._as_seen = overlay.as_seen
         self._assumed, self._evicting = overlay.assumed, overlay.evicting
-        self.claims = ClaimObjects(
-            self._entries, lambda task: self._as_seen(self._pod(task)), self._charge
-        )
-        self.storage, self.devices = self.claims.storage, self.claims.devices
         self._job_index = JobIndex(
             self.work,
             scheduler_names=options.scheduler_names,
@@ -122,6 +118,13 @@ class Mirror:
             priority_classes=options.priority_classes,
             refused=self._rejections,
         )
+        self.claims = ClaimObjects(
+            self._entries,
+            lambda task: self._as_seen(self._pod(task)),
+            self._job_index.members,
+            self._charge,
+        )
+        self.storage, self.devices = self.claims.storage, self.claims.devices
         self._resource_names = ResourceNames()
         self._named = NamedObjects(self._entries)
         self._indexes = self._table()

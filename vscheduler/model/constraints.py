@@ -146,6 +146,9 @@ class ResourceClaimUse(msgspec.Struct, frozen=True, cache_hash=True):
     """UID of the pod, if the claim is made for this pod, from a template or by the scheduler."""
     resources: tuple[str, ...] = ()
     """Extended resources of the pod that the claim stands for, if the scheduler makes it."""
+    group: str = ""
+    """Id of the pod's PodGroup of Kubernetes' own API, for which the claim may be made and reserved
+    in place of the pod."""
 
 
 class DiskUse(msgspec.Struct, frozen=True, cache_hash=True):

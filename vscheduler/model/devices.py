@@ -7,16 +7,17 @@ allocation). Which claims a pod uses is part of its PodClass
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from vscheduler.model import extended_resources, resources
+from vscheduler.model import extended_resources, jobs, resources
 from vscheduler.model.constraints import Term
 from vscheduler.model.extended_resources import ExtendedResource
+from vscheduler.model.jobs import JobId
 from vscheduler.model.resources import ResourceMap
 from vscheduler.model.storage import Memo
 
@@ -228,12 +229,17 @@ class MatchAttribute(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: all requests. In the form `request/subrequest` for an entry of firstAvailable."""
 
 
+PODS, POD_GROUPS = "pods", "podgroups"
+SCHEDULING = "scheduling.k8s.io"
+"""Resources and API group of consumers."""
+
+
 class Consumer(msgspec.Struct, frozen=True, kw_only=True):
     """Who may use a claim's devices (status.reservedFor)."""
 
     name: str
     uid: str
-    resource: str = "pods"
+    resource: str = PODS
     api_group: str = ""
 
 
@@ -276,6 +282,8 @@ class ResourceClaim(msgspec.Struct, frozen=True, kw_only=True):
     or is giving the devices back, which count as used. No pod may start on their strength."""
     owner: str = ""
     """UID of the pod that controls the claim, if it is made for this pod."""
+    group: JobId | None = None
+    """The PodGroup that controls the claim, if it is made for all of its pods."""
     for_extended: bool = False
     """Whether it is made by a scheduler, for extended resources of its pod."""
     extended: tuple[ExtendedResource, ...] = ()
@@ -316,9 +324,18 @@ class ResourceClaim(msgspec.Struct, frozen=True, kw_only=True):
             )
         return {f"{resources.DEVICE_CLASS}{name}": count for name, count in sorted(found.items())}
 
-    def is_reserved_for(self, uid: str) -> bool:
-        """Whether a pod may use the devices."""
-        return any(each.uid == uid for each in self.reserved_for)
+    @property
+    def users(self) -> Iterator[str]:
+        """Whom it is reserved for: UIDs of pods, and ids of PodGroups of Kubernetes' own API."""
+        for each in self.reserved_for:
+            if (each.api_group, each.resource) == (SCHEDULING, POD_GROUPS):
+                yield jobs.native_id(self.namespace, each.name)
+            else:
+                yield each.uid
+
+    def is_reserved_for(self, uid: str, group: str) -> bool:
+        """Whether a pod of this PodGroup may use the devices."""
+        return any(user in (uid, group) for user in self.users)
 
 
 class SelectorError(ValueError):

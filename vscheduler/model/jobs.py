@@ -274,6 +274,15 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     transition_id: str = ""
 
 
+class ClaimGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodGroup of Kubernetes' own API with resource claims for all of its pods together."""
+
+    id: JobId
+    uid: str
+    claims: frozenset[tuple[str, str]] = frozenset()
+    """Those that exist by name: entries of spec.resourceClaims, and claims as `namespace/name`."""
+
+
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """The stored status of a PodGroup, for comparison with a new status."""
 
@@ -334,6 +343,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What creates the pods, such as `job/train`; empty if nobody is known to."""
     goes_whole: bool = False
     """Whether evictions take all of its pods or none (disruptionMode `all`)."""
+    claim_groups: tuple[ClaimGroup, ...] = ()
+    """What reserves claims in place of its pods."""
     defect: str = ""
     """Why no waiting pod may start: its PodGroup doesn't exist, or they contradict it. All of them
     are among `rejections` then."""

@@ -11,14 +11,16 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from vscheduler.mirror import device_requests, volume_requests
+from vscheduler.mirror import device_requests, paths, volume_requests
 from vscheduler.mirror.decode import events, wire_devices
 from vscheduler.mirror.decode.events import DecodeFailed, Event, Kind, Remove, Upsert
 from vscheduler.mirror.decode.wire import (
     Metadata,
+    NativePodGroup,
     Node,
     NodeSelector,
     Pod,
+    PodResourceClaim,
     PodResourceClaimStatus,
     Requirement,
     Term,
@@ -39,6 +41,10 @@ from vscheduler.model.claim_decisions import ClaimAllocation, DeviceChange, Volu
 from vscheduler.model.decisions import CycleResult
 
 Stored = PersistentVolumeClaim | PersistentVolume
+
+POD = (paths.PODS.api_version, "Pod")
+POD_GROUP = (paths.NATIVE_POD_GROUPS.api_version, "PodGroup")
+"""Owners of claims made from templates."""
 
 
 class SimulatedVolumes:
@@ -157,13 +163,22 @@ def _key(metadata: Metadata) -> str:
 def with_claims(
     given: Iterable[Upsert | DecodeFailed],
 ) -> list[Upsert | DecodeFailed]:
-    """Return objects with the claims that pods lack and that their templates give."""
+    """Return objects with the claims that pods, and Kubernetes' own PodGroups, lack and that their
+    templates give.
+    """
     every = list(given)
     known = SimulatedDevices(each.object for each in every if isinstance(each, Upsert))
+    of_groups = {
+        _key(event.object.metadata): list(known.made_for_group(event.object))
+        for event in every
+        if isinstance(event, Upsert) and isinstance(event.object, NativePodGroup)
+    }
     found: list[Upsert | DecodeFailed] = []
     for event in every:
         if isinstance(event, Upsert) and isinstance(event.object, Pod):
             found += known.made_for(event.object)
+        elif isinstance(event, Upsert) and isinstance(event.object, NativePodGroup):
+            found += of_groups[_key(event.object.metadata)]
         else:
             found.append(event)
     return found
@@ -192,35 +207,65 @@ class SimulatedDevices:
     def __init__(self, objects: Iterable[object]) -> None:
         self._claims: dict[str, ResourceClaim] = {}
         self._templates: dict[str, ResourceClaimTemplate] = {}
+        self._groups: dict[str, NativePodGroup] = {}
         for found in objects:
             match found:
                 case ResourceClaim():
                     self._claims[_key(found.metadata)] = found
                 case ResourceClaimTemplate():
                     self._templates[_key(found.metadata)] = found
+                case NativePodGroup():
+                    self._groups[_key(found.metadata)] = found
 
     def fork(self) -> Self:
         """Return a copy with a future of its own; the objects are shared."""
-        return type(self)((*self._claims.values(), *self._templates.values()))
+        groups = self._groups.values()
+        return type(self)((*self._claims.values(), *self._templates.values(), *groups))
+
+    def made_for_group(self, group: NativePodGroup) -> Iterator[Upsert]:
+        """Iterate over the claims that a controller makes for a PodGroup, and the PodGroup."""
+        made = list(group.status.resource_claim_statuses)
+        yield from self._make(group.metadata, group.spec.resource_claims, made, POD_GROUP)
+        status = msgspec.structs.replace(group.status, resource_claim_statuses=made)
+        self._groups[_key(group.metadata)] = group = msgspec.structs.replace(group, status=status)
+        yield Upsert(kind=Kind.NATIVE_POD_GROUP, object=group)
 
     def made_for(self, pod: Pod) -> Iterator[Upsert]:
         """Iterate over the claims that a controller makes for a new pod, and the pod itself."""
-        made = list(pod.status.resource_claim_statuses)
-        known = {each.name for each in made}
-        for entry in pod.spec.resource_claims:
-            template = self._templates.get(
-                events.key_of(pod.metadata.namespace, entry.resource_claim_template_name or "")
-            )
-            if template is None or entry.name in known:
-                continue
-            claim = devices.of_template(template, pod.metadata, entry.name)
-            yield self._put(claim)
-            name = claim.metadata.name
-            made.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=name))
+        made, metadata = list(pod.status.resource_claim_statuses), pod.metadata
+        named = pod.spec.scheduling_group
+        group = named and self._groups.get(events.key_of(metadata.namespace, named.pod_group_name))
+        if group:
+            entries = pod.spec.resource_claims
+            shared = {each.name for each in group.spec.resource_claims if each in entries}
+            made += (each for each in group.status.resource_claim_statuses if each.name in shared)
+        yield from self._make(metadata, pod.spec.resource_claims, made, POD)
         if len(made) > len(pod.status.resource_claim_statuses):
             status = msgspec.structs.replace(pod.status, resource_claim_statuses=made)
             pod = msgspec.structs.replace(pod, status=status)
         yield Upsert(kind=Kind.POD, object=pod)
+
+    def _make(
+        self,
+        owner: Metadata,
+        entries: Iterable[PodResourceClaim],
+        made: list[PodResourceClaimStatus],
+        kind: tuple[str, str],
+    ) -> Iterator[Upsert]:
+        """Make the claims that an object of this version and kind lacks, and add them to those that
+        are made.
+        """
+        known = {each.name for each in made}
+        for entry in entries:
+            template = self._templates.get(
+                events.key_of(owner.namespace, entry.resource_claim_template_name or "")
+            )
+            if template is None or entry.name in known:
+                continue
+            claim = devices.of_template(template, owner, entry.name, kind)
+            yield self._put(claim)
+            name = claim.metadata.name
+            made.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=name))
 
     def obey(self, result: CycleResult) -> Iterator[Event]:
         """Write what a cycle allocates and gives back."""

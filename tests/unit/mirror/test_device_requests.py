@@ -89,15 +89,15 @@ SHARED = msgspec.structs.replace(CLAIM, allocation=ALLOCATION, reserved_for=(OTH
 METADATA = {"uid": "c1", "resourceVersion": "7"}
 
 
-def allocating(allocation: Allocation | None) -> ClaimAllocation:
-    """The pod gets these devices, or those of the claim."""
+def allocating(allocation: Allocation | None, consumer: Consumer = POD) -> ClaimAllocation:
+    """The pod, or somebody else, gets these devices, or those of the claim."""
     return ClaimAllocation(
         namespace="ns",
         name="gpus",
         uid="c1",
         allocation=allocation,
         existing=None if allocation else ALLOCATION,
-        reserved_for=(POD,),
+        reserved_for=(consumer,),
     )
 
 
@@ -110,6 +110,11 @@ PATCHES: dict[str, tuple[DeviceChange, ResourceClaim, dict[str, Any]]] = {
         allocating(ALLOCATION),
         CLAIM,
         {"allocation": WRITTEN, "reservedFor": [RESERVED]},
+    ),
+    "a PodGroup gets devices": (
+        allocating(ALLOCATION, OTHER),
+        CLAIM,
+        {"allocation": WRITTEN, "reservedFor": [RESERVED_OTHER]},
     ),
     "a claim is reserved for one more pod": (
         allocating(None),

@@ -158,8 +158,10 @@ class Relocation:
         """
         if self._with_devices is None:
             claims = self._session.snapshot.devices.claims.values()
-            self._with_devices = frozenset(each.uid for of in claims for each in of.reserved_for)
-        return None if task.uid in self._with_devices else successor(task)
+            self._with_devices = frozenset(user for each in claims for user in each.users)
+        job = self._session.job_state_of(task).job
+        users = {task.uid, *(group.id for group in job.claim_groups)}
+        return successor(task) if users.isdisjoint(self._with_devices) else None
 
     def _fits_by(self, task: Task, requested: Vector) -> bool:
         """Whether evictions could make room for the pod's replacement."""

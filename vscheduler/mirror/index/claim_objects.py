@@ -6,7 +6,7 @@ under way. Devices that are given back are used until then. No pod starts with a
 written (`devices.ResourceClaim.writing`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from vscheduler.mirror import claim_requests
 from vscheduler.mirror.claim_requests import Change, Target, Wanted
@@ -16,7 +16,7 @@ from vscheduler.mirror.index.storage_index import StorageIndex
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.model import devices, storage
-from vscheduler.model.jobs import TaskId
+from vscheduler.model.jobs import JobId, TaskId
 
 CLAIM_OBJECTS = (
     *(Kind.CLAIM, Kind.VOLUME, Kind.STORAGE_CLASS, Kind.CSI_NODE, Kind.CSI_DRIVER),
@@ -32,11 +32,14 @@ class ClaimObjects:
         self,
         stored: Mapping[Kind, Mapping[str, Entry]],
         pod_of: Callable[[TaskId], Pod | None],
+        members: Callable[[JobId], Collection[Pod]],
         charge: Callable[[TaskId, Mapping[str, int]], None],
     ) -> None:
-        """`stored` has all objects as last seen. `charge` is told which devices count for a pod."""
+        """`stored` has all objects as last seen, and `members` returns the pods of a PodGroup.
+        `charge` is told which devices count for a pod.
+        """
         self.storage = StorageIndex()
-        self.devices = DeviceIndex(DeviceCharges(pod_of, charge))
+        self.devices = DeviceIndex(DeviceCharges(pod_of, members, charge))
         self._stored = stored
         self._in_flight: dict[tuple[Kind, str], Wanted] = {}
 

@@ -13,7 +13,7 @@ import msgspec
 from vscheduler.mirror.selectors import Selectors
 from vscheduler.mirror.translate import extended_resources
 from vscheduler.mirror.translate.pods import Pod
-from vscheduler.model import devices, resources
+from vscheduler.model import devices, jobs, resources
 from vscheduler.model.constraints import ResourceClaimUse
 from vscheduler.model.devices import (
     DeviceClass,
@@ -50,13 +50,16 @@ class DeviceCharges:
     def __init__(
         self,
         pod_of: Callable[[TaskId], Pod | None],
+        members: Callable[[JobId], Collection[Pod]],
         changed: Callable[[TaskId, Amounts], None],
     ) -> None:
-        """`pod_of` returns a pod as cycles see it. `changed` is told what counts for a pod now."""
-        self._pod_of, self._changed = pod_of, changed
+        """`pod_of` returns a pod as cycles see it, `members` the pods of a PodGroup. `changed` is
+        told what counts for a pod now.
+        """
+        self._pod_of, self._members, self._changed = pod_of, members, changed
         self._uses: defaultdict[str, Uses] = defaultdict(Uses)
         self._reserved: defaultdict[str, set[str]] = defaultdict(set)
-        """By UID of a pod, the allocated claims that are reserved for it."""
+        """By UID of a pod, or id of a PodGroup, the allocated claims that are reserved for it."""
         self._charges: defaultdict[TaskId, dict[str, Amounts]] = defaultdict(dict)
         """By pod, what counts for it, by claim."""
         self._foreign: set[str] = set()
@@ -69,17 +72,17 @@ class DeviceCharges:
         return bool(self._charges)
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether a claim is reserved for the pod."""
-        return pod.uid in self._reserved
+        """Whether a claim is reserved for the pod or its PodGroup."""
+        return pod.uid in self._reserved or pod.group in self._reserved
 
     def move_claim(self, key: str, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Apply a claim that came, changed or went."""
-        for uid in _consumers(old):
-            self._reserved[uid].discard(key)
-            if not self._reserved[uid]:
-                del self._reserved[uid]
-        for uid in _consumers(new):
-            self._reserved[uid].add(key)
+        for user in _users(old):
+            self._reserved[user].discard(key)
+            if not self._reserved[user]:
+                del self._reserved[user]
+        for user in _users(new):
+            self._reserved[user].add(key)
         self._uses[key].claim = new
         self._settle(key)
 
@@ -93,7 +96,8 @@ class DeviceCharges:
         for key in after:
             assert new is not None
             self._uses[key].waiting[pod.uid] = new
-        for key in sorted(before | after | self._reserved.get(pod.uid, set())):
+        reserved = (self._reserved.get(user, ()) for user in (pod.uid, pod.group or ""))
+        for key in sorted((before | after).union(*reserved)):
             self._settle(key)
 
     def _settle(self, key: str) -> None:
@@ -116,10 +120,11 @@ class DeviceCharges:
                 self._changed(uid, total)
 
     def _note_foreign(self, key: str) -> None:
-        claim = self._uses[key].claim
+        uses = self._uses[key]
+        claim = uses.claim
         users = () if claim is None or claim.allocation is None else claim.reserved_for
-        pods_ = [pod for user in users if (pod := self._pod_of(TaskId(user.uid))) is not None]
-        others = any(user.resource != "pods" for user in users) or any(
+        pods_ = [pod for user in _users(claim) for pod in self._pods_of(user, uses.charged)]
+        others = any(user.resource != devices.PODS for user in users) or any(
             pod.lives for pod in pods_ if not pod.ours
         )
         foreign = others and not any(pod.ours for pod in pods_)
@@ -130,8 +135,8 @@ class DeviceCharges:
     def _charged(self, uses: Uses) -> Iterator[TaskId]:
         claim = uses.claim
         if claim is not None and claim.allocation is not None and claim.reserved_for:
-            found = (self._pod_of(TaskId(each.uid)) for each in claim.reserved_for)
-            users = [pod for pod in found if pod is not None and pod.ours and pod.lives]
+            found = (pod for user in claim.users for pod in self._pods_of(user, uses.charged))
+            users = [pod for pod in found if pod.ours and pod.lives]
             # Only what pods with a node have counts as what the queue has.
             users.sort(key=lambda pod: pod.node is None)
             yield from (pod.uid for pod in users[:1])
@@ -141,10 +146,27 @@ class DeviceCharges:
             first.setdefault(pod.group, pod)
         yield from (pod.uid for pod in first.values())
 
+    def _pods_of(self, user: str, charged: Iterable[TaskId]) -> list[Pod]:
+        """Return the pod that a claim is reserved for, if it exists; of a PodGroup one that lives.
 
-def _consumers(claim: ResourceClaim | None) -> Iterator[str]:
+        That is the same one as before as long as it has a node: there may be thousands of others.
+        """
+        if not jobs.is_native(JobId(user)):
+            pod = self._pod_of(TaskId(user))
+            return [] if pod is None else [pod]
+        known = filter(None, map(self._pod_of, charged))
+        held = [pod for pod in known if pod.group == user and pod.lives and pod.node is not None]
+        if held:
+            return held
+        members = (pod for pod in self._members(JobId(user)) if pod.lives and pod.task is not None)
+        first = min(members, key=lambda pod: (pod.node is None, _rank(pod)), default=None)
+        return [] if first is None else [first]
+
+
+def _users(claim: ResourceClaim | None) -> Iterator[str]:
+    """Iterate over whom an allocated claim is reserved for."""
     if claim is not None and claim.allocation is not None:
-        yield from {each.uid for each in claim.reserved_for}
+        yield from dict.fromkeys(claim.users)
 
 
 def _waits_for(pod: Pod | None) -> Iterator[str]:

@@ -21,7 +21,7 @@ from vscheduler.mirror.decode.wire_devices import (
     Toleration,
 )
 from vscheduler.mirror.translate import extended_resources, pod_constraints
-from vscheduler.model import devices
+from vscheduler.model import devices, jobs
 from vscheduler.model.constraints import Term
 from vscheduler.model.devices import (
     Access,
@@ -35,6 +35,7 @@ from vscheduler.model.devices import (
     MatchAttribute,
     Version,
 )
+from vscheduler.model.jobs import JobId
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
@@ -100,19 +101,22 @@ def resource_claim(found: wire_devices.ResourceClaim) -> devices.ResourceClaim:
         deallocating=metadata.labels.get(DEALLOCATING) == "true",
         deleting=metadata.deletion_timestamp is not None,
         owner=_owner(metadata),
+        group=_group(metadata),
         for_extended=metadata.annotations.get(extended_resources.ANNOTATION) == "true",
         unsupported=next(_unsupported(claim), ""),
     )
 
 
 def of_template(
-    found: ResourceClaimTemplate, pod: Metadata, entry: str
+    found: ResourceClaimTemplate, of: Metadata, entry: str, kind: tuple[str, str] = ("v1", "Pod")
 ) -> wire_devices.ResourceClaim:
-    """Return the claim that a controller makes of the template for an entry of a pod."""
-    owner = OwnerReference(kind="Pod", name=pod.name, uid=pod.uid, controller=True)
+    """Return the claim that a controller makes of the template for an entry of a pod, or of an
+    object of another API version and kind.
+    """
+    owner = OwnerReference(*kind, name=of.name, uid=of.uid, controller=True)
     return wire_devices.ResourceClaim(
         metadata=ClaimMetadata(
-            name=f"{pod.name}-{entry}", namespace=pod.namespace, owner_references=[owner]
+            name=f"{of.name}-{entry}", namespace=of.namespace, owner_references=[owner]
         ),
         spec=found.spec.spec,
     )
@@ -123,6 +127,14 @@ def _owner(metadata: Metadata) -> str:
         if reference.controller and reference.kind == "Pod":
             return reference.uid or events.key_of(metadata.namespace, reference.name)
     return ""
+
+
+def _group(metadata: Metadata) -> JobId | None:
+    for reference in metadata.owner_references:
+        of_scheduling = reference.api_version.startswith(f"{devices.SCHEDULING}/")
+        if reference.controller and reference.kind == "PodGroup" and of_scheduling:
+            return jobs.native_id(metadata.namespace, reference.name)
+    return None
 
 
 def _access(found: SliceSpec | wire_devices.Device, place: str) -> Access | None:

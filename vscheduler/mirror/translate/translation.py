@@ -5,7 +5,7 @@ Every function raises fields.FieldError for an unusable field; `reject` turns th
 DecodeError. Module `pods` translates pods.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -31,7 +31,7 @@ from vscheduler.mirror.translate import pod_constraints, pod_owners, usage_annot
 from vscheduler.mirror.translate.pod_owners import Owner
 from vscheduler.model import constraints, jobs, pod_affinity, queues, resources
 from vscheduler.model.group_texts import GroupAnnotations, GroupLabels
-from vscheduler.model.jobs import Condition, GroupState, Job, JobId, Phase, SubGroup
+from vscheduler.model.jobs import ClaimGroup, Condition, GroupState, Job, JobId, Phase, SubGroup
 from vscheduler.model.nodes import NodeSpec
 from vscheduler.model.queues import GroupLimits, NodeGroups, QueueState
 from vscheduler.model.resources import ResourceMap
@@ -307,12 +307,28 @@ def native_pod_group(group: NativePodGroup) -> Group:
             labels=GroupLabels(metadata.labels),
             owner=_creator(owner),
             goes_whole=spec.disruption_mode.all is not None,
+            claim_groups=tuple(_claim_groups(group)),
         ),
         priority_class="",
         scheduler="",
         owner=owner,
         priority=spec.priority or 0,
     )
+
+
+def _claim_groups(group: NativePodGroup) -> Iterator[ClaimGroup]:
+    """Yield the PodGroup if claims are reserved for it in place of its pods."""
+    metadata, entries = group.metadata, group.spec.resource_claims
+    if entries:
+        yield ClaimGroup(
+            id=jobs.native_id(metadata.namespace, metadata.name),
+            uid=metadata.uid or events.key_of(metadata.namespace, metadata.name),
+            claims=frozenset(
+                (entry.name, events.key_of(metadata.namespace, entry.resource_claim_name))
+                for entry in entries
+                if entry.resource_claim_name
+            ),
+        )
 
 
 def _topology_by_label(constraints: SchedulingConstraints) -> TopologyRequest | None:

@@ -233,8 +233,8 @@ def test_allocations() -> None:
     ]
     name = Requirement("metadata.name", IN, ("n1",))
     assert found.allocation.nodes == (Term(fields=(name,)),)
-    assert found.is_reserved_for("pu")
-    assert not found.is_reserved_for("other")
+    assert found.is_reserved_for("pu", "")
+    assert not found.is_reserved_for("other", "")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from vscheduler.core.claims.devices import allocator, tables
+from vscheduler.core.claims.devices import allocator, claims, tables
 from vscheduler.core.claims.devices.allocator import (
     Allocator,
     Choice,
@@ -17,11 +17,11 @@ from vscheduler.core.claims.devices.allocator import (
 )
 from vscheduler.core.claims.devices.claims import Needs
 from vscheduler.core.claims.devices.tables import DeviceTable, Flags, Ints
-from vscheduler.model import devices
+from vscheduler.model import devices, jobs
 from vscheduler.model.claim_decisions import ClaimAllocation
 from vscheduler.model.devices import Consumer, DeviceInventory, DeviceRequest, ResourceClaim
 from vscheduler.model.extended_resources import RequestMapping
-from vscheduler.model.jobs import WAITING, Job, Task, TaskId, TaskStatus
+from vscheduler.model.jobs import WAITING, ClaimGroup, Job, Task, TaskId, TaskStatus
 from vscheduler.model.nodes import Mask, NodeLayout
 
 _NO_MAPPINGS: tuple[RequestMapping, ...] = ()
@@ -80,7 +80,9 @@ class DeviceChoices:
         """The last choice of claims without users: a pod that is placed again gets it back."""
         self._fixed: set[str] = set()
         """Claims whose choice isn't changed any more."""
-        self._users: defaultdict[str, dict[TaskId, None]] = defaultdict(dict)
+        self._users: defaultdict[str, dict[TaskId, str]] = defaultdict(dict)
+        """By claim, its placed pods, and whom it is reserved for on their behalf: the UID of a pod,
+        or the id of a PodGroup."""
         self._placed: dict[TaskId, Needs] = {}
         self._on: defaultdict[int, dict[str, None]] = defaultdict(dict)
         """By row, claims chosen there, in order."""
@@ -95,13 +97,33 @@ class DeviceChoices:
 
     @cached_property
     def _waiting(self) -> frozenset[str]:
-        """The UIDs of waiting pods with claims."""
+        """The UIDs of waiting pods with claims, and the ids of their PodGroups."""
         return frozenset(
-            str(task.uid)
+            user
             for job in self._jobs
             for task in job.tasks
-            if task.status in WAITING and task.pod_class.constraints.resource_claims
+            if task.status in WAITING
+            for use in task.pod_class.constraints.resource_claims
+            for user in (task.uid, use.group)
         )
+
+    @cached_property
+    def _groups(self) -> Mapping[str, ClaimGroup]:
+        """What reserves claims in place of its pods, by id."""
+        return {group.id: group for job in self._jobs for group in job.claim_groups}
+
+    def _group(self, task: Task, claim: ResourceClaim) -> ClaimGroup | None:
+        """Return the PodGroup for which the claim is reserved in place of the task.
+
+        Kubernetes: dynamic-resource-allocation resourceclaim.BindTo.
+        """
+        use = claims.use_of(task, claim.key)
+        group = self._groups.get(use.group)
+        if group is None:
+            return None
+        made_for_it = bool(use.owner) and claim.group == group.id
+        shared = made_for_it or (use.name, use.claim) in group.claims
+        return group if shared else None
 
     @cached_property
     def _held(self) -> Mapping[str, Sequence[str]]:
@@ -109,8 +131,8 @@ class DeviceChoices:
         held: defaultdict[str, list[str]] = defaultdict(list)
         for key, claim in self._devices.claims.items():
             if claim.allocation is not None:
-                for consumer in claim.reserved_for:
-                    held[consumer.uid].append(key)
+                for user in claim.users:
+                    held[user].append(key)
         return held
 
     def free(self, *, later: bool) -> Flags:
@@ -143,7 +165,7 @@ class DeviceChoices:
             self.leaving.discard(uid)
         for key in self._held[uid]:
             claim = self._devices.claims[key]
-            goes = all(each.uid in self.leaving for each in claim.reserved_for)
+            goes = all(user in self.leaving for user in claim.users)
             for each in claim.allocation.devices if claim.allocation else ():
                 at = self._table.position(each.id)
                 if at is not None and not each.admin_access:
@@ -155,7 +177,8 @@ class DeviceChoices:
         self._placed[task.uid] = needs
         new: list[tuple[str, Shape]] = []
         for claim in needs.claims:
-            self._users[claim.key][task.uid] = None
+            group = self._group(task, claim)
+            self._users[claim.key][task.uid] = task.uid if group is None else group.id
         for claim, shape in zip(needs.open, needs.shapes, strict=True):
             if claim.key in self._chosen:
                 self._fix(claim.key)  # the other pods of the claim rely on it
@@ -321,8 +344,8 @@ class DeviceChoices:
 
     def has_place(self, claim: ResourceClaim) -> bool:
         """Whether one more pod may use the claim, or waiting pods may already."""
-        reserved = {each.uid for each in claim.reserved_for}
-        count = len(reserved | {str(each) for each in self._users.get(claim.key, ())})
+        reserved = set(claim.users)
+        count = len(reserved.union(self._users.get(claim.key, {}).values()))
         return count < devices.RESERVATIONS_MAX or not reserved.isdisjoint(self._waiting)
 
     def held_to(self, claim: ResourceClaim, layout: NodeLayout) -> Mask | None:
@@ -353,7 +376,7 @@ class DeviceChoices:
                 allocation = allocator.allocation(
                     claim, self._devices.classes, self._table, chosen.choice
                 )
-            elif claim.is_reserved_for(str(task.uid)):
+            elif claim.is_reserved_for(task.uid, claims.use_of(task, claim.key).group):
                 continue
             yield ClaimAllocation(
                 namespace=claim.namespace,
@@ -361,10 +384,19 @@ class DeviceChoices:
                 uid=claim.uid,
                 allocation=allocation,
                 existing=claim.allocation,
-                reserved_for=(Consumer(name=task.name, uid=str(task.uid)),),
+                reserved_for=(self._consumer(task, claim),),
                 requests=requests,
                 mappings=mappings,
             )
+
+    def _consumer(self, task: Task, claim: ResourceClaim) -> Consumer:
+        group = self._group(task, claim)
+        if group is None:
+            return Consumer(name=task.name, uid=task.uid)
+        _, name = jobs.names_of(group.id)
+        return Consumer(
+            name=name, uid=group.uid, resource=devices.POD_GROUPS, api_group=devices.SCHEDULING
+        )
 
     # What answers depend on.
 

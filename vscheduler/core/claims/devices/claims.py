@@ -16,6 +16,7 @@ from vscheduler.core.claims.devices.tables import DeviceTable, Matches
 from vscheduler.model import devices, nodes
 from vscheduler.model.constraints import ResourceClaimUse
 from vscheduler.model.devices import DeviceInventory, DeviceRequest, ResourceClaim, Wanted
+from vscheduler.model.jobs import Task
 from vscheduler.model.nodes import Mask, NodeLayout
 from vscheduler.model.refusals import Refusal, RefusalCode
 
@@ -218,6 +219,12 @@ class Shapes:
         return (yield from self._table.matching(expressions, self._selectors))
 
 
+def use_of(task: Task, claim: str) -> ResourceClaimUse:
+    """Return how a task uses one of its claims, given as `namespace/name`."""
+    uses = task.pod_class.constraints.resource_claims
+    return next(use for use in uses if use.claim == claim)
+
+
 def lasting(problem: Refusal) -> bool:
     """Whether a problem doesn't go away by itself within moments."""
     return problem.code not in PASSING
@@ -232,6 +239,8 @@ def _problem(use: ResourceClaimUse, claim: ResourceClaim | None) -> Refusal | No
         return Refusal(Code.RESOURCE_CLAIM_MISSING, name)
     if claim.deleting:
         return Refusal(Code.RESOURCE_CLAIM_DELETING, name)
-    if use.owner and (claim.owner != use.owner or claim.for_extended is not bool(use.resources)):
+    shared = use.group and claim.group == use.group
+    made_for_it = claim.owner == use.owner and claim.for_extended is bool(use.resources)
+    if use.owner and not (made_for_it or shared):
         return Refusal(Code.RESOURCE_CLAIM_OF_OTHER_POD, name)
     return None

@@ -3,17 +3,18 @@
 What belongs to this scheduler needs no note of its own: a claim whose consumers are all waiting
 pods of ours was reserved by this scheduler, before a restart as well. Pods that don't exist any
 more are removed from claims by Kubernetes' own controller, which takes back the devices of the last
-one.
+one, and from PodGroups when these are deleted. Nothing is taken back from a PodGroup here.
 Kubernetes: the plugin DynamicResources of kube-scheduler, which does this pod by pod.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 
 from vscheduler.core.claims import kind
+from vscheduler.core.claims.devices import claims
 from vscheduler.core.claims.devices.state import DeviceState
 from vscheduler.core.claims.kind import Ending, Lacks, OpenClaim, Waiting
 from vscheduler.model.claim_decisions import ClaimKind, DeallocateClaim, Release
-from vscheduler.model.devices import DeviceId, ResourceClaim
+from vscheduler.model.devices import PODS, DeviceId, ResourceClaim
 from vscheduler.model.jobs import Task, TaskStatus
 from vscheduler.model.snapshot import Snapshot
 
@@ -47,7 +48,7 @@ class DeviceLifecycle:
         return not self._devices.allocates or (
             claim is not None
             and claim.allocation is not None
-            and claim.is_reserved_for(task.uid)
+            and claim.is_reserved_for(task.uid, claims.use_of(task, key).group)
             and not claim.writing
         )
 
@@ -115,7 +116,7 @@ def _keys(task: Task) -> Iterator[str]:
 def _is_ours(claim: ResourceClaim, unbound: Collection[str]) -> bool:
     """Whether the claim is reserved for waiting pods of this scheduler only."""
     return bool(claim.reserved_for) and all(
-        each.resource == "pods" and each.uid in unbound for each in claim.reserved_for
+        each.resource == PODS and each.uid in unbound for each in claim.reserved_for
     )
 
 

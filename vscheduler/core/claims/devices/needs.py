@@ -105,6 +105,8 @@ def _traits(pod_class: PodClass, needs: Needs) -> Hashable:
         return None
     if any(each.reserved_for for each in needs.open):
         return None
+    if any(claim.group for claim in needs.claims):
+        return None  # all pods of a PodGroup share it
     if any(claim.extended and claim.uid for claim in needs.claims):
         return None  # it fits some nodes only
     places = [claim.allocation and (claim.allocation.nodes,) for claim in needs.claims]
