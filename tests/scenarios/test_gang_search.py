@@ -225,6 +225,28 @@ def test_evictions_make_room_on_nodes_that_suit_the_whole_gang() -> None:
     assert decided == [evict(f"low-{number}", for_="g") for number in range(7)] + placed
 
 
+def test_searches_for_other_victims_go_on_beside_each_other() -> None:
+    """Preempt may free four nodes, reclaim the others; each search takes all steps of a cycle."""
+    picture = """
+        node n1 cpu=12 node n2 cpu=25 node n3 cpu=14 node n4 cpu=22
+        node n5 cpu=12 node n6 cpu=25 node n7 cpu=14 node n8 cpu=22
+        queue q deserved=cpu:200
+        queue r deserved=cpu:1
+        job q/low   min=1 priority=1 n1*12 n2*25 n3*14 n4*22
+        job r/other min=1 priority=1 n5*12 n6*25 n7*14 n8*22
+        job q/g min=10 priority=10 -@4 -@5 -@5 -@7 -@8*4 -@9 -@11
+        """
+    tiers = running.tiers("priority gang | predicates capacity")
+    tree = {**limited(30), "actions": "allocate, preempt, reclaim", "tiers": tiers}
+    carried, steps = FRESH, []
+    for _ in range(4):
+        result = running.run(pictures.documents(picture), tree, carried=carried)
+        carried = result.carried
+        steps.append(sum(search.steps for search in carried.gang_searches.values()))
+    assert steps == [30, 60, 60, 60]
+    assert result.wake_at is None
+
+
 def test_the_search_can_be_turned_off() -> None:
     """By its steps, and by the compatibility with Volcano, which has none."""
     assert running.run(pictures.documents(TIGHT), limited(0)).binds == ()

@@ -178,15 +178,15 @@ class SearchRoom(StrEnum):
     RELEASING = "releasing"
     """Also what pods hold that are being deleted."""
     EVICTABLE = "evictable"
-    """Also what evictions could free that leave all gangs their minimum."""
-    EVICTABLE_GANGS = "evictableGangs"
-    """Also what evictions of whole gangs could free."""
+    """Also what evictions could free."""
 
 
 FREE_NOW = frozenset({SearchRoom.IDLE, SearchRoom.LENT})
 """What is free at this moment."""
 
-SearchPlace: TypeAlias = tuple[JobId, SearchRoom]
+SearchPlace: TypeAlias = tuple[JobId, str]
+"""A job, and what counts as free: a SearchRoom, with which evictions if these count. Searches with
+different evictions are continued beside each other."""
 
 
 class GangSearch(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,6 @@ from vscheduler.core.placement import nominated_pods
 from vscheduler.model.jobs import Task
 from vscheduler.model.nodes import Mask
 from vscheduler.model.resources import Share, Vector
-from vscheduler.model.snapshot import SearchRoom
 
 
 class WholeGangSearch(VictimSearch):
@@ -82,12 +81,17 @@ class WholeGangSearch(VictimSearch):
             return None
         key = most.tobytes()
         if key not in self._problem.places:
-            rooms = SearchRoom
-            room = rooms.EVICTABLE_GANGS if self._pool.rules.whole else rooms.EVICTABLE
             self._problem.places[key] = attempt.with_room_to_free(
-                self._session, self._state, self._tasks, room, most
+                self._session, self._state, self._tasks, self._evictions(), most
             )
         return self._problem.places[key]
+
+    def _evictions(self) -> str:
+        """Return which pods may be evicted, in words."""
+        scope, rules = self._pool.scope, self._pool.rules
+        whole = "with whole gangs" if rules.whole else "single pods"
+        moves = "moves" if rules.relocation is not None else "no moves"
+        return f"{self._problem.action} {scope.only or ''}, {whole}, {moves}"
 
     def _most(self) -> Vector | None:
         """Return what evictions could free on each node, (N, R); None if that can't be enough."""

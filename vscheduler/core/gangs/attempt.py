@@ -142,14 +142,14 @@ def with_room_to_free(
     session: Session,
     state: JobState,
     tasks: Sequence[Task],
-    room: Room,
+    evictions: str,
     most: Vector,
 ) -> list[tuple[Task, int]] | None:
     """Return nodes for the minimum of a job, if all that may be evicted were gone; or None.
 
-    `most` (N, R) is an upper bound of what evictions could free.
+    `most` (N, R) is an upper bound of what these evictions could free.
     """
-    return Attempt(session, session.queues[state.job.queue], state).find(tasks, room, most)
+    return Attempt(session, session.queues[state.job.queue], state).find(tasks, evictions, most)
 
 
 def rearranged(session: Session, state: JobState, tasks: Sequence[Task]) -> list[tuple[Task, int]]:
@@ -280,13 +280,13 @@ class Attempt:
         return Outcome.LEFT if self._session.work_budget.is_late else Outcome.FAILED
 
     def find(
-        self, tasks: Sequence[Task], room: Room, most: Vector | None = None
+        self, tasks: Sequence[Task], evictions: str, most: Vector
     ) -> list[tuple[Task, int]] | None:
         """Return tasks with rows, in an order in which all filters pass; None if none are found."""
         if not tasks:
             return None
-        assembled = self.assembled(tasks, room, most)
-        places = self._solve(assembled, (self._state.job.id, room))
+        assembled = self.assembled(tasks, Room.EVICTABLE, most)
+        places = self._solve(assembled, (self._state.job.id, f"{Room.EVICTABLE}: {evictions}"))
         return None if places is None else assembled.on_nodes(places)
 
     def assembled(self, tasks: Sequence[Task], room: Room, most: Vector | None = None) -> Assembled:
