@@ -347,7 +347,7 @@ def test_volcano_counts_the_gang_before() -> None:
     assert {found["j-0"], found["j-1"]} == {"n1", "n2"}
 
 
-LOW = "queue q job q/low cpu=8 priority=1 topology=hard:2"
+LOW = "job {queue}/low cpu=8 priority=1 topology=hard:2"
 EVICTIONS = {
     "one rack of two": ("min=2", "min=2 cpu=8 topology=hard:1 - -", 2, 1),
     "no rack is large enough": ("min=2", "min=3 cpu=5 topology=hard:1 - - -", 0, 0),
@@ -358,18 +358,22 @@ EVICTIONS = {
 
 
 @pytest.mark.parametrize("as_volcano", [True, False])
+@pytest.mark.parametrize("action", ["preempt", "reclaim"])
 @pytest.mark.parametrize(("low", "high", "victims", "racks"), EVICTIONS.values(), ids=EVICTIONS)
 def test_evictions_make_room_in_as_few_racks_as_possible(
-    low: str, high: str, victims: int, racks: int, as_volcano: bool
+    low: str, high: str, victims: int, racks: int, action: str, as_volcano: bool
 ) -> None:
-    """Nobody goes for a gang that no domain could hold."""
-    picture = f"{nodes(0, 3, 8)} {LOW} {low} n0 n1 n2 n3 job q/j priority=9 {high}"
+    """In one queue, and across queues. Nobody goes for a gang that no domain could hold."""
+    queue = "q" if action == "preempt" else "lender"
+    running_job = f"{LOW.format(queue=queue)} {low} n0 n1 n2 n3"
+    queues = "queue q deserved=cpu:24 queue lender deserved=cpu:8"
+    picture = f"{nodes(0, 3, 8)} {queues} {running_job} job q/j priority=9 {high}"
     found = [
         *pictures.documents(picture),
         *hyper_nodes("s0=n0,n1 s1=n2,n3 | s2=s0,s1"),
     ]
     way = {"compatibility": "volcano"} if as_volcano else {}
-    tiers = running.tiers("priority gang | predicates network-topology-aware")
-    result = running.run(found, {"actions": "allocate, preempt", "tiers": tiers, **way})
+    tiers = running.tiers("priority gang | predicates capacity network-topology-aware")
+    result = running.run(found, {"actions": f"allocate, {action}", "tiers": tiers, **way})
     assert len(result.evicts) == victims
     assert len({each.node in {"n0", "n1"} for each in result.pipelined}) == racks
