@@ -209,6 +209,35 @@ def test_a_best_effort_pod_stays_with_its_gang() -> None:
     assert found == {"j-1": "n2"}
 
 
+SLOTS = """
+    node n1 cpu=2 pods=1 label=spine=s label=rack=a
+    node n2 cpu=2 pods=1 label=spine=s label=rack=b
+    node n3 cpu=2 pods=1 label=spine=s label=rack=b
+    queue q
+    """
+
+
+@pytest.mark.parametrize(("topology", "minimum"), [("hard:1", 2), ("hard:1", 1), ("soft", 2)])
+def test_a_gang_of_best_effort_pods_only_starts_in_one_rack(topology: str, minimum: int) -> None:
+    """All of it where there is room, rather than its first pod on the first node."""
+    found = starts(
+        f"{SLOTS} job q/j min={minimum} topology={topology} -@0 -@0", "allocate, backfill"
+    )
+    assert found == ({"j-0": "n2", "j-1": "n3"} if minimum == 2 else {"j-0": "n1"})
+
+
+def test_best_effort_pods_that_fit_no_rack_wait() -> None:
+    """And are told how many would."""
+    documents = pictures.documents(f"{SLOTS} job q/j min=3 topology=hard:1 -@0 -@0 -@0")
+    result = running.run(documents, policy("allocate, backfill"))
+    assert not result.binds
+    (status,) = (each for each in result.groups if each.job == "default/j")
+    assert status.reason is not None
+    assert sentences.sentence(status.reason).startswith(
+        "3 pods must start in one rack; the largest, s/b, could hold 2 if it were empty; "
+    )
+
+
 def test_sub_groups_are_divided_among_racks() -> None:
     """One by one, two and three would leave no rack for four: only one division has room."""
     picture = nodes(("s", "a", 5, 1), ("s", "b", 4, 1))

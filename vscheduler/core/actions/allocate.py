@@ -393,34 +393,26 @@ def _place_near(session: Session, queue: Queue, turn: JobTurn, topology: JobTopo
     they can start now, or else in the nearest where they can after pending releases.
     """
     state, group = turn.state, topology.whole
-    needed, tried, proved = network_domains.needed_of(state), False, True
-    tasks = network_domains.pending(state)
-    for later in (False, True) if _is_releasing(session) else (False,):
-        room = network_domains.room_for(session, group.tree, tasks, needed, later=later)
-        for domain in network_domains.candidates(group, room):
-            if tried:
-                session.reasons.forget(state.job.id)
-                turn.begin_anew(ordering.pending(session.dispatch, state))
-            tried = True
-            with network_domains.within(group, domain, room):
-                outcome = _try(session, queue, turn, waits=later)
-            if outcome is None or outcome is not best_effort.Outcome.NEITHER:
-                starts = outcome is best_effort.Outcome.STARTS
-                return starts and not session.held_pods.holds_back(state)
-            if not attempt.is_about_nodes(session, state):
-                return False
-            proved &= attempt.is_proved(session, state)
+    tasks, needed = network_domains.pending(state), network_domains.needed_of(state)
+    tries, tried, proved = network_domains.Tries(session, group, tasks, needed), False, True
+    for later in tries:
+        if tried:
+            session.reasons.forget(state.job.id)
+            turn.begin_anew(ordering.pending(session.dispatch, state))
+        tried = True
+        outcome = _try(session, queue, turn, waits=later)
+        if outcome is not best_effort.Outcome.NEITHER:
+            starts = outcome is best_effort.Outcome.STARTS
+            return starts and not session.held_pods.holds_back(state)
+        if not attempt.is_about_nodes(session, state):
+            return False
+        proved &= attempt.is_proved(session, state)
     if proved and (group.is_bounded or not tried):
         session.reasons.forget(state.job.id)
-        reason = network_domains.too_small(session, state, topology, room)
+        reason = network_domains.too_small(session, state, topology, tries.room)
         session.reasons.note(state.job.id, reason)
     turn.tasks.clear()
     return False
-
-
-def _is_releasing(session: Session) -> bool:
-    """Whether anything is being released, and pods may wait for it."""
-    return session.cluster.is_releasing and not session.lending
 
 
 def _try(
@@ -548,16 +540,13 @@ def _fill_sub_group(
     tasks = [task for task in turn.tasks if groups.of(task) == key]
     others = [task for task in turn.tasks if groups.of(task) != key]
     needed = min(max(1, groups.missing(key)), len(tasks))
-    for later in (False, True) if _is_releasing(session) else (False,):
-        room = network_domains.room_for(session, part.tree, tasks, needed, later=later)
-        inside = topology.whole.chosen
-        for domain in network_domains.candidates(part, room, inside=inside):
-            turn.begin_anew([*tasks, *others])
-            with network_domains.within(part, domain, room):
-                placed = _fill_here(session, statement, queue, turn, sub_group)
-            if placed is Placed.YES:
-                return placed
-    reason = network_domains.too_small_for_part(turn.state, topology, room, key)
+    tries = network_domains.Tries(session, part, tasks, needed, topology.whole.chosen)
+    for _ in tries:
+        turn.begin_anew([*tasks, *others])
+        placed = _fill_here(session, statement, queue, turn, sub_group)
+        if placed is Placed.YES:
+            return placed
+    reason = network_domains.too_small_for_part(turn.state, topology, tries.room, key)
     session.reasons.note(turn.state.job.id, reason)
     turn.begin_anew(others)
     return Placed.NOWHERE

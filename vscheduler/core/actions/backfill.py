@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from vscheduler.core.api.contracts import Action, Argument
 from vscheduler.core.api.further_hooks import AllHooks
-from vscheduler.core.placement import best_effort
+from vscheduler.core.placement import best_effort, network_domains
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.session import job_state, ordering, reasons
 from vscheduler.core.session.job_state import JobState
@@ -42,7 +42,28 @@ class Backfill(Action[Session]):
                 self._place(session, state)
 
     def _place(self, session: Session, state: JobState) -> None:
-        """Place the best-effort pods that the job needs, then the rest.
+        """Place the best-effort pods of a job; those of a gang that have to be near to each other
+        in the nearest domain that has room for them.
+        """
+        topology = session.topology.of(state.job.id)
+        if topology is None or topology.whole.anchor is not None:
+            self._starts(session, state)
+            return
+        tasks, needed = network_domains.pending(state), network_domains.needed_of(state)
+        tries, tried = network_domains.Tries(session, topology.whole, tasks, needed), False
+        for later in tries:
+            if tried:
+                session.reasons.forget(state.job.id)
+            tried = True
+            kept = self._starts(session, state) or topology.whole.anchor is not None
+            if later or kept:
+                return
+        if not tried and state.job.id not in session.reasons.by_job:
+            reason = network_domains.too_small(session, state, topology, tries.room)
+            session.reasons.note(state.job.id, reason)
+
+    def _starts(self, session: Session, state: JobState) -> bool:
+        """Place the best-effort pods that the job needs, then the rest, on nodes that it may use.
 
         The pods are bound if the job is ready; otherwise nothing is kept.
         """
@@ -55,10 +76,12 @@ class Backfill(Action[Session]):
             best_effort_placement.exchange()
             if best_effort_placement.needed():
                 best_effort_placement.others()
-            if job_state.is_ready(session.dispatch, state):
+            starts = job_state.is_ready(session.dispatch, state)
+            if starts:
                 best_effort.start(session, trial, state)
             else:
                 self._give_up(session, trial, state)
+        return starts
 
     def _try(
         self,

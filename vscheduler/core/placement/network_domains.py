@@ -224,6 +224,37 @@ def within(group: Group, domain: int, room: Room) -> Iterator[None]:
         group.chosen, group.to_fill, group.order = None, (), None
 
 
+class Tries:
+    """The domains to try for waiting pods of which so many must start together, the best first.
+
+    Iterates over whether pods may wait for what is being released: those domains come first where
+    they can start now. Inside the loop, the pods may use the domain alone.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        group: Group,
+        tasks: Sequence[Task],
+        needed: int,
+        inside: int | None = None,
+    ) -> None:
+        """Prepare to try domains `inside` this one, if any."""
+        self._session, self._group, self._tasks = session, group, tasks
+        self._needed, self._inside = needed, inside
+        self.room: Room
+        """What domains have room for, once one was asked for."""
+
+    def __iter__(self) -> Iterator[bool]:
+        session, group = self._session, self._group
+        waits = session.cluster.is_releasing and not session.lending
+        for later in (False, True) if waits else (False,):
+            self.room = room_for(session, group.tree, self._tasks, self._needed, later=later)
+            for domain in candidates(group, self.room, inside=self._inside):
+                with within(group, domain, self.room):
+                    yield later
+
+
 def _order(tree: Tree, domain: int, room: Room) -> tuple[tuple[int, ...], Floats | None]:
     """Return which smallest domains in this one are filled one after the other, and how early nodes
     (N,) are filled for that; nothing if it has no domains below.
