@@ -259,3 +259,45 @@ def test_the_last_of_many_racks_is_found() -> None:
         job q/j min=3 topology=hard:1 -@3 -@3 -@2
         """
     assert starts(picture) == {"j-0": "x1", "j-1": "x1", "j-2": "x2"}
+
+
+def apart(documents: list[Document], way: str) -> list[Document]:
+    """The same, with no two pods of job `j` on one node: by their labels, or by a host port."""
+    term = {"labelSelector": {"matchLabels": {"job": "j"}}, "topologyKey": "kubernetes.io/hostname"}
+    for document in documents:
+        if document["kind"] == "Pod" and document["metadata"]["name"].startswith("j-"):
+            document["metadata"].setdefault("labels", {})["job"] = "j"
+            spec = document["spec"]
+            if way == "labels":
+                required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+                spec["affinity"] = {"podAntiAffinity": required}
+            else:
+                spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    return documents
+
+
+@pytest.mark.parametrize("way", ["labels", "ports"])
+def test_evictions_come_where_pods_that_must_be_apart_have_nodes(way: str) -> None:
+    """Not only in racks that have much room, all of it on one node."""
+    racks = [("s", f"a{number}", 1, 8) for number in range(9)]
+    picture = f"""{nodes(*racks)} queue q
+        node x1 cpu=1 label=spine=s label=rack=z   node x2 cpu=1 label=spine=s label=rack=z
+        job q/o min=1 priority=1 cpu=1 x1 x2
+        job q/j min=2 priority=9 cpu=1 topology=hard:1 - -
+        """
+    tiers = "priority gang | predicates"
+    result = running.run(
+        apart(pictures.documents(picture), way), policy("allocate, preempt", tiers)
+    )
+    assert {each.node for each in result.pipelined} == {"x1", "x2"}
+
+
+@pytest.mark.parametrize("way", ["labels", "ports"])
+def test_a_rack_holds_as_many_pods_that_must_be_apart_as_it_has_nodes(way: str) -> None:
+    """However large these are."""
+    picture = f"{nodes(('s', 'a', 2, 8))} queue q job q/j min=4 cpu=1 topology=hard:1 -*4"
+    result = running.run(apart(pictures.documents(picture), way), policy())
+    (reason,) = (each.reason for each in result.groups if each.reason is not None)
+    assert sentences.sentence(reason).startswith(
+        "4 pods must start in one rack; the largest, s/a, could hold at most 2 if it were empty; "
+    )

@@ -82,6 +82,7 @@ from vscheduler.mirror.decode.wire_storage import (
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import pod_requests, pods, storage, translation
 from vscheduler.model import constraints, jobs
+from vscheduler.model.constraints import HOSTNAME
 from vscheduler.model.jobs import PREEMPTABLE, ROLE, WAITING, JobId, Phase
 from vscheduler.model.nodes import CORDON
 from vscheduler.model.queues import QueueState
@@ -92,9 +93,6 @@ Key: TypeAlias = tuple[Kind, str]
 """Kind and key of an object: a pod's UID, `namespace/name`, or a name."""
 
 Struct = TypeVar("Struct", bound=Object)
-
-HOSTNAME = "kubernetes.io/hostname"
-"""The label that is different on each node."""
 
 ALLOWED = "true"
 SAY_PHASE = (jobs.PHASE, jobs.INITIALLY_SCHEDULED)

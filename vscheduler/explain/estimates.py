@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.explain import edits
 from vscheduler.model import nodes
+from vscheduler.model.constraints import HOSTNAME
 from vscheduler.model.jobs import WAITING, JobId, Task
 from vscheduler.model.nodes import Mask, NodeTable
 from vscheduler.model.resources import ResourceMap, Vector
@@ -150,5 +150,5 @@ class Estimates:
 def shapes(table: NodeTable) -> Iterator[Hashable]:
     """Iterate over what nodes that differ by their names only have in common."""
     for spec, row in zip(table.layout.specs, table.allocatable.tolist(), strict=True):
-        labels = tuple(label for label in spec.labels if label[0] != edits.HOSTNAME)
+        labels = tuple(label for label in spec.labels if label[0] != HOSTNAME)
         yield labels, spec.taints, spec.features, tuple(row)

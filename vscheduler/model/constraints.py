@@ -12,6 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
+HOSTNAME = "kubernetes.io/hostname"
+"""The label that differs from node to node."""
+
 
 class Operator(StrEnum):
     """How a requirement compares a label with its values (core/v1 NodeSelectorOperator)."""

@@ -22,6 +22,7 @@ from vscheduler.core.topology import network
 from vscheduler.core.topology.groups import SCATTERED, Group, JobTopology
 from vscheduler.core.topology.tree import Flags, Floats, Ints, Tree
 from vscheduler.model import refusals, resources
+from vscheduler.model.constraints import HOSTNAME
 from vscheduler.model.decisions import DomainRoom, Reason, ReasonCode, RefusalCounts
 from vscheduler.model.jobs import Task, TaskStatus
 from vscheduler.model.resources import Vector
@@ -108,6 +109,8 @@ class _Counts:
     def add(self, task: Task, number: int, free: Vector, usable: Flags) -> None:
         """Count as many pods like this task, with so much free (N, R) on these nodes (N,)."""
         held = np.where(usable, resources.copies(self._session.request(task), free), 0)
+        if _are_apart(self._session, task):
+            held = np.minimum(held, 1)
         of_domains = self._tree.sums(held)
         self.pods += np.minimum(of_domains, number)
         self.copies += of_domains
@@ -145,6 +148,18 @@ def _is_restricted(task: Task) -> bool:
         or limits.ports
         or limits.volumes
         or limits.resource_claims
+    )
+
+
+def _are_apart(session: Session, task: Task) -> bool:
+    """Whether no node takes two such pods: of the rules between pods of a gang, those that bound
+    how many a node holds, whatever is there.
+    """
+    limits = task.pod_class.constraints
+    terms = [term for term in limits.pod_anti_affinity if term.topology_key == HOSTNAME]
+    labels = session.snapshot.affinity_index.namespace_labels(task.namespace) if terms else {}
+    return bool(limits.ports) or any(
+        term.pods.includes(task.namespace, task.labels, labels) for term in terms
     )
 
 
