@@ -140,7 +140,8 @@ def class_key(session: Session, task: Task) -> Hashable:
     Three things can: selection by affinity terms of other pods, resources reserved for nominated
     pods, and the part of the network that its job may use.
     """
-    near = session.topology.class_key(task)
+    topology = session.topology
+    near = topology.class_key(task) if topology.is_used else None
     if near is None and session.affinity_counts.nobody and not session.nominated.anybody:
         return None
     affinity, reserved = session.affinity_counts.state_of(task), session.nominated.of(task)
