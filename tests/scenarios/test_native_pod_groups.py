@@ -133,6 +133,15 @@ def test_pods_of_a_basic_group_start_one_by_one() -> None:
     assert len(run.tree(outcome)["binds"]) == 2
 
 
+@pytest.mark.parametrize(("text", "bound"), [("3", 0), ("2", 2), ("0", 2), ("many", 2)])
+def test_a_basic_group_may_have_a_minimum_by_annotation(text: str, bound: int) -> None:
+    """It is that of a Job which doesn't say `scheduling`; what is no number counts for nothing."""
+    basic = group("g")
+    basic["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": text}
+    outcome = simulate(node("n1"), basic, pods("g", 3))
+    assert len(run.tree(outcome)["binds"]) == bound
+
+
 def test_pods_wait_for_their_group_and_are_told() -> None:
     """It may come yet, or it is of a version that isn't served."""
     outcome = simulate(node("n1"), pods("g", 1), cycles=1)

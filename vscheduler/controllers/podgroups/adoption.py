@@ -10,10 +10,10 @@ import msgspec
 import structlog
 
 from vscheduler.controllers.podgroups import auto_groups, podgroup_creation
-from vscheduler.controllers.podgroups.auto_groups import Body, Member, OwnerRef
+from vscheduler.controllers.podgroups.auto_groups import Body, Member, Owner, OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.controllers.podgroups.group_reading import Notes, Reader
-from vscheduler.controllers.podgroups.group_terms import QUEUE, Source, Terms
+from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER, QUEUE, Source, Terms
 from vscheduler.controllers.podgroups.podgroup_creation import ATTEMPTS, RefusalEvents
 from vscheduler.controllers.ports import Api, RefusedError, Trouble
 from vscheduler.mirror import paths, statuses
@@ -77,14 +77,14 @@ class PodGroupAdopter:
 
         Raises RefusedError.
         """
-        queue = await self._queue(group)
-        if queue is None:
+        texts = await self._annotations(group)
+        if texts is None:
             return False
         try:
-            if not queue:
+            if not texts[QUEUE]:
                 pod = auto_groups.representative(group.members)
                 raise podgroup_creation.queue_required(pod, group.name, inherit=self._inherit)
-            written = await self._write(group, queue)
+            written = await self._write(group, texts)
         except RefusedError as error:
             if podgroup_creation.is_lasting(error):
                 why = str(error)
@@ -94,13 +94,13 @@ class PodGroupAdopter:
             self._notices.forget(subject.uid)
         return written
 
-    async def _write(self, group: UnqueuedGroup, queue: str) -> bool:
-        """Write the queue, with retries: others may write to the PodGroup at the same time."""
+    async def _write(self, group: UnqueuedGroup, texts: Mapping[str, str]) -> bool:
+        """Write the annotations, with retries: others may write to the PodGroup, too."""
         collection, version = paths.NATIVE_POD_GROUPS, group.version
         path = collection.at(group.name, group.namespace)
         for _ in range(ATTEMPTS):
             try:
-                await self._api.patch(path, _naming(group.uid, version, queue))
+                await self._api.patch(path, _naming(group.uid, version, texts))
             except RefusedError as error:
                 self._notes.refused("adopt", group.key, error)
                 if error.trouble is Trouble.MISSING:
@@ -109,38 +109,45 @@ class PodGroupAdopter:
                     raise
             else:
                 self._notes.done("adopt")
-                log.info("podgroup.adopted", podgroup=group.key, uid=group.uid, queue=queue)
+                log.info("podgroup.adopted", podgroup=group.key, uid=group.uid, queue=texts[QUEUE])
                 return True
             stored = await self._reader.group(group.namespace, group.name, collection)
             metadata = {} if stored is None else stored["metadata"]
-            texts = (metadata.get(part) or {} for part in ("annotations", "labels"))
-            if metadata.get("uid") != group.uid or _queue_in(*texts):
+            there = (metadata.get(part) or {} for part in ("annotations", "labels"))
+            if metadata.get("uid") != group.uid or _queue_in(*there):
                 return True
             version = metadata["resourceVersion"]
         return False
 
-    async def _queue(self, group: UnqueuedGroup) -> str | None:
-        """Return the queue of the newest pod, else of the owner, else the default; None: not yet.
+    async def _annotations(self, group: UnqueuedGroup) -> dict[str, str] | None:
+        """Return what to write; None: nothing yet. Raises RefusedError.
 
-        Raises RefusedError.
+        The queue is that of the newest pod, else of the owner, else the default, which may be
+        empty. Of a PodGroup that says no minimum (policy basic, which the Job controller gives
+        every Job), MIN_MEMBER counts as for automatic PodGroups.
         """
         pod = auto_groups.representative(group.members)
-        named = _queue_in(pod.annotations, pod.labels)
-        source = f"Pod {group.namespace}/{pod.name}"
+        controller: Owner | None = None
+        named, source = _queue_in(pod.annotations, pod.labels), f"Pod {group.namespace}/{pod.name}"
         for ref in _owners(group, pod) if self._inherit else ():
-            if named:
-                break
             state, owner = await self._reader.owner(ref, group.namespace)
             if state is OwnerState.GONE:
                 return None  # its pods are deleted with it
-            if owner is not None:
+            if owner is None:
+                continue
+            controller = owner if ref == pod.owner else controller
+            if not named:
                 named = _queue_in(owner.annotations, owner.labels)
                 source = f"{ref.kind} {group.namespace}/{ref.name}"
         terms = Terms(Source(object=source, annotations={QUEUE: named}), None)
-        queue = terms.queue(group.default_queue)
-        problems = (podgroup_creation.unreadable_notice(pod, str(each)) for each in terms.problems)
-        self._notices.tell(problems)
-        return queue
+        texts = {QUEUE: terms.queue(group.default_queue)}
+        of_pods = auto_groups.terms_of(pod, controller)
+        minimum = auto_groups.min_member(of_pods, pod, controller)
+        if minimum > 1:
+            texts[MIN_MEMBER] = str(minimum)
+        problems = (*terms.problems, *of_pods.problems)
+        self._notices.tell(podgroup_creation.unreadable_notice(pod, str(p)) for p in problems)
+        return texts
 
 
 def _owners(group: UnqueuedGroup, pod: Member) -> list[OwnerRef]:
@@ -154,6 +161,6 @@ def _queue_in(annotations: Mapping[str, str], labels: Mapping[str, str]) -> str:
     return annotations.get(QUEUE) or labels.get(QUEUE) or ""
 
 
-def _naming(uid: str, version: str, queue: str) -> Body:
-    """Return the merge patch that writes the queue on this very PodGroup, if it hasn't changed."""
-    return {"metadata": {"uid": uid, "resourceVersion": version, "annotations": {QUEUE: queue}}}
+def _naming(uid: str, version: str, texts: Mapping[str, str]) -> Body:
+    """Return the merge patch that writes annotations on this very PodGroup, if it is unchanged."""
+    return {"metadata": {"uid": uid, "resourceVersion": version, "annotations": texts}}

@@ -120,8 +120,8 @@ def wanted(
     Without `inherit_owner_annotations` all annotations of the owner are ignored, min-member
     included, as in Volcano. `problems` returns unusable annotations.
     """
-    terms = _terms(member, owner if inherit_owner_annotations else None)
-    minimum = _min_member(terms, member, owner)
+    terms = terms_of(member, owner if inherit_owner_annotations else None)
+    minimum = min_member(terms, member, owner)
     spec: Body = {
         "minMember": minimum,
         "minResources": terms.min_resources(member.request, minimum),
@@ -158,8 +158,8 @@ def problems(
     member: Member, owner: Owner | None, *, inherit_owner_annotations: bool
 ) -> tuple[Problem, ...]:
     """Return the defects of annotations that `wanted` reads, for the log, once per PodGroup."""
-    terms = _terms(member, owner if inherit_owner_annotations else None)
-    terms.min_resources(member.request, _min_member(terms, member, owner))
+    terms = terms_of(member, owner if inherit_owner_annotations else None)
+    terms.min_resources(member.request, min_member(terms, member, owner))
     terms.queue("")
     terms.topology()
     return tuple(terms.problems)
@@ -283,7 +283,7 @@ def owner(body: Mapping[str, Any]) -> Owner:
     )
 
 
-def _terms(member: Member, owner: Owner | None) -> Terms:
+def terms_of(member: Member, owner: Owner | None) -> Terms:
     """Return the terms in the pod's annotations, and in the owner's if `owner` is given."""
     namespace = member.namespace
     pod = Source(
@@ -296,7 +296,7 @@ def _terms(member: Member, owner: Owner | None) -> Terms:
     return Terms(pod, source)
 
 
-def _min_member(terms: Terms, member: Member, owner: Owner | None) -> int:
+def min_member(terms: Terms, member: Member, owner: Owner | None) -> int:
     """Return the minimum, limited to the number of expected pods: a bare pod is alone in its
     group.
     """

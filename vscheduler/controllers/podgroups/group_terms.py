@@ -21,7 +21,7 @@ from vscheduler.model.resources import ResourceMap
 QUEUE = translation.QUEUE
 """On pods, owners and namespaces: the Queue of automatic groups."""
 
-MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
+MIN_MEMBER = translation.MIN_MEMBER
 MIN_RESOURCES = "scheduling.volcano.sh/group-min-resources"
 """On owners and pods: a number of pods, and amounts by resource as JSON."""
 

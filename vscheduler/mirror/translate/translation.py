@@ -54,6 +54,12 @@ Kubernetes' own PodGroups: their queue."""
 REQUIRE_QUEUE = "vscheduler.io/require-queue"
 """Annotation of a namespace: if `true`, no PodGroup that names no queue gets the default queue."""
 
+MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
+"""Annotation of pods and their owners: how many pods must start together. The controllers write it
+on Kubernetes' own PodGroups, too."""
+
+DIGITS_MAX = 10
+
 TRUE = "True"
 
 NAMESPACES = "vscheduler.io/namespaces"
@@ -300,7 +306,7 @@ def native_pod_group(group: NativePodGroup) -> Group:
             name=metadata.name,
             queue=metadata.annotations.get(QUEUE) or metadata.labels.get(QUEUE, ""),
             created=fields.seconds(metadata.creation_timestamp),
-            min_member=1 if gang is None else max(1, gang.min_count),
+            min_member=_without_policy(metadata) if gang is None else max(1, gang.min_count),
             topology=_topology_by_label(spec.scheduling_constraints),
             state=_native_state(group),
             annotations=GroupAnnotations(metadata.annotations),
@@ -329,6 +335,13 @@ def _claim_groups(group: NativePodGroup) -> Iterator[ClaimGroup]:
                 if entry.resource_claim_name
             ),
         )
+
+
+def _without_policy(metadata: Metadata) -> int:
+    """Return the minimum of a PodGroup with policy basic: annotation MIN_MEMBER, else 1."""
+    text = metadata.annotations.get(MIN_MEMBER, "")
+    is_number = text.isascii() and text.isdecimal() and len(text) < DIGITS_MAX
+    return max(1, int(text)) if is_number else 1
 
 
 def _topology_by_label(constraints: SchedulingConstraints) -> TopologyRequest | None:

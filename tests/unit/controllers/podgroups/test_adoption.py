@@ -14,7 +14,7 @@ from vscheduler.mirror.translate import translation
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
-QUEUE = translation.QUEUE
+QUEUE, MIN_MEMBER = translation.QUEUE, translation.MIN_MEMBER
 PATH = f"{group_api.NATIVE}/g"
 MEMBER = f"{group_api.PODS}/a"
 
@@ -59,6 +59,26 @@ async def test_the_controller_of_the_pods_counts_if_nobody_owns_the_group() -> N
         made.a_native_group("g")
         made.a_member("a", "g", owner)
         await patience.until(lambda: made.queue_of("g") == "owner")
+
+
+@pytest.mark.parametrize("said_by", ["owner", "pod"])
+async def test_a_group_without_a_minimum_gets_that_of_its_job(said_by: str) -> None:
+    """Every Job has a PodGroup with policy basic where its controller makes them: Jobs that were
+    gangs by annotation stay so.
+    """
+    least = {MIN_MEMBER: "3"}
+    async with group_api.world() as made:
+        owner = made.a_replica_set("train", 4, least if said_by == "owner" else {})
+        made.deaf = True
+        made.a_native_group("g", owner)
+        made.a_member("a", "g", owner)
+        if said_by == "pod":
+            made.server.change(MEMBER, {"metadata": {"annotations": least}})
+        made.deaf = False
+        made.show("ADDED", made.server.objects[PATH])
+        made.show("ADDED", made.server.objects[MEMBER])
+        await patience.until(lambda: made.queue_of("g") == "default")
+        assert made.server.objects[PATH]["metadata"]["annotations"][MIN_MEMBER] == "3"
 
 
 async def test_many_groups_are_adopted_once_and_then_all_is_quiet() -> None:
