@@ -22,7 +22,7 @@ from vscheduler.controllers import hyper_node_controller
 from vscheduler.controllers.hyper_node_controller import Described
 from vscheduler.controllers.ports import Api, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_index, queue_objects
-from vscheduler.controllers.queues.queue_index import Indices
+from vscheduler.controllers.queues.queue_index import NEEDED, Indices, Kinds
 from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.mirror import paths
 
@@ -79,8 +79,9 @@ def registry(
     kopf.on.cleanup(registry=handlers)(clean_up)
     for kind in kinds:
         group, _, version = COLLECTIONS[kind].api_version.partition("/")
-        kopf.index(group, version, str(kind), id=str(kind), registry=handlers)(INDEXING[kind])
-        kopf.on.event(group, version, str(kind), id=str(kind), registry=handlers)(notice)
+        plural = COLLECTIONS[kind].plural
+        kopf.index(group, version, plural, id=str(kind), registry=handlers)(INDEXING[kind])
+        kopf.on.event(group, version, plural, id=str(kind), registry=handlers)(notice)
     return handlers
 
 
@@ -92,6 +93,11 @@ async def _index_queue(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.
 async def _index_group(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Group]:
     group = queue_objects.group(body)
     return {group.queue: group}
+
+
+async def _index_native_group(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Group]:
+    group = queue_objects.native_group(body)
+    return {} if group is None else {group.queue: group}
 
 
 async def _index_command(body: kopf.Body, **_: Any) -> Mapping[str, queue_objects.Command]:
@@ -107,6 +113,7 @@ async def _index_hyper_node(body: kopf.Body, **_: Any) -> Mapping[str, Described
 INDEXING: Mapping[FollowedKind, Callable[..., Any]] = {
     FollowedKind.QUEUE: _index_queue,
     FollowedKind.POD_GROUP: _index_group,
+    FollowedKind.NATIVE_POD_GROUP: _index_native_group,
     FollowedKind.COMMAND: _index_command,
     FollowedKind.HYPER_NODE: _index_hyper_node,
 }
@@ -131,13 +138,6 @@ def _login(entry: Entry) -> Callable[..., Any]:
 
 log = structlog.get_logger(__name__)
 
-Kinds = frozenset[FollowedKind]
-
-NEEDED: Kinds = frozenset({FollowedKind.QUEUE, FollowedKind.POD_GROUP})
-"""Without these kinds the controllers have no work. Commands and HyperNodes are followed where
-their CRDs are installed.
-"""
-
 END_SECONDS = 5.0
 """How long Kopf's watches may take to end after cancellation."""
 
@@ -150,7 +150,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     absent_seconds: float = 2.0
     """While required kinds are missing."""
     look_seconds: float = 30.0
-    """While Commands or HyperNodes are missing."""
+    """While others are missing."""
 
 
 class EndlessBackoffs:

@@ -11,9 +11,12 @@ from vscheduler.controllers.queues import queue_objects
 from vscheduler.controllers.queues.queue_index import Indices
 from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.mirror import paths
+from vscheduler.mirror.translate import translation
+from vscheduler.model import jobs
 
 MANAGED = ("state", *queue_objects.COUNTERS, "conditions")
-GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+GROUPS = paths.POD_GROUPS.within("default")
+NATIVE = paths.NATIVE_POD_GROUPS.within("default")
 COMMANDS = paths.COMMANDS.within("default")
 
 
@@ -30,6 +33,8 @@ class Server:
         """Called before each call with method, path and body: may raise."""
         self.offers: dict[str, tuple[str, ...]] = {"queues": VERBS, "podgroups": VERBS}
         """What discovery says of kinds."""
+        self.native: Trouble | None = Trouble.MISSING
+        """Why PodGroups of Kubernetes' own API can't be listed."""
         self.silent = False
         """Whether discovery isn't answered."""
         self.listeners: list[Callable[[str, Object, bool], None]] = []
@@ -84,7 +89,11 @@ class Server:
         self._called("list", path)
         if path.rpartition("/")[2] not in self.offers and "commands" not in path:
             raise RefusedError(Trouble.MISSING, f"no {path}")
-        prefix = GROUPS if path == paths.POD_GROUPS.everywhere else path
+        if path == paths.NATIVE_POD_GROUPS.everywhere and self.native is not None:
+            raise RefusedError(self.native, f"no {path}")
+        prefix: str = path
+        if path in (paths.POD_GROUPS.everywhere, paths.NATIVE_POD_GROUPS.everywhere):
+            prefix = GROUPS if path == paths.POD_GROUPS.everywhere else NATIVE
         return [
             copy.deepcopy(each)
             for at, each in self.objects.items()
@@ -147,7 +156,7 @@ class Indexed:
     """
 
     def __init__(self, server: Server, notice: Callable[[], None], *, deaf: bool = False) -> None:
-        self.indices = Indices(queues={}, podgroups={}, commands={})
+        self.indices = Indices(queues={}, podgroups={}, commands={}, nativepodgroups={})
         self._server = server
         self._notice = notice
         self._deaf = deaf
@@ -163,7 +172,9 @@ class Indexed:
 
     def forget(self, uid: str) -> None:
         """Have missed an object."""
-        for index in (self.indices.queues, self.indices.podgroups, self.indices.commands):
+        indices = self.indices
+        groups = (indices.podgroups, indices.nativepodgroups)
+        for index in (indices.queues, *groups, indices.commands):
             held: Any = index
             for key in list(held):
                 held[key] = [each for each in held[key] if each.uid != uid]
@@ -176,13 +187,19 @@ class Indexed:
         self.forget(stored["metadata"]["uid"])
         index: Any
         key: str
-        match FollowedKind(path.rpartition("/")[0].rpartition("/")[2]):
+        collection = path.rpartition("/")[0]
+        native = collection == NATIVE
+        kind = FollowedKind.NATIVE_POD_GROUP if native else collection.rpartition("/")[2]
+        match FollowedKind(kind):
             case FollowedKind.QUEUE:
                 item: Any = queue_objects.queue(stored)
                 index, key = self.indices.queues, item.name
             case FollowedKind.POD_GROUP:
                 item = queue_objects.group(stored)
                 index, key = self.indices.podgroups, item.queue
+            case FollowedKind.NATIVE_POD_GROUP:
+                item = queue_objects.native_group(stored)
+                index, key = self.indices.nativepodgroups, item.queue if item else ""
             case FollowedKind.COMMAND:
                 item = queue_objects.command(stored)
                 index, key = self.indices.commands, stored["metadata"]["uid"]
@@ -214,6 +231,15 @@ def a_group(server: Server, name: str, queue: str, phase: str = "") -> str:
     """A PodGroup; its path."""
     path = f"{GROUPS}/{name}"
     server.put(path, {"metadata": {}, "spec": {"queue": queue}, "status": {"phase": phase}})
+    return path
+
+
+def a_native_group(server: Server, name: str, queue: str, phase: str = "") -> str:
+    """A PodGroup of Kubernetes' own API; its path."""
+    path = f"{NATIVE}/{name}"
+    metadata = {"namespace": "default", "annotations": {translation.QUEUE: queue}}
+    conditions = [{"type": jobs.PHASE, "reason": phase}] if phase else []
+    server.put(path, {"metadata": metadata, "spec": {}, "status": {"conditions": conditions}})
     return path
 
 

@@ -22,11 +22,15 @@ from vscheduler.controllers.operator import EndlessBackoffs, Outlets, Pace
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.controllers.queues.queue_index import Indices
 from vscheduler.controllers.queues.queue_objects import FollowedKind
+from vscheduler.mirror.translate import translation
 from vscheduler.model.topology import HyperNode, Member
 
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
 BUS = "/apis/bus.volcano.sh/v1alpha1"
 TOPOLOGY = "/apis/topology.volcano.sh/v1alpha1"
+NATIVE = "/apis/scheduling.k8s.io/v1beta1"
+NATIVE_GROUPS = f"{NATIVE}/podgroups"
+"""Stands for itself in `tell` and `watched`, which take plurals otherwise."""
 PACE = Pace(absent_seconds=0.01, look_seconds=0.1)
 
 
@@ -88,7 +92,8 @@ class Cluster:
     async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        self._watches.setdefault(plural, []).append(response)
+        key = NATIVE_GROUPS if request.path == NATIVE_GROUPS else plural
+        self._watches.setdefault(key, []).append(response)
         group = request.path.rpartition("/")[0]
         while not self.ended and plural in self.kinds.get(group, ()):  # noqa: ASYNC110 - a set says it
             await asyncio.sleep(0.01)
@@ -240,6 +245,21 @@ async def test_each_group_is_indexed_by_its_queue(cluster: Cluster) -> None:
         assert {key: len(store) for key, store in run.indices.podgroups.items()} == {
             "": 100, "q0": 67, "q1": 67, "q2": 66
         }  # fmt: skip
+
+
+async def test_groups_of_kubernetes_own_api_are_indexed_beside_volcanos(cluster: Cluster) -> None:
+    """From the moment at which they name a queue, under that one."""
+    cluster.kinds[NATIVE] = {"podgroups"}
+    async with operating(cluster) as (run, _):
+        await patience.until(lambda: cluster.watched(NATIVE_GROUPS))
+        for queue in ("", "red", "blue"):
+            group = an_item("g")
+            group["metadata"]["annotations"] = {translation.QUEUE: queue}
+            await cluster.tell(NATIVE_GROUPS, "MODIFIED" if queue else "ADDED", group)
+        await patience.until(lambda: len(run.heard) == 3)
+        assert run.indices is not None
+        assert [*run.indices.nativepodgroups] == ["blue"]
+        assert not run.indices.podgroups
 
 
 async def test_kinds_that_are_needed_are_waited_for(cluster: Cluster) -> None:

@@ -210,11 +210,10 @@ class StatusEvidence:
         return group.counter
 
     def _placed(self, group: queue_objects.Group) -> bool:
-        members = self._mirror.members(JobId(group.key))
-        return any(pod.node is not None for pod in members)
+        return any(pod.node is not None for pod in self._mirror.members(group.key))
 
     def _holds_resources(self, group: queue_objects.Group) -> bool:
-        return any(pod.holds_resources for pod in self._mirror.members(JobId(group.key)))
+        return any(pod.holds_resources for pod in self._mirror.members(group.key))
 
 
 def _followed(group: translation.Group) -> tuple[object, ...]:

@@ -311,7 +311,10 @@ class QueueController:
         self._index.begin()
         queues = [*map(queue_objects.queue, await self._served.list(FollowedKind.QUEUE))]
         groups = [*map(queue_objects.group, await self._served.list(FollowedKind.POD_GROUP))]
-        self._index.compare(queues, groups)
+        native = map(
+            queue_objects.native_group, await self._served.list(FollowedKind.NATIVE_POD_GROUP)
+        )
+        self._index.compare(queues, [*groups, *filter(None, native)])
         held = any(each.deleting for each in queues)
         seconds = self._pace.audit_held_seconds if held else self._pace.audit_seconds
         seconds = seconds if self._index.complete else self._pace.settle_seconds

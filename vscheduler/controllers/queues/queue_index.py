@@ -1,4 +1,4 @@
-"""Queues, PodGroups and Commands as Kopf's in-memory indices have them.
+"""Queues, PodGroups of both APIs, and Commands as Kopf's in-memory indices have them.
 
 Kopf keeps the indices as its watches tell. It doesn't hear of deletions from times without a
 connection, so objects that a live list lacks are left out. A UID that is gone never comes back, so
@@ -36,9 +36,15 @@ Index: TypeAlias = Mapping[str, Collection[Item]]
 KINDS: Mapping[FollowedKind, Place] = {
     FollowedKind.QUEUE: paths.QUEUES,
     FollowedKind.POD_GROUP: paths.POD_GROUPS,
+    FollowedKind.NATIVE_POD_GROUP: paths.NATIVE_POD_GROUPS,
 }
 
 Kinds = frozenset[FollowedKind]
+
+NEEDED: Kinds = frozenset({FollowedKind.QUEUE, FollowedKind.POD_GROUP})
+"""Without these kinds the controllers have no work. The others are followed where they are
+served.
+"""
 
 
 def as_written(group: Group) -> str:
@@ -55,6 +61,8 @@ class Indices(msgspec.Struct, frozen=True, kw_only=True):
     """By spec.queue; empty if absent."""
     commands: Index[Command]
     """By UID."""
+    nativepodgroups: Index[Group] = {}
+    """Those of Kubernetes' own API that are in a queue, by its name."""
     hypernodes: Mapping[str, Collection[Any]] = {}
     """By name (hyper_node_controller.Described)."""
 
@@ -95,11 +103,16 @@ class QueueIndex:
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """PodGroups by queue and by status field, all counted anew."""
         counts: dict[str, Counter[str]] = {}
-        for name, groups in self._indices.podgroups.items():
-            held = Counter(map(self._witness, self._present([groups])))
-            if held:
-                counts.setdefault(name or self.default_queue, Counter()).update(held)
+        for index in self._groups:
+            for name, groups in index.items():
+                held = Counter(map(self._witness, self._present([groups])))
+                if held:
+                    counts.setdefault(name or self.default_queue, Counter()).update(held)
         return counts
+
+    @property
+    def _groups(self) -> tuple[Index[Group], ...]:
+        return self._indices.podgroups, self._indices.nativepodgroups
 
     def may_release(self, queue: Queue) -> bool:
         """Whether the last list had nothing in this queue."""
@@ -126,8 +139,9 @@ class QueueIndex:
     def _uids(self) -> Iterator[str]:
         for queues in self._indices.queues.values():
             yield from (queue.uid for queue in queues)
-        for groups in self._indices.podgroups.values():
-            yield from (group.uid for group in groups)
+        for index in self._groups:
+            for groups in index.values():
+                yield from (group.uid for group in groups)
 
 
 class ServedKinds:
@@ -136,6 +150,8 @@ class ServedKinds:
     Before an API server drops a CRD, the API server deletes all its objects and waits for their
     finalizers. Meanwhile discovery offers no `create` for the kind. Every authenticated user may
     read discovery, so no permission on CRDs is needed.
+
+    Those of Kubernetes' own API don't count as removed: where they aren't served, there are none.
 
     The answers are as of the last `ask`; at first, all kinds count as served.
     """
@@ -172,17 +188,22 @@ class ServedKinds:
             for each in answer.get("resources") or ()
             if isinstance(each, Mapping)
         }
-        missed = frozenset(kind for kind in KINDS if kind not in offered)
+        missed = frozenset(kind for kind in NEEDED if kind not in offered)
         self.absent = missed & self._missed
         self._missed = missed
         self.leaving = frozenset(
-            kind for kind in KINDS if kind in offered and "create" not in offered[kind]
+            kind for kind in NEEDED if kind in offered and "create" not in offered[kind]
         )
 
     async def list(self, kind: FollowedKind) -> list[Object]:
-        """Return all objects of a kind; none for a kind that isn't served. Raises
-        ports.RefusedError.
+        """Return all objects of a kind; none for a kind that isn't served, or that we needn't and
+        may not list. Raises ports.RefusedError.
         """
         if kind in self.absent:
             return []
-        return await self._api.list(KINDS[kind].everywhere)
+        try:
+            return await self._api.list(KINDS[kind].everywhere)
+        except RefusedError as error:
+            if kind in NEEDED or error.trouble not in (Trouble.MISSING, Trouble.FORBIDDEN):
+                raise
+            return []

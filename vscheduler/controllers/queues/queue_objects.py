@@ -17,6 +17,8 @@ from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.paths import Path
 from vscheduler.mirror.statuses import ObjectReference
 from vscheduler.mirror.translate import translation
+from vscheduler.model import jobs
+from vscheduler.model.jobs import JobId
 from vscheduler.model.resources import ResourceMap
 
 WANTED_STATE = "vscheduler.io/wanted-state"
@@ -46,10 +48,12 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class FollowedKind(StrEnum):
-    """The kinds that Kopf follows; the values are plural names."""
+    """The kinds that Kopf follows; the values name its indices."""
 
     QUEUE = "queues"
     POD_GROUP = "podgroups"
+    NATIVE_POD_GROUP = "nativepodgroups"
+    """Kubernetes' own."""
     COMMAND = "commands"
     HYPER_NODE = "hypernodes"
 
@@ -99,8 +103,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """spec.queue; empty if absent."""
     counter: str
     """The field of a Queue's status that counts the group, by the group's own status."""
-    key: str = ""
-    """`namespace/name`."""
+    key: JobId = JobId("")
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,8 +152,36 @@ def group(body: Object) -> Group:
         version=_text(metadata, "resourceVersion"),
         queue=_text(_part(body, "spec"), "queue"),
         counter=PHASES.get(_text(_part(body, "status"), "phase"), "unknown"),
-        key=f"{_text(metadata, 'namespace')}/{_text(metadata, 'name')}",
+        key=JobId(f"{_text(metadata, 'namespace')}/{_text(metadata, 'name')}"),
     )
+
+
+def native_group(body: Object) -> Group | None:
+    """Return a PodGroup of Kubernetes' own API from its JSON; None if it is in no queue yet.
+
+    Queue and phase are where translation.native_pod_group reads them.
+    """
+    metadata = _part(body, "metadata")
+    texts = (_part(metadata, part) for part in ("annotations", "labels"))
+    queue = next(filter(None, (_text(each, translation.QUEUE) for each in texts)), "")
+    if not queue:
+        return None
+    return Group(
+        uid=_text(metadata, "uid"),
+        version=_text(metadata, "resourceVersion"),
+        queue=queue,
+        counter=_native_counter(_part(body, "status")),
+        key=jobs.native_id(_text(metadata, "namespace"), _text(metadata, "name")),
+    )
+
+
+def _native_counter(status: Object) -> str:
+    """Return the counter of our phase, or else of a group that another scheduler has started."""
+    conditions = filter(lambda each: isinstance(each, Mapping), status.get("conditions") or ())
+    by_type = {_text(each, "type"): each for each in conditions}
+    phase = _text(_part(by_type, jobs.PHASE), "reason")
+    started = _text(_part(by_type, jobs.INITIALLY_SCHEDULED), "status") == translation.TRUE
+    return PHASES[phase if phase in PHASES and phase else "Running" if started else "Pending"]
 
 
 class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -117,6 +117,56 @@ async def test_a_delete_waits_for_the_last_group() -> None:
         assert server.calls[-1][0] == "patch"
 
 
+async def test_a_delete_waits_for_groups_of_kubernetes_own_api() -> None:
+    """Also for one that the keeper hasn't heard of; one without a queue keeps none."""
+    server = Server()
+    server.native = None
+    path = queue_api.a_queue(server, "red")
+    group = queue_api.a_native_group(server, "g", "red", "Running")
+    queue_api.a_native_group(server, "unqueued", "")
+    async with keeping(server) as keeper:
+        await patience.until(lambda: finalizers(server, "red"))
+        await patience.until(lambda: queue_api.status_of(server, "red").get("running") == 1)
+        assert queue_api.status_of(server, "default")["pending"] == 0
+        keeper.indexed.forget(server.objects[group]["metadata"]["uid"])
+        server.remove(path)
+        await patience.until(lambda: queue_api.state_of(server, "red") == "Closed")
+        await asyncio.sleep(0.1)
+        assert path in server.objects
+        server.remove(group)
+        await patience.until(lambda: path not in server.objects)
+
+
+@pytest.mark.parametrize("trouble", [Trouble.MISSING, Trouble.FORBIDDEN])
+async def test_queues_need_no_groups_of_kubernetes_own_api(trouble: Trouble) -> None:
+    """Where they aren't served, or may not be listed, a queue is let go without them."""
+    server = Server()
+    server.native = trouble
+    path = queue_api.a_queue(server, "red")
+    group = queue_api.a_group(server, "g", "red")
+    async with keeping(server):
+        await patience.until(lambda: finalizers(server, "red"))
+        server.remove(path)
+        server.remove(group)
+        await patience.until(lambda: path not in server.objects)
+
+
+async def test_a_queue_isnt_let_go_while_native_groups_cant_be_listed() -> None:
+    """Whoever can't say what is there can't say that nothing is."""
+    server = Server()
+    path = queue_api.a_queue(server, "red")
+    group = queue_api.a_group(server, "g", "red")
+    async with keeping(server):
+        await patience.until(lambda: finalizers(server, "red"))
+        server.native = Trouble.UNANSWERED
+        server.remove(path)
+        server.remove(group)
+        await asyncio.sleep(0.1)
+        assert path in server.objects
+        server.native = None
+        await patience.until(lambda: path not in server.objects)
+
+
 async def test_a_queue_isnt_let_go_unseen() -> None:
     """A group that the keeper hasn't heard of keeps its queue; so does a list that fails."""
     server = Server()

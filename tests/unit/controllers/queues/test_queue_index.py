@@ -4,6 +4,8 @@ from tests.unit.mirror import manifests
 from vscheduler.controllers.podgroups.podgroup_lister import StatusEvidence
 from vscheduler.controllers.queues.queue_index import Indices, QueueIndex
 from vscheduler.controllers.queues.queue_objects import Group, Queue
+from vscheduler.model import jobs
+from vscheduler.model.jobs import JobId
 
 
 def a_queue(name: str, uid: str = "", version: int = 1, parent: str = "") -> Queue:
@@ -13,7 +15,7 @@ def a_queue(name: str, uid: str = "", version: int = 1, parent: str = "") -> Que
 
 def a_group(name: str, queue: str = "red", counter: str = "running") -> Group:
     """A PodGroup."""
-    return Group(uid=name, version="1", queue=queue, counter=counter, key=f"ns/{name}")
+    return Group(uid=name, version="1", queue=queue, counter=counter, key=JobId(f"ns/{name}"))
 
 
 def an_index(queues: list[Queue], groups: list[Group]) -> tuple[QueueIndex, Indices]:
@@ -49,6 +51,21 @@ def test_groups_count_where_their_pods_are() -> None:
     assert index.counts == {"red": {"pending": 1}}
     mirror.apply(manifests.event_of(manifests.pod("p", group="a", node="n1")))
     assert index.counts == {"red": {"running": 1}}
+
+
+def test_groups_of_both_apis_count_where_their_pods_are() -> None:
+    """Also two of one name."""
+    native = Group(
+        uid="n", version="1", queue="red", counter="running", key=jobs.native_id("ns", "a")
+    )
+    pod = manifests.pod("p", node="n1")
+    pod["spec"]["schedulingGroup"] = {"podGroupName": "a"}
+    mirror = manifests.mirror(pod)
+    indices = Indices(
+        queues={}, podgroups={"red": [a_group("a")]}, commands={}, nativepodgroups={"red": [native]}
+    )
+    index = QueueIndex(indices, "default", StatusEvidence(mirror).counter)
+    assert index.counts == {"red": {"pending": 1, "running": 1}}
 
 
 def test_what_a_list_lacks_has_gone() -> None:

@@ -7,6 +7,8 @@ import pytest
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
 from vscheduler.controllers.queues.queue_objects import Action, Queue
 from vscheduler.controllers.queues.queue_reconcile import Mark, Plan, Release, Step, Tell
+from vscheduler.mirror.translate import translation
+from vscheduler.model import jobs
 
 NOW = 1767225600.0
 NONE = dict.fromkeys(queue_objects.COUNTERS, 0)
@@ -390,3 +392,36 @@ def test_versions_are_numbers_that_grow() -> None:
     assert queue_objects.newer("10", than="9")
     assert not queue_objects.newer("9", than="9")
     assert queue_objects.newer("x", than="9")
+
+
+@pytest.mark.parametrize(
+    ("phase", "initially", "counter"),
+    [
+        ("Pending", "", "pending"),
+        ("Inqueue", "False", "inqueue"),
+        ("Running", "True", "running"),
+        ("Completed", "True", "completed"),
+        ("", "", "pending"),
+        ("", "True", "running"),
+        ("", "False", "pending"),
+        ("whatever", "True", "running"),
+    ],
+)
+def test_the_phase_of_a_native_group_is_in_its_conditions(
+    phase: str, initially: str, counter: str
+) -> None:
+    """Ours, or else whether another scheduler has started it."""
+    conditions: list[Any] = ["bad", {"type": jobs.INITIALLY_SCHEDULED, "status": initially}]
+    conditions += [{"type": jobs.PHASE, "reason": phase}] if phase else []
+    metadata = {"namespace": "ns", "name": "g", "labels": {translation.QUEUE: "q"}}
+    body = {"metadata": metadata, "status": {"conditions": conditions}}
+    group = queue_objects.native_group(body)
+    assert group is not None
+    assert (group.queue, group.counter, group.key) == ("q", counter, jobs.native_id("ns", "g"))
+
+
+def test_a_native_group_that_names_no_queue_is_in_none() -> None:
+    """Not in the default one: the controllers write its queue first."""
+    unnamed: tuple[dict[str, Any], ...] = ({}, {"annotations": {translation.QUEUE: ""}})
+    for metadata in (*unnamed, {"annotations": None}):
+        assert queue_objects.native_group({"metadata": metadata}) is None
