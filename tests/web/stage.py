@@ -233,7 +233,7 @@ def served(stage: Stage, port: int = 0) -> Iterator[str]:
 
 def everything(name: str = "ada") -> Access:
     """The access of an administrator."""
-    return Access(name=name, groups_in=None, pods_in=None, queues=True, nodes=True)
+    return Access(name=name, groups_in=None, native_in=None, pods_in=None, queues=True, nodes=True)
 
 
 def stand_by(stage: Stage) -> None:

@@ -24,9 +24,10 @@ from vscheduler.daemon.leader_election import api
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.runtime import Runtime
 from vscheduler.daemon.settings import Settings
-from vscheduler.mirror import paths
+from vscheduler.mirror import paths, workloads
 from vscheduler.mirror.paths import Collection
 from vscheduler.mirror.wording import plain_text
+from vscheduler.model import jobs
 from vscheduler.model.decisions import DomainRoom
 from vscheduler.model.jobs import JobId
 from vscheduler.model.snapshot import Snapshot
@@ -333,6 +334,8 @@ def command(settings: Settings, namespace: str, name: str) -> Sequence[str]:
         "--output": ["json"],
     }
     words = [f"{flag}={value}" for flag, values in flags.items() for value in values]
+    if not jobs.is_native(JobId(name)):
+        name = f"{name}{workloads.OF_VOLCANO}"  # there may be one of each kind
     return [sys.executable, "-m", "vscheduler", "job", "why", f"podgroup/{name}", *words]
 
 

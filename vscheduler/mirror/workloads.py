@@ -31,6 +31,8 @@ OUTER_OWNERS = {
 POD = "pod"
 POD_GROUP = "podgroup"
 VOLCANO_JOB = "vcjob"
+OF_VOLCANO = "@scheduling.volcano.sh"
+"""Tells Volcano's PodGroup from Kubernetes' own of the same name, as jobs.NATIVE the other one."""
 
 ALIASES = {
     "lws": "leaderworkerset",
@@ -143,14 +145,20 @@ def of_group(group: Object, pods: Iterable[Object]) -> list[Workload]:
 
 
 def matches(wanted: Workload, names: Iterable[Workload]) -> bool:
-    """Whether one of the names is the wanted one. A Volcano Job may also be called a job, and both
-    kinds of PodGroups by their bare names.
-    """
+    """Whether one of the names is the wanted one. A Volcano Job may also be called a job."""
     return any(
-        wanted.name in {name.name, name.name.removesuffix(jobs.NATIVE)}
+        wanted.name in _written(name)
         and (wanted.kind in {"", name.kind} or (wanted.kind, name.kind) == ("job", VOLCANO_JOB))
         for name in names
     )
+
+
+def _written(name: Workload) -> tuple[str, ...]:
+    """Return how the name may be written: PodGroups of both kinds without or with their API."""
+    if name.kind != POD_GROUP:
+        return (name.name,)
+    bare = name.name.removesuffix(jobs.NATIVE)
+    return bare, name.name if bare != name.name else f"{bare}{OF_VOLCANO}"
 
 
 def similar(wanted: Workload, names: Iterable[Workload]) -> list[str]:

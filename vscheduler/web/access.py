@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.mirror import paths
 from vscheduler.web import allowances
@@ -78,6 +79,15 @@ class Reviewer(Protocol):
         """
 
 
+class Populated(msgspec.Struct, frozen=True, kw_only=True):
+    """Namespaces with jobs."""
+
+    all: Collection[str]
+    native: Collection[str] = ()
+    """Those with PodGroups of Kubernetes' own API. Nobody's rights to these are asked about
+    elsewhere: few clusters serve them."""
+
+
 class _Answer(msgspec.Struct, kw_only=True):
     """What was said about a token."""
 
@@ -93,11 +103,10 @@ class AccessTable:
     def __init__(
         self,
         reviewer: Reviewer,
-        namespaces: Callable[[], Awaitable[Collection[str]]],
+        namespaces: Callable[[], Awaitable[Populated]],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`namespaces` returns those with jobs."""
         self._reviewer = reviewer
         self._namespaces = namespaces
         self._clock = clock
@@ -181,21 +190,31 @@ class AccessTable:
         everywhere = await self._all([(user, kind, "") for kind in kinds])
         groups, pods, queues, nodes = everywhere
         there = await self._namespaces()
-        asked, unasked = self._candidates(user, hints, denied, there)
+        asked, unasked = self._candidates(user, hints, denied, there.all)
         groups_in = None if groups else frozenset(await self._where(user, paths.POD_GROUPS, asked))
-        if groups_in is not None:
-            until = self._clock() + NAMESPACE_DENIED_SECONDS
-            denied.update((each, until) for each in asked if each not in groups_in)
-        visible = asked if groups_in is None else sorted(groups_in)
-        pods_in = None if pods else frozenset(await self._where(user, paths.PODS, visible))
-        return Access(
+        access = Access(
             name=user.name,
             groups_in=groups_in,
-            pods_in=pods_in,
+            native_in=await self._native(user, [each for each in asked if each in there.native]),
             queues=queues,
             nodes=nodes,
-            unasked=unasked and groups_in is not None,
         )
+        visible = access.namespaces
+        if visible is not None:
+            until = self._clock() + NAMESPACE_DENIED_SECONDS
+            denied.update((each, until) for each in asked if each not in visible)
+        where = asked if visible is None else sorted(visible)
+        pods_in = None if pods else frozenset(await self._where(user, paths.PODS, where))
+        return replace(access, pods_in=pods_in, unasked=unasked and visible is not None)
+
+    async def _native(self, user: User, namespaces: Sequence[str]) -> frozenset[str] | None:
+        """Return where the user may list PodGroups of Kubernetes' own API; None: everywhere."""
+        kind = paths.NATIVE_POD_GROUPS
+        if not namespaces:
+            return frozenset()
+        if await self._reviewer.may_list(user, kind):
+            return None
+        return frozenset(await self._where(user, kind, namespaces))
 
     def _candidates(
         self,

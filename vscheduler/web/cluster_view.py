@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.mirror import queue_status, statuses, workloads
+from vscheduler.mirror import paths, queue_status, statuses, workloads
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import translation
@@ -104,7 +104,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     name: str
-    """Name of the PodGroup."""
+    """Name of the PodGroup; of Kubernetes' own, with jobs.NATIVE behind it."""
     workload: str
     owner: str
     """What creates its pods, if known."""
@@ -149,7 +149,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> JobId:
-        """`namespace/name`."""
+        """The id of the job."""
         return JobId(f"{self.namespace}/{self.name}")
 
 
@@ -165,6 +165,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     by_key: Mapping[JobId, Job] = msgspec.field(default_factory=dict)
     namespaces: frozenset[str] = frozenset()
     """Namespaces with jobs."""
+    native_namespaces: frozenset[str] = frozenset()
+    """Those with jobs that are PodGroups of Kubernetes' own API."""
     total: Mapping[str, float] = msgspec.field(default_factory=dict)
     """What is shared."""
     decisions: tuple[Decision, ...] = ()
@@ -214,7 +216,13 @@ class ViewMaker:
         if past.cycle is None:
             self._rows.clear()
             made = replace(
-                made, queue_rows=(), job_rows=(), by_key={}, namespaces=frozenset(), total={}
+                made,
+                queue_rows=(),
+                job_rows=(),
+                by_key={},
+                namespaces=frozenset(),
+                native_namespaces=frozenset(),
+                total={},
             )
         elif past.cycle is not self._cycle or look.without_pods != self._without_pods:
             made = self._with_cycle(made, past.cycle, look)
@@ -240,6 +248,9 @@ class ViewMaker:
             job_rows=tuple(sorted(placed, key=_turn)),
             by_key=by_key,
             namespaces=frozenset(job.namespace for job in by_key.values()),
+            native_namespaces=frozenset(
+                job.namespace for key, job in by_key.items() if jobs.is_native(key)
+            ),
             total=result.total,
         )
 
@@ -296,7 +307,7 @@ def _job_row(job: Job, status: GroupStatus | None, owner: Owner | None) -> JobRo
     held = Counter(task.node for task in job.tasks if task.node and task.status in HOLDING)
     return JobRow(
         namespace=job.namespace,
-        name=job.name,
+        name=job.id.partition("/")[2],
         workload=plain_text.shown(workload_of(job, owner)),
         owner=plain_text.shown(job.owner),
         queue=plain_text.shown(job.queue),
@@ -313,13 +324,15 @@ def _job_row(job: Job, status: GroupStatus | None, owner: Owner | None) -> JobRo
 
 
 def _says_why(condition: Condition) -> bool:
-    return condition.type == statuses.UNSCHEDULABLE and condition.status == "True"
+    kinds = (statuses.UNSCHEDULABLE, statuses.NATIVE_UNSCHEDULABLE)
+    return condition.type in kinds and condition.status == "True"
 
 
 def _since(job: Job) -> float:
     """Return since when a job waits that waits: since it lost its pods, else since it exists."""
     for condition in job.state.conditions:
-        if condition.type == statuses.SCHEDULED and condition.status == "False":
+        kinds = (statuses.SCHEDULED, jobs.INITIALLY_SCHEDULED)
+        if condition.type in kinds and condition.status == "False":
             return _instant(condition.last_transition) or job.created
     return job.created
 
@@ -401,12 +414,16 @@ def _queue_row(
 
 
 def without_pods(mirror: Mirror, schedulers: Collection[str]) -> Iterator[Job]:
-    """Iterate over PodGroups without any pod, except those that name another scheduler.
+    """Iterate over PodGroups without any pod, except those that name another scheduler, or that
+    another one has started.
 
     Cycles leave most of them out, since nobody can say whose they are.
     """
     for key, group in mirror.groups.items():
-        if not mirror.members(key) and (not group.scheduler or group.scheduler in schedulers):
+        state = group.job.state
+        others = jobs.is_native(key) and state.blank and state.phase is Phase.RUNNING
+        named = not group.scheduler or group.scheduler in schedulers
+        if named and not others and not mirror.members(key):
             yield group.job
 
 
@@ -431,7 +448,11 @@ def workload_of(job: Job, owner: Owner | None) -> str:
     if owner is not None and workloads.is_final(owner.kind, labels):
         return str(workloads.of_owner(owner.api_version, owner.kind, owner.name))
     named = [] if owner is None else [_reference(owner)]
-    group = {"metadata": {"name": job.name, "ownerReferences": named}}
+    version = paths.NATIVE_POD_GROUPS if jobs.is_native(job.id) else paths.POD_GROUPS
+    group = {
+        "apiVersion": version.api_version,
+        "metadata": {"name": job.name, "ownerReferences": named},
+    }
     pods = [
         {"metadata": {"name": task.name, "labels": task.labels, "ownerReferences": named}}
         for task in job.tasks[:2]

@@ -7,7 +7,7 @@ import msgspec
 
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import phrases, plain_text
-from vscheduler.model import resources
+from vscheduler.model import jobs, resources
 from vscheduler.model.jobs import JobId, Task
 from vscheduler.model.resources import ResourceSpace
 from vscheduler.web.cluster_view import Figure, JobRow, QueueRow, View
@@ -34,7 +34,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """User name in Kubernetes."""
     groups_in: frozenset[str] | None = frozenset()
-    """Namespaces in which the visitor may list PodGroups; None: all."""
+    """Namespaces in which the visitor may list Volcano's PodGroups; None: all."""
+    native_in: frozenset[str] | None = frozenset()
+    """The same for Kubernetes' own."""
     pods_in: frozenset[str] | None = frozenset()
     """Namespaces in which the visitor may list pods; None: all."""
     queues: bool = False
@@ -44,9 +46,17 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     unasked: bool = False
     """Whether there are too many namespaces to ask about each."""
 
-    def sees(self, namespace: str) -> bool:
-        """Whether the visitor may see jobs of the namespace."""
-        return self.groups_in is None or namespace in self.groups_in
+    def sees(self, job: JobId) -> bool:
+        """Whether the visitor may see a job, by its namespace and the API of its PodGroup."""
+        inside = self.native_in if jobs.is_native(job) else self.groups_in
+        return inside is None or jobs.names_of(job)[0] in inside
+
+    @property
+    def namespaces(self) -> frozenset[str] | None:
+        """Namespaces with jobs that the visitor may see; None: all, of one API at least."""
+        if self.groups_in is None or self.native_in is None:
+            return None
+        return self.groups_in | self.native_in
 
     @property
     def sees_places(self) -> bool:
@@ -84,7 +94,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 def summary(view: View, access: Access) -> Document:
     """Return who looks, what this instance does, and how much there is."""
-    seen = [row for row in view.job_rows if access.sees(row.namespace)]
+    seen = [row for row in view.job_rows if access.sees(row.key)]
     waiting = sum(row.waits for row in seen)
     return {
         "apiVersion": VERSION,
@@ -92,7 +102,7 @@ def summary(view: View, access: Access) -> Document:
         "instance": {"leads": view.instance.leads, "sentence": view.instance.sentence},
         "visitor": {
             "name": plain_text.shown(access.name),
-            "namespaces": None if access.groups_in is None else sorted(access.groups_in),
+            "namespaces": None if access.namespaces is None else sorted(access.namespaces),
             "queues": access.queues,
             "nodes": access.nodes,
             "notes": notes(access),
@@ -111,7 +121,7 @@ def versions(view: View) -> dict[str, int]:
 def notes(access: Access) -> list[str]:
     """Return what is left out, and why."""
     found = []
-    if access.groups_in is not None and not access.groups_in:
+    if access.namespaces is not None and not access.namespaces:
         found.append("You may list PodGroups in no namespace that has jobs.")
     if access.unasked:
         found.append(
@@ -179,7 +189,7 @@ def _amounts(found: Mapping[str, float]) -> Document:
 
 def jobs_of(view: View, access: Access, query: Query) -> Document:
     """Return a page of the jobs that are asked for and that the visitor may see."""
-    found = [row for row in view.job_rows if access.sees(row.namespace) and query.matches(row)]
+    found = [row for row in view.job_rows if access.sees(row.key) and query.matches(row)]
     page = found[query.offset : query.offset + query.limit]
     return {
         "apiVersion": VERSION,
@@ -232,9 +242,9 @@ def _nodes(row: JobRow, access: Access) -> Document:
 
 def job(view: View, access: Access, namespace: str, name: str) -> Document | None:
     """Return a job with its pods and its history; None if there is none, or none to see."""
-    if not access.sees(namespace):
-        return None
     key = JobId(f"{namespace}/{name}")
+    if not access.sees(key):
+        return None
     row = next((row for row in view.job_rows if row.key == key), None)
     if row is None:
         return None
@@ -261,9 +271,9 @@ def _member(task: Task, access: Access) -> Document:
 
 def waiting(view: View, access: Access, namespace: str, name: str) -> JobRow | None:
     """Return a job that waits; None if there is none, or none to see."""
-    if not access.sees(namespace):
-        return None
     key = JobId(f"{namespace}/{name}")
+    if not access.sees(key):
+        return None
     return next((row for row in view.job_rows if row.key == key and row.waits), None)
 
 
@@ -333,19 +343,18 @@ def _sees_change(change: Mapping[str, Any], access: Access) -> bool:
         return access.queues
     if kind == "MoreDisruptions":
         return access.sees_pods(str(change["budget"]).partition("/")[0])
-    return "job" in change and access.sees(str(change["job"]).partition("/")[0])
+    return "job" in change and access.sees(JobId(str(change["job"])))
 
 
 def _message(change: Mapping[str, Any], access: Access) -> str:
     """Return the sentence of a change, without the jobs that lose pods if any is hidden."""
-    losers = [str(each["job"]) for each in change["victims"]]
-    named = all(access.sees(job.partition("/")[0]) for job in losers)
+    named = all(access.sees(JobId(str(each["job"]))) for each in change["victims"])
     return str(change["message" if named else "messageWithoutVictims"])
 
 
 def decisions(view: View, access: Access, limit: int) -> Document:
     """Return recent decisions about jobs that the visitor may see, the latest first."""
-    seen = [decision for decision in view.decisions if access.sees(decision.job.partition("/")[0])]
+    seen = [decision for decision in view.decisions if access.sees(decision.job)]
     return {
         "apiVersion": VERSION,
         "version": view.versions["decisions"],

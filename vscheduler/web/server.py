@@ -19,7 +19,7 @@ from aiohttp import web
 
 from vscheduler.containment import Failures
 from vscheduler.web import access
-from vscheduler.web.access import AccessTable, Reviewer
+from vscheduler.web.access import AccessTable, Populated, Reviewer
 from vscheduler.web.cluster_view import Domains, Look, Places, ViewMaker
 from vscheduler.web.connections import Guard, Limits
 from vscheduler.web.endpoints import Endpoints
@@ -141,8 +141,9 @@ class Server:
             sources.look, ViewMaker(sources.places, sources.domains), sources.failures
         )
 
-        async def namespaces() -> frozenset[str]:
-            return (await views.view()).namespaces
+        async def namespaces() -> Populated:
+            view = await views.view()
+            return Populated(all=view.namespaces, native=view.native_namespaces)
 
         page = Endpoints(
             views,

@@ -44,7 +44,7 @@ KINDS_MAX = 200
 FIRST_MAX = 2**40
 """Versions begin anywhere, so that they tell nothing of the past. JavaScript counts up to 2^53."""
 
-Rights = tuple[frozenset[str] | None, bool, bool]
+Rights = tuple[frozenset[str] | None, frozenset[str] | None, bool, bool]
 Sections = Mapping[str, object]
 Rows = Sequence[JobRow]
 
@@ -137,7 +137,7 @@ class VisitorVersions:
 
     def of(self, view: View, access: Access) -> View:
         """Return the view with the versions of this visitor."""
-        rights = (access.groups_in, access.queues, access.nodes)
+        rights = (access.groups_in, access.native_in, access.queues, access.nodes)
         stamp = (view.time, *view.versions.values())
         known = self._known.get(rights)
         if known is None:
@@ -159,19 +159,17 @@ class VisitorVersions:
     def _seen(self, view: View, access: Access, stamp: object) -> Sections:
         """Return what the visitor may see of each section."""
         rows: Iterable[JobRow] = view.job_rows
-        if access.groups_in is not None:
+        if access.namespaces is not None:
             if self._stamp != stamp:
                 self._stamp, self._rows = stamp, _by_namespace(view.job_rows)
-            there = sorted(access.groups_in)
+            there = sorted(access.namespaces)
             rows = (row for namespace in there for row in self._rows.get(namespace, ()))
         return {
             "instance": view.instance,
             "queues": view.queue_rows if access.queues else (),
-            "jobs": tuple(_seen_row(row, access) for row in rows),
+            "jobs": tuple(_seen_row(row, access) for row in rows if access.sees(row.key)),
             "decisions": tuple(
-                decision
-                for decision in view.decisions
-                if access.sees(decision.job.partition("/")[0])
+                decision for decision in view.decisions if access.sees(decision.job)
             ),
             "fairness": view.samples if access.queues else (),
         }

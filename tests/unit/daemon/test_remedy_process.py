@@ -36,11 +36,18 @@ def runs(monkeypatch: pytest.MonkeyPatch, program: str) -> RemedyProcess:
 def test_the_command_has_the_daemons_own_settings() -> None:
     """The same cluster, configuration and nodes."""
     words = list(web_page.command(GIVEN, "lab", "train"))
-    assert words[1:6] == ["-m", "vscheduler", "job", "why", "podgroup/train"]
+    group = "podgroup/train@scheduling.volcano.sh"
+    assert words[1:6] == ["-m", "vscheduler", "job", "why", group]
     assert words[6:] == [
         *("--kubeconfig=/k", "--scheduler-conf=/c", "--node-selector=pool=batch"),
         *("--namespace=lab", "--output=json"),
     ]
+
+
+def test_of_podgroups_of_one_name_one_is_asked_about() -> None:
+    """Each API has names of its own."""
+    words = web_page.command(GIVEN, "lab", "train@scheduling.k8s.io")
+    assert words[5] == "podgroup/train@scheduling.k8s.io"
 
 
 async def test_the_answer_of_the_process_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:

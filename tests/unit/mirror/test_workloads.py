@@ -96,6 +96,21 @@ def test_names_match_with_and_without_a_kind() -> None:
         assert not workloads.matches(workloads.parse(text), names)
 
 
+def test_names_of_podgroups_match_with_and_without_their_api() -> None:
+    """Only PodGroups have such names."""
+    native, theirs = Workload("podgroup", "train@scheduling.k8s.io"), Workload("podgroup", "train")
+    for text, found in (
+        ("train", [native, theirs]),
+        ("pg/train", [native, theirs]),
+        ("train@scheduling.k8s.io", [native]),
+        ("pg/train@scheduling.volcano.sh", [theirs]),
+    ):
+        wanted = workloads.parse(text)
+        assert [each for each in (native, theirs) if workloads.matches(wanted, [each])] == found
+        job = Workload("job", "train")
+        assert workloads.matches(wanted, [job]) is (text == "train")
+
+
 def test_a_name_with_a_slip_is_guessed() -> None:
     """With a kind, the kind counts as well."""
     names = [Workload("job", "train"), Workload("pod", "web")]

@@ -6,8 +6,16 @@ import pytest
 from tests.web import stage
 from tests.web.stage import Reviewer, Rights
 from vscheduler.mirror.paths import Collection
+from vscheduler.model.jobs import JobId
 from vscheduler.web import access, allowances, sessions, streams
-from vscheduler.web.access import AccessTable, ReviewError, TooOftenError, UnknownTokenError, User
+from vscheduler.web.access import (
+    AccessTable,
+    Populated,
+    ReviewError,
+    TooOftenError,
+    UnknownTokenError,
+    User,
+)
 from vscheduler.web.allowances import Allowance, Attempts, TooManyError
 from vscheduler.web.documents import Access
 from vscheduler.web.sessions import Sessions
@@ -31,10 +39,11 @@ class Made:
     reviewer: Reviewer = field(default_factory=Reviewer)
     clock: Clock = field(default_factory=Clock)
     there: set[str] = field(default_factory=lambda: {"robotics", "speech", "vision"})
+    native: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        async def namespaces() -> set[str]:
-            return self.there
+        async def namespaces() -> Populated:
+            return Populated(all=self.there, native=self.native)
 
         self.table = AccessTable(self.reviewer, namespaces, clock=self.clock)
 
@@ -64,9 +73,9 @@ async def test_a_right_that_is_taken_away_ends_soon() -> None:
     made = Made()
     await made.table.of(stage.TENANT)
     made.reviewer.known[stage.TENANT].namespaces.clear()
-    assert (await made.table.of(stage.TENANT)).sees("robotics")
+    assert (await made.table.of(stage.TENANT)).sees(JobId("robotics/a"))
     made.clock.now += access.ALLOWED_SECONDS + 0.1
-    assert not (await made.table.of(stage.TENANT)).sees("robotics")
+    assert not (await made.table.of(stage.TENANT)).sees(JobId("robotics/a"))
 
 
 async def test_a_token_that_is_revoked_ends_soon() -> None:

@@ -11,7 +11,7 @@ from aiohttp import test_utils, web
 from tests.web import clusters
 from tests.web.stage import Stage
 from vscheduler.containment import Failures
-from vscheduler.web.access import AccessTable
+from vscheduler.web.access import AccessTable, Populated
 from vscheduler.web.cluster_view import ViewMaker
 from vscheduler.web.endpoints import Endpoints
 from vscheduler.web.refresher import Refresher
@@ -26,8 +26,9 @@ async def visited(made: Stage, *, secure: bool = False) -> AsyncIterator[tuple[C
     failures = Failures()
     views = Refresher(sources.look, ViewMaker(sources.places, sources.domains), failures)
 
-    async def namespaces() -> frozenset[str]:
-        return (await views.view()).namespaces
+    async def namespaces() -> Populated:
+        view = await views.view()
+        return Populated(all=view.namespaces, native=view.native_namespaces)
 
     table = AccessTable(made.reviewer, namespaces)
     page = Endpoints(views, table, failures, made.finder, secure=secure)
