@@ -15,7 +15,7 @@ from tests.integration.daemons import Daemon, Start
 from vscheduler.cli.queue import queue_figures
 from vscheduler.controllers.ports import Api, RefusedError, Trouble
 from vscheduler.controllers.queues.gone_schedulers import GoneSchedulers
-from vscheduler.mirror import paths
+from vscheduler.mirror import paths, queue_status
 
 DEFINITION = f"{paths.DEFINITIONS.everywhere}/queues.scheduling.volcano.sh"
 TAINT = "node-role.kubernetes.io/control-plane"
@@ -234,6 +234,17 @@ def test_the_status_of_a_scheduler_that_is_gone_is_removed(
     asyncio.run(look())
     after = status_of(cluster, "red")
     assert not {"schedulers", "conditions", "deserved", "share"} & after.keys()
+
+
+def test_a_status_can_be_given_up_whole(cluster: ControlPlane) -> None:
+    """By whoever has written all of it: the API server refuses an empty one."""
+    daemons.a_queue(cluster, "red")
+    headers, query = {"content-type": PATCH_TYPES["apply"]}, {"fieldManager": "me", "force": "true"}
+    for status in ({"share": 1}, {}):
+        body = queue_status.applied("red", status)
+        path = f"{daemons.QUEUES}/red/status"
+        cluster.api.request("PATCH", path, body, query=query, headers=headers)
+        assert status_of(cluster, "red") == status
 
 
 @pytest.fixture

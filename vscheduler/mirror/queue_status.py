@@ -143,14 +143,10 @@ def narrowed(status: Body) -> Body:
 
 def applied(queue: str, status: Body) -> Body:
     """Return the object for a server-side apply. The API server removes fields applied earlier and
-    now absent.
+    now absent. An API server would make `null` of an empty status, and refuse that.
     """
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Queue",
-        "metadata": {"name": queue},
-        "status": status,
-    }
+    body: Body = {"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": queue}}
+    return {**body, "status": status} if status else body
 
 
 def explanation(queue: QueueFigures, excluded: Sequence[Exclusion] = ()) -> Explanation | None:

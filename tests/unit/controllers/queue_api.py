@@ -127,7 +127,7 @@ class Server:
         if content_type != ports.APPLY_PATCH:
             return self.put(at, merged(stored, body))
         others = {k: v for k, v in stored.get("status", {}).items() if k not in MANAGED}
-        return self.put(at, {**stored, "status": {**others, **body["status"]}})
+        return self.put(at, {**stored, "status": {**others, **body.get("status", {})}})
 
     async def delete(self, path: str, preconditions: Preconditions) -> None:
         """Delete that very object."""

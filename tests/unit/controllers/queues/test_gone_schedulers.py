@@ -31,9 +31,10 @@ class Applies(Server):
         content_type: str = MERGE_PATCH,
         params: Mapping[str, str] | None = None,
     ) -> Object:
-        """As for the controller's own status."""
+        """As for the controller's own status. An empty one would be refused."""
         assert content_type == APPLY_PATCH
-        self.applied.append((path, (params or {}).get("fieldManager"), body["status"]))
+        assert body.get("status") != {}
+        self.applied.append((path, (params or {}).get("fieldManager"), body.get("status", {})))
         return await super().patch(path, body, content_type, params)
 
 
