@@ -35,7 +35,7 @@ def main() -> int:
     special = given.rest or given.restart or given.starved
     wanted = given.shapes or (() if special else shapes.ALL)
     all_of_it = not (given.shapes or special)
-    conditions = Conditions(kubelets=given.kubelets, crds=given.crds)
+    conditions = Conditions(kubelets=given.kubelets, crds=given.crds, with_gang_api=given.gang_api)
     competing = chosen(given)
     planned = {shape: list(plan(competing, shape, given.runs)) for shape in wanted}
     idle = resting(competing) if given.rest or all_of_it else []
@@ -143,6 +143,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--peer-without-groups", action="store_true", help="it knows no PodGroups")
     add("--crds", type=Path, help="a folder with the peer's own definitions")
     add("--kubelets", action="store_true", help="bound pods start, and controllers look at them")
+    add("--gang-api", action="store_true", help="gangs are PodGroups of Kubernetes' own API")
     add("--rest", action="store_true", help="what each costs at rest")
     add(
         "--restart",
@@ -167,6 +168,8 @@ def chosen(given: argparse.Namespace) -> list[Competitor]:
     if given.peer:
         grouped = not given.peer_without_groups
         found.append(competitors.peer(given.peer, given.peer_name, grouped=grouped))
+    if given.gang_api:
+        found = [competitors.native(each) for each in found]
     return [
         each for each in found if not given.only or any(word in each.name for word in given.only)
     ]

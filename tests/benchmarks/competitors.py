@@ -87,6 +87,15 @@ def vscheduler(*flags: str, name: str = VSCHEDULER) -> Competitor:
     return Competitor(name=name, customer=customer, command=command)
 
 
+def native(competitor: Competitor) -> Competitor:
+    """Those that know Kubernetes' own gang API with PodGroups of it; all others as they are."""
+    if competitor.name == KUBE_SCHEDULER:
+        return _with_gangs(competitor)
+    if competitor.name != VSCHEDULER:
+        return competitor
+    return replace(competitor, customer=replace(competitor.customer, native=True))
+
+
 def near(competitor: Competitor) -> Competitor:
     """Those that can start a gang in one rack, if they are told to; all others as they are."""
     if competitor.name == KUBE_SCHEDULER:

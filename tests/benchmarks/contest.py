@@ -35,6 +35,8 @@ class Conditions:
     """Whether bound pods start at once, and controllers look at them."""
     crds: Path | None = None
     """Other definitions of PodGroup and Queue than ours."""
+    with_gang_api: bool = False
+    """Whether Kubernetes' own gang API is served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +91,9 @@ class Run:
 
 def run(competitor: Competitor, shape: Shape, conditions: Conditions) -> Run:
     """Start a control plane, make the load, and watch. Raises running.FailedError."""
+    serves = conditions.with_gang_api or bool(shape.racks)
     with (
-        control_plane.start(crds=conditions.crds, with_gang_api=bool(shape.racks)) as plane,
+        control_plane.start(crds=conditions.crds, with_gang_api=serves) as plane,
         ExitStack() as stack,
     ):
         loader = Loader(plane, competitor.customer)

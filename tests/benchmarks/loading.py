@@ -13,6 +13,7 @@ from sandbox.errors import TimedOut
 from tests.benchmarks.shapes import Shape
 from tests.integration import devices
 from vscheduler.mirror import paths
+from vscheduler.mirror.translate import translation
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -149,11 +150,12 @@ def group(name: str, minimum: int, queue: str = "default", *, near: bool = False
 
 
 def native_group(name: str, minimum: int, *, near: bool = False) -> Object:
-    """The same as Kubernetes' own gang API has it, which knows no queues."""
+    """The same as Kubernetes' own gang API has it; the queue is an annotation there."""
     spec: Object = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+    metadata = {"name": name, "annotations": {translation.QUEUE: "default"}}
     if near:
         spec["schedulingConstraints"] = {"topology": [{"key": RACK}]}
-    return {"metadata": {"name": name}, "spec": spec}
+    return {"metadata": metadata, "spec": spec}
 
 
 def pod(

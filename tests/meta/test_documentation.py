@@ -49,6 +49,7 @@ STRANGERS = {
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
     "--restart", "--starved", "--runs",  # make bench
     "--attempts", "--gangs", "--packing",  # make bench-gangs
+    "--gang-api",  # make bench
     "--schedulers",  # python -m tests.benchmarks.core.size
     "--one-by-one", "--size",  # python -m tests.benchmarks.core.starved
     "--seed", "--worlds",  # make test-oracle
