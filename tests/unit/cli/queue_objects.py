@@ -54,11 +54,26 @@ def a_group(
     }
 
 
+def a_native_group(name: str, queue_name: str, phase: str = "Pending", why: str = "") -> Object:
+    """A PodGroup of Kubernetes' own API, which waits if it says why."""
+    conditions = [{"type": "vscheduler.io/Phase", "reason": phase}]
+    if why:
+        told = {"type": "vscheduler.io/Unschedulable", "status": "True", "message": why}
+        conditions.append(told)
+    annotations = {"scheduling.volcano.sh/queue-name": queue_name} if queue_name else {}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "team", "annotations": annotations},
+        "status": {"conditions": conditions},
+    }
+
+
 class Fake:
     """A cluster of plain objects; what is put into a script happens in a watch."""
 
     def __init__(self, queues: list[Object], groups: list[Object]) -> None:
-        self.items = {Kind.QUEUE: queues, Kind.POD_GROUP: groups}
+        self.items = {Kind.QUEUE: queues, Kind.POD_GROUP: groups, Kind.NATIVE_POD_GROUP: []}
         self.refusals: dict[Kind, list[ClusterError | None]] = {}
         """What lists raise, one after the other; None is a list that goes well."""
         self.script: queue.Queue[Change | ClusterError | None] = queue.Queue()

@@ -172,15 +172,13 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 def _stored(group: Object) -> _Stored:
     spec, conditions = group.get("spec") or {}, _conditions(group)
     if workloads.is_native(group):
-        scheduled = conditions.get(jobs.INITIALLY_SCHEDULED, {})
-        phase = Phase.RUNNING if scheduled.get("status") == "True" else Phase.PENDING
         gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
         return _Stored(
-            queue=_queue_of(group["metadata"]),
+            queue=queue_figures.native_queue(group["metadata"]),
             minimum=max(1, gang.get("minCount", 1)),
-            phase=conditions.get(jobs.PHASE, {}).get("reason") or phase,
+            phase=queue_figures.native_phase(conditions),
             unschedulable=conditions.get(statuses.NATIVE_UNSCHEDULABLE, {}),
-            scheduled=scheduled,
+            scheduled=conditions.get(jobs.INITIALLY_SCHEDULED, {}),
         )
     return _Stored(
         queue=spec.get("queue") or DEFAULT,
@@ -189,12 +187,6 @@ def _stored(group: Object) -> _Stored:
         unschedulable=conditions.get(queue_figures.UNSCHEDULABLE, {}),
         scheduled=conditions.get("Scheduled", {}),
     )
-
-
-def _queue_of(metadata: Object) -> str:
-    """Return the queue of a PodGroup of Kubernetes' own API; empty until it has one."""
-    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
-    return str(annotations.get(jobs.QUEUE_NAME) or labels.get(jobs.QUEUE_NAME) or "")
 
 
 def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> Job:

@@ -41,6 +41,7 @@ from vscheduler.mirror.wording import plain_text
 
 OBJECTS = ("json", "yaml")
 NAME = "name"
+GROUPS = (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP)
 NAME_PREFIX = "queue.scheduling.volcano.sh/"
 """What kubectl prints before a name with `-o name`."""
 
@@ -133,7 +134,7 @@ def list_command(*, names: tuple[str, ...], sort_by: str, **flags: object) -> No
             lines=lambda view, style: queue_tables.listed(ordered(view), style),
             rows=lambda view, style: queue_tables.list_rows(ordered(view), style),
             order=lambda view: [each.name for each in ordered(view)],
-            kinds=(Kind.QUEUE, Kind.POD_GROUP),
+            kinds=(Kind.QUEUE, *GROUPS),
         ),
         wanted,
     )
@@ -185,7 +186,7 @@ def get_command(*, names: tuple[str, ...], **flags: object) -> None:
         lines=lines,
         rows=rows if given.style.wide else None,
         order=lambda view: [each.name for each in chosen(view)],
-        kinds=(Kind.QUEUE, Kind.POD_GROUP),
+        kinds=(Kind.QUEUE, *GROUPS),
     )
     _show(given, presentation, wanted)
 
@@ -224,16 +225,19 @@ def look(source: Source, kinds: Sequence[Kind], names: Sequence[str]) -> tuple[V
         missing = _missing(source, absent) if absent else []
     else:
         view.take([(Kind.QUEUE, source.list(Kind.QUEUE))])
-    if Kind.POD_GROUP in kinds and (
-        view.queues if names else any(figure.counts is None for figure in view.figures())
-    ):
-        find: Find
-        try:
-            find = source.list(Kind.POD_GROUP)
-        except ClusterError as error:
-            find = Failure(error=error, final=True)
-        view.take([(Kind.POD_GROUP, find)])
+    if view.queues if names else any(figure.counts is None for figure in view.figures()):
+        for kind in GROUPS:
+            if kind in kinds:
+                view.take([(kind, _listed(source, kind))])
     return view, missing
+
+
+def _listed(source: Source, kind: Kind) -> Find:
+    """Return all objects of a kind, or why they can't be listed."""
+    try:
+        return source.list(kind)
+    except ClusterError as error:
+        return Failure(error=error, final=True)
 
 
 def _missing(source: Source, absent: Sequence[str]) -> list[str]:

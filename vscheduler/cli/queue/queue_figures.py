@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from vscheduler.cli import screen
-from vscheduler.mirror import queue_status
+from vscheduler.mirror import queue_status, statuses
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.decode.quantities import QuantityError
 from vscheduler.mirror.wording import phrases
-from vscheduler.model import resources
+from vscheduler.model import jobs, resources
 from vscheduler.model.jobs import Phase
 from vscheduler.model.queues import DEFAULT, QueueState
 from vscheduler.model.resources import ResourceSpace
@@ -204,6 +204,38 @@ def group(found: Object) -> Group:
             "",
         ),
     )
+
+
+def native_group(found: Object) -> Group | None:
+    """Return a PodGroup of Kubernetes' own API from its JSON; None until it has a queue."""
+    found = screen.plain(found)
+    metadata, conditions = found["metadata"], (found.get("status") or {}).get("conditions") or ()
+    by_type = {str(each.get("type")): each for each in conditions}
+    unschedulable, queue = by_type.get(statuses.NATIVE_UNSCHEDULABLE, {}), native_queue(metadata)
+    if not queue:
+        return None
+    return Group(
+        key=jobs.native_id(metadata.get("namespace", ""), metadata["name"]),
+        queue=queue,
+        phase=native_phase(by_type),
+        created=instant(metadata.get("creationTimestamp")),
+        waits_because=(
+            unschedulable.get("message", "") if unschedulable.get("status") == "True" else ""
+        ),
+    )
+
+
+def native_queue(metadata: Object) -> str:
+    """Return the queue of a PodGroup of Kubernetes' own API; empty until it has one."""
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    return str(annotations.get(jobs.QUEUE_NAME) or labels.get(jobs.QUEUE_NAME) or "")
+
+
+def native_phase(conditions: Mapping[str, Object]) -> str:
+    """Return the phase of a PodGroup of Kubernetes' own API with these conditions, by type."""
+    started = conditions.get(jobs.INITIALLY_SCHEDULED, {}).get("status") == "True"
+    phase = Phase.RUNNING if started else Phase.PENDING
+    return str(conditions.get(jobs.PHASE, {}).get("reason") or phase)
 
 
 def waiting(name: str, groups: Iterable[Group]) -> list[Group]:

@@ -27,12 +27,14 @@ from vscheduler.cli.queue.cluster_client import (
     ClusterError,
     Expired,
     Listing,
+    NotServed,
     Object,
     Source,
     Unreachable,
 )
 from vscheduler.cli.queue.queue_figures import Figures, Group
 from vscheduler.cli.queue.queue_tables import Columns, Row, Style
+from vscheduler.model import jobs
 from vscheduler.model.queues import QueueState
 
 NEWS_MAX = 1000
@@ -73,6 +75,8 @@ class View(msgspec.Struct, kw_only=True):
     queues: dict[str, Object] = msgspec.field(default_factory=dict)
     groups: dict[str, Group] | None = None
     """None where PodGroups can't be read, or aren't needed."""
+    native_groups: dict[str, Group] = msgspec.field(default_factory=dict)
+    """Those of Kubernetes' own API that are in a queue."""
     left_out: str = ""
     """Why needed PodGroups are missing."""
     troubles: dict[Kind, str] = msgspec.field(default_factory=dict)
@@ -80,14 +84,21 @@ class View(msgspec.Struct, kw_only=True):
 
     def figures(self) -> list[Figures]:
         """Return all queues by name."""
-        counted = None if self.groups is None else queue_figures.count_groups(self.groups.values())
+        every = self._every_group
+        counted = None if every is None else queue_figures.count_groups(every)
         return [queue_figures.figures(self.queues[name], counted) for name in sorted(self.queues)]
 
     def waiting(self, name: str) -> list[Group] | None:
         """Return the waiting PodGroups of a queue; None where PodGroups can't be read."""
+        every = self._every_group
+        return None if every is None else queue_figures.waiting(name, every)
+
+    @property
+    def _every_group(self) -> list[Group] | None:
+        """PodGroups of both APIs; None where Volcano's can't be read."""
         if self.groups is None:
             return None
-        return queue_figures.waiting(name, self.groups.values())
+        return [*self.groups.values(), *self.native_groups.values()]
 
     @property
     def notes(self) -> list[str]:
@@ -118,13 +129,21 @@ class View(msgspec.Struct, kw_only=True):
             return
         if kind is Kind.QUEUE or isinstance(failure.error, Unreachable):
             raise failure.error
-        self.groups = None
         self.troubles.pop(kind, None)
+        if kind is Kind.NATIVE_POD_GROUP:  # where they aren't served, there are none
+            self.native_groups = {}
+            if isinstance(failure.error, NotServed):
+                return
+        else:
+            self.groups = None
         self.left_out = f"PodGroups are left out: {failure.error}"
 
     def _replace(self, kind: Kind, items: Sequence[Object]) -> None:
         if kind is Kind.QUEUE:
             self.queues = {each["metadata"]["name"]: each for each in items}
+        elif kind is Kind.NATIVE_POD_GROUP:
+            found = filter(None, map(queue_figures.native_group, items))
+            self.native_groups = {each.key: each for each in found}
         else:
             self.groups = {each.key: each for each in map(queue_figures.group, items)}
 
@@ -134,6 +153,12 @@ class View(msgspec.Struct, kw_only=True):
             self.queues.pop(name, None)
             if not change.gone:
                 self.queues[name] = change.item
+        elif kind is Kind.NATIVE_POD_GROUP:
+            metadata = change.item["metadata"]
+            self.native_groups.pop(jobs.native_id(metadata["namespace"], metadata["name"]), None)
+            native = queue_figures.native_group(change.item)
+            if native is not None and not change.gone:
+                self.native_groups[native.key] = native
         elif self.groups is not None:
             found = queue_figures.group(change.item)
             self.groups.pop(found.key, None)

@@ -18,6 +18,7 @@ from vscheduler.cli.queue.cluster_client import (
     Forbidden,
     Kind,
     Listing,
+    NotServed,
     Object,
     Unreachable,
 )
@@ -73,6 +74,27 @@ def test_a_view_knows_what_waits() -> None:
     assert (gold.counts.pending, gold.counts.running) == (1, 1)
     view.take([(Kind.POD_GROUP, Change(item=waits, gone=True))])
     assert view.waiting("gold") == []
+
+
+def test_a_view_counts_kubernetes_own_groups() -> None:
+    """From the moment at which they have a queue; where there are none, nothing is said."""
+    view = View(queues={"gold": GOLD})
+    view.take([(Kind.POD_GROUP, listing(queue_objects.a_group("a", "gold", "Running")))])
+    waits = queue_objects.a_native_group("a", "gold", why="no room")
+    unqueued = queue_objects.a_native_group("b", "")
+    view.take([(Kind.NATIVE_POD_GROUP, listing(waits, unqueued))])
+    (gold,) = view.figures()
+    assert gold.counts is not None
+    assert (gold.counts.pending, gold.counts.running) == (1, 1)
+    assert [each.key for each in view.waiting("gold") or ()] == ["team/a@scheduling.k8s.io"]
+    runs = queue_objects.a_native_group("a", "gold", "Running")
+    view.take([(Kind.NATIVE_POD_GROUP, Change(item=runs))])
+    assert view.waiting("gold") == []
+    view.take([(Kind.NATIVE_POD_GROUP, Change(item=runs, gone=True))])
+    view.take([(Kind.NATIVE_POD_GROUP, Failure(error=NotServed("none"), final=True))])
+    assert (len(view.groups or ()), view.native_groups, view.notes) == (1, {}, [])
+    view.take([(Kind.NATIVE_POD_GROUP, Failure(error=DENIED, final=True))])
+    assert view.notes == ["PodGroups are left out: you may not"]
 
 
 def test_without_queues_there_is_nothing_to_show_without_podgroups_there_is() -> None:
