@@ -251,6 +251,23 @@ def test_in_volcanos_way_all_ready_nodes_may_fill_a_queue(advice: str, told: lis
     assert "it may have 3000 cpu" in statements.problems(Case.of(moment, "default/late", less))
 
 
+@pytest.mark.parametrize(("capability", "count"), [(11, 0), (12, 1)])
+def test_a_queue_is_full_that_may_not_have_as_much_in_any_cluster(
+    capability: int, count: int
+) -> None:
+    """Although its nodes allow less today; otherwise more nodes would do."""
+    picture = f"""
+        node  n1 cpu=9
+        queue q capability=cpu:{capability}
+        job   q/holder min=1 cpu=8 n1
+        job   q/late min=1 phase=Pending minresources=cpu:4 -
+        """
+    moment = World(pictures.documents(picture), "built-in", 0).step()
+    text = "queue q has, or was promised, 8 cpu of the 9 it may have"
+    found = list(statements.problems(Case.of(moment, "default/late", text)))
+    assert len(found) == count
+
+
 MESSAGES = {
     "its job needs": """
         node  n1 cpu=4
