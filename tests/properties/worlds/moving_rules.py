@@ -39,17 +39,27 @@ def who_is_moved_has_room(moment: Moment) -> Iterable[str]:
 
 
 def rooms_are_kept(moment: Moment) -> Iterable[str]:
-    """Until their time is up, or a pod of the same job comes; where no node changes. A pod whose
-    queue has been closed gives its room up.
+    """Until their time is up, or a pod of the same job comes, there or elsewhere; where no node
+    changes. A pod whose queue has been closed gives its room up.
     """
     if not moment.is_calm:
         return
     now = Counter(map(_room, moment.kept))
     taken = Counter(map(_room, (*moment.binds, *moment.pipelined)))
     before = Counter(_room(each) for each in moment.kept_before if each.until > moment.now)
+    has = _by_job(now + taken)
+    had = _by_job(before)
     for room, count in before.items():
-        if now[room] + taken[room] < count and not _is_closed(moment, room[0]):
+        fewer = now[room] + taken[room] < count and has[room[0]] < had[room[0]]
+        if fewer and not _is_closed(moment, room[0]):
             yield f"LOST room on {room[1]} that was kept for {room[0]}"
+
+
+def _by_job(rooms: Counter[tuple[str, str]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (job, _), count in rooms.items():
+        found[job] += count
+    return found
 
 
 def _room(each: Kept | Placement) -> tuple[str, str]:
