@@ -45,7 +45,7 @@ Read: TypeAlias = tuple[str, Entry]
 Translate: TypeAlias = Callable[[Upsert | DecodeFailed], Read]
 """Decodes and translates an object: state.Mirror.read."""
 
-KINDS_WITH_EVENTS = (Kind.POD, Kind.POD_GROUP, Kind.NATIVE_POD_GROUP, Kind.QUEUE)
+KINDS_WITH_EVENTS = (Kind.POD, *paths.GROUPS, Kind.QUEUE)
 """Kinds of objects that may get events."""
 
 LIVE = "status.phase!=Succeeded,status.phase!=Failed"

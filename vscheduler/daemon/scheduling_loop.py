@@ -28,6 +28,7 @@ from vscheduler.daemon.liveness.progress import Cycles
 from vscheduler.daemon.observability.cycle_log import CycleLog
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.daemon.pacing import Pace, Pacing
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode.events import DecodeError, Kind
 from vscheduler.mirror.index.entries import Change, Reference
 from vscheduler.mirror.state import Mirror
@@ -194,7 +195,7 @@ class SchedulingLoop:
         invalid = set()
         for (kind, key), rejection in self._mirror.rejections.items():
             reference = self._mirror.reference(kind, key)
-            is_group = kind in (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP)
+            is_group = kind in paths.GROUPS
             if is_group and reference is not None:
                 invalid.add((reference, rejection))
                 if (reference, rejection) not in self._invalid_groups:

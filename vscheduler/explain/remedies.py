@@ -103,7 +103,7 @@ def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> 
     now = tried.starts(Nothing())
     found: dict[str, tuple[Remedy, ...]] = {}
     cut: list[str] = []
-    if not now:
+    if not now and not jobs.is_composite(waiting.id):  # changes of a tree aren't tried
         reason = now.first.reason if now.first else None
         searched = Search(tried, reason, trial=budget - tried.left, budget=budget)
         found, cut = _search(searched, waiting)

@@ -15,6 +15,9 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from vscheduler.model import jobs
+from vscheduler.model.jobs import JobId
+
 
 class Kind(StrEnum):
     """The kinds of objects that decisions depend on."""
@@ -25,6 +28,7 @@ class Kind(StrEnum):
     POD_GROUP = "PodGroup"
     NATIVE_POD_GROUP = "PodGroup.scheduling.k8s.io"
     """Kubernetes' own, in kubectl's notation: the other one is Volcano's."""
+    COMPOSITE_POD_GROUP = "CompositePodGroup"
     PRIORITY_CLASS = "PriorityClass"
     BUDGET = "PodDisruptionBudget"
     QUOTA = "ResourceQuota"
@@ -47,7 +51,20 @@ class Kind(StrEnum):
 DEVICE_KINDS = frozenset({Kind.RESOURCE_CLAIM, Kind.RESOURCE_SLICE, Kind.DEVICE_CLASS})
 """The watched kinds about devices (dynamic resource allocation)."""
 
-OPTIONAL_KINDS = DEVICE_KINDS | {Kind.HYPER_NODE, Kind.NATIVE_POD_GROUP}
+GROUPS = (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP)
+"""The kinds of groups of pods."""
+
+
+def kind_of(job: JobId) -> Kind:
+    """Return the kind of the object that is a job."""
+    if jobs.is_composite(job):
+        return Kind.COMPOSITE_POD_GROUP
+    return Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
+
+
+OPTIONAL_KINDS = DEVICE_KINDS | {
+    *(Kind.HYPER_NODE, Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP),
+}
 """Kinds that clusters needn't serve, and if they don't, probably won't soon."""
 
 
@@ -266,6 +283,9 @@ POD_GROUPS = Collection(api_version=VOLCANO, kind="PodGroup", plural="podgroups"
 NATIVE_POD_GROUPS = Collection(
     api_version="scheduling.k8s.io/v1beta1", kind="PodGroup", plural="podgroups"
 )
+COMPOSITE_POD_GROUPS = Collection(
+    api_version="scheduling.k8s.io/v1alpha3", kind="CompositePodGroup", plural="compositepodgroups"
+)
 HYPER_NODES = Collection(
     api_version="topology.volcano.sh/v1alpha1",
     kind="HyperNode",
@@ -285,7 +305,7 @@ COLLECTIONS: Mapping[Kind, Collection] = {
             *(NODES, PODS, POD_GROUPS, QUEUES, PRIORITY_CLASSES, BUDGETS, QUOTAS, NAMESPACES),
             *(CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CAPACITIES, ATTACHMENTS),
             *(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES),
-            HYPER_NODES,
+            *(HYPER_NODES, COMPOSITE_POD_GROUPS),
         )
     },
     Kind.NATIVE_POD_GROUP: NATIVE_POD_GROUPS,

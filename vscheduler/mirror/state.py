@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Remove, Upsert
 from vscheduler.mirror.index import entries
@@ -27,6 +28,7 @@ from vscheduler.mirror.index.entries import (
     Replace,
     Value,
 )
+from vscheduler.mirror.index.group_trees import GroupTrees
 from vscheduler.mirror.index.job_index import JobIndex
 from vscheduler.mirror.index.node_usage import NodeColumns, PodOverlay, ResourceNames
 from vscheduler.mirror.index.pod_affinity_index import PodAffinityIndexer
@@ -108,6 +110,7 @@ class Mirror:
         self._nominated = NominatedPods()
         self._pod_affinity = PodAffinityIndexer(self.work, self._columns.placed_pods)
         pods = self._entries[Kind.POD]
+        self._trees = GroupTrees()
         self._overlay = overlay = PodOverlay(self._reader, pods)
         self._as_seen = overlay.as_seen
         self._assumed, self._evicting = overlay.assumed, overlay.evicting
@@ -121,7 +124,7 @@ class Mirror:
         self.claims = ClaimObjects(
             self._entries,
             lambda task: self._as_seen(self._pod(task)),
-            self._job_index.members,
+            self._members_of,
             self._charge,
         )
         self.storage, self.devices = self.claims.storage, self.claims.devices
@@ -277,12 +280,11 @@ class Mirror:
 
     def group_reference(self, job: JobId) -> Reference | None:
         """Return the UID and version of a PodGroup, of either API."""
-        kind = Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
-        return self.reference(kind, events.key_of(*jobs.names_of(job)))
+        return self.reference(paths.kind_of(job), events.key_of(*jobs.names_of(job)))
 
     def group_state(self, job: JobId) -> GroupState | None:
         """Return the status last seen on the PodGroup, to compare a new status with."""
-        group = self._job_index.groups.get(job)
+        group = self._trees.group(job) or self._job_index.groups.get(job)
         return None if group is None else group.job.state
 
     def has_reason(self, task: TaskId) -> bool:
@@ -403,7 +405,8 @@ class Mirror:
         named = self._named
         return {
             Kind.POD_GROUP: of(Group, self._move_group),
-            Kind.NATIVE_POD_GROUP: of(Group, self._move_group),
+            Kind.NATIVE_POD_GROUP: of(Group, partial(self._move_tree, jobs.native_id)),
+            Kind.COMPOSITE_POD_GROUP: of(Group, partial(self._move_tree, jobs.composite_id)),
             Kind.NODE: of(Node, self._columns.move_node),
             Kind.PRIORITY_CLASS: of(
                 PriorityClass, lambda key, _, new: self._job_index.move_priority(key, new)
@@ -480,6 +483,23 @@ class Mirror:
 
     def _move_namespace(self, key: str, _: Namespace | None, new: Namespace | None) -> None:
         self._pod_affinity.move_namespace(key, None if new is None else new.labels)
+
+    def _move_tree(
+        self, named: Callable[[str, str], JobId], key: str, _: Group | None, new: Group | None
+    ) -> None:
+        """Apply a group that came, changed or went, and all that it changes for other groups."""
+        moved = self._trees.move(named(*jobs.names_of(JobId(key))), new)
+        for job, group in moved.shown.items():
+            self._move_group(job, self._job_index.groups.get(job), group)
+        for before, after in self._overlay.reroot(moved.roots, self._members_of):
+            self._move_pod(before, after)
+
+    def _members_of(self, group: JobId) -> Collection[Pod]:
+        """Return the pods that name a PodGroup, whatever is above it."""
+        root = self._overlay.roots.get(group)
+        if root is None:
+            return self._job_index.members(group)
+        return [pod for pod in self._job_index.members(root) if pod.part == group]
 
     def _move_group(self, _: str, old: Group | None, new: Group | None) -> None:
         group = new or old

@@ -8,12 +8,14 @@ Volcano tells no reason of its own, it says NotEnoughResources.
 """
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode.events import DecodeError
 from vscheduler.mirror.paths import COLLECTIONS, Kind
 from vscheduler.mirror.wording import sentences
@@ -159,7 +161,8 @@ class ObjectReference(msgspec.Struct, frozen=True, kw_only=True):
 def reference_to(kind: Kind, *, namespace: str, name: str, uid: str) -> ObjectReference:
     """Return the reference to an object of a watched kind."""
     collection = COLLECTIONS[kind]
-    version = collection.api_version if kind is Kind.NATIVE_POD_GROUP else ""
+    native = kind in (Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP)
+    version = collection.api_version if native else ""
     return ObjectReference(
         kind=collection.kind, api_version=version, namespace=namespace, name=name, uid=uid
     )
@@ -192,6 +195,36 @@ def group_state(
         since = known.last_transition if known is not None and same else timestamp(now)
         conditions[wanted.type] = replace(wanted, last_transition=since, transition_id=transition)
     return replace(state, conditions=tuple(conditions.values()))
+
+
+def of_parts(status: GroupStatus, job: Job, binds: Iterable[Bind]) -> Iterator[GroupStatus]:
+    """Iterate over the statuses of the PodGroups below a CompositePodGroup, without UIDs: they have
+    started with their minimum, or wait with the others.
+    """
+    if not jobs.is_composite(job.id):
+        return
+    starting = {bind.task.uid for bind in binds if bind.task.job == job.id}
+    placed = Counter(
+        task.labels[jobs.POD_GROUP_LABEL]
+        for task in job.tasks
+        if task.status in jobs.READY or task.uid in starting
+    )
+    for policy in job.sub_groups:
+        assert policy.selector is not None, "a policy of PodGroups selects them by name"
+        for name in policy.selector.requirements[0].values:
+            has_started = placed[name] >= policy.size
+            waits = Phase.INQUEUE if status.phase not in jobs.YOUNG else status.phase
+            yield GroupStatus(
+                job=jobs.native_id(job.namespace, name),
+                uid="",
+                queue=status.queue,
+                phase=Phase.RUNNING if has_started else waits,
+                running=0,
+                succeeded=0,
+                failed=0,
+                ready=has_started,
+                reason=None if has_started else status.reason,
+            )
 
 
 def group_patch(stored: GroupState, wanted: GroupState) -> Body | None:
@@ -271,7 +304,7 @@ def group_notice(
             calm = status.reason is not None and is_expected(status.reason)
             details = ("Normal" if calm else "Warning", UNSCHEDULABLE, condition.message)
             return _group_notice(status.job, status.uid, details)
-        if condition.type in (SCHEDULED, jobs.INITIALLY_SCHEDULED) and pods > 1:
+        if condition.type in (SCHEDULED, jobs.initially_scheduled(status.job)) and pods > 1:
             details = ("Normal", SCHEDULED, "pod group is ready")
             return _group_notice(status.job, status.uid, details)
     return None
@@ -488,14 +521,15 @@ def _native_conditions(
         reason=str(status.phase),
         message=f"queue {status.queue}",
     )
-    initially = by_type.get(jobs.INITIALLY_SCHEDULED)
+    kind = jobs.initially_scheduled(status.job)
+    initially = by_type.get(kind)
     if initially is None or initially.status != "True":
         if started:
-            yield Condition(type=jobs.INITIALLY_SCHEDULED, status="True", reason=SCHEDULED)
+            yield Condition(type=kind, status="True", reason=SCHEDULED)
         elif status.reason is not None:
             refused = status.reason.code is ReasonCode.POD_GROUP_ERROR
             yield Condition(
-                type=jobs.INITIALLY_SCHEDULED,
+                type=kind,
                 status="False",
                 reason=str(status.reason.code) if refused else UNSCHEDULABLE,
                 message=sentences.sentence(status.reason),
@@ -531,9 +565,9 @@ def _notice(subject: ObjectReference, details: tuple[str, str, str]) -> EventNot
 
 
 def _group_notice(job: JobId, uid: str, details: tuple[str, str, str]) -> EventNotice:
-    kind = Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
     namespace, name = jobs.names_of(job)
-    return _notice(reference_to(kind, namespace=namespace, name=name, uid=uid), details)
+    group = reference_to(paths.kind_of(job), namespace=namespace, name=name, uid=uid)
+    return _notice(group, details)
 
 
 def _pod_notice(pod: Task | InvalidPod, details: tuple[str, str, str]) -> EventNotice:

@@ -31,20 +31,37 @@ QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 NATIVE = "@scheduling.k8s.io"
 """Tells Kubernetes' own PodGroup from Volcano's of the same name: no name contains an @."""
 
+COMPOSITE = "@composite.scheduling.k8s.io"
+"""Marks a CompositePodGroup, which is a job with all PodGroups below it."""
+
+POD_GROUP_LABEL = "@PodGroup"
+"""Label of tasks below a CompositePodGroup: the name of their PodGroup. Objects can't have such a
+label."""
+
 
 def native_id(namespace: str, name: str) -> JobId:
     """Return the id of a scheduling.k8s.io PodGroup."""
     return JobId(f"{namespace}/{name}{NATIVE}")
 
 
+def composite_id(namespace: str, name: str) -> JobId:
+    """Return the id of a CompositePodGroup."""
+    return JobId(f"{namespace}/{name}{COMPOSITE}")
+
+
 def is_native(job: JobId) -> bool:
-    """Whether the PodGroup is Kubernetes' own."""
-    return job.endswith(NATIVE)
+    """Whether the PodGroup is of Kubernetes' own API, or a CompositePodGroup of it."""
+    return "@" in job
+
+
+def is_composite(job: JobId) -> bool:
+    """Whether the job is a CompositePodGroup."""
+    return job.endswith(COMPOSITE)
 
 
 def names_of(job: JobId) -> tuple[str, str]:
     """Return namespace and name of a PodGroup."""
-    namespace, _, name = job.removesuffix(NATIVE).partition("/")
+    namespace, _, name = job.partition("@")[0].partition("/")
     return namespace, name
 
 
@@ -261,6 +278,11 @@ PHASE = "vscheduler.io/Phase"
 
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """Kubernetes' condition of its own PodGroups: once True, it stays so."""
+
+
+def initially_scheduled(job: JobId) -> str:
+    """Return the type of this condition for a PodGroup or a CompositePodGroup."""
+    return f"Composite{INITIALLY_SCHEDULED}" if is_composite(job) else INITIALLY_SCHEDULED
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,3 +78,5 @@ class TopologyRequest(msgspec.Struct, frozen=True, kw_only=True):
     """highestTierName."""
     key: str = ""
     """A node label: its values are the domains, whatever topologies are configured."""
+    levels: tuple[str, ...] = ()
+    """With sub-groups in smaller domains: the labels, the widest first. Empty: the key alone."""

@@ -26,7 +26,7 @@ ALWAYS: Mapping[str, Tree] = {
 """The PriorityClasses that every cluster has."""
 
 
-WITH_PRIORITY = (Kind.POD, Kind.NATIVE_POD_GROUP)
+WITH_PRIORITY = (Kind.POD, Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP)
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True):

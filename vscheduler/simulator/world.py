@@ -17,6 +17,8 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Event, Kind, Remove, Upsert
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import (
+    CompositePodGroup,
+    CompositePodGroupStatus,
     GroupCondition,
     Metadata,
     NativePodGroup,
@@ -138,6 +140,10 @@ def _controller(pod: Pod) -> Controller | None:
     return None
 
 
+Stored: TypeAlias = PodGroup | NativePodGroup | CompositePodGroup
+"""Groups of pods."""
+
+
 class World:
     """The objects of a cluster between two cycles.
 
@@ -158,7 +164,7 @@ class World:
         self._pods: dict[str, Pod] = {}
         self._moving: set[str] = set()
         """The pods that leave or start, among many that do neither."""
-        self._groups: dict[JobId, PodGroup | NativePodGroup] = {}
+        self._groups: dict[JobId, Stored] = {}
         self._budgets: dict[str, PodDisruptionBudget] = {}
         given = list(objects)
         self._volumes = SimulatedVolumes(event.object for event in given)
@@ -167,7 +173,7 @@ class World:
             match event.object:
                 case Pod() as pod:
                     self._keep(_key(pod.metadata), pod)
-                case PodGroup() | NativePodGroup() as group:
+                case PodGroup() | NativePodGroup() | CompositePodGroup() as group:
                     self._groups[_job(group)] = group
                 case PodDisruptionBudget() as budget:
                     self._budgets[_key(budget.metadata)] = budget
@@ -201,7 +207,7 @@ class World:
             match event:
                 case Upsert(object=Pod() as pod):
                     self._keep(_key(pod.metadata), pod)
-                case Upsert(object=PodGroup() | NativePodGroup() as group):
+                case Upsert(object=PodGroup() | NativePodGroup() | CompositePodGroup() as group):
                     self._groups[_job(group)] = group
                 case Upsert(object=PodDisruptionBudget() as budget):
                     self._budgets[_key(budget.metadata)] = budget
@@ -336,7 +342,7 @@ class World:
         self._keep(key, pod)
         return Upsert(kind=Kind.POD, object=pod)
 
-    def _write(self, group: PodGroup | NativePodGroup, state: GroupState) -> Upsert:
+    def _write(self, group: Stored, state: GroupState) -> Upsert:
         written = {
             "phase": str(state.phase),
             "running": state.running,
@@ -354,6 +360,10 @@ class World:
                     conditions=conditions, resource_claim_statuses=of_claims
                 ),
             )
+        elif isinstance(group, CompositePodGroup):
+            conditions = msgspec.convert(written["conditions"], list[GroupCondition])
+            of_group = CompositePodGroupStatus(conditions=conditions)
+            group = msgspec.structs.replace(group, status=of_group)
         else:
             status = msgspec.convert(written, PodGroupStatus)
             group = msgspec.structs.replace(group, status=status)
@@ -369,10 +379,12 @@ def _covers(budget: PodDisruptionBudget, task: Task) -> bool:
         return False
 
 
-def _job(group: PodGroup | NativePodGroup) -> JobId:
+def _job(group: Stored) -> JobId:
     names = group.metadata.namespace, group.metadata.name
     if isinstance(group, NativePodGroup):
         return jobs.native_id(*names)
+    if isinstance(group, CompositePodGroup):
+        return jobs.composite_id(*names)
     return JobId(events.key_of(*names))
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from tests import running
 from tests.scenarios import test_native_pod_groups as native
+from tests.scenarios.test_group_trees import group as below
+from tests.scenarios.test_group_trees import root
 from tests.scenarios.test_native_pod_groups import group, node, pods, queue
 from vscheduler.explain import remedies, wording
 from vscheduler.explain.remedies import Explanation
@@ -114,3 +116,13 @@ def test_pods_that_contradict_their_group_exist() -> None:
     assert found.uncreated == 0
     assert not found.for_admission
     assert "pod g-1 has priority 7" in wording.lines(found)[0]
+
+
+def test_no_changes_of_a_tree_are_tried() -> None:
+    """The reason is told all the same."""
+    every = [node("n1"), root("r", 1), below("a", 3, "r"), *pods("a", 3)]
+    policy = running.policy_of({"actions": "allocate", "tiers": running.tiers(native.TIERS)})
+    key = "default/r@composite.scheduling.k8s.io"
+    found = remedies.explain(run.read(every, Options()), policy, key)
+    assert found.reason is not None
+    assert lines(found) == []

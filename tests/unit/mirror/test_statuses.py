@@ -2,10 +2,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from vscheduler.mirror import statuses
 from vscheduler.mirror.statuses import ObjectReference
+from vscheduler.model import jobs
 from vscheduler.model.claim_decisions import ClaimKind, ClaimWait
+from vscheduler.model.constraints import Operator, Requirement, Selector
 from vscheduler.model.decisions import Bind, Evict, GroupStatus, Reason, ReasonCode, Shortage
 from vscheduler.model.jobs import (
     Condition,
@@ -15,6 +18,7 @@ from vscheduler.model.jobs import (
     JobId,
     Phase,
     PodClass,
+    SubGroup,
     Task,
     TaskId,
     TaskStatus,
@@ -386,3 +390,29 @@ def test_leases_tell_who_leads_as_client_go_does(leads: bool, message: str) -> N
         *("Lease", "volcano-system"),
         *("a", "u"),
     )
+
+
+def part(*names: str, size: int) -> SubGroup:
+    """PodGroups of a tree that need so many pods each."""
+    selector = Selector((Requirement(jobs.POD_GROUP_LABEL, Operator.IN, names),))
+    return SubGroup(name="", size=size, minimum=1, selector=selector, keys=(jobs.POD_GROUP_LABEL,))
+
+
+def test_groups_of_a_tree_start_with_what_they_need() -> None:
+    """Of three, a runs, b starts now, and c, which the tree doesn't need, waits."""
+    tree = jobs.composite_id("ns", "tree")
+    runs, starts, waits = (
+        replace(task(f"{name}-0"), job=tree, labels={jobs.POD_GROUP_LABEL: name}) for name in "abc"
+    )
+    tasks = (replace(runs, status=TaskStatus.RUNNING), starts, waits)
+    gang = replace(GANG, id=tree, sub_groups=(part("a", "b", "c", size=1),), tasks=tasks)
+    said = replace(status(ready=True, phase=Phase.RUNNING), job=tree)
+    bind = Bind(task=starts, node="n1")
+    assert [
+        (each.job, each.phase, each.ready) for each in statuses.of_parts(said, gang, (bind,))
+    ] == [
+        (jobs.native_id("ns", "a"), Phase.RUNNING, True),
+        (jobs.native_id("ns", "b"), Phase.RUNNING, True),
+        (jobs.native_id("ns", "c"), Phase.INQUEUE, False),
+    ]
+    assert list(statuses.of_parts(status(), GANG, ())) == []

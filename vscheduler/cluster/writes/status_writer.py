@@ -112,6 +112,8 @@ class StatusWriter:
         for status in result.groups:
             job = taken[status.job]
             state = job.state
+            for part in statuses.of_parts(status, job, result.binds):
+                self._offer_part(part, transition)
             if self._offered.get(status.job) == (status, state):
                 continue
             self._offered[status.job] = (status, state)
@@ -127,6 +129,15 @@ class StatusWriter:
         self._renominate(result)
         if result.finished:
             self._forget(result)
+
+    def _offer_part(self, status: GroupStatus, transition: str) -> None:
+        """Offer the status of a PodGroup below a CompositePodGroup."""
+        known = self._groups.stored_group(status.job)
+        if known is None or self._offered.get(status.job) == (status, known.state):
+            return
+        self._offered[status.job] = (status, known.state)
+        status = replace(status, uid=known.uid)
+        self._group_writes.offer(status.job, partial(self._write_group, status, transition, 0))
 
     def stop(self) -> None:
         """Drop all waiting writes, at the end of the term."""
@@ -209,7 +220,7 @@ class StatusWriter:
         """Write on a PodGroup of Kubernetes' own API that all of its pods were evicted."""
         self._check_permit()
         namespace, name = jobs.names_of(job)
-        path = paths.NATIVE_POD_GROUPS.status(name, namespace)
+        path = paths.COLLECTIONS[paths.kind_of(job)].status(name, namespace)
         body = {"metadata": {"uid": uid}, "status": statuses.lost_patch(evicts, now=time.time())}
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
@@ -354,7 +365,10 @@ def _group_request(
     namespace, name = jobs.names_of(job)
     if jobs.is_native(job):
         patch = statuses.native_group_patch(stored, wanted)
-        path, kind = paths.NATIVE_POD_GROUPS.status(name, namespace), connection.STRATEGIC_PATCH
+        path, kind = (
+            paths.COLLECTIONS[paths.kind_of(job)].status(name, namespace),
+            connection.STRATEGIC_PATCH,
+        )
         metadata = {"uid": known.uid}
     else:
         patch = statuses.group_patch(stored, wanted)

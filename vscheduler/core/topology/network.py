@@ -111,8 +111,8 @@ class NetworkTopology:
         the HyperNodes', else the first configured one. Raise UnknownError without any of them.
         """
         if job.topology is not None and job.topology.key:
-            key = job.topology.key
-            return self._labelled(LabelTopology(name=key, levels=(key,)))
+            levels = job.topology.levels or (job.topology.key,)
+            return self._labelled(LabelTopology(name=levels[0], levels=levels))
         name = job.annotations.get(TOPOLOGY, "")
         if name:
             if name not in self._by_labels:
@@ -186,9 +186,9 @@ class NetworkTopology:
         if found is None:
             return None
         job = self._states[task.job].job
-        key = "" if job.topology is None else job.topology.key
+        levels = None if job.topology is None else (job.topology.key, job.topology.levels)
         name = job.annotations.get(TOPOLOGY, "")
-        return key, name, *(group.class_key for group in found.of(task))
+        return levels, name, *(group.class_key for group in found.of(task))
 
     def count(self, task: Task, row: int, step: int) -> None:
         """Count a task on this node (step 1), or no longer (step -1)."""

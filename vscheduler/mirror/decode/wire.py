@@ -532,10 +532,17 @@ class DisruptionMode(Struct, frozen=True):
     all: object = None
 
 
+class GroupWorkload(Struct, frozen=True):
+    """scheduling.k8s.io/v1beta1 WorkloadReference."""
+
+    workload_name: str = ""
+
+
 class NativePodGroupSpec(Struct, frozen=True):
     """scheduling.k8s.io/v1beta1 PodGroupSpec."""
 
     parent_composite_pod_group_name: str = ""
+    workload_ref: GroupWorkload | None = None
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
     disruption_mode: DisruptionMode = DisruptionMode()
@@ -556,6 +563,43 @@ class NativePodGroup(Struct, frozen=True):
     metadata: GenerationMetadata = GenerationMetadata()
     spec: NativePodGroupSpec = NativePodGroupSpec()
     status: NativePodGroupStatus = NativePodGroupStatus()
+
+
+class CompositeGangPolicy(Struct, frozen=True):
+    """scheduling.k8s.io/v1alpha3 CompositeGangSchedulingPolicy."""
+
+    min_group_count: int = 0
+
+
+class CompositePolicy(Struct, frozen=True):
+    """scheduling.k8s.io/v1alpha3 CompositePodGroupSchedulingPolicy; basic, if there is no gang."""
+
+    gang: CompositeGangPolicy | None = None
+
+
+class CompositePodGroupSpec(Struct, frozen=True):
+    """scheduling.k8s.io/v1alpha3 CompositePodGroupSpec."""
+
+    parent_composite_pod_group_name: str = ""
+    workload_ref: GroupWorkload | None = None
+    scheduling_policy: CompositePolicy = CompositePolicy()
+    scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
+    disruption_mode: DisruptionMode = DisruptionMode()
+    priority: int | None = None
+
+
+class CompositePodGroupStatus(Struct, frozen=True):
+    """scheduling.k8s.io/v1alpha3 CompositePodGroupStatus."""
+
+    conditions: list[GroupCondition] = []
+
+
+class CompositePodGroup(Struct, frozen=True):
+    """scheduling.k8s.io/v1alpha3 CompositePodGroup."""
+
+    metadata: GenerationMetadata = GenerationMetadata()
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()
+    status: CompositePodGroupStatus = CompositePodGroupStatus()
 
 
 class PriorityClass(Struct, frozen=True):
@@ -663,6 +707,7 @@ Object: TypeAlias = (
     | Queue
     | PodGroup
     | NativePodGroup
+    | CompositePodGroup
     | PriorityClass
     | PodDisruptionBudget
     | ResourceQuota

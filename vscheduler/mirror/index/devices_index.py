@@ -73,7 +73,7 @@ class DeviceCharges:
 
     def concerns(self, pod: Pod) -> bool:
         """Whether a claim is reserved for the pod or its PodGroup."""
-        return pod.uid in self._reserved or pod.group in self._reserved
+        return pod.uid in self._reserved or pod.named_group in self._reserved
 
     def move_claim(self, key: str, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Apply a claim that came, changed or went."""
@@ -96,7 +96,7 @@ class DeviceCharges:
         for key in after:
             assert new is not None
             self._uses[key].waiting[pod.uid] = new
-        reserved = (self._reserved.get(user, ()) for user in (pod.uid, pod.group or ""))
+        reserved = (self._reserved.get(user, ()) for user in (pod.uid, pod.named_group or ""))
         for key in sorted((before | after).union(*reserved)):
             self._settle(key)
 
@@ -154,10 +154,9 @@ class DeviceCharges:
         if not jobs.is_native(JobId(user)):
             pod = self._pod_of(TaskId(user))
             return [] if pod is None else [pod]
-        known = filter(None, map(self._pod_of, charged))
-        held = [pod for pod in known if pod.group == user and pod.lives and pod.node is not None]
-        if held:
-            return held
+        for pod in filter(None, map(self._pod_of, charged)):
+            if pod.named_group == user and pod.lives and pod.node is not None:
+                return [pod]
         members = (pod for pod in self._members(JobId(user)) if pod.lives and pod.task is not None)
         first = min(members, key=lambda pod: (pod.node is None, _rank(pod)), default=None)
         return [] if first is None else [first]

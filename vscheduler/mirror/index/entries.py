@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from vscheduler.mirror.decode import events, fields, wire, wire_devices, wire_storage
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.fields import FieldError
-from vscheduler.mirror.decode.wire import NativePodGroup, PodGroup
+from vscheduler.mirror.decode.wire import CompositePodGroup, NativePodGroup, PodGroup
 from vscheduler.mirror.decode.wire_storage import PersistentVolume, PersistentVolumeClaim
 from vscheduler.mirror.translate import devices as dra
 from vscheduler.mirror.translate import pods, translation, usage_annotation
@@ -110,7 +110,7 @@ def waiting_namespace(event: Event) -> str | None:
     if not isinstance(event, Upsert):
         return None
     shown = event.object
-    if isinstance(shown, PodGroup | NativePodGroup):
+    if isinstance(shown, PodGroup | NativePodGroup | CompositePodGroup):
         return shown.metadata.namespace
     waits = isinstance(shown, wire.Pod) and not shown.spec.node_name
     return shown.metadata.namespace if waits else None
@@ -210,6 +210,7 @@ class Reader:
                 _row(wire.Pod, self._translator.pod),
                 _row(PodGroup, self._pod_group),
                 _row(NativePodGroup, self._native_pod_group),
+                _row(CompositePodGroup, self._composite_pod_group),
                 _row(wire.Node, self._node),
                 _row(wire.Queue, lambda queue: translation.queue(queue, self._scheduler_names)),
                 _row(wire.Namespace, translation.namespace),
@@ -243,6 +244,10 @@ class Reader:
     def _native_pod_group(self, group: NativePodGroup) -> Group:
         self._most.check_group(group)
         return translation.native_pod_group(group)
+
+    def _composite_pod_group(self, group: CompositePodGroup) -> Group:
+        self._most.check_group(group)
+        return translation.composite_pod_group(group)
 
     def _node(self, node: wire.Node) -> translation.Node | None:
         """Translate a node; None if it has none of the labels that nodes need to be seen."""

@@ -278,6 +278,8 @@ class JobIndex:
 
         Kubernetes: a PodGroupError of kube-scheduler.
         """
+        if group.defect:
+            return group.defect
         living = [pod for pod in members if pod.status not in jobs.FINISHED]
         if len({pod.scheduler for pod in living}) > 1:
             return "its pods name several schedulers in spec.schedulerName; all must name one"

@@ -3,7 +3,7 @@ as cycles see them, with binds and evictions in flight.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -368,6 +368,8 @@ class PodOverlay:
         """Devices of claims that count for the pod."""
         self.group_texts: dict[JobId, Mapping[str, str]] = {}
         """What plugins read of PodGroups, as hints of pod classes."""
+        self.roots: dict[JobId, JobId] = {}
+        """The CompositePodGroup whose job the pods of a PodGroup belong to."""
 
     def assume(self, pod: Pod, node: str, now: float) -> tuple[Pod, Pod]:
         """Let a waiting pod be Binding to a node; return the pod as seen before and now."""
@@ -381,6 +383,8 @@ class PodOverlay:
         """Return the pod with all of this: Binding, leaving, or held back."""
         if pod is None:
             return None
+        if self.roots and (root := self.roots.get(pod.group or NOBODY)):
+            pod = pod.below(root)
         if pod.extended and self.classes:
             pod = self._with_claim(pod)
         if self.group_texts and pod.ours and (texts := self.group_texts.get(pod.group or NOBODY)):
@@ -418,6 +422,21 @@ class PodOverlay:
         self.group_texts[key] = texts
         if not texts:
             del self.group_texts[key]
+        stored = (self._stored[pod.uid].value for pod in before)
+        now = [self.as_seen(pod) if isinstance(pod, Pod) else None for pod in stored]
+        return list(zip(before, now, strict=True))
+
+    def reroot(
+        self, roots: Mapping[JobId, JobId], members: Callable[[JobId], Collection[Pod]]
+    ) -> list[tuple[Pod | None, Pod | None]]:
+        """Let PodGroups be parts of other jobs, or again jobs by themselves; return their pods as
+        seen before and now. `members` returns the pods of a PodGroup as seen before.
+        """
+        before = [pod for part in roots for pod in members(part)]
+        for part, root in roots.items():
+            self.roots[part] = root
+            if root == part:
+                del self.roots[part]
         stored = (self._stored[pod.uid].value for pod in before)
         now = [self.as_seen(pod) if isinstance(pod, Pod) else None for pod in stored]
         return list(zip(before, now, strict=True))

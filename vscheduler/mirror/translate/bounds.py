@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vscheduler.mirror.decode.fields import FieldError
     from vscheduler.mirror.decode.wire import (
         Affinity,
+        CompositePodGroup,
         LabelSelector,
         NativePodGroup,
         PodAffinityTerm,
@@ -90,7 +91,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         if size > self.max_pod_bytes:
             raise self._error("", size, "max_pod_bytes", "bytes")
 
-    def check_group(self, group: PodGroup | NativePodGroup) -> None:
+    def check_group(self, group: PodGroup | NativePodGroup | CompositePodGroup) -> None:
         """Raise FieldError for a PodGroup beyond max_podgroup_bytes: all of it would be kept."""
         size = len(msgspec.json.encode(group))
         if size > self.max_podgroup_bytes:

@@ -84,6 +84,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     group: JobId | None
     """The PodGroup named by the pod, whether the PodGroup exists or not."""
+    part: JobId | None = None
+    """The PodGroup that the pod names, if its job is that of a CompositePodGroup."""
     ours: bool
     scheduler: str = ""
     """Name of the scheduler, only for pods of ours."""
@@ -155,6 +157,20 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         status = TaskStatus.RELEASING
         task = replace(self.task, status=status)
         return replace(self, status=status, task=task, gone_by=since)
+
+    @property
+    def named_group(self) -> JobId | None:
+        """The PodGroup that the pod names, whatever is above it."""
+        return self.part or self.group
+
+    def below(self, root: JobId) -> "Pod":
+        """Return the pod as one of the job of a CompositePodGroup."""
+        assert self.group is not None
+        _, name = jobs.names_of(self.group)
+        task = self.task
+        if task is not None:
+            task = replace(task, job=root, labels={**task.labels, jobs.POD_GROUP_LABEL: name})
+        return replace(self, group=root, part=self.group, task=task)
 
     def held_back(self) -> "Pod":
         """Return a waiting pod as Gated, while no bind of it is tried."""

@@ -8,6 +8,7 @@ DecodeError. Module `pods` translates pods.
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.mirror import workloads
 from vscheduler.mirror.decode import events, fields, wire
@@ -15,6 +16,7 @@ from vscheduler.mirror.decode.events import DecodeError, Kind
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.quantities import Quantity
 from vscheduler.mirror.decode.wire import (
+    CompositePodGroup,
     GroupCondition,
     HyperNodeMember,
     Metadata,
@@ -106,6 +108,14 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     owner: Owner | None = None
     priority: int | None = None
     """Of Kubernetes' own PodGroups: the priority that all of its pods must have."""
+    gang: bool = True
+    """Of Kubernetes' own PodGroups: whether policy gang or basic."""
+    parent: JobId | None = None
+    """The CompositePodGroup to which it belongs."""
+    workload: str = ""
+    """The Workload that it names."""
+    defect: str = ""
+    """Why none of its pods may start."""
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,31 +304,55 @@ def native_pod_group(group: NativePodGroup) -> Group:
     gang = spec.scheduling_policy.gang
     if gang is not None:
         _check_count(gang.min_count, "spec.schedulingPolicy.gang.minCount")
-    if spec.parent_composite_pod_group_name:
-        place = "spec.parentCompositePodGroupName"
-        raise FieldError(place, "groups of PodGroups aren't supported")
-    owner = pod_owners.owner_of_group(metadata)
+    found = _of_scheduling(
+        group,
+        jobs.native_id(metadata.namespace, metadata.name),
+        minimum=None if gang is None else gang.min_count,
+    )
+    return replace(found, job=replace(found.job, claim_groups=tuple(_claim_groups(group))))
+
+
+def composite_pod_group(group: CompositePodGroup) -> Group:
+    """Translate a CompositePodGroup; min_member of its job is how many groups it needs."""
+    metadata, gang = group.metadata, group.spec.scheduling_policy.gang
+    if gang is not None:
+        _check_count(gang.min_group_count, "spec.schedulingPolicy.gang.minGroupCount")
+    return _of_scheduling(
+        group,
+        jobs.composite_id(metadata.namespace, metadata.name),
+        minimum=None if gang is None else gang.min_group_count,
+    )
+
+
+def _of_scheduling(
+    group: NativePodGroup | CompositePodGroup, key: JobId, minimum: int | None
+) -> Group:
+    """Translate what both kinds of groups have; `minimum` is None for policy basic."""
+    metadata, spec = group.metadata, group.spec
+    above, owner = spec.parent_composite_pod_group_name, pod_owners.owner_of_group(metadata)
     return Group(
         job=Job(
-            id=jobs.native_id(metadata.namespace, metadata.name),
+            id=key,
             uid=metadata.uid,
             namespace=metadata.namespace,
             name=metadata.name,
             queue=metadata.annotations.get(QUEUE) or metadata.labels.get(QUEUE, ""),
             created=fields.seconds(metadata.creation_timestamp),
-            min_member=_without_policy(metadata) if gang is None else max(1, gang.min_count),
+            min_member=_without_policy(metadata) if minimum is None else max(1, minimum),
             topology=_topology_by_label(spec.scheduling_constraints),
-            state=_native_state(group),
+            state=_native_state(group, key),
             annotations=GroupAnnotations(metadata.annotations),
             labels=GroupLabels(metadata.labels),
             owner=_creator(owner),
             goes_whole=spec.disruption_mode.all is not None,
-            claim_groups=tuple(_claim_groups(group)),
         ),
         priority_class="",
         scheduler="",
         owner=owner,
         priority=spec.priority or 0,
+        gang=minimum is not None,
+        parent=jobs.composite_id(metadata.namespace, above) if above else None,
+        workload="" if spec.workload_ref is None else spec.workload_ref.workload_name,
     )
 
 
@@ -357,13 +391,13 @@ def _topology_by_label(constraints: SchedulingConstraints) -> TopologyRequest | 
     return TopologyRequest(field=f"{field}[0]", tier_name=key, key=key)
 
 
-def _native_state(group: NativePodGroup) -> GroupState:
+def _native_state(group: NativePodGroup | CompositePodGroup, key: JobId) -> GroupState:
     """Translate the stored status. Kubernetes' API has no phase: ours is the reason of condition
     jobs.PHASE. Of a PodGroup that another scheduler has started, the phase is Running.
     """
     conditions = tuple(map(_condition, group.status.conditions))
     by_type = {each.type: each for each in conditions}
-    started = by_type.get(jobs.INITIALLY_SCHEDULED)
+    started = by_type.get(jobs.initially_scheduled(key))
     phase = Phase.RUNNING if started is not None and started.status == TRUE else Phase.PENDING
     said = _PHASES.get(by_type[jobs.PHASE].reason) if jobs.PHASE in by_type else None
     return GroupState(

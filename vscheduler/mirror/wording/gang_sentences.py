@@ -5,9 +5,9 @@ belong to them or stand aside without role or labels.
 import difflib
 from collections.abc import Mapping, Sequence
 
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeError, Kind
-from vscheduler.mirror.paths import NATIVE_POD_GROUPS
 from vscheduler.mirror.wording import phrases
 from vscheduler.model import jobs
 from vscheduler.model.decisions import Reason, Shortage
@@ -138,7 +138,7 @@ def _role(pods: PodsOfKind) -> str:
 
 def no_group(group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError]) -> str:
     """Return why pods that name this PodGroup are in none: it is missing, or can't be used."""
-    kind = Kind.NATIVE_POD_GROUP if jobs.is_native(group) else Kind.POD_GROUP
+    kind = paths.kind_of(group)
     key = events.key_of(*jobs.names_of(group))
     rejection = rejections.get((kind, key))
     if rejection is not None:
@@ -146,7 +146,7 @@ def no_group(group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError]) -
         return f"PodGroup {key} can't be used ({place}{rejection.message})"
     if kind is Kind.POD_GROUP:
         return f"there is no PodGroup {key}"
-    version = NATIVE_POD_GROUPS.api_version
+    version = paths.NATIVE_POD_GROUPS.api_version
     return f"there is no PodGroup {key} of {version}, or the API server doesn't serve this version"
 
 
@@ -196,6 +196,13 @@ def too_few_sub_groups(reason: Reason) -> str:
         f"{reason.tasks} of {groups} of policy {reason.subject or '(no name)'} have all their pods "
         f"(minSubGroups {reason.minimum})"
     )
+    if reason.native:  # a group of PodGroups; the policy is called like one of the groups
+        there = (
+            f"{reason.subject} has fewer pods than its minCount"
+            if reason.subject.startswith("PodGroup ")
+            else f"{reason.tasks} of {reason.minimum} PodGroups of {reason.subject} have all their "
+            f"pods (minGroupCount {reason.minimum})"
+        )
     if reason.unassigned is None:
         create = (
             f"see why {reason.owner} creates no others" if reason.owner else "create the others"
@@ -208,7 +215,7 @@ def too_few_of_sub_group(reason: Reason) -> str:
     """Return how many pods of a sub-group exist, and which pods are in none for want of labels."""
     there = (
         f"{reason.tasks} of {phrases.pods(reason.minimum)}{sub_group(reason)} exist "
-        f"(subGroupSize {reason.minimum})"
+        f"({sub_group_size(reason)} {reason.minimum})"
     )
     create = _create(reason)
     if reason.unassigned is None:
@@ -216,9 +223,17 @@ def too_few_of_sub_group(reason: Reason) -> str:
     return f"{_unlabelled(reason.unassigned)}; {_rest(reason, there, create)}"
 
 
+def sub_group_size(reason: Reason) -> str:
+    """Return the field that says how many pods a sub-group needs."""
+    return phrases.MIN_COUNT if reason.native else "subGroupSize"
+
+
 def sub_group(reason: Reason) -> str:
-    """Return ` of the sub-group with part=a of policy p`."""
-    labels = phrases.listed([f"{key}={value}" for key, value in (reason.sub_group or {}).items()])
+    """Return ` of the sub-group with part=a of policy p`, or ` of PodGroup a`."""
+    values = reason.sub_group or {}
+    if jobs.POD_GROUP_LABEL in values:
+        return f" of PodGroup {values[jobs.POD_GROUP_LABEL]}"
+    labels = phrases.listed([f"{key}={value}" for key, value in values.items()])
     named = f" with {labels}" if labels else ""
     return f" of the sub-group{named} of policy {reason.subject or '(no name)'}"
 

@@ -471,7 +471,7 @@ def _waits_for_claims(reason: Reason) -> str:
 def _gated(reason: Reason) -> str:
     group, setting = "", gang_sentences.min_member(reason)
     if reason.sub_group is not None:
-        group, setting = gang_sentences.sub_group(reason), "subGroupSize"
+        group, setting = gang_sentences.sub_group(reason), gang_sentences.sub_group_size(reason)
     return (
         f"{reason.tasks} of {phrases.pods(reason.minimum)}{group} may be placed "
         f"({setting} {reason.minimum}); the others wait behind their scheduling gates"

@@ -20,6 +20,7 @@ from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
 from vscheduler.cluster.writes.write_queue import WriteQueue
 from vscheduler.mirror import statuses
 from vscheduler.model import jobs
+from vscheduler.model.constraints import Operator, Requirement, Selector
 from vscheduler.model.decisions import (
     Bind,
     CycleResult,
@@ -36,6 +37,7 @@ from vscheduler.model.jobs import (
     JobId,
     Phase,
     PodClass,
+    SubGroup,
     Task,
     TaskId,
     TaskStatus,
@@ -92,7 +94,7 @@ class Desk:
 
     def stored_group(self, job: JobId) -> StoredGroup | None:
         """The PodGroup as the Mirror would have it."""
-        assert job in (JOB, NATIVE)
+        assert job in (JOB, NATIVE, TREE)
         return self.group
 
     def has_reason(self, task: TaskId) -> bool:
@@ -373,6 +375,39 @@ async def test_conditions_of_kubernetes_own_groups_are_merged(serve: Serve) -> N
         assert body["metadata"] == {"uid": "uid-a"}
         assert body["status"].keys() == {"conditions"}
         assert made.events()["Unschedulable", "PodGroup"] == 1
+
+
+TREE = jobs.composite_id("ns", "tree")
+TREE_PATH = "/apis/scheduling.k8s.io/v1alpha3/namespaces/ns/compositepodgroups/tree/status"
+PART = SubGroup(
+    name="PodGroup a",
+    minimum=1,
+    selector=Selector((Requirement(jobs.POD_GROUP_LABEL, Operator.IN, ("a",)),)),
+    keys=(jobs.POD_GROUP_LABEL,),
+)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_tree_and_its_groups_are_told(serve: Serve, *, starts: bool) -> None:
+    """Each with the condition of its kind; a PodGroup has started with the pods that it needs."""
+    task = replace(a_task("a-0"), job=TREE, labels={jobs.POD_GROUP_LABEL: "a"})
+    tree = replace(STORED, id=TREE, name="tree", sub_groups=(PART,), tasks=(task,))
+    async with desk(serve) as made:
+        said = replace(RUNS if starts else WAITS, job=TREE)
+        binds = (Bind(task=task, node="n1"),) if starts else ()
+        for _ in range(2):
+            made.report(said, job=tree, binds=binds)
+            await made.settle()
+        found = {
+            (path, each["type"]): each["status"]
+            for _, path, body in made.calls
+            for each in body.get("status", {}).get("conditions", ())
+            if path in (TREE_PATH, NATIVE_PATH)
+        }
+        assert found[TREE_PATH, "CompositePodGroupInitiallyScheduled"] == str(starts)
+        assert found[NATIVE_PATH, "PodGroupInitiallyScheduled"] == str(starts)
+        assert found[NATIVE_PATH, jobs.PHASE] == str(starts)
+        assert len([path for _, path, _ in made.calls if path == NATIVE_PATH]) == 1
 
 
 @pytest.mark.parametrize("whole", [True, False])
