@@ -44,8 +44,8 @@ STRANGERS = {
     "--runtime-config",  # kube-apiserver
     "--at-length", "--lease-timing",  # pytest, of this repository
     "--calm", "--denied", "--devices", "--fault", "--hours", "--job-seconds", "--jobs",
-    "--lease-seconds", "--often", "--pauses", "--quiet", "--shrink", "--usual", "--volumes",
-    "--workers",  # python -m tests.simulation
+    "--lease-seconds", "--network", "--often", "--pauses", "--quiet", "--shrink", "--usual",
+    "--volumes", "--workers",  # python -m tests.simulation
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
     "--restart", "--starved", "--runs",  # make bench
     "--attempts", "--gangs", "--packing",  # make bench-gangs

@@ -22,6 +22,7 @@ from tests.simulation.simulation import Options, Outcome, Simulation
 LAST = 40
 """How many of the last log lines and writes a failure shows."""
 RULE = "broken: "
+NETWORK_PART = 0.5
 TURNED = ("nodes", "jobs", "job_seconds", "pauses", "often", "workers", "lease_seconds", "denied")
 """Knobs that are turned by hand."""
 
@@ -67,6 +68,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--denied", type=float, help="the part of the pods whose binds are denied")
     parser.add_argument("--volumes", action="store_true", help="pods use volumes, too")
     parser.add_argument("--devices", action="store_true", help="pods use devices, too")
+    parser.add_argument("--network", action="store_true", help="gangs in racks, which change")
     parser.add_argument("--fault", action="append", help="only this fault; may be given again")
     parser.add_argument("--quiet", action="store_true", help="without any fault")
     parser.add_argument("--without", action="append", default=[], help="a fault or an actor")
@@ -81,6 +83,8 @@ def _knobs(options: argparse.Namespace) -> Knobs:
         drawn = replace(drawn, storage=knobs.draw_storage(options.seed))
     if options.devices:
         drawn = replace(drawn, devices=knobs.draw_devices(options.seed))
+    if options.network:
+        drawn = replace(drawn, network=NETWORK_PART)
     strike = () if options.quiet else options.fault or drawn.faults
     return replace(drawn, **given, faults=tuple(strike))
 
@@ -126,7 +130,9 @@ def _words(options: argparse.Namespace) -> list[str]:
         if (value := getattr(options, name)) is not None
     ]
     words += [
-        f"--{name}" for name in ("usual", "quiet", "volumes", "devices") if getattr(options, name)
+        f"--{name}"
+        for name in ("usual", "quiet", "volumes", "devices", "network")
+        if getattr(options, name)
     ]
     words += [f"--fault={name}" for name in options.fault or ()]
     return words + [f"--without={name}" for name in options.without]

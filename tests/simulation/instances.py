@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 from tests.simulation.judges.view_rules import View
@@ -17,6 +18,7 @@ from tests.simulation.kernel.loops import SimLoop
 from tests.simulation.kernel.network import Network
 from tests.simulation.kernel.processes import Clock, Process
 from tests.simulation.kernel.threads import Machine
+from vscheduler.core.config import policy
 from vscheduler.daemon import application, configuration, settings
 from vscheduler.daemon.liveness import signals
 from vscheduler.daemon.process import KopfEndedError
@@ -114,7 +116,9 @@ class Instance:
         schedulers: Sequence[str],
         user: str,
         flags: dict[str, Any] | None = None,
+        plugins: Sequence[str] = (),
     ) -> None:
+        """`plugins` come beside those of the built-in configuration."""
         self.name = name
         self.starts = 0
         self.process: Process | None = None
@@ -133,7 +137,7 @@ class Instance:
         kubeconfig.write_text(KUBECONFIG.format(token=token))
         given = Given(scheduler_name=tuple(schedulers), kubeconfig=str(kubeconfig), **(flags or {}))
         self._settings = settings.check(given)
-        self._loaded = configuration.load("")
+        self._loaded = configuration.load(_configured(folder / f"{name}.yaml", plugins))
 
     def renew_token(self) -> tuple[str, int]:
         """Write a new token to the disk; return its user and its number."""
@@ -203,3 +207,13 @@ def _by_node(names: Sequence[str], columns: Sequence[str], table: Any) -> dict[s
         name: dict(zip(columns, row, strict=True))
         for name, row in zip(names, table.tolist(), strict=True)
     }
+
+
+def _configured(path: Path, plugins: Sequence[str]) -> str:
+    """Write the built-in configuration with these plugins in a tier more, and return its path."""
+    if not plugins:
+        return ""
+    tiers: Any = policy.BUILT_IN["tiers"]
+    more = [{"plugins": [{"name": name} for name in plugins]}]
+    path.write_bytes(msgspec.json.encode({**policy.BUILT_IN, "tiers": [*tiers, *more]}))
+    return str(path)

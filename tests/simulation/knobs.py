@@ -43,6 +43,8 @@ class Knobs:
     """How much uses volumes, and what goes wrong with these; nothing unless asked for."""
     devices: actors.Devices = field(default_factory=actors.Devices)
     """How much uses devices; nothing unless asked for."""
+    network: float = 0.0
+    """The part of the workloads that must be near each other; none unless asked for."""
     faults: tuple[str, ...] = field(default=tuple(faults.KINDS))
     often: float = 1.0
     """How many times as often as usual faults strike."""

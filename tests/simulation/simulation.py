@@ -32,6 +32,7 @@ REPLICAS = {
     "four": settings.CONTROLLERS,
 }
 """Two of each half, as in `manifests/`: each with an account, a link and processes of its own."""
+NETWORK = ("network-topology-aware",)
 UNREADABLE = "JSONDecodeError"
 LOOK_SECONDS = 60.0
 """How often young garbage is collected, and requests are counted."""
@@ -129,6 +130,7 @@ class Simulation:
                 denied=turned.denied,
                 storage=turned.storage,
                 devices=turned.devices,
+                network=turned.network,
                 schedulers=(SCHEDULER,),
                 without=options.without,
             ),
@@ -148,6 +150,7 @@ class Simulation:
                 schedulers=(SCHEDULER,),
                 user=name,
                 flags={"only": half},
+                plugins=NETWORK if turned.network else (),
             )
             for name, half in REPLICAS.items()
         ]

@@ -4,8 +4,8 @@ Each actor is a named unit: plain callbacks on virtual timers, with a client, a 
 its own, so that leaving one out changes no draw of another. They read the API server by caches that
 follow its watches (`informers`), and write to it as anybody does, in the same process.
 
-Layers: world > device_users, volume_users > launchers, editors, tenants, nodes, controllers,
-cleaning, binder, provisioners > storage, machines > informers, objects > base.
+Layers: world > device_users, volume_users, networks > launchers, editors, tenants, nodes,
+controllers, cleaning, binder, provisioners > storage, machines > informers, objects > base.
 """
 
 from tests.simulation.actors.device_users import Devices

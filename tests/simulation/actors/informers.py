@@ -34,6 +34,7 @@ GROUPS = {
     "resourceclaims": "/apis/resource.k8s.io/v1",
     "resourceclaimtemplates": "/apis/resource.k8s.io/v1",
     "resourceslices": "/apis/resource.k8s.io/v1",
+    "hypernodes": "/apis/topology.volcano.sh/v1alpha1",
     "deviceclasses": "/apis/resource.k8s.io/v1",
 }
 FOLLOWED = (

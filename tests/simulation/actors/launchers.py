@@ -164,6 +164,7 @@ class Gangs(Launcher):
         minimum = self.minimum(size)
         if self.chance.random() < 0.3:
             more["minResources"] = {"cpu": str(minimum)}
+        more |= self.more_of_group()
         group = objects.pod_group(name, self.some_queue(), minimum, **more)
         made = [("podgroups", group), ("jobs", objects.job(name, template, size))]
         if self.chance.random() < 0.1:
@@ -173,6 +174,10 @@ class Gangs(Launcher):
     def minimum(self, size: int) -> int:
         """The minMember of a gang."""
         return size
+
+    def more_of_group(self) -> Object:
+        """More of the PodGroup's spec."""
+        return {}
 
     def remove(self, namespace: str, name: str) -> None:
         """Delete the Job, and the PodGroup at last."""

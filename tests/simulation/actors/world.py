@@ -9,6 +9,7 @@ from tests.simulation.actors import (
     controllers,
     device_users,
     editors,
+    networks,
     objects,
     provisioners,
     storage,
@@ -89,6 +90,7 @@ RESTLESS = (
     *(name for name, *_ in (*STYLES, *EDITORS, *tenants.HABITS, *NODE_HABITS)),
     *volume_users.RESTLESS,
     *device_users.RESTLESS,
+    *networks.RESTLESS,
     "lease-meddler",
     "returner",
     "binding-policy",
@@ -96,6 +98,7 @@ RESTLESS = (
 """Names of the units that stop when the world is to calm down."""
 
 LEASE_SECONDS = 900.0
+RACKS_SECONDS = 45.0
 DENIED_PART = 0.02
 """How often somebody touches a Lease."""
 
@@ -124,6 +127,8 @@ class Scale:
     """How many workloads use volumes, and what goes wrong with these."""
     devices: Devices = field(default_factory=Devices)
     """How many workloads use devices, and how often these change."""
+    network: float = 0.0
+    """The part of the workloads that have to be in one rack, or would like to."""
     without: Collection[str] = ()
     """Names of units that are left out."""
 
@@ -185,8 +190,14 @@ def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scal
         _add_storage(world, around, scale)
     if scale.devices.part:
         _add_devices(world, around, scale)
+    if scale.network:
+        world.add("racks", networks.Racks, every=RACKS_SECONDS * scale.quiet, around=around)
+        most = max(1, round(scale.jobs * scale.network))
+        world.add(
+            "near-gangs", networks.NearGangs, every=scale.launch_seconds, around=around, most=most
+        )
     for name, style, part in STYLES:
-        usual = max(0.1, 1 - scale.storage.part - scale.devices.part)
+        usual = max(0.1, 1 - scale.storage.part - scale.devices.part - scale.network)
         most = max(1, round(scale.jobs * usual * part))
         world.add(name, style, every=scale.launch_seconds, around=around, most=most)
     for name, editor, every in EDITORS:

@@ -28,6 +28,7 @@ from tests.simulation.judges.gang_rules import KeptUnderPods, Whole
 from tests.simulation.judges.history import Change, Finding, Settings
 from tests.simulation.judges.lasting import Patience
 from tests.simulation.judges.lease_rules import OneWriter, Renewed, taken_away
+from tests.simulation.judges.network_rules import Near
 from tests.simulation.judges.pace_rules import Pauses, Rounds
 from tests.simulation.judges.queue_rules import Budgets, Capability, DeviceCapability, Kept
 from tests.simulation.judges.reservation_rules import GivenOnce
@@ -63,6 +64,7 @@ ALWAYS = (
     lease_rules.GivenBack,
     Whole,
     KeptUnderPods,
+    Near,
     Capability,
     DeviceCapability,
     Kept,
