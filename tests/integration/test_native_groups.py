@@ -11,9 +11,9 @@ import pytest
 
 from sandbox import control_plane
 from sandbox.client import Object
-from sandbox.contents import NATIVE_POD_GROUPS, NATIVE_WORKLOADS
+from sandbox.contents import NATIVE_COMPOSITES, NATIVE_POD_GROUPS, NATIVE_WORKLOADS
 from sandbox.control_plane import ControlPlane
-from tests.integration import daemons, permissions
+from tests.integration import daemons, devices, permissions
 from tests.integration.daemons import ALONE, Daemon
 from vscheduler.mirror import paths
 
@@ -252,3 +252,76 @@ def test_the_jobs_of_a_job_set_are_gangs_of_their_own(native: ControlPlane, daem
     daemons.until(lambda: placed(native) == {"train-driver-0": 1, "train-workers-1": 2}, daemon)
     native.create_nodes(count=1, first=1, cpu="4", memory="64Gi")
     daemons.until(lambda: placed(native)["train-workers-0"] == 4, daemon)
+
+
+def pods_of(group: str, pods: int, **more: Any) -> list[Object]:
+    """So many pods of a PodGroup, with one cpu each."""
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+    spec = {
+        "schedulerName": "vscheduler",
+        "schedulingGroup": {"podGroupName": group},
+        "containers": containers,
+        **more,
+    }
+    return [{"metadata": {"name": f"{group}-{number}"}, "spec": spec} for number in range(pods)]
+
+
+def started(plane: ControlPlane) -> set[str]:
+    """The pods that have a node."""
+    return {
+        each["metadata"]["name"] for each in plane.api.list(PODS) if each["spec"].get("nodeName")
+    }
+
+
+def test_a_tree_of_pod_groups_starts_whole(native: ControlPlane, daemon: Daemon) -> None:
+    """Two groups of two need four nodes; root and groups are told, once and for all."""
+    native.create_nodes(count=1, cpu="3", memory="64Gi")
+    of = {"workloadName": "w", "templateName": "t"}
+    root = {
+        "metadata": {"name": "tree", "annotations": {QUEUE: "default"}},
+        "spec": {"workloadRef": of, "schedulingPolicy": {"gang": {"minGroupCount": 2}}},
+    }
+    native.api.create(NATIVE_COMPOSITES.within(NAMESPACE), root)
+    for name in "ab":
+        spec = {
+            "workloadRef": of,
+            "parentCompositePodGroupName": "tree",
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+        }
+        native.api.create(GROUPS, {"metadata": {"name": name}, "spec": spec})
+        native.api.create_all(PODS, pods_of(name, 2))
+    path = NATIVE_COMPOSITES.at("tree", NAMESPACE)
+    kind = "CompositePodGroupInitiallyScheduled"
+
+    def told() -> list[tuple[str, str]]:
+        """What the root and its groups say."""
+        groups = map(conditions, native.api.list(GROUPS))
+        parts = [each.get("PodGroupInitiallyScheduled", ("", "")) for each in groups]
+        return [conditions(native.api.get(path)).get(kind, ("", "")), *parts]
+
+    daemons.until(lambda: told() == [("False", "Unschedulable")] * 3, daemon)
+    assert started(native) == set()
+    native.create_nodes(count=1, first=1, cpu="1", memory="64Gi")
+    daemons.until(lambda: told() == [("True", "Scheduled")] * 3, daemon)
+    assert started(native) == {"a-0", "a-1", "b-0", "b-1"}
+
+
+def test_the_pods_of_a_group_share_a_claim(native: ControlPlane, daemon: Daemon) -> None:
+    """Kubernetes makes it of a template, and takes it back only with the group."""
+    native.create_nodes(count=2, cpu="4", memory="64Gi")
+    devices.publish(native.api, ("node-0", "node-1"), 1)
+    devices.a_template(native.api, "one", devices.asked(1))
+    entry = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}, "resourceClaims": entry}
+    native.api.create(GROUPS, {"metadata": {"name": "g"}, "spec": spec})
+    native.api.create_all(PODS, pods_of("g", 3, resourceClaims=entry))
+    daemons.until(lambda: len(started(native)) == 3, daemon)
+    (claim,) = native.api.list(devices.CLAIMS)
+    (consumer,) = claim["status"]["reservedFor"]
+    assert (consumer["apiGroup"], consumer["resource"]) == ("scheduling.k8s.io", "podgroups")
+    assert len({each["spec"]["nodeName"] for each in native.api.list(PODS)}) == 1
+    native.api.delete(PODS, gracePeriodSeconds=0)
+    (claim,) = native.api.list(devices.CLAIMS)
+    assert claim["status"]["reservedFor"] == [consumer]
+    native.api.delete(paths.NATIVE_POD_GROUPS.at("g", NAMESPACE))
+    daemons.until(lambda: native.api.list(devices.CLAIMS) == [], daemon)
