@@ -47,6 +47,7 @@ from vscheduler.explain.changes import (
     WithoutNodeAffinity,
     WithoutSelector,
 )
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.decode.events import Kind, LargePod, Remove, Upsert
 from vscheduler.mirror.decode.quantities import Quantity
@@ -109,7 +110,7 @@ class Objects:
     def __init__(self, given: Iterable[events.Event], mirror: Mirror, job: JobId) -> None:
         self.all = [each for each in given if isinstance(each, Upsert)]
         self._by_key = {key(each): each for each in self.all}
-        self.job = job
+        self.job, self._job_of = job, mirror.job_of
         self.waiting = tuple(self._waiting(mirror))
         """The job's pods without a node, which a user would change together."""
 
@@ -138,10 +139,9 @@ class Objects:
         return found
 
     def stored_group(self, job: JobId) -> PodGroup | NativePodGroup | None:
-        """Return the PodGroup of a job, or None."""
-        kind = Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
-        found = self.original(kind, events.key_of(*jobs.names_of(job)))
-        if found is None:
+        """Return the PodGroup of a job; None if there is none, or several."""
+        found = self.original(paths.kind_of(job), events.key_of(*jobs.names_of(job)))
+        if found is None or jobs.is_composite(job):
             return None
         assert isinstance(found.object, PodGroup | NativePodGroup)
         return found.object
@@ -152,7 +152,7 @@ class Objects:
         for pod in self.of_kind(Pod):
             job = pods.group_of(pod)
             if job is not None:
-                found.setdefault(job, []).append(pod)
+                found.setdefault(self._job_of(job), []).append(pod)
         return found
 
     def _waiting(self, mirror: Mirror) -> Iterator[Pod]:

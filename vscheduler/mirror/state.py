@@ -338,6 +338,10 @@ class Mirror:
         """Return the pods of all schedulers that name this PodGroup, even a missing PodGroup."""
         return self._job_index.members(group)
 
+    def job_of(self, group: JobId) -> JobId:
+        """Return the job of a PodGroup's pods: that of the CompositePodGroup above it, if any."""
+        return self._overlay.roots.get(group, group)
+
     def subscribe(self, listener: Callable[[JobId], object]) -> Callable[[], None]:
         """Call `listener` with the PodGroup of each pod that changes, until unsubscribed."""
         return self._job_index.subscribe(listener)
@@ -496,8 +500,8 @@ class Mirror:
 
     def _members_of(self, group: JobId) -> Collection[Pod]:
         """Return the pods that name a PodGroup, whatever is above it."""
-        root = self._overlay.roots.get(group)
-        if root is None:
+        root = self.job_of(group)
+        if root == group:
             return self._job_index.members(group)
         return [pod for pod in self._job_index.members(root) if pod.part == group]
 

@@ -126,3 +126,14 @@ def test_no_changes_of_a_tree_are_tried() -> None:
     found = remedies.explain(run.read(every, Options()), policy, key)
     assert found.reason is not None
     assert lines(found) == []
+
+
+def test_the_end_of_a_tree_makes_room() -> None:
+    """All of its pods go."""
+    tree = [root("r", 2), below("a", 2, "r"), below("b", 2, "r")]
+    running_ = [*pods("a", 2, on="n1"), *pods("b", 2, on="n1")]
+    found = explained(node("n1", 8), tree, running_, group("g", 3), pods("g", 3))
+    assert lines(found)[-1] == (
+        "wait for the end of job default/r@composite.scheduling.k8s.io, or end it: "
+        "its 4 pods hold 8 cpu"
+    )
