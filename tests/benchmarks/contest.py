@@ -22,8 +22,8 @@ GREETING = "greeting"
 GREETING_SECONDS = 120.0
 LIMIT_SECONDS = 120.0
 SLOWEST = 25
-SLOWEST_WITH_DEVICES = 8
-"""Pods a second: whoever is slower is given up."""
+SLOWEST_WITH_CHOICES = 8
+"""Pods a second, the latter with devices or racks: whoever is slower is given up."""
 PARTS = (0.5, 0.9, 0.99)
 
 
@@ -147,7 +147,8 @@ def run(competitor: Competitor, shape: Shape, conditions: Conditions) -> Run:
 
 def _wait_for_binds(scheduler: Running, observer: Observer, pods: int, shape: Shape) -> None:
     """Wait until all pods are bound. Raises running.FailedError, with how many were."""
-    seconds = LIMIT_SECONDS + shape.pods / (SLOWEST_WITH_DEVICES if shape.devices else SLOWEST)
+    slowest = SLOWEST_WITH_CHOICES if shape.devices or shape.racks else SLOWEST
+    seconds = LIMIT_SECONDS + shape.pods / slowest
     try:
         scheduler.wait(lambda: len(observer.bound) >= pods, seconds)
     except FailedError as error:

@@ -13,7 +13,8 @@ CREATED_PER_SECOND = 600.0
 CLAIMS_PER_SECOND = 150.0
 """Made from templates by the controller manager."""
 BOUND_PER_SECOND = 400.0
-BOUND_WITH_DEVICES_PER_SECOND = 50.0
+BOUND_WITH_CHOICES_PER_SECOND = 50.0
+"""With devices or racks."""
 SETTLE_SECONDS = 8.0
 
 
@@ -56,10 +57,9 @@ class Shape:
         made = self.nodes / NODES_PER_SECOND + created
         if self.devices:
             made += self.nodes / NODES_PER_SECOND + self.pods / CLAIMS_PER_SECOND
-            bound = self.pods / BOUND_WITH_DEVICES_PER_SECOND
-        else:
-            bound = self.pods / BOUND_PER_SECOND
-        return START_SECONDS + made + bound + SETTLE_SECONDS
+        chooses = self.devices or self.racks
+        rate = BOUND_WITH_CHOICES_PER_SECOND if chooses else BOUND_PER_SECOND
+        return START_SECONDS + made + self.pods / rate + SETTLE_SECONDS
 
     def __str__(self) -> str:
         text = f"{self.nodes}x{self.gangs}x{self.size}"
