@@ -15,7 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from vscheduler.cluster.http import connection, responses
-from vscheduler.cluster.http.connection import ApiError, Conflict, Connection, Forbidden
+from vscheduler.cluster.http.connection import (
+    ApiError,
+    Conflict,
+    Connection,
+    Forbidden,
+    NotFound,
+)
 from vscheduler.cluster.http.pool import NotSentError
 from vscheduler.cluster.writes.event_recorder import Recorder
 from vscheduler.cluster.writes.retries import WriteErrors
@@ -283,7 +289,7 @@ class StatusWriter:
             again = partial(self._write_group, status, transition, pods)
             if self._errors.failed("podgroup", error, status.job):
                 self._group_writes.offer_again(status.job, again)
-            elif isinstance(error, Forbidden):
+            elif isinstance(error, Forbidden | NotFound):  # its API, too, may be away for a while
                 self._group_writes.offer_after_refusal(status.job, again)
             return
         version = _number(responses.version_of(answer))

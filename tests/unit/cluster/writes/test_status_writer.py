@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tests import answers, patience
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.permits import Ending
-from vscheduler.cluster.writes import event_recorder, status_writer
+from vscheduler.cluster.writes import event_recorder, status_writer, write_queue
 from vscheduler.cluster.writes.event_recorder import EventRecorder, Identity
 from vscheduler.cluster.writes.status_writer import StatusWriter, StoredGroup
 from vscheduler.cluster.writes.write_queue import WriteQueue
@@ -301,6 +301,18 @@ async def test_a_refused_write_is_counted_and_left(serve: Serve, code: int, outc
         await made.settle()
         await made.settle()
         assert made.written == {("podgroup", outcome): 1, ("pod", outcome): 2}
+
+
+async def test_a_group_whose_api_was_away_is_told_later(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else has changed meanwhile, so no cycle reports it again."""
+    monkeypatch.setattr(write_queue, "REFUSED_SECONDS", 0.02)
+    away = [404]
+    async with desk(serve, lambda _: away.pop() if away else 200) as made:
+        made.report(replace(WAITS, unplaced=()))
+        await patience.until(lambda: made.written["podgroup", "written"])
+        assert made.written["podgroup", "notfound"] == 1
 
 
 async def test_a_bound_pod_is_not_told_that_it_waits(serve: Serve) -> None:
