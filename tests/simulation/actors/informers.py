@@ -31,6 +31,7 @@ GROUPS = {
     "csidrivers": "/apis/storage.k8s.io/v1",
     "csistoragecapacities": "/apis/storage.k8s.io/v1",
     "volumeattachments": "/apis/storage.k8s.io/v1",
+    "podgroups.scheduling.k8s.io": "/apis/scheduling.k8s.io/v1beta1",
     "resourceclaims": "/apis/resource.k8s.io/v1",
     "resourceclaimtemplates": "/apis/resource.k8s.io/v1",
     "resourceslices": "/apis/resource.k8s.io/v1",
@@ -55,7 +56,8 @@ Listener = Callable[[Object | None, Object | None], None]
 
 def path(plural: str, namespace: str = "", name: str = "", part: str = "") -> str:
     """The path of a collection, an object, or a part of an object."""
-    parts = [GROUPS[plural], *(("namespaces", namespace) if namespace else ()), plural, name, part]
+    within = ("namespaces", namespace) if namespace else ()
+    parts = [GROUPS[plural], *within, plural.partition(".")[0], name, part]
     return "/".join(filter(None, parts))
 
 

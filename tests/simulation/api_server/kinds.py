@@ -32,6 +32,14 @@ class Kind:
     short_names: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = field(default=None, repr=False)
     """The schema of a custom resource."""
+    alias: str = ""
+    """The kind's name in histories, and for whoever switches it; unless empty, for the plural is
+    another kind's, too."""
+
+    @property
+    def key(self) -> str:
+        """The plural, or another name that no other kind has."""
+        return self.alias or self.plural
 
     @property
     def custom(self) -> bool:
@@ -85,6 +93,15 @@ BUDGETS = Kind(
 PRIORITY_CLASSES = Kind(
     group="scheduling.k8s.io", plural="priorityclasses", kind="PriorityClass", namespaced=False
 )
+NATIVE_POD_GROUPS = Kind(
+    group="scheduling.k8s.io",
+    version="v1beta1",
+    plural="podgroups",
+    kind="PodGroup",
+    status=True,
+    alias="podgroups.scheduling.k8s.io",
+)
+"""Kubernetes' own, behind a feature gate: not served unless switched on."""
 CLAIMS = Kind(
     plural="persistentvolumeclaims",
     kind="PersistentVolumeClaim",
@@ -154,6 +171,7 @@ BUILT_IN = (
     LEASES,
     BUDGETS,
     PRIORITY_CLASSES,
+    NATIVE_POD_GROUPS,
     Kind(plural="configmaps", kind="ConfigMap", generations=False),
     Kind(plural="serviceaccounts", kind="ServiceAccount", generations=False),
     Kind(plural="resourcequotas", kind="ResourceQuota", status=True, generations=False),
@@ -214,26 +232,27 @@ class Catalogue:
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._all = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
-        self._off: set[str] = set()
+        self._off = {NATIVE_POD_GROUPS.key}
 
     def __iter__(self) -> Iterator[Kind]:
-        return (each for each in self._all.values() if each.plural not in self._off)
+        return (each for each in self._all.values() if each.key not in self._off)
 
     def at(self, group: str, version: str, plural: str) -> Kind | None:
         """The kind of this place, if it is served."""
-        return None if plural in self._off else self._all.get((group, version, plural))
+        found = self._all.get((group, version, plural))
+        return None if found is None or found.key in self._off else found
 
-    def called(self, plural: str) -> Kind:
-        """The kind with this plural, served or not; KeyError."""
+    def called(self, key: str) -> Kind:
+        """The kind of this key, served or not; KeyError."""
         for kind in self._all.values():
-            if kind.plural == plural:
+            if kind.key == key:
                 return kind
-        raise KeyError(plural)
+        raise KeyError(key)
 
-    def serve(self, plural: str, *, on: bool) -> None:
+    def serve(self, key: str, *, on: bool) -> None:
         """Serve a kind from now on, or no longer."""
-        self.called(plural)
+        self.called(key)
         if on:
-            self._off.discard(plural)
+            self._off.discard(key)
         else:
-            self._off.add(plural)
+            self._off.add(key)

@@ -81,15 +81,15 @@ class ApiServer:
         """Make all resourceVersions and continue tokens of the past answer 410."""
         self.store.compact()
 
-    def end_watches(self, plural: str = "") -> None:
+    def end_watches(self, key: str = "") -> None:
         """End all watches, or those of one kind, as a restart of the API server does."""
-        self._hub.end_all(self.catalogue.called(plural) if plural else None)
+        self._hub.end_all(self.catalogue.called(key) if key else None)
 
-    def serve(self, plural: str, *, on: bool) -> None:
+    def serve(self, key: str, *, on: bool) -> None:
         """Serve a kind, or no longer; its objects stay, and its watches end."""
-        self.catalogue.serve(plural, on=on)
+        self.catalogue.serve(key, on=on)
         if not on:
-            self.end_watches(plural)
+            self.end_watches(key)
 
     def _answer(self, request: wire.Request) -> wire.Answer | watching.Watch:
         place = routes.place(self.catalogue, request.path)
@@ -265,7 +265,7 @@ class ApiServer:
                 at=self.clock.now(),
                 user=request.user,
                 verb=_change_verb(request, place),
-                resource=place.kind.plural,
+                resource=place.kind.key,
                 subresource=place.subresource,
                 namespace=place.namespace,
                 name=place.name or found.get("name", ""),

@@ -24,7 +24,7 @@ class Change(Protocol):
 
     @property
     def resource(self) -> str:
-        """The plural of the kind."""
+        """The plural of the kind, or its alias."""
 
     @property
     def subresource(self) -> str:
