@@ -246,14 +246,16 @@ class World:
         self.mirror.apply(events.convert(events.Kind.NAMESPACE, body))
         self.controller.changed()
 
-    def a_native_group(self, name: str, owner: Document | None = None, queue: str = "") -> Document:
+    def a_native_group(
+        self, name: str, owner: Document | None = None, queue: str = "", **spec: Any
+    ) -> Document:
         """A PodGroup of Kubernetes' own API."""
         metadata: Document = {"name": name, "uid": f"group-{name}", "annotations": {}}
         if owner is not None:
             metadata["ownerReferences"] = [reference(owner)]
         if queue:
             metadata["annotations"][translation.QUEUE] = queue
-        return self.server.put(NATIVE, {"metadata": metadata, "spec": {}})
+        return self.server.put(NATIVE, {"metadata": metadata, "spec": spec})
 
     def a_member(self, name: str, group: str, owner: Document | None = None, **more: Any) -> None:
         """A pod of such a PodGroup; `more` of its spec."""

@@ -81,6 +81,14 @@ async def test_a_group_without_a_minimum_gets_that_of_its_job(said_by: str) -> N
         assert made.server.objects[PATH]["metadata"]["annotations"][MIN_MEMBER] == "3"
 
 
+async def test_a_group_of_a_larger_gang_is_adopted_by_itself() -> None:
+    """The CompositePodGroup has the queue of one of its PodGroups."""
+    async with group_api.world() as made:
+        made.a_native_group("g", parentCompositePodGroupName="root")
+        made.a_member("a", "g")
+        await patience.until(lambda: made.queue_of("g") == "default")
+
+
 async def test_many_groups_are_adopted_once_and_then_all_is_quiet() -> None:
     """One patch for each, and nothing at rest."""
     async with group_api.world() as made:
