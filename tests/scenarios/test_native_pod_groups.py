@@ -185,6 +185,34 @@ def test_a_group_has_a_queue(where: str) -> None:
     assert len(run.tree(outcome)["binds"]) == 2
 
 
+@pytest.mark.parametrize("part", ["annotations", "labels"])
+@pytest.mark.parametrize("where", ["pod", "owner", "controller"])
+def test_a_group_gets_the_queue_of_pods_and_owners(where: str, part: str) -> None:
+    """As the controllers write it: of the newest pod, else of what has created it or its pods."""
+    queues = {part: {"scheduling.volcano.sh/queue-name": "own"}}
+    space = {"name": "default", "annotations": {"scheduling.volcano.sh/queue-name": "team"}}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}}
+    owned, members = group("g", 2), pods("g", 2)
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j"}
+    for each, created in zip(
+        members, ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"), strict=True
+    ):
+        each["metadata"]["creationTimestamp"] = created
+    if where == "pod":
+        members[0]["metadata"] |= queues
+        members[1]["metadata"][part] = {"scheduling.volcano.sh/queue-name": "team"}
+    else:
+        owner["metadata"] = {"name": "train", **queues}
+        for each in [owned] if where == "owner" else members:
+            each["metadata"]["ownerReferences"] = [reference]
+    outcome = simulate(
+        *(node("n1"), queue("own"), queue("team"), owner, owned, members),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": space},
+    )
+    assert told(outcome, "g")["queue"] == "own"
+    assert len(run.tree(outcome)["binds"]) == 2
+
+
 def test_a_namespace_may_require_that_a_group_names_a_queue() -> None:
     """Then the group doesn't start in the default queue, and a note says why."""
     required = {"vscheduler.io/require-queue": "true"}

@@ -32,7 +32,7 @@ class FewerPods(msgspec.Struct, frozen=True, kw_only=True):
     before: int
     after: int
     field: str = "minMember"
-    """Of Kubernetes' own PodGroups, `spec.schedulingPolicy.gang.minCount`."""
+    """Of Kubernetes' own PodGroups, minCount or an annotation."""
 
 
 class SmallerRequest(msgspec.Struct, frozen=True, kw_only=True):

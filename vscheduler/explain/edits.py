@@ -255,16 +255,22 @@ def _opened(objects: Objects, change: OpenQueues) -> Iterator[Event]:
 def _changed_group(
     group: PodGroup | NativePodGroup, change: OtherQueue | DropAnnotation | EndOfPatience
 ) -> Event:
-    annotations = dict(group.metadata.annotations)
     match change:
         case DropAnnotation():
-            annotations.pop(change.key, None)
+            return _annotated(group, change.key, None)
         case EndOfPatience():
-            annotations.pop(PATIENCE, None)
+            return _annotated(group, PATIENCE, None)
         case OtherQueue():
             if isinstance(group, PodGroup):
                 return _group(_alter(group, spec=_alter(group.spec, queue=change.after)))
-            annotations[translation.QUEUE] = change.after
+            return _annotated(group, translation.QUEUE, change.after)
+
+
+def _annotated(group: PodGroup | NativePodGroup, key: str, text: str | None) -> Upsert:
+    """Return the group with this annotation, or without it."""
+    annotations = {name: each for name, each in group.metadata.annotations.items() if name != key}
+    if text is not None:
+        annotations[key] = text
     return _group(_alter(group, metadata=_alter(group.metadata, annotations=annotations)))
 
 
@@ -439,6 +445,8 @@ def _group(group: PodGroup | NativePodGroup) -> Upsert:
 
 def _fewer_pods(group: PodGroup | NativePodGroup, change: FewerPods) -> Event:
     if isinstance(group, NativePodGroup):
+        if group.spec.scheduling_policy.gang is None:
+            return _annotated(group, translation.MIN_MEMBER, str(change.after))
         policy = SchedulingPolicy(gang=GangPolicy(min_count=change.after))
         return _group(_alter(group, spec=_alter(group.spec, scheduling_policy=policy)))
     spec = _alter(group.spec, min_member=change.after)

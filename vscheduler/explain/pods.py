@@ -31,8 +31,7 @@ from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.decode.wire import Pod
 from vscheduler.mirror.translate import pods as translated
 from vscheduler.mirror.translate.pods import NEVER
-from vscheduler.mirror.wording.phrases import MIN_COUNT, MIN_MEMBER
-from vscheduler.model import jobs, nodes, resources, unassigned_pods
+from vscheduler.model import nodes, resources, unassigned_pods
 from vscheduler.model.constraints import Taint
 from vscheduler.model.decisions import ReasonCode
 from vscheduler.model.jobs import ROLE, VALID, WAITING, Job, SubGroup, Task, TaskStatus
@@ -70,7 +69,7 @@ def step(resource: str, extent: int) -> int:
 def fewer(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the highest minMember with which the job starts."""
     before = job.min_member
-    fewer_pods = partial(_fewer, before, MIN_COUNT if jobs.is_native(job.id) else MIN_MEMBER)
+    fewer_pods = partial(_fewer, before, job.minimum_field)
     remedy = search.smallest(fewer_pods, before - 1, search.estimates.fewer_pods)
     if remedy is not None:
         yield remedy

@@ -11,6 +11,7 @@ import msgspec
 
 from vscheduler.mirror import paths
 from vscheduler.model import jobs
+from vscheduler.model.jobs import JobId
 
 Object = Mapping[str, Any]
 
@@ -97,7 +98,7 @@ def group_of(pod: Object) -> str:
         return f"{native['podGroupName']}{jobs.NATIVE}"
     annotations = pod["metadata"].get("annotations") or {}
     named = str(next(filter(None, map(annotations.get, GROUP_ANNOTATIONS)), ""))
-    return "" if named.endswith(jobs.NATIVE) else named
+    return "" if jobs.is_native(JobId(named)) else named
 
 
 def is_native(group: Object) -> bool:

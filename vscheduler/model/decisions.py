@@ -285,6 +285,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     native: bool = False
     """Whether the PodGroup is Kubernetes' own, whose fields have other names."""
+    minimum_field: str = "minMember"
+    """As in jobs."""
     plugin: str = ""
     """The plugin that gives the reason; empty for vscheduler's own."""
     tasks: int = 0

@@ -28,6 +28,9 @@ JobId = NewType("JobId", str)
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 """Annotation of Kubernetes' own PodGroups, pods, their owners and namespaces: the queue."""
 
+MIN_COUNT = "spec.schedulingPolicy.gang.minCount"
+"""The minimum of Kubernetes' own PodGroups."""
+
 NATIVE = "@scheduling.k8s.io"
 """Tells Kubernetes' own PodGroup from Volcano's of the same name: no name contains an @."""
 
@@ -363,6 +366,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     labels: Mapping[str, str] = {}
     owner: str = ""
     """What creates the pods, such as `job/train`; empty if nobody is known to."""
+    minimum_field: str = "minMember"
+    """The field, or the annotation, of its PodGroup with the minimum."""
     goes_whole: bool = False
     """Whether evictions take all of its pods or none (disruptionMode `all`)."""
     claim_groups: tuple[ClaimGroup, ...] = ()

@@ -15,9 +15,11 @@ from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.wire import Queue
 from vscheduler.mirror.translate import translation
 from vscheduler.model.queues import ROOT, QueueState
-from vscheduler.simulator.manifests import Named, Problem
+from vscheduler.simulator.manifests import DEFAULT_NAMESPACE, Named, Problem
 
 Tree = Mapping[str, Any]
+Owner: TypeAlias = tuple[str, str, str]
+"""Kind, namespace and name."""
 
 ALWAYS: Mapping[str, Tree] = {
     "system-cluster-critical": {"value": 2_000_000_000},
@@ -63,36 +65,95 @@ def with_priorities(objects: Iterable[Named]) -> Filled:
     return Filled(objects=found, unknown=unknown)
 
 
-def with_queues(objects: Iterable[Named], default: str) -> Iterator[Named]:
-    """Iterate over the objects, with the queues of Kubernetes' own PodGroups that name none: that
-    of the namespace, else this one, unless the namespace requires one.
+def with_queues(objects: Sequence[Named], default: str, every: Iterable[object]) -> Iterable[Named]:
+    """Return the objects, with the queues of Kubernetes' own PodGroups that name none, as
+    the controllers write them: that of the newest pod, of an owner, of the namespace, else this
+    one, unless the namespace requires one.
+
+    `every` are all manifests, also those that no decision depends on, such as Jobs.
     """
-    listed = list(objects)
+    if all(_has_queue(each) for each in objects):
+        return objects
+    return _with_queues(objects, default, _by_owner(every))
+
+
+def _with_queues(
+    objects: Sequence[Named], default: str, owners: Mapping[Owner, Tree]
+) -> Iterator[Named]:
+    pods = sorted((each for each in objects if each.kind is Kind.POD), key=_age)
+    newest = {_group_of(each): each for each in pods}
     of_namespaces = {
-        each.name: _annotations(each) for each in listed if each.kind is Kind.NAMESPACE
+        each.name: _annotations(each) for each in objects if each.kind is Kind.NAMESPACE
     }
-    for each in listed:
-        labels = _metadata(each).get("labels") or {}
-        given = _annotations(each).get(translation.QUEUE) or labels.get(translation.QUEUE)
+    for each in objects:
+        if _has_queue(each):
+            yield each
+            continue
+        pod = newest.get((each.namespace, each.name))
+        named = "" if pod is None else _queue_in(pod.tree)
+        named = named or next(filter(None, map(_queue_in, _owners(each, pod, owners))), "")
         around = of_namespaces.get(each.namespace, {})
         required = around.get(translation.REQUIRE_QUEUE) == "true"
-        queue = around.get(translation.QUEUE) or ("" if required else default)
-        if each.kind is not Kind.NATIVE_POD_GROUP or given or not queue:
+        queue = named or around.get(translation.QUEUE) or ("" if required else default)
+        if not queue:
             yield each
             continue
         annotations = {**_annotations(each), translation.QUEUE: queue}
-        metadata = {**_metadata(each), "annotations": annotations}
+        metadata = {**_part(each.tree, "metadata"), "annotations": annotations}
         yield replace(each, tree={**each.tree, "metadata": metadata})
 
 
-def _metadata(named: Named) -> Tree:
-    found = named.tree.get("metadata")
+def _has_queue(named: Named) -> bool:
+    """Whether it needs none, or names one."""
+    return named.kind is not Kind.NATIVE_POD_GROUP or bool(_queue_in(named.tree))
+
+
+def _by_owner(trees: Iterable[object]) -> dict[Owner, Tree]:
+    """Return all objects by kind, namespace and name."""
+    found: dict[Owner, Tree] = {}
+    for tree in trees:
+        if isinstance(tree, Mapping):
+            metadata = _part(tree, "metadata")
+            namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE)
+            found[str(tree.get("kind")), namespace, str(metadata.get("name"))] = tree
+    return found
+
+
+def _owners(group: Named, pod: Named | None, every: Mapping[Owner, Tree]) -> Iterator[Tree]:
+    """Iterate over the owners of a PodGroup, and the controller of its pod."""
+    for each in (group, pod):
+        references = [] if each is None else _part(each.tree, "metadata").get("ownerReferences")
+        for ref in references if isinstance(references, list) else ():
+            if isinstance(ref, Mapping):
+                key = (str(ref.get("kind")), group.namespace, str(ref.get("name")))
+                yield every.get(key, {})
+
+
+def _group_of(pod: Named) -> tuple[str, object]:
+    """Return namespace and name of the pod's PodGroup of Kubernetes' own API."""
+    native = _part(_part(pod.tree, "spec"), "schedulingGroup")
+    return pod.namespace, native.get("podGroupName")
+
+
+def _age(named: Named) -> tuple[str, str]:
+    metadata = _part(named.tree, "metadata")
+    return str(metadata.get("creationTimestamp") or ""), str(metadata.get("uid") or "")
+
+
+def _queue_in(tree: Tree) -> str:
+    """Return the queue that an annotation or a label names; empty if none does."""
+    metadata = _part(tree, "metadata")
+    parts = (_part(metadata, part) for part in ("annotations", "labels"))
+    return next((str(each[translation.QUEUE]) for each in parts if each.get(translation.QUEUE)), "")
+
+
+def _part(tree: Tree, name: str) -> Tree:
+    found = tree.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
 def _annotations(named: Named) -> Tree:
-    found = _metadata(named).get("annotations")
-    return found if isinstance(found, Mapping) else {}
+    return _part(_part(named.tree, "metadata"), "annotations")
 
 
 def problem(pod: Named) -> Problem:

@@ -256,10 +256,11 @@ def simulate(
 
 def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options) -> Given:
     """Return the manifests as a scheduler would see the objects."""
-    collected = manifests.collect(
+    every = [
         document if isinstance(document, Manifest) else Manifest(tree=document)
         for document in documents
-    )
+    ]
+    collected = manifests.collect(every)
     now = collected.now if options.now is None else options.now
     mirror = Mirror(
         state.Options(
@@ -277,7 +278,8 @@ def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options)
         problems = (*collected.problems, *map(admission.problem, admitted.unknown))
         collected = replace(collected, problems=problems)
     objects = _with_permanent_queues(objects, options.default_queue)
-    objects = list(admission.with_queues(objects, options.default_queue))
+    trees = (each.tree for each in manifests.expanded(every))
+    objects = list(admission.with_queues(objects, options.default_queue, trees))
     decoded = simulated_claims.with_claims(
         events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)
     )

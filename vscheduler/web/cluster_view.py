@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.mirror import paths, queue_status, statuses, workloads
+from vscheduler.mirror import queue_status, statuses, workloads
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import translation
@@ -436,6 +436,7 @@ def reason_without_pods(job: Job) -> Reason | None:
         code=code,
         queue=job.queue,
         native=jobs.is_native(job.id),
+        minimum_field=job.minimum_field,
         minimum=max(1, job.min_member),
         owner=job.owner,
         unclaimed=job.phase in YOUNG and not job.annotations.get(translation.SCHEDULER),
@@ -448,11 +449,7 @@ def workload_of(job: Job, owner: Owner | None) -> str:
     if owner is not None and workloads.is_final(owner.kind, labels):
         return str(workloads.of_owner(owner.api_version, owner.kind, owner.name))
     named = [] if owner is None else [_reference(owner)]
-    version = paths.NATIVE_POD_GROUPS if jobs.is_native(job.id) else paths.POD_GROUPS
-    group = {
-        "apiVersion": version.api_version,
-        "metadata": {"name": job.name, "ownerReferences": named},
-    }
+    group = {"metadata": {"name": job.id.partition("/")[2], "ownerReferences": named}}
     pods = [
         {"metadata": {"name": task.name, "labels": task.labels, "ownerReferences": named}}
         for task in job.tasks[:2]

@@ -54,6 +54,17 @@ def test_a_gang_that_lacks_pods() -> None:
     assert "(spec.schedulingPolicy.gang.minCount 4)" in wording.lines(found)[0]
 
 
+def test_a_minimum_by_annotation() -> None:
+    """The policy is basic, and the controllers have copied the annotation of a Job."""
+    annotated = group("g")
+    annotated["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": "3"}
+    field = "annotation scheduling.volcano.sh/group-min-member"
+    found = explained(node("n1"), annotated, pods("g", 3))
+    assert lines(found)[0] == f"lower {field} from 3 to 2"
+    lacking = explained(node("n1", 8), annotated, pods("g", 2))
+    assert f"({field} 3)" in wording.lines(lacking)[0]
+
+
 def test_a_queue_that_does_not_exist() -> None:
     """The PodGroup names it in an annotation."""
     found = explained(node("n1", 8), queue("lab"), group("g", 2, queue="lap"), pods("g", 2))

@@ -25,6 +25,7 @@ FINISHED = ("Succeeded", "Failed")
 KUBE_SCHEDULER = "default-scheduler"
 """The schedulerName of pods that name none."""
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
+MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
 
 Entry = tuple[float, str]
 """Seconds since the epoch, and what happened."""
@@ -172,10 +173,9 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 def _stored(group: Object) -> _Stored:
     spec, conditions = group.get("spec") or {}, _conditions(group)
     if workloads.is_native(group):
-        gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
         return _Stored(
             queue=queue_figures.native_queue(group["metadata"]),
-            minimum=max(1, gang.get("minCount", 1)),
+            minimum=_minimum(group),
             phase=queue_figures.native_phase(conditions),
             unschedulable=conditions.get(statuses.NATIVE_UNSCHEDULABLE, {}),
             scheduled=conditions.get(jobs.INITIALLY_SCHEDULED, {}),
@@ -187,6 +187,15 @@ def _stored(group: Object) -> _Stored:
         unschedulable=conditions.get(queue_figures.UNSCHEDULABLE, {}),
         scheduled=conditions.get("Scheduled", {}),
     )
+
+
+def _minimum(group: Object) -> int:
+    """Return how many pods of a PodGroup of Kubernetes' own API start together."""
+    policy = (group.get("spec") or {}).get("schedulingPolicy") or {}
+    if policy.get("gang"):
+        return max(1, int(policy["gang"].get("minCount") or 1))
+    text = str((group["metadata"].get("annotations") or {}).get(MIN_MEMBER) or "")
+    return max(1, int(text)) if text.isascii() and text.isdecimal() else 1
 
 
 def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> Job:

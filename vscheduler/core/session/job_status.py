@@ -359,10 +359,10 @@ def _group(
 
 
 def _named(job: Job, reason: Reason | None) -> Reason | None:
-    """Return the reason, which says of which API the PodGroup is."""
+    """Return the reason, with what its sentence has to know of a PodGroup of Kubernetes' own."""
     if reason is None or not jobs.is_native(job.id):
         return reason
-    return replace(reason, native=True)
+    return replace(reason, native=True, minimum_field=job.minimum_field)
 
 
 def _held(session: Session, state: JobState) -> tuple[Task, ...]:

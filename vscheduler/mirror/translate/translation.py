@@ -303,7 +303,7 @@ def native_pod_group(group: NativePodGroup) -> Group:
     metadata, spec = group.metadata, group.spec
     gang = spec.scheduling_policy.gang
     if gang is not None:
-        _check_count(gang.min_count, "spec.schedulingPolicy.gang.minCount")
+        _check_count(gang.min_count, jobs.MIN_COUNT)
     found = _of_scheduling(
         group,
         jobs.native_id(metadata.namespace, metadata.name),
@@ -339,6 +339,7 @@ def _of_scheduling(
             queue=metadata.annotations.get(QUEUE) or metadata.labels.get(QUEUE, ""),
             created=fields.seconds(metadata.creation_timestamp),
             min_member=_without_policy(metadata) if minimum is None else max(1, minimum),
+            minimum_field=_minimum_field(key, minimum),
             topology=_topology_by_label(spec.scheduling_constraints),
             state=_native_state(group, key),
             annotations=GroupAnnotations(metadata.annotations),
@@ -369,6 +370,13 @@ def _claim_groups(group: NativePodGroup) -> Iterator[ClaimGroup]:
                 if entry.resource_claim_name
             ),
         )
+
+
+def _minimum_field(key: JobId, minimum: int | None) -> str:
+    """Return where the number of pods is that start together."""
+    if jobs.is_composite(key):
+        return "minCount of its PodGroups"
+    return f"annotation {MIN_MEMBER}" if minimum is None else jobs.MIN_COUNT
 
 
 def _without_policy(metadata: Metadata) -> int:

@@ -12,7 +12,7 @@ from vscheduler.mirror.wording import phrases
 from vscheduler.model import jobs
 from vscheduler.model.decisions import Reason, Shortage
 from vscheduler.model.gang_proof import GangProof, PodsOfKind
-from vscheduler.model.jobs import QUEUE_NAME, ROLE, JobId
+from vscheduler.model.jobs import MIN_COUNT, QUEUE_NAME, ROLE, JobId
 from vscheduler.model.queues import ROOT
 from vscheduler.model.unassigned_pods import UnassignedPods
 
@@ -152,18 +152,13 @@ def no_group(group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError]) -
 
 def too_few_pods(reason: Reason) -> str:
     """Return how many pods of minMember exist, and who creates the others."""
-    field = min_member(reason)
+    field = reason.minimum_field
     there = f"{reason.tasks} of {phrases.pods(reason.minimum)} exist ({field} {reason.minimum})"
     if reason.unclaimed:
         return f"{there}; {phrases.unclaimed(reason.owner, native=reason.native)}"
     if reason.owner and not reason.tasks:
         return f"{there}; {phrases.creates(reason.owner)}"
     return f"{there}; {_create(reason)}, or lower {field}"
-
-
-def min_member(reason: Reason) -> str:
-    """Return the field of the PodGroup with its minimum."""
-    return phrases.MIN_COUNT if reason.native else phrases.MIN_MEMBER
 
 
 def queue_field(reason: Reason) -> str:
@@ -225,7 +220,7 @@ def too_few_of_sub_group(reason: Reason) -> str:
 
 def sub_group_size(reason: Reason) -> str:
     """Return the field that says how many pods a sub-group needs."""
-    return phrases.MIN_COUNT if reason.native else "subGroupSize"
+    return MIN_COUNT if reason.native else "subGroupSize"
 
 
 def sub_group(reason: Reason) -> str:

@@ -9,10 +9,6 @@ from vscheduler.model.resources import ResourceSpace
 BINDS_MAX = 3
 """How many binds of the same moment are named."""
 
-MIN_MEMBER = "minMember"
-MIN_COUNT = "spec.schedulingPolicy.gang.minCount"
-"""The same of Kubernetes' own PodGroups."""
-
 SHORT_MAX = 72
 """Characters of a short reason."""
 

@@ -469,7 +469,7 @@ def _waits_for_claims(reason: Reason) -> str:
 
 
 def _gated(reason: Reason) -> str:
-    group, setting = "", gang_sentences.min_member(reason)
+    group, setting = "", reason.minimum_field
     if reason.sub_group is not None:
         group, setting = gang_sentences.sub_group(reason), gang_sentences.sub_group_size(reason)
     return (

@@ -108,6 +108,16 @@ def test_a_running_gang(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "all pods that must start together have nodes" in text
 
 
+def test_a_minimum_by_annotation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy is basic."""
+    found = objects(WAITS, native.pods("train", 3))
+    (group,) = found[Kind.NATIVE_POD_GROUP]
+    group["spec"]["schedulingPolicy"] = {"basic": {}}
+    group["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] = "2"
+    text = run(Fake(found), monkeypatch, "get", "train@scheduling.k8s.io", "-o", "json").stdout
+    assert json.loads(text)["pods"]["minimum"] == 2
+
+
 def test_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what would start it."""
     fake = Fake(objects(WAITS, native.pods("train", 3)))
