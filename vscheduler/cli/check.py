@@ -10,6 +10,7 @@ import click
 
 from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.cli.checks import findings
+from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.translate import bounds
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
             ["nothing to check: give files, --scheduler-conf, or both"], screen.USAGE_STATUS
         )
     with lazy_commands.importing():
-        from vscheduler.cli.checks import inspection, schemas
+        from vscheduler.cli.checks import inspection, native_groups, schemas
         from vscheduler.daemon import configuration, settings
         from vscheduler.simulator import run
     given = settings.Given(scheduler_name=scheduler_name, default_queue=default_queue)
@@ -70,9 +71,8 @@ def command(  # noqa: PLR0913 - one parameter per flag
         most=bounds.of(most),
         unknown_classes=True,
     )
-    check_options = inspection.CheckOptions(
-        options=options, schemas=schemas.shipped(), autoscaler=autoscaler
-    )
+    known = {**schemas.shipped(), Kind.NATIVE_POD_GROUP: native_groups.SCHEMA}
+    check_options = inspection.CheckOptions(options=options, schemas=known, autoscaler=autoscaler)
     report = inspection.of_files(files, scheduler_conf, built_in, check_options)
     _show(report, output)
     errors = findings.counted(report.found, Level.ERROR)

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vscheduler.cli.checks import native_groups
 from vscheduler.cli.checks.findings import FindingText
 from vscheduler.core.topology.network import NetworkTopology, SettingError, UnknownError
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.wording import phrases, sentences
+from vscheduler.model import jobs
 from vscheduler.model.decisions import CycleResult, ReasonCode
 from vscheduler.model.jobs import Job, Task
 from vscheduler.model.queues import ROOT, Queue
@@ -14,7 +16,12 @@ from vscheduler.model.resources import ResourceMap, ResourceSpace
 
 Code = ReasonCode
 
-ALWAYS = frozenset({Code.QUEUE_CLOSED, Code.QUEUE_BARRED, Code.NOT_LEAF, Code.BAD_SETTING})
+ALWAYS = frozenset(
+    {
+        *(Code.QUEUE_CLOSED, Code.QUEUE_BARRED, Code.NOT_LEAF, Code.BAD_SETTING),
+        Code.POD_GROUP_ERROR,
+    }
+)
 """Reasons that need a change of the input."""
 
 WITH_PODS = frozenset({Code.TOO_FEW_PODS, Code.TOO_FEW_OF_ROLE, Code.TOO_FEW_SUB_GROUPS})
@@ -55,18 +62,22 @@ def waiting(
         reason = status.reason
         if reason is None:
             continue
+        fields = native_groups.FIELDS if jobs.is_native(status.job) else FIELDS
         proven = reason.code in ALWAYS
         proven |= reason.code is Code.QUEUE_MISSING and complete
         proven |= reason.code in WITH_PODS and status.job in with_pods
         if proven:
-            yield FindingText(status.job, FIELDS[reason.code], sentences.sentence(reason))
+            yield FindingText(
+                status.job, fields.get(reason.code, "spec"), sentences.sentence(reason)
+            )
 
 
 def remarks(job: Job, queues: Mapping[str, Queue], *, enqueue: bool) -> Iterator[FindingText]:
     """Iterate over findings about a group and its queue."""
     if job.queue == ROOT:
         message = "root is above all queues and not for jobs; name one below it"
-        yield FindingText(job.id, "spec.queue", message)
+        native = jobs.is_native(job.id)
+        yield FindingText(job.id, native_groups.QUEUE_FIELD if native else "spec.queue", message)
     if job.role_minimum > job.min_member:
         message = (
             f"is ignored: its sum, {job.role_minimum}, is more than minMember, {job.min_member}"
@@ -109,7 +120,9 @@ def with_topologies(job: Job, topology: NetworkTopology) -> Iterator[FindingText
         topology.check(job)
     except UnknownError as problem:
         message = f"keeps the group from starting: {problem}"
-        yield FindingText(job.id, "spec.networkTopology", message)
+        native = jobs.is_native(job.id)
+        field = native_groups.TOPOLOGY_FIELD if native else "spec.networkTopology"
+        yield FindingText(job.id, field, message)
     except SettingError as problem:
         yield FindingText(job.id, "metadata.annotations", str(problem))
 

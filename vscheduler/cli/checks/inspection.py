@@ -4,8 +4,10 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from vscheduler.cli import reading
 from vscheduler.cli.checks import (
@@ -13,6 +15,7 @@ from vscheduler.cli.checks import (
     findings,
     groups,
     misspellings,
+    native_groups,
     policies,
     queues,
     schemas,
@@ -33,15 +36,23 @@ from vscheduler.core.session.work_budget import WorkBudget
 from vscheduler.core.topology import hyper_nodes
 from vscheduler.daemon import configuration
 from vscheduler.daemon.configuration import ConfigurationError, Examined
-from vscheduler.mirror import state
+from vscheduler.mirror import paths, state
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
-from vscheduler.model import resources
+from vscheduler.model import jobs, resources
+from vscheduler.model.jobs import JobId
 from vscheduler.model.snapshot import FRESH, Snapshot
 from vscheduler.simulator import manifests, run
 from vscheduler.simulator.manifests import Manifest
 from vscheduler.simulator.run import Given
 
 Level = findings.Level
+
+GROUPS = {
+    Kind.POD_GROUP: groups.without_topologies,
+    Kind.NATIVE_POD_GROUP: native_groups.without_topologies,
+}
+"""The kinds of PodGroups, and what finds topologies of which no plugin knows anything."""
 
 BUILT_IN = "built-in configuration"
 """The place of findings about the built-in configuration."""
@@ -216,15 +227,7 @@ class _Inspection:
             found += groups.remarks(job, self._snapshot.queues, enqueue=enqueue)
             if topology is not None and proves:
                 found += groups.with_topologies(job, topology)
-        classes = self._named(Kind.PRIORITY_CLASS)
-        for (kind, key), named in self._own.items():
-            readable = (kind, key) not in self._given.mirror.rejections
-            if kind is Kind.POD_GROUP and readable:
-                spec = named.tree.get("spec") or {}
-                found += groups.of_object(key, spec, classes)
-                if topology is None:
-                    waits = policy.hard_topology_waits
-                    found += groups.without_topologies(key, spec, hard_waits=waits)
+        found += self._of_group_objects(policy, aware=topology is not None)
         for job in self._snapshot.jobs:
             asked = sorted(job.min_resources or {})
             for name, message in misspellings.unknown_resources(asked, offered):
@@ -233,7 +236,31 @@ class _Inspection:
         if policies.counts_priorities_of_pods(policy):
             found += self._priorities()
         for each in found:
-            yield self._about(Kind.POD_GROUP, each)
+            finding = self._about_group(each)
+            if finding is not None:
+                yield finding
+
+    def _of_group_objects(self, policy: Policy, *, aware: bool) -> Iterator[FindingText]:
+        """Iterate over findings from PodGroups alone; `aware`: a plugin knows topologies."""
+        classes = self._named(Kind.PRIORITY_CLASS)
+        for (kind, key), named in self._own.items():
+            if kind not in GROUPS or (kind, key) in self._given.mirror.rejections:
+                continue
+            name = f"{key}{jobs.NATIVE if kind is Kind.NATIVE_POD_GROUP else ''}"
+            spec = named.tree.get("spec") or {}
+            yield from groups.of_object(name, spec, classes)
+            if not aware:
+                yield from GROUPS[kind](name, spec, hard_waits=policy.hard_topology_waits)
+
+    def _about_group(self, remark: FindingText) -> Finding | None:
+        """Return a finding about the PodGroup of a job; None for a missing one of Kubernetes' own,
+        which is told of its pods.
+        """
+        job = JobId(remark.name)
+        if not jobs.is_native(job):
+            return self._about(Kind.POD_GROUP, remark)
+        kind, key = paths.kind_of(job), events.key_of(*jobs.names_of(job))
+        return self._about(kind, replace(remark, name=key)) if (kind, key) in self._own else None
 
     def of_hyper_nodes(self) -> Iterator[Finding]:
         """Iterate over findings about HyperNodes that contradict each other."""
@@ -260,9 +287,12 @@ class _Inspection:
         reads, and that look like slips.
         """
         for (kind, key), named in self._own.items():
-            if kind not in {Kind.POD_GROUP, Kind.QUEUE, Kind.NAMESPACE}:
+            if kind not in {*GROUPS, Kind.QUEUE, Kind.NAMESPACE}:
                 continue
-            for path, message in misspellings.of_metadata(named.tree):
+            slips = [*misspellings.of_metadata(named.tree)]
+            if kind is not Kind.QUEUE:
+                slips += workloads.labels_for_others(named.tree, (), _settled(kind, named.tree))
+            for path, message in slips:
                 yield Finding(
                     level=Level.WARNING,
                     place=_place(named.manifest, path),
@@ -282,6 +312,7 @@ class _Inspection:
         around = Surroundings(
             schedulers=options.scheduler_names,
             groups=self._named(Kind.POD_GROUP),
+            native_groups=self._named(Kind.NATIVE_POD_GROUP),
             queues=self._named(Kind.QUEUE),
             largest=_largest(self._snapshot),
             options=state.Options(
@@ -345,6 +376,18 @@ class _Inspection:
             field=remark.field,
             message=remark.message,
         )
+
+
+def _settled(kind: Kind, tree: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return what other keys can't change on a PodGroup or a Namespace, as for workloads."""
+    metadata, settled = tree.get("metadata") or {}, dict.fromkeys(workloads.ANNOTATIONS, "")
+    here = workloads.QUEUE in (metadata.get("annotations") or {})
+    if kind is Kind.NATIVE_POD_GROUP:
+        here = here or workloads.QUEUE in (metadata.get("labels") or {})
+    elif kind is Kind.POD_GROUP:
+        here = bool((tree.get("spec") or {}).get("queue"))
+    meant = "spec.queue" if kind is Kind.POD_GROUP else f"annotation {workloads.QUEUE}"
+    return settled | {workloads.QUEUE: "" if here else meant}
 
 
 def _place(manifest: Manifest, path: validation.Path) -> str:

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.cli.checks import misspellings
+from vscheduler.cli.checks import misspellings, native_groups
 from vscheduler.cli.checks.findings import Level
 from vscheduler.cli.checks.misspellings import METADATA, Slip
 from vscheduler.controllers.podgroups import group_terms
 from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
+from vscheduler.mirror.paths import NATIVE_POD_GROUPS
 from vscheduler.mirror.state import Mirror, Options
 from vscheduler.mirror.translate import pod_owners, pods
 from vscheduler.mirror.wording import phrases
@@ -116,7 +117,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     schedulers: Sequence[str]
     groups: frozenset[str]
-    """PodGroups as `namespace/name`."""
+    """Volcano's PodGroups as `namespace/name`."""
+    native_groups: frozenset[str]
+    """The same of Kubernetes' own."""
     queues: frozenset[str]
     """Empty if the input has no queues."""
     largest: Mapping[str, int]
@@ -210,6 +213,7 @@ def _of_job(spec: Object) -> int | None:
 def remarks(workload: Workload, around: Surroundings) -> Iterator[Remark]:
     """Iterate over the findings about a workload."""
     yield from _of_keys(workload)
+    yield from _of_scheduling(workload, around)
     ours = []
     for template in workload.templates:
         slips = list(_of_scheduler(workload, template, around))
@@ -232,9 +236,36 @@ def remarks(workload: Workload, around: Surroundings) -> Iterator[Remark]:
 
 def pods_name_a_group(workload: Workload) -> bool:
     """Whether the pods name a PodGroup, so that they get no automatic one."""
-    return any(
+    return bool(_of_kubernetes(workload)) or any(
         template.annotations.get(name) for template in workload.templates for name in pods.GROUPS
     )
+
+
+def _of_kubernetes(workload: Workload) -> bool:
+    """Whether the pods name a PodGroup of Kubernetes' own API, or their Job asks for one."""
+    named = (_mapping(each.spec, "schedulingGroup") for each in workload.templates)
+    return bool(_scheduling(workload)[1]) or any(each.get("podGroupName") for each in named)
+
+
+def _scheduling(workload: Workload) -> tuple[Path, Object]:
+    """Return the path and the tree of the spec of a Job with `scheduling`; empty without it."""
+    if workload.group != "batch":
+        return (), {}
+    path: Path = ("spec", "jobTemplate", "spec") if workload.kind == "CronJob" else ("spec",)
+    found: Object = workload.tree
+    for part in path:
+        found = _mapping(found, str(part))
+    return (path, found) if _mapping(found, "scheduling") else ((), {})
+
+
+def _of_scheduling(workload: Workload, around: Surroundings) -> Iterator[Remark]:
+    """Iterate over mistakes in what a Job says of its PodGroup of Kubernetes' own API."""
+    path, spec = _scheduling(workload)
+    for template in workload.templates if spec else ():
+        named = template.spec.get("schedulerName")
+        scheduling, ours = _mapping(spec, "scheduling"), around.schedulers[0]
+        for below, message in native_groups.of_job(scheduling, template.count, named, ours):
+            yield Remark(path=(*path, *below), message=message)
 
 
 def _scheduler(workload: Workload, template: Template) -> str:
@@ -289,7 +320,11 @@ def _settled(workload: Workload, template: Template) -> Mapping[str, str]:
         return settled | {group_terms.QUEUE: "" if queue else "spec.queue"}
     if any(template.annotations.get(name) for name in pods.GROUPS):
         return dict.fromkeys(ANNOTATIONS.values(), "")
-    return dict.fromkeys({**workload.annotations, **template.annotations}, "")
+    settled = dict.fromkeys({**workload.annotations, **template.annotations}, "")
+    if _of_kubernetes(workload):  # labels count for its queue, too
+        labels = {**_texts(workload.tree, "labels"), **_texts(template.tree, "labels")}
+        settled |= {QUEUE: ""} if QUEUE in labels else {}
+    return settled
 
 
 def _of_scheduler(workload: Workload, template: Template, around: Surroundings) -> Iterator[Remark]:
@@ -318,10 +353,23 @@ def _of_group(workload: Workload, template: Template, around: Surroundings) -> I
     if workload.of_volcano:
         return
     namespace = workload.key.partition("/")[0]
+    native = _mapping(template.spec, "schedulingGroup").get("podGroupName")
+    if native and f"{namespace}/{native}" not in around.native_groups:
+        message = (
+            f"there is no PodGroup {native} of {NATIVE_POD_GROUPS.api_version} among the given "
+            "objects; unless the cluster has it, the pods wait"
+        )
+        path: Path = (*template.path, "spec", "schedulingGroup", "podGroupName")
+        yield Remark(path=path, message=message)
     for annotation in pods.GROUPS:
         name = template.annotations.get(annotation)
         if not name or pod_owners.is_automatic(name):
             continue
+        if native:
+            path = (*template.path, "metadata", "annotations", annotation)
+            message = f"has no effect: spec.schedulingGroup names PodGroup {native}, which counts"
+            yield Remark(path=path, message=message)
+            return
         if f"{namespace}/{name}" not in around.groups:
             message = (
                 f"there is no PodGroup {name} among the given objects; unless the cluster has it, "
