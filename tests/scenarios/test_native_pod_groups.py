@@ -325,3 +325,13 @@ def test_a_topology_key_is_never_broken(labels: dict[str, str], says: str) -> No
     )
     assert not run.tree(outcome)["binds"]
     assert says in told(outcome, "g")["message"]
+
+
+def test_without_the_plugin_nobody_knows_of_topologies() -> None:
+    """The sentence names what the API has."""
+    near = {"topology": [{"key": "rack"}]}
+    outcome = simulate(node("n1", 8), group("g", 2, schedulingConstraints=near), pods("g", 2))
+    assert told(outcome, "g")["message"] == (
+        "spec.schedulingConstraints.topology[0] is required, and plugin network-topology-aware "
+        "isn't configured; correct it, or create the PodGroup without spec.schedulingConstraints"
+    )

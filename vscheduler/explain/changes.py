@@ -145,6 +145,14 @@ class WithoutNodeAffinity(msgspec.Struct, frozen=True, kw_only=True):
     """No required node affinity on each waiting pod."""
 
 
+class PodPriorities(msgspec.Struct, frozen=True, kw_only=True):
+    """The priority of Kubernetes' own PodGroup on its pods that have another one."""
+
+    after: int
+    pods: int
+    """How many have another one."""
+
+
 class HonorTaints(msgspec.Struct, frozen=True, kw_only=True):
     """`nodeTaintsPolicy: Honor` in the required topology spread of each waiting pod, so that nodes
     whose taints the pods don't tolerate no longer count.
@@ -327,6 +335,7 @@ Change: TypeAlias = (
     | Uncordon
     | WithoutSelector
     | WithoutNodeAffinity
+    | PodPriorities
     | HonorTaints
     | MayPreempt
     | LabelNodes

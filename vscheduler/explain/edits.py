@@ -30,6 +30,7 @@ from vscheduler.explain.changes import (
     OpenQueues,
     OtherParent,
     OtherQueue,
+    PodPriorities,
     Preemptable,
     QueueAmounts,
     QueueNamespace,
@@ -225,7 +226,7 @@ def _required(objects: Objects, change: Change) -> list[Event]:
             made = [_changed_group(objects.group(objects.job), change)]
         case SoftTopology() | HigherTier() | WithoutConstraints():
             made = [_with_topology(objects.group(objects.job), change)]
-        case HonorTaints() | MayPreempt():
+        case HonorTaints() | MayPreempt() | PodPriorities():
             made = [_pod(_with_policy(pod, change)) for pod in objects.waiting]
         case MarkPods():
             made = map(_pod, _marked(objects, change))
@@ -574,9 +575,11 @@ def _changed_node(
             return _alter(node, metadata=_alter(node.metadata, labels=labels))
 
 
-def _with_policy(pod: Pod, change: HonorTaints | MayPreempt) -> Pod:
+def _with_policy(pod: Pod, change: HonorTaints | MayPreempt | PodPriorities) -> Pod:
     spec = pod.spec
     match change:
+        case PodPriorities():
+            return _alter(pod, spec=_alter(spec, priority=change.after))
         case HonorTaints():
             rules = spec.topology_spread_constraints
             rules = [_alter(rule, node_taints_policy="Honor") for rule in rules]

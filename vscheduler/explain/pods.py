@@ -18,6 +18,7 @@ from vscheduler.explain.changes import (
     MarkPods,
     MayPreempt,
     NewPods,
+    PodPriorities,
     Remedy,
     RemoveGates,
     SmallerRequest,
@@ -28,7 +29,7 @@ from vscheduler.explain.changes import (
 from vscheduler.explain.search import Search
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
-from vscheduler.mirror.decode.wire import Pod
+from vscheduler.mirror.decode.wire import NativePodGroup, Pod
 from vscheduler.mirror.translate import pods as translated
 from vscheduler.mirror.translate.pods import NEVER
 from vscheduler.model import nodes, resources, unassigned_pods
@@ -122,11 +123,22 @@ def claims(search: Search, job: Job) -> Iterator[Remedy]:
         yield remedy
 
 
+def _priorities(search: Search, job: Job) -> Iterator[Change]:
+    if not job.defect:
+        return
+    group = search.trials.objects.stored_group(job.id)
+    if isinstance(group, NativePodGroup):
+        after = group.spec.priority or 0
+        count = sum((pod.spec.priority or 0) != after for pod in search.trials.objects.waiting)
+        if count:
+            yield PodPriorities(after=after, pods=count)
+
+
 def settings(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the annotations of the PodGroup to drop of which its reason says that they can't be
-    used.
+    used; and the priority of the PodGroup for pods that contradict it.
     """
-    candidates: list[Change] = []
+    candidates: list[Change] = [*_priorities(search, job)]
     if search.reason is not None and search.reason.code in ABOUT_SETTINGS:
         candidates += [
             DropAnnotation(key=key)

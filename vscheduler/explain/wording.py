@@ -30,6 +30,7 @@ from vscheduler.explain.changes import (
     OpenQueues,
     OtherParent,
     OtherQueue,
+    PodPriorities,
     Preemptable,
     QueueAmounts,
     QueueField,
@@ -232,6 +233,9 @@ def _of_its_objects(change: Change) -> str:
             text = f"create {claims} {_named(change.claims)}, on volumes that every node can use"
         case DropAnnotation():
             text = f"drop the annotation {change.key} of the PodGroup, or correct it"
+        case PodPriorities():
+            created = phrases.pods(change.pods)
+            text = f"create {created} again with priority {change.after}, that of the PodGroup"
         case HonorTaints():
             text = "set nodeTaintsPolicy: Honor in the topology spread of its pods"
         case MayPreempt():

@@ -124,6 +124,7 @@ def test_pods_that_contradict_their_group_exist() -> None:
         *(node("n1", 8), group("g", 2, priority=5)),
         *(pods("g", 1, priority=5), pods("g", 1, first=1, priority=7)),
     )
+    assert lines(found) == ["create 1 pod again with priority 5, that of the PodGroup"]
     assert found.uncreated == 0
     assert not found.for_admission
     assert "pod g-1 has priority 7" in wording.lines(found)[0]

@@ -14,7 +14,7 @@ from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.session.dispatch import Objection
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
-from vscheduler.model import nodes, refusals, resources, unassigned_pods
+from vscheduler.model import jobs, nodes, refusals, resources, unassigned_pods
 from vscheduler.model.claim_decisions import ClaimWait
 from vscheduler.model.constraints import Constraints
 from vscheduler.model.decisions import (
@@ -72,7 +72,8 @@ def _topology(session: Session, state: JobState) -> Reason | None:
     field = state.job.hard_topology
     if not field or session.topology.is_used or not session.policy.hard_topology_waits:
         return None
-    problem = f"{field} is hard, and plugin network-topology-aware isn't configured"
+    demand = "required" if jobs.is_native(state.job.id) else "hard"
+    problem = f"{field} is {demand}, and plugin network-topology-aware isn't configured"
     return of(state, ReasonCode.TOPOLOGY_UNKNOWN, subject=problem)
 
 
