@@ -101,7 +101,7 @@ class UnschedulableClasses:
             if task is not None:
                 self._members[state.job.id] = task
                 reserved = nominated.of(task) if nominated else None
-                near = topology.class_key(task)
+                near = topology.class_key(task) if topology.is_used else None
                 key = (task.pod_class, task.role, state.job.queue, near, reserved)
                 found.setdefault(key, (task, []))[1].append(state)
         return list(found.values())
