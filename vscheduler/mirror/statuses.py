@@ -31,6 +31,9 @@ from vscheduler.model.decisions import (
 from vscheduler.model.jobs import Condition, GroupState, InvalidPod, Job, JobId, Phase, Task
 
 UNSCHEDULABLE = "Unschedulable"
+OF_QUEUE = "queue "
+"""Before the queue in the message of condition jobs.PHASE."""
+
 NATIVE_UNSCHEDULABLE = "vscheduler.io/Unschedulable"
 """The same condition on PodGroups of Kubernetes' own API."""
 
@@ -519,7 +522,7 @@ def _native_conditions(
         type=jobs.PHASE,
         status=str(started),
         reason=str(status.phase),
-        message=f"queue {status.queue}",
+        message=f"{OF_QUEUE}{status.queue}",
     )
     kind = jobs.initially_scheduled(status.job)
     initially = by_type.get(kind)

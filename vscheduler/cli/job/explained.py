@@ -37,7 +37,10 @@ UNREADABLE = (
 )
 
 
-UNKNOWN = "What would help isn't known: pods with resource claims can't be tried by this command."
+UNKNOWN = (
+    "What would help isn't known: this command can try neither pods with resource claims nor parts "
+    "of a CompositePodGroup."
+)
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):

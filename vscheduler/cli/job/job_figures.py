@@ -174,7 +174,7 @@ def _stored(group: Object) -> _Stored:
     spec, conditions = group.get("spec") or {}, _conditions(group)
     if workloads.is_native(group):
         return _Stored(
-            queue=queue_figures.native_queue(group["metadata"]),
+            queue=queue_figures.native_queue(group["metadata"]) or _queue_told(conditions),
             minimum=_minimum(group),
             phase=queue_figures.native_phase(conditions),
             unschedulable=conditions.get(statuses.NATIVE_UNSCHEDULABLE, {}),
@@ -187,6 +187,14 @@ def _stored(group: Object) -> _Stored:
         unschedulable=conditions.get(queue_figures.UNSCHEDULABLE, {}),
         scheduled=conditions.get("Scheduled", {}),
     )
+
+
+def _queue_told(conditions: Mapping[str, Object]) -> str:
+    """Return the queue by the condition with the phase: below a CompositePodGroup, it is that of
+    the uppermost one.
+    """
+    message = str(conditions.get(jobs.PHASE, {}).get("message") or "")
+    return message.removeprefix(statuses.OF_QUEUE) if message.startswith(statuses.OF_QUEUE) else ""
 
 
 def _minimum(group: Object) -> int:

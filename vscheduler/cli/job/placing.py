@@ -29,7 +29,11 @@ from vscheduler.simulator.run import Options
 from vscheduler.simulator.waiting_line import Place
 
 GROUPS = (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP)
-SNAPSHOT = (Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, *GROUPS, Kind.POD)
+NEEDNT_BE_SERVED = (Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP)
+SNAPSHOT = (
+    *(Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, *GROUPS, Kind.COMPOSITE_POD_GROUP),
+    Kind.POD,
+)
 """Kinds that the order of jobs depends on."""
 
 SURROUNDINGS = (
@@ -85,13 +89,13 @@ def look(
         try:
             seen.objects[kind] = cluster.list(kind).items
         except NotServed:
-            if kind is not Kind.NATIVE_POD_GROUP:
+            if kind not in NEEDNT_BE_SERVED:
                 raise
         except Forbidden as error:
             _look_inside(seen, cluster, namespace, kind)
             if kind is Kind.POD_GROUP and kind not in seen.objects:
                 raise
-            if kind is not Kind.NATIVE_POD_GROUP or kind in seen.objects:
+            if kind not in NEEDNT_BE_SERVED or kind in seen.objects:
                 seen.left_out[kind] = str(error)
     return seen
 

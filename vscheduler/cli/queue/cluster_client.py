@@ -38,6 +38,7 @@ class Kind(StrEnum):
     QUEUE = "Queue"
     POD_GROUP = "PodGroup"
     NATIVE_POD_GROUP = "PodGroup.scheduling.k8s.io"
+    COMPOSITE_POD_GROUP = "CompositePodGroup"
     POD = "Pod"
     NODE = "Node"
     PRIORITY_CLASS = "PriorityClass"
@@ -59,6 +60,7 @@ COLLECTIONS: Mapping[Kind, Collection] = {
     Kind.QUEUE: paths.QUEUES,
     Kind.POD_GROUP: paths.POD_GROUPS,
     Kind.NATIVE_POD_GROUP: paths.NATIVE_POD_GROUPS,
+    Kind.COMPOSITE_POD_GROUP: paths.COMPOSITE_POD_GROUPS,
     Kind.POD: paths.PODS,
     Kind.NODE: paths.NODES,
     Kind.PRIORITY_CLASS: paths.PRIORITY_CLASSES,

@@ -248,7 +248,10 @@ def test_a_tenant_sees_its_own_namespace(source: Fake, monkeypatch: pytest.Monke
     assert done.exit_code == 0
     assert [row["IN-QUEUE"] for row in table(done.stdout)] == ["~1/2", "~2/2", "-"]
     assert [row["OVERALL"] for row in table(done.stdout)] == ["-", "-", "-"]
-    kinds = "priorityclasses, nodes, podgroups, podgroups.scheduling.k8s.io and pods"
+    kinds = (
+        "priorityclasses, nodes, podgroups, podgroups.scheduling.k8s.io, compositepodgroups and "
+        "pods"
+    )
     assert f"places are approximate: you may not list {kinds} in the whole" in done.stderr
     why = testing.CliRunner().invoke(main.vscheduler, ["job", "why", "train"])
     assert "about 2 of 2 in queue lab, counting only what you may read" in why.stdout

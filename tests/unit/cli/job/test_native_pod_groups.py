@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from click import testing
 
+from tests.scenarios import test_group_trees as group_trees
 from tests.scenarios import test_native_pod_groups as native
 from tests.unit.cli import job_objects
 from tests.unit.cli.job_objects import Fake
@@ -151,6 +152,19 @@ def test_a_gang_without_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     text = run(fake, monkeypatch, "why", "train@scheduling.k8s.io").stdout
     assert "PodGroup train@scheduling.k8s.io, no queue yet: " in text
     assert "The controllers haven't given its PodGroup a queue yet (annotation " in text
+
+
+def test_a_part_of_a_group_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queue is that of the whole, which is tried by nobody."""
+    found = objects(WAITS, native.pods("train", 3), queue="")
+    (group,) = found[Kind.NATIVE_POD_GROUP]
+    group["spec"] |= {"parentCompositePodGroupName": "all", "workloadRef": {"workloadName": "w"}}
+    whole = group_trees.root("all", 1, queue="lab")
+    whole["metadata"]["namespace"] = "default"
+    found[Kind.COMPOSITE_POD_GROUP].append(whole)
+    text = run(Fake(found), monkeypatch, "why", "train@scheduling.k8s.io").stdout
+    assert "PodGroup train@scheduling.k8s.io, queue lab: " in text
+    assert "nor parts of a CompositePodGroup" in text
 
 
 def test_a_gang_without_pods(monkeypatch: pytest.MonkeyPatch) -> None:

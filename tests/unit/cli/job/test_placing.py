@@ -46,7 +46,7 @@ def test_a_tenant_follows_its_namespace() -> None:
     """Kinds that it may not read stay away; what is left out is still told."""
     fake = Fake(job_objects.objects(), "default")
     _, first = following(fake, "default")
-    assert set(first.objects) == {Kind.QUEUE, *placing.GROUPS, Kind.POD}
+    assert set(first.objects) == {Kind.QUEUE, *placing.GROUPS, Kind.COMPOSITE_POD_GROUP, Kind.POD}
     assert Kind.NODE in first.left_out
 
 
