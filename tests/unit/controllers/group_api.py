@@ -32,11 +32,13 @@ Document = dict[str, Any]
 PODS = paths.PODS.within("ns")
 GROUPS = paths.POD_GROUPS.within("ns")
 NATIVE = paths.NATIVE_POD_GROUPS.within("ns")
+COMPOSITE = paths.COMPOSITE_POD_GROUPS.within("ns")
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
 KINDS = {
     PODS: ("v1", "Pod"),
     GROUPS: (paths.VOLCANO, "PodGroup"),
     NATIVE: (paths.NATIVE_POD_GROUPS.api_version, "PodGroup"),
+    COMPOSITE: (paths.COMPOSITE_POD_GROUPS.api_version, "CompositePodGroup"),
     REPLICA_SETS: ("apps/v1", "ReplicaSet"),
 }
 WORKERS = 6

@@ -15,12 +15,15 @@ from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.controllers.podgroups.group_reading import Notes, Reader
 from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER, QUEUE, Source, Terms
 from vscheduler.controllers.podgroups.podgroup_creation import ATTEMPTS, RefusalEvents
-from vscheduler.controllers.ports import Api, RefusedError, Trouble
+from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.statuses import ObjectReference
 
 log = structlog.get_logger(__name__)
+
+LEVELS_MAX = 4
+"""How many groups a tree may have above each other (kube-scheduler)."""
 
 
 class UnqueuedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +34,8 @@ class UnqueuedGroup(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     version: str
     owner: OwnerRef | None
+    parent: str = ""
+    """The CompositePodGroup to which it belongs."""
     default_queue: str
     """That of the namespace, else the daemon's; empty if the namespace requires one."""
     members: tuple[Member, ...]
@@ -112,19 +117,18 @@ class PodGroupAdopter:
                 log.info("podgroup.adopted", podgroup=group.key, uid=group.uid, queue=texts[QUEUE])
                 return True
             stored = await self._reader.group(group.namespace, group.name, collection)
-            metadata = {} if stored is None else stored["metadata"]
-            there = (metadata.get(part) or {} for part in ("annotations", "labels"))
-            if metadata.get("uid") != group.uid or _queue_in(*there):
+            if stored is None or stored["metadata"]["uid"] != group.uid or _queue_of(stored):
                 return True
-            version = metadata["resourceVersion"]
+            version = stored["metadata"]["resourceVersion"]
         return False
 
     async def _annotations(self, group: UnqueuedGroup) -> dict[str, str] | None:
         """Return what to write; None: nothing yet. Raises RefusedError.
 
-        The queue is that of the newest pod, else of the owner, else the default, which may be
-        empty. Of a PodGroup that says no minimum (policy basic, which the Job controller gives
-        every Job), MIN_MEMBER counts as for automatic PodGroups.
+        The queue is that of the CompositePodGroups above, as for schedulers, else of the newest
+        pod, else of the owner, else the default, which may be empty. Of a PodGroup that says no
+        minimum (policy basic, which the Job controller gives every Job), MIN_MEMBER counts as for
+        automatic PodGroups.
         """
         pod = auto_groups.representative(group.members)
         controller: Owner | None = None
@@ -140,7 +144,8 @@ class PodGroupAdopter:
                 named = _queue_in(owner.annotations, owner.labels)
                 source = f"{ref.kind} {group.namespace}/{ref.name}"
         terms = Terms(Source(object=source, annotations={QUEUE: named}), None)
-        texts = {QUEUE: terms.queue(group.default_queue)}
+        above = await self._queue_above(group)
+        texts = {QUEUE: above or terms.queue(group.default_queue)}
         of_pods = auto_groups.terms_of(pod, controller)
         minimum = auto_groups.min_member(of_pods, pod, controller)
         if minimum > 1:
@@ -149,11 +154,36 @@ class PodGroupAdopter:
         self._notices.tell(podgroup_creation.unreadable_notice(pod, str(p)) for p in problems)
         return texts
 
+    async def _queue_above(self, group: UnqueuedGroup) -> str:
+        """Return the queue of the topmost CompositePodGroup that names one; empty without any, or
+        if we may not read them. Raises RefusedError.
+        """
+        queue, name = "", group.parent
+        for _ in range(LEVELS_MAX if name else 0):
+            try:
+                found = await self._reader.group(group.namespace, name, paths.COMPOSITE_POD_GROUPS)
+            except RefusedError as error:
+                if error.trouble is not Trouble.FORBIDDEN:
+                    raise
+                found = None
+            if found is None:
+                break
+            queue = _queue_of(found) or queue
+            name = found.get("spec", {}).get("parentCompositePodGroupName", "")
+            if not name:
+                break
+        return queue
+
 
 def _owners(group: UnqueuedGroup, pod: Member) -> list[OwnerRef]:
     """Return the owner of the PodGroup, and the controller of the pod if that is another."""
     refs = [ref for ref in (group.owner, pod.owner) if ref is not None]
     return list({ref.uid: ref for ref in refs}.values())
+
+
+def _queue_of(stored: Object) -> str:
+    metadata = stored["metadata"]
+    return _queue_in(metadata.get("annotations") or {}, metadata.get("labels") or {})
 
 
 def _queue_in(annotations: Mapping[str, str], labels: Mapping[str, str]) -> str:

@@ -102,6 +102,7 @@ class PodGroupLister:
             uid=reference.uid,
             version=reference.resource_version,
             owner=None if group.owner is None else _reference(group.owner),
+            parent="" if group.parent is None else jobs.names_of(group.parent)[1],
             default_queue=self._mirror.queue_of_namespace(group.job.namespace),
             members=tuple(map(_member, pods)),
         )

@@ -81,9 +81,33 @@ async def test_a_group_without_a_minimum_gets_that_of_its_job(said_by: str) -> N
         assert made.server.objects[PATH]["metadata"]["annotations"][MIN_MEMBER] == "3"
 
 
-async def test_a_group_of_a_larger_gang_is_adopted_by_itself() -> None:
-    """The CompositePodGroup has the queue of one of its PodGroups."""
+@pytest.mark.parametrize(
+    ("root", "middle", "expected"),
+    [("top", "low", "top"), ("top", "", "top"), ("", "low", "low"), ("", "", "own")],
+)
+async def test_a_group_of_a_larger_gang_has_the_queue_of_the_gang(
+    root: str, middle: str, expected: str
+) -> None:
+    """Of the topmost CompositePodGroup that names one, as for schedulers; else as any other."""
     async with group_api.world() as made:
+        made.deaf = True
+        for name, queue, above in (("root", root, ""), ("middle", middle, "root")):
+            metadata = {"name": name, "annotations": {QUEUE: queue} if queue else {}}
+            spec = {"parentCompositePodGroupName": above} if above else {}
+            made.server.put(group_api.COMPOSITE, {"metadata": metadata, "spec": spec})
+        made.deaf = False
+        owner = made.a_replica_set("train", 1, {QUEUE: "own"})
+        made.a_native_group("g", owner, parentCompositePodGroupName="middle")
+        made.a_member("a", "g", owner)
+        await patience.until(lambda: made.queue_of("g"))
+        assert made.queue_of("g") == expected
+
+
+@pytest.mark.parametrize("trouble", [Trouble.MISSING, Trouble.FORBIDDEN])
+async def test_a_group_is_adopted_if_what_is_above_it_cant_be_read(trouble: Trouble) -> None:
+    """Then schedulers say what is wrong; without a queue, it is no job for them."""
+    async with group_api.world() as made:
+        made.server.refusals["get", f"{group_api.COMPOSITE}/root"] = [trouble]
         made.a_native_group("g", parentCompositePodGroupName="root")
         made.a_member("a", "g")
         await patience.until(lambda: made.queue_of("g") == "default")
