@@ -8,6 +8,7 @@
     python -m tests.properties.worlds --worlds 1000 --claims   volumes, devices, pods that vanish
     python -m tests.properties.worlds --worlds 100 --times 3   what cycles take, without judges
     python -m tests.properties.worlds --worlds 100 --calls   the same in calls of functions
+    python -m tests.properties.worlds --worlds 1000 --native   Kubernetes' own PodGroups
 
 Without --configuration each seed has one of them, in turn.
 """
@@ -42,6 +43,7 @@ def plans(arguments: argparse.Namespace) -> Iterator[Plan]:
             cycles=arguments.cycles,
             meeting=arguments.meeting,
             claiming=arguments.claims,
+            of_kubernetes=arguments.native,
         )
 
 
@@ -85,6 +87,7 @@ def _read(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--large", action="store_true", help="50 nodes, 10 queues, 80 jobs")
     parser.add_argument("--meeting", action="store_true", help="features meet on purpose")
     parser.add_argument("--claims", action="store_true", help="of volumes and devices")
+    parser.add_argument("--native", action="store_true", help="with Kubernetes' own PodGroups")
     parser.add_argument("--cycles", type=int, default=20, help="of change, before rest")
     parser.add_argument("--times", type=int, metavar="ROUNDS", help="measure, the least of so many")
     parser.add_argument("--calls", action="store_true", help="count calls instead")

@@ -46,13 +46,15 @@ class Plan:
     """Whether features meet on purpose, in crowded clusters with limits."""
     claiming: bool = False
     """Whether pods have claims of volumes and devices, and vanish once they have ended."""
+    of_kubernetes: bool = False
+    """Whether groups are Kubernetes' own PodGroups where these can say the same."""
 
     @property
     def replay(self) -> str:
         """The command that lives it again."""
         size = " --large" if self.size is generator.LARGE else ""
         cycles = f" --cycles {self.cycles}{' --meeting' * self.meeting}"
-        cycles += " --claims" * self.claiming
+        cycles += " --claims" * self.claiming + " --native" * self.of_kubernetes
         return (
             f"python -m tests.properties.worlds {self.seed}"
             f" --configuration {self.configuration}{size}{cycles}"
@@ -98,7 +100,13 @@ def live(
         meeting=plan.meeting,
         claiming=plan.claiming,
     )
-    around = World(blueprint.documents, plan.configuration, plan.seed, run)
+    around = World(
+        blueprint.documents,
+        plan.configuration,
+        plan.seed,
+        run,
+        of_kubernetes=plan.of_kubernetes,
+    )
     chance = random.Random(f"changes {plan.seed}")
     history, judges = History(plan=plan), tuple(judges)
     coming = list(blueprint.workloads)

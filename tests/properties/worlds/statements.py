@@ -467,7 +467,7 @@ KINDS = (
     kind("queue closed", r"queue (?P<queue>\S+) isn't open", _queue_is_closed),
     kind(
         "advice",
-        r"(create it|open it), or name another in spec.queue"
+        r"(create it|open it), or name another in (spec.queue|annotation \S+/queue-name)"
         r"|ask for less(, or (add nodes|add a larger node|raise (the|its) capability))?",
     ),
     kind(

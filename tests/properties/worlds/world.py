@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tests import running
 from tests.properties import journals
 from tests.properties.worlds import census as censuses
-from tests.properties.worlds import configurations, manifests
+from tests.properties.worlds import configurations, manifests, native
 from tests.properties.worlds.claim_controllers import ClaimControllers
 from tests.properties.worlds.manifests import Document, Key, Workload
 from tests.properties.worlds.moments import Eviction, Kept, Moment, Placement
@@ -24,6 +24,7 @@ from vscheduler.mirror import queue_status, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Remove
 from vscheduler.mirror.state import Mirror, Options
+from vscheduler.model import jobs
 from vscheduler.model.decisions import Bind, CycleResult, Evict, Pipeline
 from vscheduler.model.jobs import GroupState, JobId
 from vscheduler.model.snapshot import FRESH, Carried, Snapshot
@@ -57,11 +58,15 @@ class World:
         configuration: str,
         seed: int,
         run: Run = cycle.run_cycle,
+        *,
+        of_kubernetes: bool = False,
     ) -> None:
+        """of_kubernetes: see `native`."""
         self.chance = random.Random(f"world {seed}")
         self.setting = configurations.setting(configuration)
         self._policy = running.policy_of(configurations.tree(configuration))
         self._run = run
+        self.as_shown = native.translator() if of_kubernetes else native.as_it_is
         self.documents: dict[Key, Document] = {}
         self.owners: dict[str, Workload] = {}
         self.refused = REFUSED
@@ -99,17 +104,22 @@ class World:
         known = self.documents.get(manifests.key_of(document), document)
         assert known["metadata"].get("uid") == document["metadata"].get("uid"), "the name is taken"
         self.documents[manifests.key_of(document)] = document
-        kind = events.kind_of(document)
-        assert kind is not None
-        self._mirror.apply(events.convert(kind, document))
+        self._show(document)
         assert not self._mirror.rejections, self._mirror.rejections
+
+    def _show(self, document: Document) -> None:
+        """The scheduler sees the object, as its API has it."""
+        shown = self.as_shown(document)
+        kind = events.kind_of(shown)
+        assert kind is not None
+        self._mirror.apply(events.convert(kind, shown))
 
     def drop(self, key: Key) -> None:
         """The object is gone."""
         document = self.documents.pop(key)
         self._note(document["kind"])
         self._going.pop(key, None)
-        kind = events.kind_of(document)
+        kind = events.kind_of(self.as_shown(document))
         assert kind is not None
         uid = document["metadata"]["uid"]
         if key[0] == "PodGroup":
@@ -132,9 +142,7 @@ class World:
         self._removed = {}
         self._mirror, self._carried = _new_mirror(), FRESH
         for document in self.documents.values():
-            kind = events.kind_of(document)
-            assert kind is not None
-            self._mirror.apply(events.convert(kind, document))
+            self._show(document)
 
     @property
     def is_moving(self) -> bool:
@@ -376,13 +384,13 @@ class World:
                 "failed": found.failed,
                 "conditions": [statuses.condition(condition) for condition in found.conditions],
             }
-            namespace, _, name = status.job.partition("/")
+            namespace, name = jobs.names_of(status.job)
             group = self.documents["PodGroup", namespace, name]
             if group["status"] != document:
                 self.put({**group, "status": document})
             reason = {} if status.reason is None else {"reason": str(status.reason.code)}
             told = sorted({words.message for _, words in statuses.pod_words(status)})
-            written[status.job].append({**document, **reason, "told": told})
+            written[f"{namespace}/{name}"].append({**document, **reason, "told": told})
         return written
 
 
@@ -414,7 +422,7 @@ def _eviction(evict: Evict) -> Eviction:
         pod=evict.task.key,
         node=evict.node,
         action=evict.action,
-        beneficiary=evict.beneficiary,
+        beneficiary=evict.beneficiary and "/".join(jobs.names_of(evict.beneficiary)),
         moves=evict.moves,
     )
 
