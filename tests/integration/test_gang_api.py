@@ -5,15 +5,22 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox import contents, control_plane
-from sandbox.client import Object
+from sandbox.client import PATCH_TYPES, Answer, Object
 from sandbox.contents import NATIVE_COMPOSITES, NATIVE_POD_GROUPS, NATIVE_WORKLOADS
 from sandbox.control_plane import ControlPlane
+from tests import patience
+from tests.integration import permissions
 from vscheduler.mirror import paths
 
 NAMESPACE = "default"
 PODS = paths.PODS.within(NAMESPACE)
 CONTAINERS = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}]
 RACK = "example.com/rack"
+QUEUE = "scheduling.volcano.sh/queue-name"
+OPTIONAL = permissions.MANIFESTS / "admission" / "optional"
+POLICIES = ("namespaces.yaml", "priority-classes.yaml")
+HIGH = "/apis/scheduling.k8s.io/v1/priorityclasses/high"
+REFUSED = {403, 422}
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +100,57 @@ def test_job_controller_makes_the_pod_group_of_a_job(slate: ControlPlane) -> Non
     assert verdict(group) == "True"
     joined = {each["spec"]["schedulingGroup"]["podGroupName"] for each in slate.api.list(PODS)}
     assert joined == {group["metadata"]["name"]}
+
+
+@pytest.fixture
+def policies(slate: ControlPlane) -> Iterator[None]:
+    """What limits tenants to their queues and priorities; namespace `team` may use no class."""
+    slate.create_namespace("team")
+    none = {"metadata": {"annotations": {"vscheduler.io/priority-classes": ""}}}
+    slate.api.patch("/api/v1/namespaces/team", none)
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 9}
+    slate.api.apply(HIGH, {**high, "metadata": {"name": "high"}})
+    for file in POLICIES:
+        slate.run_kubectl("apply", f"--filename={OPTIONAL / file}")
+    slate.api.create(NATIVE_POD_GROUPS.within(NAMESPACE), a_group("first", 1))
+    patched(slate, "first", "labels", "vision")
+    patience.wait_until(
+        lambda: (
+            patched(slate, "first", "labels", None, dryRun="All").status in REFUSED
+            and urgent(slate, "team", dryRun="All").status in REFUSED
+        )
+    )
+    yield
+    for file in POLICIES:
+        slate.run_kubectl("delete", f"--filename={OPTIONAL / file}")
+    slate.api.delete(HIGH)
+
+
+def patched(plane: ControlPlane, name: str, place: str, queue: str | None, **query: str) -> Answer:
+    """What comes of writing a group's queue into its annotations or labels."""
+    body = {"metadata": {place: {QUEUE: queue, "own": str(queue)}}}
+    path, merge = NATIVE_POD_GROUPS.at(name, NAMESPACE), {"content-type": PATCH_TYPES["merge"]}
+    return plane.api.ask("PATCH", path, body, query=query, headers=merge)
+
+
+def urgent(plane: ControlPlane, namespace: str, **query: str) -> Answer:
+    """What comes of a group with a class in a namespace."""
+    spec = {"schedulingPolicy": {"basic": {}}, "priorityClassName": "high"}
+    body = {"metadata": {"name": "urgent"}, "spec": spec}
+    return plane.api.ask("POST", NATIVE_POD_GROUPS.within(namespace), body, query=query)
+
+
+@pytest.mark.usefixtures("policies")
+@pytest.mark.parametrize("place", ["annotations", "labels"])
+def test_policies_are_about_its_pod_groups_too(slate: ControlPlane, place: str) -> None:
+    """A group may get a queue later, which it keeps; its class must be one of the namespace's."""
+    slate.api.create(NATIVE_POD_GROUPS.within(NAMESPACE), a_group("g", 1))
+    for queue, told in (("vision", ""), ("vision", ""), ("speech", "speech"), (None, "none")):
+        answer = patched(slate, "g", place, queue)
+        refusal = f"it is in queue vision and can't be moved to {told}; delete it"
+        assert (refusal in answer.message) is bool(told), answer.text
+    assert "PriorityClass high is not for namespace team" in urgent(slate, "team").message
+    assert urgent(slate, NAMESPACE).status == 201
 
 
 def test_clean_slate_has_none_of_its_objects(slate: ControlPlane) -> None:

@@ -65,6 +65,9 @@ def test_policies_are_about_queues_and_podgroups_only() -> None:
                 assert rule["resources"] == ["pods"], name
                 judging.add(name)
                 continue
+            if rule["apiGroups"] == ["scheduling.k8s.io"]:
+                assert rule["resources"] == ["podgroups", "compositepodgroups"], name
+                continue
             assert rule["apiGroups"] == ["scheduling.volcano.sh"], name
             assert rule["apiVersions"] == ["v1beta1"], name
             assert set(rule["resources"]) <= {"queues", "queues/status", "podgroups"}, name
