@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests import device_labs
 from tests.scenarios.test_group_trees import group, near, root
 from tests.scenarios.test_native_pod_groups import node, pods
 from vscheduler.mirror.decode import events
@@ -18,7 +19,7 @@ COMPOSITES, LEAVES = ("r", "s", "t", "u"), ("a", "b", "c")
 
 
 def an_object(chance: random.Random) -> Document:
-    """A group below any other or none, or a pod of a PodGroup, waiting or with a node."""
+    """A group below any other or none, or a pod, with a node, or waiting for a shared claim."""
     above = chance.choice(["", "", *COMPOSITES])
     queue = chance.choice(["", "q", "x"])
     near_ = chance.choice([{}, {}, near("rack"), near("zone")])
@@ -28,7 +29,9 @@ def an_object(chance: random.Random) -> Document:
             return root(chance.choice(COMPOSITES), count, parent=above, queue=queue, **near_)
         case 1:
             return group(chance.choice(LEAVES), count or 1, above, queue=queue or "q", **near_)
-    (pod,) = pods(chance.choice(LEAVES), 1, on=chance.choice(["", "n1"]), first=chance.randrange(3))
+    on = chance.choice(["", "n1"])
+    claims = [{"name": "c", "resourceClaimName": "c"}] if not on and chance.random() < 0.5 else []
+    (pod,) = pods(chance.choice(LEAVES), 1, on=on, first=chance.randrange(3), resourceClaims=claims)
     return pod
 
 
@@ -41,6 +44,7 @@ def a_mirror() -> Mirror:
     """A node is known, and nothing else yet."""
     mirror = Mirror(Options(scheduler_names=("vscheduler",)))
     show(mirror, node("n1"))
+    show(mirror, device_labs.claim("c"))
     return mirror
 
 

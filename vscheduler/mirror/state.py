@@ -243,10 +243,12 @@ class Mirror:
 
     def more_to_come(self) -> bool:
         """Whether a gang that is new or changed since the last snapshot still lacks pods."""
+        self._settle()
         return self._job_index.more_to_come()
 
     def snapshot(self, now: float, carried: Carried = snapshots.FRESH) -> Snapshot:
         """Return the cluster as a frozen Snapshot. The cost depends on changes since the last."""
+        self._settle()
         self._named.refresh()
         backed, awaited = self.devices.extended_resources, carried.awaited_resources
         space = self._resource_names.space(backed, awaited)
@@ -316,16 +318,19 @@ class Mirror:
 
     def ungrouped(self) -> Iterator[Pod]:
         """Iterate over our pods that cannot be placed: their PodGroup is unnamed or missing."""
+        self._settle()
         yield from self._job_index.ungrouped()
 
     @property
     def groups(self) -> Mapping[JobId, Group]:
         """All known PodGroups, whichever scheduler owns them."""
+        self._settle()
         return self._job_index.groups
 
     @property
     def unqueued(self) -> Collection[JobId]:
         """Known PodGroups that name no queue, whichever scheduler owns them: Kubernetes' own."""
+        self._settle()
         return self._job_index.unqueued
 
     def queue_of_namespace(self, name: str) -> str:
@@ -336,6 +341,7 @@ class Mirror:
 
     def members(self, group: JobId) -> Collection[Pod]:
         """Return the pods of all schedulers that name this PodGroup, even a missing PodGroup."""
+        self._settle()
         return self._job_index.members(group)
 
     def job_of(self, group: JobId) -> JobId:
@@ -446,6 +452,9 @@ class Mirror:
             self._nominated.note(new.uid, new.nominated)
         elif old is not None and old.nominated is not None:
             self._nominated.note(old.uid, None)
+        known = old or new
+        if known is not None:
+            self._overlay.place(known.uid, new)
         after = self._as_seen(new)
         change = entries.change(before, after)
         if change is not Change.NONE or (after is not None and after.leaves):
@@ -489,10 +498,17 @@ class Mirror:
         self._pod_affinity.move_namespace(key, None if new is None else new.labels)
 
     def _move_tree(
-        self, named: Callable[[str, str], JobId], key: str, _: Group | None, new: Group | None
+        self, named: Callable[[str, str], JobId], key: str, old: Group | None, new: Group | None
     ) -> None:
-        """Apply a group that came, changed or went, and all that it changes for other groups."""
-        moved = self._trees.move(named(*jobs.names_of(JobId(key))), new)
+        """Apply a group of Kubernetes' own API that came, changed or went."""
+        if not self._trees.move(named(*jobs.names_of(JobId(key))), new):
+            self._move_group(key, old, new)
+
+    def _settle(self) -> None:
+        """Let groups of changed trees be the jobs that they are now."""
+        if not self._trees.has_changed:
+            return
+        moved = self._trees.settle(self._job_index.groups)
         for job, group in moved.shown.items():
             self._move_group(job, self._job_index.groups.get(job), group)
         for before, after in self._overlay.reroot(moved.roots, self._members_of):

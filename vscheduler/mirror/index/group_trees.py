@@ -42,21 +42,31 @@ class GroupTrees:
         self._groups: dict[JobId, Group] = {}
         """Groups that belong to a tree."""
         self._children: defaultdict[JobId, set[JobId]] = defaultdict(set)
-        self._shown: dict[JobId, Group] = {}
+        self._changed: set[JobId] = set()
+        """The groups above all others of trees that have changed."""
+        self._trees: dict[JobId, set[JobId]] = {}
+        """By the group above all others, the groups of a tree, as last read."""
         self.roots: dict[JobId, JobId] = {}
         """The job of each PodGroup that is none by itself."""
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether `settle` has anything to find out."""
+        return bool(self._changed)
 
     def group(self, key: JobId) -> Group | None:
         """Return a group that belongs to a tree, as it is by itself."""
         return self._groups.get(key)
 
-    def move(self, key: JobId, new: Group | None) -> Moved:
-        """Apply a group that came, changed or went."""
+    def move(self, key: JobId, new: Group | None) -> bool:
+        """Apply a group that came, changed or went; return whether it is a matter of trees, for
+        `settle`. Others are jobs by themselves.
+        """
         old = self._groups.get(key)
         in_tree = jobs.is_composite(key) or (new is not None and new.parent)
-        if old is None and not in_tree:
-            return Moved({key: new}, {})
-        tree = self._tree(key)
+        if old is None and not in_tree and key not in self._changed:
+            return False
+        self._changed.add(self._top(key))
         if old is not None:
             del self._groups[key]
             self._unlink(key, old)
@@ -64,8 +74,8 @@ class GroupTrees:
             self._groups[key] = new
             if new.parent:
                 self._children[new.parent].add(key)
-        tree |= self._tree(key)
-        return self._settle(tree)
+        self._changed.add(self._top(key))
+        return True
 
     def _unlink(self, key: JobId, group: Group) -> None:
         if group.parent:
@@ -73,28 +83,32 @@ class GroupTrees:
             if not self._children[group.parent]:
                 del self._children[group.parent]
 
-    def _settle(self, tree: set[JobId]) -> Moved:
-        """Find out anew which jobs these groups are."""
+    def settle(self, known_jobs: Mapping[JobId, Group]) -> Moved:
+        """Find out which jobs the changed trees are: once for many changes, as all of a tree is
+        read. `known_jobs` are the groups that were jobs until now.
+        """
+        known = {key for top in self._changed for key in self._trees.pop(top, ())} | self._changed
+        tops = {self._top(key) for key in known}
+        self._changed.clear()
         shown: dict[JobId, Group] = {}
         roots: dict[JobId, JobId] = {}
-        for top in sorted({self._top(key) for key in tree}):
+        for top in sorted(tops):
+            known |= self._trees.pop(top, set())
             found = GroupTree(self._groups, self._children, top)
             found.read()
             shown |= found.shown
             roots |= found.roots
+            tree = {key for key in _below(self._children, top) if key in self._groups}
+            if tree:
+                self._trees[top] = tree
+            known |= tree
         moved: dict[JobId, Group | None] = {}
-        for key in sorted(tree):
-            if self._shown.get(key) != shown.get(key):
+        rerooted: dict[JobId, JobId] = {}
+        for key in sorted(known):
+            if known_jobs.get(key) != shown.get(key):
                 moved[key] = shown.get(key)
-            self._shown.pop(key, None)
-        self._shown |= shown
-        rerooted = {
-            key: roots.get(key, key)
-            for key in sorted(tree)
-            if self.roots.get(key, key) != roots.get(key, key)
-        }
-        for key in tree:
-            self.roots.pop(key, None)
+            if self.roots.pop(key, key) != roots.get(key, key):
+                rerooted[key] = roots.get(key, key)
         self.roots |= roots
         return Moved(moved, rerooted)
 
@@ -111,10 +125,6 @@ class GroupTrees:
             key = group.parent
         circle = list(path)
         return min(circle[circle.index(key) :])
-
-    def _tree(self, key: JobId) -> set[JobId]:
-        """Return the groups of the tree that a group belongs to."""
-        return set(_below(self._children, self._top(key)))
 
 
 def _below(children: Mapping[JobId, set[JobId]], top: JobId) -> Iterator[JobId]:

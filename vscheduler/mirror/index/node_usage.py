@@ -370,6 +370,8 @@ class PodOverlay:
         """What plugins read of PodGroups, as hints of pod classes."""
         self.roots: dict[JobId, JobId] = {}
         """The CompositePodGroup whose job the pods of a PodGroup belong to."""
+        self._below: dict[TaskId, JobId] = {}
+        """The same by pod: pods move one by one, and all others are seen as before meanwhile."""
 
     def assume(self, pod: Pod, node: str, now: float) -> tuple[Pod, Pod]:
         """Let a waiting pod be Binding to a node; return the pod as seen before and now."""
@@ -383,7 +385,7 @@ class PodOverlay:
         """Return the pod with all of this: Binding, leaving, or held back."""
         if pod is None:
             return None
-        if self.roots and (root := self.roots.get(pod.group or NOBODY)):
+        if self._below and (root := self._below.get(pod.uid)):
             pod = pod.below(root)
         if pod.extended and self.classes:
             pod = self._with_claim(pod)
@@ -428,18 +430,29 @@ class PodOverlay:
 
     def reroot(
         self, roots: Mapping[JobId, JobId], members: Callable[[JobId], Collection[Pod]]
-    ) -> list[tuple[Pod | None, Pod | None]]:
-        """Let PodGroups be parts of other jobs, or again jobs by themselves; return their pods as
-        seen before and now. `members` returns the pods of a PodGroup as seen before.
+    ) -> Iterator[tuple[Pod | None, Pod | None]]:
+        """Let PodGroups be parts of other jobs, or again jobs by themselves; iterate over their
+        pods as seen before and now. `members` returns the pods of a PodGroup as seen before.
         """
-        before = [pod for part in roots for pod in members(part)]
+        moved = [pod.uid for part in roots for pod in members(part)]
         for part, root in roots.items():
             self.roots[part] = root
             if root == part:
                 del self.roots[part]
-        stored = (self._stored[pod.uid].value for pod in before)
-        now = [self.as_seen(pod) if isinstance(pod, Pod) else None for pod in stored]
-        return list(zip(before, now, strict=True))
+        for uid in moved:
+            pod = self._stored[uid].value
+            assert isinstance(pod, Pod), "only such pods are members"
+            before = self.as_seen(pod)
+            self.place(uid, pod)
+            yield before, self.as_seen(pod)
+
+    def place(self, uid: TaskId, pod: Pod | None) -> None:
+        """Note below which CompositePodGroup a pod is; None: it is gone."""
+        root = self.roots.get(pod.group or NOBODY) if pod is not None and self.roots else None
+        if root is not None:
+            self._below[uid] = root
+        elif self._below:
+            self._below.pop(uid, None)
 
     def _with_claim(self, pod: Pod) -> Pod:
         """Return the pod with the claim that stands for its extended resources, if any do."""
