@@ -93,8 +93,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> Explanation:
     """Return why a job waits, and the smallest change of each kind that would start it.
 
-    `job` is the `namespace/name` of a PodGroup. Raises NotWaitingError for a job that doesn't exist
-    or doesn't wait. Nothing is returned that a trial hasn't verified: after the change, all pods of
+    `job` is the id of a job; of Kubernetes' own PodGroup, `namespace/name` suffices if Volcano has
+    none of that name. Raises NotWaitingError for a job that doesn't exist or doesn't wait. Nothing
+    is returned that a trial hasn't verified: after the change, all pods of
     the minimum are bound within `trials.CYCLES` simulated cycles, in which owners recreate evicted
     pods. Equal input gives equal results.
     """
@@ -150,6 +151,11 @@ def _search(search: Search, job: Job) -> tuple[dict[str, tuple[Remedy, ...]], li
 def _waiting(given: Given, name: str) -> Job:
     """Return the job; raises NotWaitingError if there is none, or if it doesn't wait."""
     taken = given.mirror.snapshot(given.now)
+    if (
+        JobId(name) not in given.mirror.groups
+        and JobId(f"{name}{jobs.NATIVE}") in given.mirror.groups
+    ):
+        name = f"{name}{jobs.NATIVE}"
     job = next((job for job in taken.jobs if job.id == name), None)
     if job is None:
         raise NotWaitingError(_missing(given, name))

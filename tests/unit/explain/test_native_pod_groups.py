@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import pytest
+
 from tests import running
 from tests.scenarios import test_native_pod_groups as native
 from tests.scenarios.test_group_trees import group as below
 from tests.scenarios.test_group_trees import root
 from tests.scenarios.test_native_pod_groups import group, node, pods, queue
 from vscheduler.explain import remedies, wording
-from vscheduler.explain.remedies import Explanation
+from vscheduler.explain.remedies import Explanation, NotWaitingError
 from vscheduler.simulator import run
 from vscheduler.simulator.run import Options
 
@@ -16,14 +18,15 @@ CONSTRAINED = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
 
 
 def explained(*documents: Any, **options: Any) -> Explanation:
-    """The explanation of PodGroup g."""
+    """The explanation of PodGroup g, or of the job of this name."""
     every = [each for some in documents for each in (some if isinstance(some, list) else [some])]
     tree = {
         "actions": "enqueue, allocate, backfill, reclaim",
         "tiers": running.tiers(options.get("tiers", native.TIERS)),
     }
     policy = running.policy_of(tree)
-    return remedies.explain(run.read(every, Options()), policy, "default/g@scheduling.k8s.io")
+    name = options.get("name", "default/g@scheduling.k8s.io")
+    return remedies.explain(run.read(every, Options()), policy, name)
 
 
 def lines(found: Explanation) -> list[str]:
@@ -42,6 +45,24 @@ def test_a_gang_that_is_too_large() -> None:
         "add 1 more node like n1 (4 cpu and 64Gi memory)",
     ]
     assert all(remedy.minimal for remedy in found.remedies)
+
+
+def test_the_bare_name_suffices_where_it_is_unique() -> None:
+    """Volcano's PodGroup of that name comes first."""
+    volcanos = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 2},
+    }
+    pod = pods("x", 1)[0]
+    pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g"}
+    del pod["spec"]["schedulingGroup"]
+    given = [node("n1"), group("g", 3), *pods("g", 3)]
+    assert explained(*given, name="default/g").job == "default/g@scheduling.k8s.io"
+    assert explained(*given, volcanos, pod, name="default/g").job == "default/g"
+    with pytest.raises(NotWaitingError, match="PodGroup default/g waits: no scheduler takes"):
+        explained(*given, volcanos, name="default/g")
 
 
 def test_a_gang_that_lacks_pods() -> None:
