@@ -119,12 +119,12 @@ class Stage:
     site: Path
 
     def run(self, command: str) -> str:
-        """What a command that needs no cluster prints; it must end well."""
+        """What a command that needs no cluster prints, without notes; it must end well."""
         program, *arguments = shlex.split(command)
         if program == "vscheduler" and not self.site.exists():
             done = testing.CliRunner().invoke(main.vscheduler, arguments)
             assert done.exit_code == 0, done.output
-            return done.output
+            return done.stdout
         if command.startswith("pip install "):
             arguments += ["--quiet", "--disable-pip-version-check", f"--target={self.site}"]
             arguments += ["--no-deps", "--no-build-isolation", "--no-index"]
