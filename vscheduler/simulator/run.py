@@ -147,10 +147,9 @@ def find(looks: Sequence[Look]) -> CycleDetector | None:
 def _place(pod: Pod) -> Hashable:
     """Return the properties that a pod shares with its replacement."""
     metadata = pod.metadata
-    group = next(filter(None, map(metadata.annotations.get, pods.GROUPS)), "")
     role = metadata.annotations.get(ROLE) or metadata.labels.get(ROLE, "")
     going = metadata.deletion_timestamp is not None
-    return metadata.namespace, group, role, pod.spec.node_name, pod.status.phase, going
+    return metadata.namespace, pods.group_of(pod), role, pod.spec.node_name, pod.status.phase, going
 
 
 def _jobs(names: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 import json
 import random
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from vscheduler.core import actions, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.config.policy import ActionSetting, Policy
 from vscheduler.mirror.decode import documents as reader
+from vscheduler.mirror.decode.wire import Metadata, Pod, PodSchedulingGroup, PodSpec
 from vscheduler.model.jobs import JobId, Phase
 from vscheduler.simulator import run
 from vscheduler.simulator.manifests import Manifest
@@ -287,6 +289,20 @@ def test_what_ends_is_no_repetition(text: str) -> None:
 def test_one_sentence_names_who_and_since_when(text: str, expected: str) -> None:
     """The first eviction of the rounds that are the same; five jobs at most."""
     assert sentence(text) == expected
+
+
+def test_pods_are_told_apart_by_their_pod_groups() -> None:
+    """A state doesn't come back when a pod of another PodGroup, of either API, takes the place."""
+
+    def state(annotation: str, native: str) -> Hashable:
+        named = PodSchedulingGroup(pod_group_name=native) if native else None
+        metadata = Metadata(annotations={"scheduling.k8s.io/group-name": annotation})
+        pod = Pod(metadata=metadata, spec=PodSpec(scheduling_group=named, node_name="n1"))
+        return run.look([pod], simulate([]).last).state
+
+    groups = (("a", ""), ("b", ""), ("", "a"), ("", "b"))
+    assert len({state(*each) for each in groups}) == len(groups)
+    assert state("a", "b") == state("", "b")
 
 
 def test_a_run_that_goes_round_says_so() -> None:
