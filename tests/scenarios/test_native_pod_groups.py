@@ -305,6 +305,18 @@ def test_a_topology_key_keeps_the_gang_on_nodes_with_one_value() -> None:
     assert set(run.tree(outcome)["binds"].values()) == {"n2", "n3"}
 
 
+@pytest.mark.parametrize("where", ["n2", "n3"])
+def test_nobody_joins_pods_that_are_in_no_domain(where: str) -> None:
+    """One runs in rack a; the other in rack b, or on a node without a rack."""
+    nodes = node("n1", 8, rack="a"), node("n2", 8, rack="b"), node("n3", 8)
+    near = {"topology": [{"key": "rack"}]}
+    members = pods("g", 1, on="n1"), pods("g", 1, first=1, on=where), pods("g", 1, first=2)
+    grown = group("g", 2, schedulingConstraints=near)
+    outcome = simulate(*nodes, grown, *members, tiers=WITH_TOPOLOGY)
+    assert not run.tree(outcome)["binds"]
+    assert told(outcome, "g")["message"].endswith("which aren't in one domain of the network")
+
+
 @pytest.mark.parametrize(
     ("labels", "says"),
     [

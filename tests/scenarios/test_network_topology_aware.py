@@ -189,7 +189,7 @@ def test_pods_that_run_in_two_racks_are_joined_by_none() -> None:
     documents = pictures.documents(f"{T4} queue q job q/j min=3 cpu=1 topology=hard:1 n1 n3 -")
     assert running.run(documents, policy("allocate, backfill")).binds == ()
     assert sentence(documents) == (
-        "1 more pod must join those that run, which are in several domains of the network"
+        "1 more pod must join those that run, which aren't in one domain of the network"
     )
 
 

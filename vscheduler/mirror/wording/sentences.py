@@ -188,7 +188,7 @@ def _no_domain(reason: Reason) -> str:
     pods = f"{reason.lacking} {more}{'pod' if reason.lacking == 1 else 'pods'}{of}"
     if not reason.domains:
         if reason.placed:
-            return f"{pods} must join those that run, which are in several domains of the network"
+            return f"{pods} must join those that run, which aren't in one domain of the network"
         return f"{pods} must start near each other, and no domain of the network has so low a tier"
     if reason.placed:
         return _domain_of_members(reason)

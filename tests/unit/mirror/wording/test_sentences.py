@@ -351,7 +351,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (
         Code.NO_DOMAIN,
         {"lacking": 1, "placed": 2},
-        "1 more pod must join those that run, which are in several domains of the network",
+        "1 more pod must join those that run, which aren't in one domain of the network",
     ),
     (
         Code.NO_ROOM,
