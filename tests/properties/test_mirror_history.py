@@ -7,13 +7,14 @@ from hypothesis import given, strategies
 
 from tests.properties import clusters, pod_affinity_clusters
 from tests.unit.mirror import manifests
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.decode.fields import FieldError
-from vscheduler.mirror.decode.wire import Pod, PodGroup
+from vscheduler.mirror.decode.wire import NativePodGroup, Pod, PodGroup
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate import translation
 from vscheduler.mirror.translate.pods import Translator
-from vscheduler.model.jobs import HOLDING, JobId, PodClass, TaskId
+from vscheduler.model.jobs import HOLDING, Job, JobId, PodClass, TaskId
 from vscheduler.model.queues import DEFAULT
 from vscheduler.model.snapshot import Snapshot
 
@@ -50,6 +51,8 @@ def some_pod(chance: random.Random) -> Document:
     if chance.random() < 0.3:
         document["status"]["nominatedNodeName"] = chance.choice(("n0", "n1"))
         document["spec"]["priority"] = chance.randrange(3)
+    if chance.random() < 0.3:
+        document["spec"]["schedulingGroup"] = {"podGroupName": chance.choice(("g0", "g1", "g2"))}
     if chance.random() < 0.1:
         document["spec"]["tolerations"] = [{"value": "no key"}]
     if chance.random() < 0.2:
@@ -73,6 +76,30 @@ def some_group(chance: random.Random) -> Document:
         "minResources": least,
     }
     return manifests.group(f"g{chance.randrange(3)}", spec, status={"phase": "Inqueue"})
+
+
+def some_native_group(chance: random.Random) -> Document:
+    """One of three PodGroups of Kubernetes' own API, by the same names as Volcano's."""
+    name, queue = f"g{chance.randrange(3)}", chance.choice(("", "q0", "q1"))
+    gang = {"gang": {"minCount": chance.randrange(-1, 3)}}
+    spec: Document = {
+        "schedulingPolicy": chance.choice((gang, {"basic": {}})),
+        "priority": chance.choice((0, 0, 1)),
+        "disruptionMode": chance.choice(({"all": {}}, {"single": {}})),
+    }
+    if chance.random() < 0.2:
+        spec["schedulingConstraints"] = {"topology": [{"key": chance.choice(("", "rack"))}]}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"{name}-{chance.randrange(2)}",
+            "annotations": {translation.QUEUE: queue},
+        },
+        "spec": spec,
+    }
 
 
 def some_queue(chance: random.Random) -> Document:
@@ -105,7 +132,7 @@ def some_namespace(chance: random.Random) -> Document:
 
 MAKERS: tuple[Callable[[random.Random], Document], ...] = (
     *(some_pod, some_pod, some_pod, some_node, some_group, some_group, some_queue, some_class),
-    *(some_budget, some_quota, some_namespace),
+    *(some_budget, some_quota, some_namespace, some_native_group, some_native_group),
 )
 
 
@@ -118,7 +145,7 @@ def key_of(document: Document) -> Key:
     """What makes it one object: a pod's UID, else its name."""
     metadata = document["metadata"]
     name = metadata["uid"] if document["kind"] == "Pod" else metadata["name"]
-    return document["kind"], name
+    return str(events.kind_of(document)), name
 
 
 class History:
@@ -202,6 +229,13 @@ def check_seats(found: Snapshot) -> None:
     assert found.nodes.ours.tolist() == ours.tolist()
 
 
+def job_of(group: PodGroup | NativePodGroup) -> Job:
+    """The job of a PodGroup of either kind; FieldError if it can't be used."""
+    if isinstance(group, PodGroup):
+        return translation.pod_group(group, DEFAULT).job
+    return translation.native_pod_group(group).job
+
+
 def held_elsewhere(documents: list[Document]) -> dict[str, Counter[str]]:
     """By queue, the requests of other schedulers' pods, one by one."""
     owners: dict[JobId, str] = {}
@@ -211,12 +245,13 @@ def held_elsewhere(documents: list[Document]) -> dict[str, Counter[str]]:
         if document["kind"] in ("Pod", "PodGroup")
     ]
     for group in found:
-        if isinstance(group, PodGroup):
+        if isinstance(group, PodGroup | NativePodGroup):
             try:
-                job = translation.pod_group(group, DEFAULT).job
+                job = job_of(group)
             except FieldError:
                 continue
-            owners[job.id] = job.queue
+            if job.queue:
+                owners[job.id] = job.queue
     held: dict[str, Counter[str]] = {}
     translator = Translator((manifests.OURS,))
     for each in found:
