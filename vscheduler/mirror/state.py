@@ -358,8 +358,6 @@ class Mirror:
         stored[key] = entry
         change = self._move(kind, key, before.value if before else None, entry.value)
         self._note(kind, key, entry.rejection)
-        if kind is Kind.NATIVE_POD_GROUP and entry.value is None:
-            self._job_index.refresh(jobs.native_id(*jobs.names_of(JobId(key))))
         return change
 
     def _remove(self, event: Remove) -> Change:
@@ -386,10 +384,13 @@ class Mirror:
         return max(changes, default=Change.NONE)
 
     def _note(self, kind: Kind, key: str, rejection: DecodeError | None) -> None:
+        """Note whether the object can't be used; pods of a PodGroup are told so, or no longer."""
         if rejection is not None:
             self._rejections[kind, key] = rejection
-        elif self._rejections:
-            self._rejections.pop((kind, key), None)
+        elif self._rejections.pop((kind, key), None) is None:
+            return
+        if kind is Kind.NATIVE_POD_GROUP:
+            self._job_index.refresh(jobs.native_id(*jobs.names_of(JobId(key))))
 
     def _pod(self, task: TaskId) -> Pod | None:
         value = self._entries[Kind.POD].get(task, entries.UNKNOWN).value

@@ -290,6 +290,22 @@ def test_pods_of_a_native_group_that_cant_be_used_are_told_why() -> None:
     assert (job.defect, len(job.tasks)) == ("", 1)
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_pods_of_a_native_group_that_couldnt_be_used_are_told_that_it_is_gone(
+    listed: bool,
+) -> None:
+    """Whether it is deleted or missing in the next list."""
+    broken = native("a", schedulingPolicy={"gang": {"minCount": -1}})
+    seen = manifests.mirror(member(), broken)
+    assert "can't be used" in seen.snapshot(0.0).jobs[0].defect
+    if listed:
+        manifests.show_list(seen, Kind.NATIVE_POD_GROUP)
+    else:
+        seen.apply(manifests.removal_of(broken))
+    (job,) = seen.snapshot(0.0).jobs
+    assert job.defect.startswith("there is no PodGroup ns/g of scheduling.k8s.io/v1beta1")
+
+
 def test_an_annotation_is_no_way_into_a_native_group() -> None:
     """Only spec.schedulingGroup is, which can't be changed."""
     stranger = manifests.pod("s", group="g@scheduling.k8s.io")
