@@ -65,11 +65,14 @@ def nodes_are_not_overfull(moment: Moment) -> Iterable[str]:
 def filters_hold(moment: Moment) -> Iterable[str]:
     """Every filter, affinity between pods in both directions included, by one written by hand.
 
-    In Volcano's way, promises are left aside, as filters aren't asked again after evictions; but a
-    pod may be company to others that is promised its place.
+    Pods for which nothing is kept may lose their company to evictions. In Volcano's way, promises
+    are left aside, as filters aren't asked again after evictions; but a pod may be company to
+    others that is promised its place.
     """
     placed = {bind.pod: bind.node for bind in moment.binds}
-    promised = {each.pod: each.node for each in moment.pipelined}
+    promised = {
+        each.pod: each.node for each in moment.pipelined if not (each.loose and moment.evicts)
+    }
     waiting = {} if moment.setting.volcano else promised
     if not (placed or waiting):
         return

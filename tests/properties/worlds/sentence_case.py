@@ -34,6 +34,7 @@ CAUSES = (
     (claims_by_hand.NOT_MADE, UNUSABLE),
     (claims_by_hand.NO_DEVICES, DEVICES),
     (claims_by_hand.ELSEWHERE, DEVICES),
+    (claims_by_hand.OTHER_CLAIM, DEVICES),
     *((said, said) for said in volumes_by_hand.OF_NODES),
     ("isn't ready", "were not ready"),
     ("is cordoned", "were unschedulable"),
