@@ -262,7 +262,7 @@ def test_every_condition_of_queues_is_in_the_docs() -> None:
     types = {word for cell in cells(text, 0)[2:] for word in quoted(cell)}
     found = {key for key in keys_in_code() if re.fullmatch(r"vscheduler\.io/[A-Z]\w+", key)}
     of_pod_groups = {pod_owners.CONDITION}
-    native = {jobs.PHASE, statuses.NATIVE_UNSCHEDULABLE}
+    native = {jobs.PHASE, jobs.SUCCEEDED_PODS, statuses.NATIVE_UNSCHEDULABLE}
     assert types == {"<scheduler name>/FairShare", *found - of_pod_groups - native}
     assert of_pod_groups <= quoted(PAGES["controllers.md"])
     assert all(f"`{key}`" in PAGES["kubernetes-podgroup.md"] for key in native)

@@ -259,6 +259,29 @@ def test_pods_of_another_priority_contradict_their_group() -> None:
     )
 
 
+@pytest.mark.parametrize(("policy", "bound"), [("Never", 2), ("PreemptLowerPriority", 0), ("", 2)])
+def test_pods_of_another_preemption_policy_contradict_their_group(policy: str, bound: int) -> None:
+    """Where the PodGroup says one: older API servers don't."""
+    says = {"preemptionPolicy": policy} if policy else {}
+    outcome = simulate(
+        *(node("n1", 8), group("g", 2, priority=5, **says)),
+        pods("g", 2, priority=5, preemptionPolicy="Never"),
+    )
+    assert len(run.tree(outcome)["binds"]) == bound
+
+
+def test_a_pod_is_replaced_though_others_succeeded_and_are_deleted() -> None:
+    """A condition counts them, for whoever starts scheduling then."""
+    told_before = [
+        {"type": "vscheduler.io/Phase", "status": "True", "reason": "Running"},
+        {"type": "vscheduler.io/Succeeded", "status": "True", "message": "2 pods succeeded"},
+    ]
+    waits = pods("g", 1, first=3)
+    outcome = simulate(node("n1", 8), group("g", 3, status={"conditions": told_before}), waits)
+    assert set(run.tree(outcome)["binds"]) == {"default/g-3"}
+    assert conditions(outcome, "g")["vscheduler.io/Succeeded"][2] == "2 pods succeeded"
+
+
 def test_a_pod_is_replaced_after_another_one_has_finished() -> None:
     """A gang Job of which one index is done and another has failed isn't stuck."""
     started = {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}]}

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode.events import DecodeError
 from vscheduler.mirror.paths import COLLECTIONS, Kind
-from vscheduler.mirror.wording import sentences
+from vscheduler.mirror.wording import phrases, sentences
 from vscheduler.model import jobs
 from vscheduler.model.decisions import (
     WAITS_FOR_CLAIMS,
@@ -28,7 +28,16 @@ from vscheduler.model.decisions import (
     Reason,
     ReasonCode,
 )
-from vscheduler.model.jobs import Condition, GroupState, InvalidPod, Job, JobId, Phase, Task
+from vscheduler.model.jobs import (
+    Condition,
+    GroupState,
+    InvalidPod,
+    Job,
+    JobId,
+    Phase,
+    Task,
+    TaskStatus,
+)
 
 UNSCHEDULABLE = "Unschedulable"
 OF_QUEUE = "queue "
@@ -524,6 +533,13 @@ def _native_conditions(
         reason=str(status.phase),
         message=f"{OF_QUEUE}{status.queue}",
     )
+    if status.succeeded or jobs.SUCCEEDED_PODS in by_type:
+        yield Condition(
+            type=jobs.SUCCEEDED_PODS,
+            status=str(bool(status.succeeded)),
+            reason=str(TaskStatus.SUCCEEDED),
+            message=f"{phrases.pods(status.succeeded)} succeeded",
+        )
     kind = jobs.initially_scheduled(status.job)
     initially = by_type.get(kind)
     if initially is None or initially.status != "True":

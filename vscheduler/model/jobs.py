@@ -279,6 +279,10 @@ class SubGroup(msgspec.Struct, frozen=True, kw_only=True):
 PHASE = "vscheduler.io/Phase"
 """Condition of Kubernetes' own PodGroups with our phase and queue."""
 
+SUCCEEDED_PODS = "vscheduler.io/Succeeded"
+"""Condition of Kubernetes' own PodGroups whose message begins with the number of pods that have
+succeeded: some may be deleted."""
+
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """Kubernetes' condition of its own PodGroups: once True, it stays so."""
 

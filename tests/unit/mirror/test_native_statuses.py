@@ -20,7 +20,7 @@ def status(phase: Phase, reason: Reason | None = None, **more: Any) -> GroupStat
     """What a cycle says of a PodGroup."""
     counts = {"running": 0, "succeeded": 0, "failed": 0}
     job = jobs.native_id("ns", "g")
-    fields = {"ready": False, **counts, **more}
+    fields: dict[str, Any] = {"ready": False, **counts, **more}
     return GroupStatus(job=job, uid="u", queue="a", phase=phase, reason=reason, **fields)
 
 
@@ -79,6 +79,14 @@ CASES = {
         stored((PHASE, "False", "Inqueue")),
         status(Phase.INQUEUE, ready=True),
         [body(PHASE, "False", "Inqueue", "queue a")],
+    ),
+    "pods have succeeded": (
+        stored((PHASE, "True", "Running"), (INITIALLY, "True", "Scheduled")),
+        status(Phase.RUNNING, ready=True, succeeded=2),
+        [
+            body(PHASE, "True", "Running", "queue a"),
+            body("vscheduler.io/Succeeded", "True", "Succeeded", "2 pods succeeded"),
+        ],
     ),
     "once True, it stays so": (
         BEGUN,

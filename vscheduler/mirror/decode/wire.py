@@ -547,6 +547,7 @@ class NativePodGroupSpec(Struct, frozen=True):
     scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
     disruption_mode: DisruptionMode = DisruptionMode()
     priority: int | None = None
+    preemption_policy: str = ""
     resource_claims: list[PodResourceClaim] = []
 
 
@@ -586,6 +587,7 @@ class CompositePodGroupSpec(Struct, frozen=True):
     scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
     disruption_mode: DisruptionMode = DisruptionMode()
     priority: int | None = None
+    preemption_policy: str = ""
 
 
 class CompositePodGroupStatus(Struct, frozen=True):

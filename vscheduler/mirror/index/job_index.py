@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vscheduler.mirror.decode.events import DecodeError, Kind
-from vscheduler.mirror.translate.pods import Pod
+from vscheduler.mirror.translate.pods import NEVER, Pod
 from vscheduler.mirror.translate.translation import Group, PriorityClass
 from vscheduler.mirror.wording import gang_sentences
 from vscheduler.model import jobs
@@ -285,11 +285,18 @@ class JobIndex:
             return "its pods name several schedulers in spec.schedulerName; all must name one"
         if not self._use_priorities:
             return ""
+        asks = group.preemption_policy
         for pod in sorted(living, key=lambda pod: pod.key):
-            if pod.task is not None and pod.task.pod_priority != group.priority:
+            task = pod.task
+            if task is not None and task.pod_priority != group.priority:
                 return (
-                    f"pod {pod.task.name} has priority {pod.task.pod_priority}, its PodGroup "
+                    f"pod {task.name} has priority {task.pod_priority}, its PodGroup "
                     f"{group.priority}; both must name the same PriorityClass"
+                )
+            if task is not None and asks and task.never_preempts is not (asks == NEVER):
+                return (
+                    f"pod {task.name} has another preemptionPolicy than its PodGroup ({asks}); "
+                    f"both must name the same PriorityClass"
                 )
         return ""
 

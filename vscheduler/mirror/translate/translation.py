@@ -108,6 +108,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     owner: Owner | None = None
     priority: int | None = None
     """Of Kubernetes' own PodGroups: the priority that all of its pods must have."""
+    preemption_policy: str = ""
+    """Of Kubernetes' own PodGroups: what all of its pods must have; empty: anything."""
     gang: bool = True
     """Of Kubernetes' own PodGroups: whether policy gang or basic."""
     parent: JobId | None = None
@@ -351,6 +353,7 @@ def _of_scheduling(
         scheduler="",
         owner=owner,
         priority=spec.priority or 0,
+        preemption_policy=spec.preemption_policy,
         gang=minimum is not None,
         parent=jobs.composite_id(metadata.namespace, above) if above else None,
         workload="" if spec.workload_ref is None else spec.workload_ref.workload_name,
@@ -381,9 +384,13 @@ def _minimum_field(key: JobId, minimum: int | None) -> str:
 
 def _without_policy(metadata: Metadata) -> int:
     """Return the minimum of a PodGroup with policy basic: annotation MIN_MEMBER, else 1."""
-    text = metadata.annotations.get(MIN_MEMBER, "")
+    return max(1, _count(metadata.annotations.get(MIN_MEMBER, "")))
+
+
+def _count(text: str) -> int:
+    """Return a number of pods; 0 for any other text."""
     is_number = text.isascii() and text.isdecimal() and len(text) < DIGITS_MAX
-    return max(1, int(text)) if is_number else 1
+    return int(text) if is_number else 0
 
 
 def _topology_by_label(constraints: SchedulingConstraints) -> TopologyRequest | None:
@@ -408,10 +415,12 @@ def _native_state(group: NativePodGroup | CompositePodGroup, key: JobId) -> Grou
     started = by_type.get(jobs.initially_scheduled(key))
     phase = Phase.RUNNING if started is not None and started.status == TRUE else Phase.PENDING
     said = _PHASES.get(by_type[jobs.PHASE].reason) if jobs.PHASE in by_type else None
+    ended = by_type.get(jobs.SUCCEEDED_PODS)
     return GroupState(
         phase=phase if said is None else said,
         blank=said is None,
         conditions=conditions,
+        succeeded=0 if ended is None else _count(ended.message.partition(" ")[0]),
         generation=group.metadata.generation,
     )
 
