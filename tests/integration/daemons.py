@@ -197,11 +197,18 @@ def until(done: Callable[[], object], daemon: Daemon) -> None:
 
 
 def first_lists(daemon: Daemon) -> int:
-    """Wait until both processes have listed what they watch, and return the number of lists."""
+    """Wait until both processes have listed what they watch, or know that it isn't served, and
+    return the number of lists.
+    """
     theirs = [paths.WATCHED[kind] for kind in startup.NEEDED_BY_CONTROLLERS]
     known = Counter([*paths.WATCHED.values(), *theirs, *owners.WATCHED.values()])
-    until(lambda: Counter(each["path"] for each in daemon.said("watch.listed")) >= known, daemon)
-    return known.total()
+
+    def answered() -> Counter[str]:
+        said = (*daemon.said("watch.listed"), *daemon.said("watch.absent"))
+        return Counter(each["path"] for each in said)
+
+    until(lambda: answered() >= known, daemon)
+    return known.total() - len(daemon.said("watch.absent"))
 
 
 def until_at_rest(seen: Callable[[], object], daemon: Daemon, seconds: float) -> None:

@@ -48,7 +48,6 @@ from vscheduler.explain.changes import (
     WithoutNodeAffinity,
     WithoutSelector,
 )
-from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.decode.events import Kind, LargePod, Remove, Upsert
 from vscheduler.mirror.decode.quantities import Quantity
@@ -141,7 +140,7 @@ class Objects:
 
     def stored_group(self, job: JobId) -> PodGroup | NativePodGroup | None:
         """Return the PodGroup of a job; None if there is none, or several."""
-        found = self.original(paths.kind_of(job), events.key_of(*jobs.names_of(job)))
+        found = self.original(events.kind_of_job(job), events.key_of(*jobs.names_of(job)))
         if found is None or jobs.is_composite(job):
             return None
         assert isinstance(found.object, PodGroup | NativePodGroup)

@@ -15,9 +15,6 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from vscheduler.model import jobs
-from vscheduler.model.jobs import JobId
-
 
 class Kind(StrEnum):
     """The kinds of objects that decisions depend on."""
@@ -53,14 +50,6 @@ DEVICE_KINDS = frozenset({Kind.RESOURCE_CLAIM, Kind.RESOURCE_SLICE, Kind.DEVICE_
 
 GROUPS = (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP)
 """The kinds of groups of pods."""
-
-
-def kind_of(job: JobId) -> Kind:
-    """Return the kind of the object that is a job."""
-    if jobs.is_composite(job):
-        return Kind.COMPOSITE_POD_GROUP
-    return Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
-
 
 OPTIONAL_KINDS = DEVICE_KINDS | {
     *(Kind.HYPER_NODE, Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP),

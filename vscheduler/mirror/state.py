@@ -12,7 +12,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Remove, Upsert
 from vscheduler.mirror.index import entries
@@ -282,7 +281,7 @@ class Mirror:
 
     def group_reference(self, job: JobId) -> Reference | None:
         """Return the UID and version of a PodGroup, of either API."""
-        return self.reference(paths.kind_of(job), events.key_of(*jobs.names_of(job)))
+        return self.reference(events.kind_of_job(job), events.key_of(*jobs.names_of(job)))
 
     def group_state(self, job: JobId) -> GroupState | None:
         """Return the status last seen on the PodGroup, to compare a new status with."""

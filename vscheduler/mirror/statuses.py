@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from vscheduler.mirror import paths
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeError
 from vscheduler.mirror.paths import COLLECTIONS, Kind
 from vscheduler.mirror.wording import phrases, sentences
@@ -585,7 +585,7 @@ def _notice(subject: ObjectReference, details: tuple[str, str, str]) -> EventNot
 
 def _group_notice(job: JobId, uid: str, details: tuple[str, str, str]) -> EventNotice:
     namespace, name = jobs.names_of(job)
-    group = reference_to(paths.kind_of(job), namespace=namespace, name=name, uid=uid)
+    group = reference_to(events.kind_of_job(job), namespace=namespace, name=name, uid=uid)
     return _notice(group, details)
 
 

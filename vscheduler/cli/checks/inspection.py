@@ -36,7 +36,7 @@ from vscheduler.core.session.work_budget import WorkBudget
 from vscheduler.core.topology import hyper_nodes
 from vscheduler.daemon import configuration
 from vscheduler.daemon.configuration import ConfigurationError, Examined
-from vscheduler.mirror import paths, state
+from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.model import jobs, resources
@@ -259,7 +259,7 @@ class _Inspection:
         job = JobId(remark.name)
         if not jobs.is_native(job):
             return self._about(Kind.POD_GROUP, remark)
-        kind, key = paths.kind_of(job), events.key_of(*jobs.names_of(job))
+        kind, key = events.kind_of_job(job), events.key_of(*jobs.names_of(job))
         return self._about(kind, replace(remark, name=key)) if (kind, key) in self._own else None
 
     def of_hyper_nodes(self) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ from vscheduler.cluster.writes.event_recorder import Recorder
 from vscheduler.cluster.writes.retries import WriteErrors
 from vscheduler.cluster.writes.write_queue import CoalescingQueue, WritePriority, WriteQueue
 from vscheduler.mirror import paths, statuses
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeError
 from vscheduler.mirror.statuses import Body, ReasonAndMessage
 from vscheduler.mirror.translate import pod_owners
@@ -226,7 +227,7 @@ class StatusWriter:
         """Write on a PodGroup of Kubernetes' own API that all of its pods were evicted."""
         self._check_permit()
         namespace, name = jobs.names_of(job)
-        path = paths.COLLECTIONS[paths.kind_of(job)].status(name, namespace)
+        path = paths.COLLECTIONS[events.kind_of_job(job)].status(name, namespace)
         body = {"metadata": {"uid": uid}, "status": statuses.lost_patch(evicts, now=time.time())}
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
@@ -372,7 +373,7 @@ def _group_request(
     if jobs.is_native(job):
         patch = statuses.native_group_patch(stored, wanted)
         path, kind = (
-            paths.COLLECTIONS[paths.kind_of(job)].status(name, namespace),
+            paths.COLLECTIONS[events.kind_of_job(job)].status(name, namespace),
             connection.STRATEGIC_PATCH,
         )
         metadata = {"uid": known.uid}

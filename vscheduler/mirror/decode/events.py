@@ -22,6 +22,8 @@ from vscheduler.mirror import paths
 from vscheduler.mirror.decode import wire, wire_devices, wire_storage
 from vscheduler.mirror.decode.wire import Pod, Struct
 from vscheduler.mirror.paths import COLLECTIONS
+from vscheduler.model import jobs
+from vscheduler.model.jobs import JobId
 
 LONG_BYTES = 16_384
 """An affinity of at least LONG_BYTES bytes isn't decoded at first."""
@@ -271,6 +273,13 @@ def kind_of(document: Mapping[str, Any]) -> Kind | None:
     """Return the kind of a manifest; None for a kind that decisions don't depend on."""
     named = str(document.get("apiVersion")), str(document.get("kind"))
     return _KINDS.get(named)
+
+
+def kind_of_job(job: JobId) -> Kind:
+    """Return the kind of the object that is a job."""
+    if jobs.is_composite(job):
+        return Kind.COMPOSITE_POD_GROUP
+    return Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
 
 
 def removal(event: Upsert | DecodeFailed) -> Remove:

@@ -138,7 +138,7 @@ def _role(pods: PodsOfKind) -> str:
 
 def no_group(group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError]) -> str:
     """Return why pods that name this PodGroup are in none: it is missing, or can't be used."""
-    kind = paths.kind_of(group)
+    kind = events.kind_of_job(group)
     key = events.key_of(*jobs.names_of(group))
     rejection = rejections.get((kind, key))
     if rejection is not None:
