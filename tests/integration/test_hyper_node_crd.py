@@ -39,6 +39,7 @@ def running(tmp_path: Path) -> Iterator[tuple[ControlPlane, Daemon]]:
         assert daemon.stop() == 0
 
 
+@pytest.mark.at_length
 def test_gangs_that_must_be_near_wait_while_there_is_no_crd(
     running: tuple[ControlPlane, Daemon],
 ) -> None:
