@@ -40,11 +40,11 @@ from vscheduler.model.jobs import (
 )
 
 UNSCHEDULABLE = "Unschedulable"
-OF_QUEUE = "queue "
-"""Before the queue in the message of condition jobs.PHASE."""
-
 NATIVE_UNSCHEDULABLE = "vscheduler.io/Unschedulable"
 """The same condition on PodGroups of Kubernetes' own API."""
+
+OF_QUEUE = "queue "
+"""Before the queue in the message of condition jobs.PHASE."""
 
 NOT_ADMITTED = frozenset(
     {

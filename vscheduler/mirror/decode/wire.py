@@ -538,16 +538,21 @@ class GroupWorkload(Struct, frozen=True):
     workload_name: str = ""
 
 
-class NativePodGroupSpec(Struct, frozen=True):
-    """scheduling.k8s.io/v1beta1 PodGroupSpec."""
+class NativeSpec(Struct, frozen=True):
+    """What PodGroups and CompositePodGroups of scheduling.k8s.io have in common."""
 
     parent_composite_pod_group_name: str = ""
     workload_ref: GroupWorkload | None = None
-    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
     disruption_mode: DisruptionMode = DisruptionMode()
     priority: int | None = None
     preemption_policy: str = ""
+
+
+class NativePodGroupSpec(NativeSpec, frozen=True):
+    """scheduling.k8s.io/v1beta1 PodGroupSpec."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     resource_claims: list[PodResourceClaim] = []
 
 
@@ -578,16 +583,10 @@ class CompositePolicy(Struct, frozen=True):
     gang: CompositeGangPolicy | None = None
 
 
-class CompositePodGroupSpec(Struct, frozen=True):
+class CompositePodGroupSpec(NativeSpec, frozen=True):
     """scheduling.k8s.io/v1alpha3 CompositePodGroupSpec."""
 
-    parent_composite_pod_group_name: str = ""
-    workload_ref: GroupWorkload | None = None
     scheduling_policy: CompositePolicy = CompositePolicy()
-    scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
-    disruption_mode: DisruptionMode = DisruptionMode()
-    priority: int | None = None
-    preemption_policy: str = ""
 
 
 class CompositePodGroupStatus(Struct, frozen=True):
