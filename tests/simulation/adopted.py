@@ -26,7 +26,6 @@ from tests.simulation.actors.objects import Template
 from tests.simulation.api_server import kinds
 from tests.simulation.api_server.client import Client
 from tests.simulation.judges import objects as reading
-from tests.simulation.kernel import core
 from tests.simulation.kernel.processes import Process
 from tests.simulation.knobs import Knobs
 from tests.simulation.simulation import Options, Outcome, Simulation
@@ -230,10 +229,8 @@ def main(arguments: Sequence[str]) -> int:
                 write(f"{given.position} {given.way}, {ends}: {line.partition('?')[0]}\n")
             if not world.outcome.faultless or not all(line for _, line in lines):
                 break
-    for found in world.outcome.findings:
-        write(f"broken: {found.rule}: {found.at - core.EPOCH:.3f} {found.message}\n")
-    for crash in world.outcome.crashes:
-        write(f"broken: crash: {crash}\n")
+    for broken in world.outcome.broken():
+        write(f"broken: {broken}\n")
     write(f"{simulation.cpu_seconds() - began:.0f} CPU s\n")
     return 0 if world.outcome.faultless else 1
 

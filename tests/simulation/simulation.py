@@ -97,6 +97,13 @@ class Outcome:
     digest: str = ""
     """Of the history: equal for equal seeds."""
 
+    def broken(self) -> Iterator[str]:
+        """Iterate over what was found, and when, in seconds of virtual time."""
+        for found in self.findings:
+            yield f"{found.rule}: {found.at - core.EPOCH:.3f} {found.message}"
+        for crash in self.crashes:
+            yield f"crash: {crash}"
+
     @property
     def faultless(self) -> bool:
         """Whether nothing was found."""
