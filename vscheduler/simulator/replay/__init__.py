@@ -1,0 +1,1 @@
+"""The laboratory: traces of jobs through the core, in virtual time."""
