@@ -140,6 +140,8 @@ class Reflector(Generic[Event]):
         self.problem: ApiError | None = None
         """The error of the last failed attempt. None while data comes in, and before the first
         attempt."""
+        self.unserved = False
+        """Whether the API server doesn't serve the kind, as far as it has answered."""
         self.problem_since = 0.0
         """When the current row of failures began, by time.monotonic()."""
 
@@ -156,6 +158,7 @@ class Reflector(Generic[Event]):
     def _mark_current(self) -> None:
         """Record a sign of life that an opened watch alone isn't."""
         self._mark_alive()
+        self.unserved = False
         self.current_at = self.heard_at
 
     def forget(self) -> None:
@@ -198,6 +201,8 @@ class Reflector(Generic[Event]):
                 if time.monotonic() - listed_at < self._pace.at_once_seconds:
                     await self._pause(error)
             except ApiError as error:
+                if isinstance(error, NotFound):  # once the kind is served again, all may differ
+                    self._version = ""
                 await self._pause(error)
             except Exception as error:  # noqa: BLE001 - a defect must not end the watch
                 self._version = ""
@@ -358,6 +363,8 @@ class Reflector(Generic[Event]):
         absent = isinstance(error, NotFound)
         known = absent and isinstance(self.problem, NotFound)
         self.problem = error
+        if not isinstance(error, Unavailable | Throttled):  # they say nothing of the kind
+            self.unserved = absent
         seconds = pause(self._pace, error, self._failures, self._chance)
         self._failures += 1
         if not known:

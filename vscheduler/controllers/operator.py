@@ -1,4 +1,4 @@
-"""Operator: runs Kopf in the main thread, from the moment at which Queues and PodGroups are served.
+"""Operator: runs Kopf in the main thread, once Queues or HyperNodes are served.
 
 Kopf ends when a kind that it watches goes, when a watch brings an error that it doesn't know, or
 when it is told to. The process ends with it, and is started again by its parent or the kubelet.
@@ -22,7 +22,7 @@ from vscheduler.controllers import hyper_node_controller
 from vscheduler.controllers.hyper_node_controller import Described
 from vscheduler.controllers.ports import Api, RefusedError, Trouble
 from vscheduler.controllers.queues import queue_index, queue_objects
-from vscheduler.controllers.queues.queue_index import NEEDED, Indices, Kinds
+from vscheduler.controllers.queues.queue_index import VOLCANO, Indices, Kinds
 from vscheduler.controllers.queues.queue_objects import FollowedKind
 from vscheduler.mirror import paths
 
@@ -31,6 +31,9 @@ COLLECTIONS: Mapping[FollowedKind, paths.Collection] = {
     FollowedKind.COMMAND: paths.COMMANDS,
     FollowedKind.HYPER_NODE: paths.HYPER_NODES,
 }
+
+KEPT: Kinds = frozenset({FollowedKind.QUEUE, FollowedKind.HYPER_NODE})
+"""The kinds that are kept with Kopf's help. Without any of them Kopf has no work."""
 
 LOGIN_SECONDS = 2.0
 """Minimal time between two logins, so a server that refuses every login isn't flooded."""
@@ -148,7 +151,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Intervals between checks for kinds. Seconds."""
 
     absent_seconds: float = 2.0
-    """While required kinds are missing."""
+    """While Volcano's kinds are missing, and Kopf doesn't run."""
     look_seconds: float = 30.0
     """While others are missing."""
 
@@ -239,15 +242,17 @@ async def _kinds_unless(api: Api, stop: asyncio.Event, pace: Pace) -> Kinds | No
 
 
 async def _wait_for_kinds(api: Api, pace: Pace) -> Kinds:
-    """Wait until the required kinds may be listed; return all that may be."""
-    missed: Kinds = frozenset()
+    """Wait until Volcano's kinds may be listed, or at least one of those that are kept, and no more
+    have come for a while; return all that may be.
+    """
+    before: Kinds | None = None
     while True:
         kinds = frozenset([kind for kind in FollowedKind if await _listed(api, kind)])
-        if kinds >= NEEDED:
+        if kinds >= VOLCANO or (kinds == before and kinds & KEPT):
             return kinds
-        if NEEDED - kinds != missed:
-            missed = NEEDED - kinds
-            log.warning("kinds.absent", kinds=sorted(missed), retry=True)
+        if kinds != before:
+            before = kinds
+            log.warning("kinds.absent", kinds=sorted(VOLCANO - kinds), retry=True)
         await asyncio.sleep(pace.absent_seconds)
 
 

@@ -27,6 +27,7 @@ from vscheduler.controllers.queues.queue_index import Indices, QueueIndex
 from vscheduler.daemon import child_process, informers, leader_session, startup
 from vscheduler.daemon.configuration import Loaded
 from vscheduler.daemon.controllers_api import Api
+from vscheduler.daemon.informers import KindAccess
 from vscheduler.daemon.leader_election.api import CompositeToken, Permit, Token
 from vscheduler.daemon.leader_session import LeaderSession
 from vscheduler.daemon.observability.logs import LineWriter
@@ -123,6 +124,7 @@ class Controllers:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._session = LeaderSession(runtime, self._serve)
+        self._access = KindAccess(runtime.mirror, runtime.informers.states)
         self._owners = Owners()
         self._indices: asyncio.Future[Indices] = asyncio.get_running_loop().create_future()
         self._queues: QueueController | None = None
@@ -156,8 +158,11 @@ class Controllers:
 
     async def _serve(self, names: tuple[str, ...], token: CompositeToken) -> None:
         self._podgroups = self._podgroup_controller(names, token)
+        self._access.look()
         try:
             async with asyncio.TaskGroup() as group:
+                looks = self._access.follow(self._podgroups.changed)
+                group.create_task(looks, name="look for kinds")
                 group.create_task(self._podgroups.run(), name="look after podgroups")
         finally:
             self._podgroups = None

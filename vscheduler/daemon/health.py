@@ -22,6 +22,15 @@ NEEDED = frozenset({Kind.NODE, Kind.POD, Kind.POD_GROUP, Kind.QUEUE})
 """Kinds without which no decision is possible. All other kinds may be missing, because an older
 cluster does not serve them or a smaller role does not permit reading them."""
 
+VOLCANO = frozenset({Kind.POD_GROUP, Kind.QUEUE})
+"""Kinds that are needed only where Kubernetes' own PodGroups aren't served."""
+
+CONSEQUENCES = {
+    Kind.QUEUE: "without Queue: all jobs are in the default queue, which has no limits",
+    Kind.POD_GROUP: "without Volcano's PodGroup: each pod without a PodGroup starts alone",
+}
+"""What the absence of Volcano's kinds means."""
+
 REFUSED_SECONDS = 10.0
 """How long a kind must be refused before the daemon continues without the kind: a starting server
 refuses, too."""
@@ -47,6 +56,11 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
     """Why the watch currently fails."""
     seconds: float = 0.0
     """How long the watch has been failing."""
+    unserved: bool = False
+    """Whether the API server doesn't serve the kind, though the last attempt may have failed
+    otherwise."""
+    replaced: bool = False
+    """Whether Kubernetes' own PodGroups are served, which replace Volcano's kinds."""
     silent_seconds: float = 0.0
     """How long nothing has come from the kind's watches, even if they could be opened."""
 
@@ -61,19 +75,29 @@ class WatchState(msgspec.Struct, frozen=True, kw_only=True):
         return False
 
     @property
+    def needed(self) -> bool:
+        """Whether no decision is possible without the kind."""
+        replaced = self.kind in VOLCANO and self.replaced and self.unserved
+        return self.kind in NEEDED and not replaced
+
+    @property
     def silent(self) -> bool:
         """Whether watches are open, as it seems, and nothing comes through them."""
-        return self.listed and not self.refused and self.silent_seconds >= SILENT_SECONDS
+        known = self.refused or self.absent
+        return self.listed and not known and self.silent_seconds >= SILENT_SECONDS
 
     @property
     def absent(self) -> bool:
         """Whether the daemon continues without the kind.
 
         API servers before 1.34 don't serve the kinds about devices, and HyperNodes come with a CRD.
+        What was listed before stays known, but of Volcano's kinds nothing is left with their CRD.
         """
+        if self.kind in VOLCANO:
+            return self.unserved and not self.needed and self.seconds >= REFUSED_SECONDS
         missing = isinstance(self.problem, NotFound) and self.kind in paths.OPTIONAL_KINDS
         lasting = self.refused and (missing or self.seconds >= REFUSED_SECONDS)
-        return lasting and self.kind not in NEEDED and not self.listed
+        return lasting and not self.needed and not self.listed
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +124,7 @@ def report(watches: Sequence[WatchState], lease_statuses: Sequence[LeaseStatus] 
     if unreachable:
         waits.append(f"the API server can't be reached: {_clean(unreachable)}")
     for watch in watches:
-        if watch.problem is None or watch.kind not in NEEDED:
+        if watch.problem is None or not watch.needed:
             continue
         if watch.refused:
             waits.append(f"{watch.kind} is needed, and refused: {_clean(str(watch.problem))}")
@@ -112,9 +136,9 @@ def report(watches: Sequence[WatchState], lease_statuses: Sequence[LeaseStatus] 
     if missing:
         waits.append(f"the first lists aren't in yet: {', '.join(missing)}")
     without = [
-        f"without {watch.kind}: {_clean(str(watch.problem))}"
+        CONSEQUENCES.get(watch.kind) or f"without {watch.kind}: {_clean(str(watch.problem))}"
         for watch in watches
-        if watch.refused and watch.kind not in NEEDED
+        if (watch.refused or watch.absent) and not watch.needed
     ]
     leases = tuple(map(lease_line, lease_statuses))
     return Report(waits=tuple(waits), without=tuple(without), leases=leases)

@@ -174,12 +174,14 @@ class Informers:
                         await watch.listed.wait()
 
     def _state(self, kind: Kind) -> WatchState:
-        watch = self._watches[kind]
+        watch, native = self._watches[kind], self._watches.get(Kind.NATIVE_POD_GROUP)
         return WatchState(
             kind=kind,
             listed=watch.ever_listed,
             problem=watch.problem,
             seconds=time.monotonic() - watch.problem_since if watch.problem else 0.0,
+            unserved=watch.unserved,
+            replaced=native is not None and native.ever_listed and not native.unserved,
             silent_seconds=time.monotonic() - watch.current_at,
         )
 
@@ -300,11 +302,12 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindAccess:
-    """Tells the Mirror whether decisions can consider volumes and devices.
+    """Tells the Mirror whether decisions can consider volumes, devices and Volcano's kinds.
 
     Without one of the kinds about volumes that are needed, nothing is known about volumes. Then
     they are no obstacle for any pod, as in a cluster without volumes. Without one of those about
-    devices, no pod with resource claims can start. Both are logged as warnings.
+    devices, no pod with resource claims can start. Without Queues all jobs are in one queue, and
+    without Volcano's PodGroups pods start alone. All of that is logged as warnings.
     """
 
     def __init__(self, mirror: Mirror, states: Callable[[], Sequence[WatchState]]) -> None:
@@ -323,8 +326,20 @@ class KindAccess:
                 needed=paths.DEVICE_KINDS,
                 serve=lambda served: mirror.devices.serve(served=served),
             ),
+            Topic(
+                off="queues.off",
+                on="queues.on",
+                needed={Kind.QUEUE},
+                serve=lambda served: mirror.serve_queues(served=served),
+            ),
+            Topic(
+                off="podgroups.off",
+                on="podgroups.on",
+                needed={Kind.POD_GROUP},
+                serve=lambda served: mirror.serve_pod_groups(served=served),
+            ),
         )
-        self._missing: dict[str, Collection[str]] = {topic.on: () for topic in self._topics}
+        self._missing: dict[str, list[str]] = {topic.on: [] for topic in self._topics}
 
     def look(self) -> bool:
         """Tell the Mirror; return whether anything has changed since the last call."""
@@ -333,9 +348,16 @@ class KindAccess:
         return any(changed)
 
     def _look(self, topic: Topic, states: Sequence[WatchState]) -> bool:
-        absent = [state for state in states if state.kind in topic.needed and state.absent]
-        missing = sorted(each.kind for each in absent)
-        if missing == list(self._missing[topic.on]):
+        before = self._missing[topic.on]
+        absent = [
+            state
+            for state in states
+            if state.kind in topic.needed
+            # What was missing still is as long as its watch fails, whatever the error is now.
+            and (state.absent or (state.problem is not None and state.kind in before))
+        ]
+        missing = sorted(each.kind.value for each in absent)
+        if missing == before:
             return False
         self._missing[topic.on] = missing
         topic.serve(not missing)

@@ -147,6 +147,7 @@ class Scheduler:
         self._runtime = runtime
         self._policy = policy
         self._session = LeaderSession(runtime, self._serve)
+        self._access = KindAccess(runtime.mirror, runtime.informers.states)
         self._loop: SchedulingLoop | None = None
         self._outlets: Outlets | None = None
 
@@ -207,9 +208,8 @@ class Scheduler:
             may_commit=runtime.permit(token),
             pace=Pace(period_seconds=runtime.settings.schedule_period_seconds),
         )
-        access = KindAccess(runtime.mirror, runtime.informers.states)
-        access.look()
-        group.create_task(access.follow(self._loop.reconsider), name="look for kinds")
+        self._access.look()
+        group.create_task(self._access.follow(self._loop.reconsider), name="look for kinds")
         group.create_task(self._loop.keep_time(), name="keep time")
         group.create_task(self._run(self._loop), name="schedule")
 
@@ -223,7 +223,7 @@ class Scheduler:
 
     def _has_default_queue(self) -> bool:
         name = self._runtime.settings.default_queue
-        return self._runtime.mirror.reference(Kind.QUEUE, name) is not None
+        return self._runtime.mirror.has_queue(name)
 
     def _stop_writing(self) -> None:
         """Drop the states that wait to be written: the next leader writes its own."""
@@ -295,6 +295,7 @@ async def ensure_queue(connection: Connection, name: str, permit: Permit) -> Non
 
     Errors are retried, because a missing CRD may be installed at any moment.
     """
+    said = ""
     while True:
         try:
             if await objects.ensure_queue(connection, name, may_send=permit):
@@ -305,7 +306,9 @@ async def ensure_queue(connection: Connection, name: str, permit: Permit) -> Non
         except Forbidden as error:
             log.warning("queue.not_created", message=str(error))
         except ApiError as error:
-            log.info("queue.not_created", message=str(error), retry=True)
+            if str(error) != said:
+                said = str(error)
+                log.info("queue.not_created", message=said, retry=True)
             await asyncio.sleep(QUEUE_RETRY_SECONDS)
             continue
         return

@@ -32,7 +32,7 @@ from vscheduler.mirror.index.job_index import JobIndex
 from vscheduler.mirror.index.node_usage import NodeColumns, PodOverlay, ResourceNames
 from vscheduler.mirror.index.pod_affinity_index import PodAffinityIndexer
 from vscheduler.mirror.index.pods_by_class import PodsByClass
-from vscheduler.mirror.translate import bounds
+from vscheduler.mirror.translate import bounds, lone_pods
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.kubelet_refusals import KubeletRefusals, NominatedPods
 from vscheduler.mirror.translate.pods import Pod
@@ -135,6 +135,28 @@ class Mirror:
         """Set the scheduler names of our pods. Known objects are read anew when listed again."""
         self._reader.serve(scheduler_names)
         self._job_index.serve(scheduler_names)
+
+    def serve_queues(self, *, served: bool) -> None:
+        """Say whether the API server serves Queues. If it doesn't, all jobs are in the default
+        queue, which has no limits.
+        """
+        only = "" if served else self._options.default_queue
+        self._named.put_in(only)
+        self._job_index.put_in(only)
+        for key, group in self._job_index.groups.items():
+            queue, members = self._job_index.queue_of(group), self._job_index.members(key)
+            self._pods_by_class.move_group(key, queue or None, members)
+
+    def serve_pod_groups(self, *, served: bool) -> None:
+        """Say whether the API server serves Volcano's PodGroups. If it doesn't, pods without a
+        PodGroup are jobs by themselves: no automatic one can be made for them.
+        """
+        self._job_index.serve_volcano(served=served)
+        if not served:
+            self._take_in(Replace(kind=Kind.POD_GROUP, found={}))
+        if self._overlay.alone is served:
+            for before, after in self._overlay.separate(alone=not served):
+                self._move_pod(before, after)
 
     def read(self, event: Upsert | DecodeFailed) -> tuple[str, Entry]:
         """Return the key of an object (a pod's UID) and its entry. Nothing changes."""
@@ -338,6 +360,11 @@ class Mirror:
         """
         return self._named.queue_of_namespace(name, self._options.default_queue)
 
+    def has_queue(self, name: str) -> bool:
+        """Whether jobs can be in this queue."""
+        self._named.refresh()
+        return name in self._named.queues
+
     def members(self, group: JobId) -> Collection[Pod]:
         """Return the pods of all schedulers that name this PodGroup, even a missing PodGroup."""
         self._settle()
@@ -485,6 +512,7 @@ class Mirror:
             self._move_pod(before, self._as_seen(pod))
 
     def _move_pod(self, old: Pod | None, new: Pod | None) -> None:
+        self._move_lone(new)
         self._resource_names.move_pod(old, new)
         if new is not None and new.answer is not None and new.node is not None:
             self._refusals.note(new.uid, new.node, new.answer)
@@ -492,10 +520,32 @@ class Mirror:
         self._pods_by_class.move_pod(old, new)
         self._pod_affinity.move_pod(old, new)
         self._job_index.move_pod(old, new)
+        if old is not None and old.group is not None and jobs.is_lone_pod(old.group):
+            self._end_lone(old.group)
         self.claims.move_pod(old, new)  # last: it may move the pod, or others, once more
+
+    def _move_lone(self, pod: Pod | None) -> None:
+        """Let a pod that is a job by itself have a group, before it is a member of it."""
+        if pod is None or pod.group is None or not jobs.is_lone_pod(pod.group):
+            return
+        queue = self.queue_of_namespace(pod.namespace)
+        group = lone_pods.group_of(pod, queue, self._options.default_queue)
+        known = self._job_index.groups.get(pod.group)
+        if group != known:
+            self._move_group("", known, group)
+
+    def _end_lone(self, key: JobId) -> None:
+        """Drop the group of a lone pod that is gone, or isn't one any more."""
+        if not self._job_index.members(key):
+            self._move_group("", self._job_index.groups[key], None)
 
     def _move_namespace(self, key: str, _: Namespace | None, new: Namespace | None) -> None:
         self._pod_affinity.move_namespace(key, None if new is None else new.labels)
+        if self._overlay.alone:  # the namespace may name another queue for its pods
+            lone = [job for job in self._job_index.groups if jobs.is_lone_pod(job)]
+            for pod in [pod for job in lone for pod in self._job_index.members(job)]:
+                if pod.namespace == key:
+                    self._move_lone(pod)
 
     def _move_tree(
         self, named: Callable[[str, str], JobId], key: str, old: Group | None, new: Group | None
@@ -528,7 +578,8 @@ class Mirror:
         self._job_index.move_group(key, new)
         members = self._job_index.members(key)
         # Without a queue, it doesn't count yet.
-        before, after = (None if each is None else each.job.queue or None for each in (old, new))
+        queue_of = self._job_index.queue_of
+        before, after = (None if each is None else queue_of(each) or None for each in (old, new))
         self._pods_by_class.move_group(key, after, members)
         if before is None or after is None:
             self._columns.reseat(members)
@@ -549,11 +600,17 @@ class NamedObjects:
         self.hyper_nodes = NO_HYPER_NODES
         """One value until any HyperNode changes: the tree that follows from it is kept there."""
         self._current = False
+        self._only_queue = ""
         self._has_hyper_nodes = True
 
     def change(self) -> None:
         """Sort again at the next refresh."""
         self._current = False
+
+    def put_in(self, only_queue: str) -> None:
+        """Let this queue be the only one, without limits; all Queues if it is empty."""
+        self._only_queue = only_queue
+        self.change()
 
     def change_hyper_nodes(self) -> None:
         """Collect the HyperNodes again at the next refresh."""
@@ -575,7 +632,9 @@ class NamedObjects:
         if self._current:
             return
         self._current = True
-        queues = entries.values(self._stored[Kind.QUEUE], Queue)
+        only = self._only_queue
+        unlimited = [Queue(name=only, uid="", created=0.0)]
+        queues = unlimited if only else entries.values(self._stored[Kind.QUEUE], Queue)
         self.queues = {queue.name: queue for queue in queues}
         self.budgets = tuple(entries.values(self._stored[Kind.BUDGET], Budget))
         self.quotas = tuple(entries.values(self._stored[Kind.QUOTA], Quota))

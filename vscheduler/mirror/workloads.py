@@ -11,7 +11,6 @@ import msgspec
 
 from vscheduler.mirror import paths
 from vscheduler.model import jobs
-from vscheduler.model.jobs import JobId
 
 Object = Mapping[str, Any]
 
@@ -98,7 +97,7 @@ def group_of(pod: Object) -> str:
         return f"{native['podGroupName']}{jobs.NATIVE}"
     annotations = pod["metadata"].get("annotations") or {}
     named = str(next(filter(None, map(annotations.get, GROUP_ANNOTATIONS)), ""))
-    return "" if jobs.is_native(JobId(named)) else named
+    return "" if jobs.MARK in named else named
 
 
 def is_native(group: Object) -> bool:

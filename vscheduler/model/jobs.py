@@ -31,11 +31,17 @@ QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 MIN_COUNT = "spec.schedulingPolicy.gang.minCount"
 """The minimum of Kubernetes' own PodGroups."""
 
+MARK = "@"
+"""No name of an object contains it."""
+
 NATIVE = "@scheduling.k8s.io"
-"""Tells Kubernetes' own PodGroup from Volcano's of the same name: no name contains an @."""
+"""Tells Kubernetes' own PodGroup from Volcano's of the same name."""
 
 COMPOSITE = "@composite.scheduling.k8s.io"
 """Marks a CompositePodGroup, which is a job with all PodGroups below it."""
+
+LONE_POD = "@pod"
+"""Marks a pod that is a job by itself: none of Volcano's PodGroups can be made for it."""
 
 POD_GROUP_LABEL = "@PodGroup"
 """Label of tasks below a CompositePodGroup: the name of their PodGroup. Objects can't have such a
@@ -54,7 +60,17 @@ def composite_id(namespace: str, name: str) -> JobId:
 
 def is_native(job: JobId) -> bool:
     """Whether the PodGroup is of Kubernetes' own API, or a CompositePodGroup of it."""
-    return "@" in job
+    return job.endswith((NATIVE, COMPOSITE))
+
+
+def pod_id(namespace: str, name: str) -> JobId:
+    """Return the id of a pod that is a job by itself."""
+    return JobId(f"{namespace}/{name}{LONE_POD}")
+
+
+def is_lone_pod(job: JobId) -> bool:
+    """Whether the job is a pod without a PodGroup."""
+    return job.endswith(LONE_POD)
 
 
 def is_composite(job: JobId) -> bool:
@@ -63,7 +79,7 @@ def is_composite(job: JobId) -> bool:
 
 
 def names_of(job: JobId) -> tuple[str, str]:
-    """Return namespace and name of a PodGroup."""
+    """Return namespace and name of a PodGroup, or of a lone pod."""
     namespace, _, name = job.partition("@")[0].partition("/")
     return namespace, name
 

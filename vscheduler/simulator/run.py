@@ -67,6 +67,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Labels of usable nodes; at least one label must match."""
     claim_unowned: bool = False
     default_queue: str = DEFAULT
+    queues_served: bool = True
+    """Whether the cluster has the kind Queue; without it, all jobs are in the default queue."""
     cycles: int = 1
     now: float | None = None
     """Seconds since the epoch; None: the latest time in the input, never the clock."""
@@ -271,6 +273,7 @@ def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options)
             reads=options.reads,
         )
     )
+    mirror.serve_queues(served=options.queues_served)
     admitted = admission.with_priorities(collected.objects)
     objects = [*admitted.objects, *(admitted.unknown if options.unknown_classes else ())]
     if admitted.unknown and not options.unknown_classes:

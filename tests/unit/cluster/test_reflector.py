@@ -344,6 +344,32 @@ async def test_a_kind_that_is_not_served_is_logged_once(serve: Serve) -> None:
     assert kinds == ["watch.absent", "watch.failed", "watch.absent"]
 
 
+async def test_a_kind_that_is_served_again_is_listed_anew(serve: Serve) -> None:
+    """What the last watch showed may be long gone."""
+    refused = [refusal(404), refusal(503)]
+    script = Script([a_list("a"), [], *refused, a_list("b", version=30), []])
+    async with following(serve, script) as (watch, batches):
+        assert flat(batches) == [("REPLACE", "a"), ("REPLACE", "b")]
+        assert not watch.unserved
+
+
+@pytest.mark.parametrize(("code", "unserved"), [(503, True), (429, True), (403, False)])
+async def test_a_busy_server_does_not_say_whether_a_kind_is_served(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, code: int, *, unserved: bool
+) -> None:
+    """But one that forbids it does."""
+    seen: list[bool] = []
+    mark = Reflector._mark_current
+
+    def note(watch: Reflector[Event]) -> None:
+        seen.append(watch.unserved)
+        mark(watch)
+
+    monkeypatch.setattr(Reflector, "_mark_current", note)
+    async with following(serve, Script([refusal(404), refusal(code), a_list(), []])):
+        assert seen[0] is unserved
+
+
 class Fragile(Names):
     """A codec that fails at an object of one name."""
 

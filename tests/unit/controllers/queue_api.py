@@ -31,6 +31,8 @@ class Server:
         self.calls: list[tuple[str, str]] = []
         self.refuse: Callable[[str, str, Any], None] = lambda *_: None
         """Called before each call with method, path and body: may raise."""
+        self.questions = 0
+        """How often it was asked what it offers."""
         self.offers: dict[str, tuple[str, ...]] = {"queues": VERBS, "podgroups": VERBS}
         """What discovery says of kinds."""
         self.native: Trouble | None = Trouble.MISSING
@@ -74,6 +76,7 @@ class Server:
     async def get(self, path: str) -> Object:
         """One object; or what is offered."""
         if path == paths.version(paths.VOLCANO):
+            self.questions += 1
             if self.silent:
                 raise RefusedError(Trouble.UNANSWERED, "no")
             found = [{"name": name, "verbs": [*verbs]} for name, verbs in self.offers.items()]

@@ -277,6 +277,17 @@ async def test_kinds_that_are_needed_are_waited_for(cluster: Cluster) -> None:
     assert started == [["podgroups", "queues"]]
 
 
+async def test_queues_alone_are_work_enough(cluster: Cluster) -> None:
+    """Where Kubernetes' own PodGroups replace Volcano's. These may follow for a moment."""
+    cluster.kinds[SCHEDULING] = {"queues"}
+    cluster.kinds[NATIVE] = {"podgroups"}
+    with testing.capture_logs() as logs:
+        async with operating(cluster):
+            await patience.until(lambda: cluster.watched("queues"))
+    started = [log["kinds"] for log in logs if log["event"] == "kopf.started"]
+    assert started == [["nativepodgroups", "queues"]]
+
+
 async def test_a_stop_ends_the_wait_for_kinds(cluster: Cluster) -> None:
     """Nothing else ends it."""
     del cluster.kinds[SCHEDULING]

@@ -250,3 +250,30 @@ def test_a_kind_that_can_not_be_followed_for_long_is_named() -> None:
     for seconds, waits in ((1.0, ()), (60.0, ("Pod can't be followed: no answer: refused",))):
         found = health.report([state(Kind.POD, NO_ANSWER, seconds=seconds), state(Kind.NODE)])
         assert found.waits == waits
+
+
+def of_volcano(kind: Kind, problem: ApiError | None = UNKNOWN, **more: Any) -> WatchState:
+    """A kind of Volcano's where Kubernetes' own PodGroups are served."""
+    each = state(kind, problem, seconds=more.pop("seconds", 60.0), listed=more.pop("listed", False))
+    return replace(each, **{"replaced": True, "unserved": problem is UNKNOWN, **more})
+
+
+@pytest.mark.parametrize("kind", sorted(health.VOLCANO))
+def test_volcanos_kinds_are_not_needed_beside_kubernetes_own(kind: Kind) -> None:
+    """Not at once, as their CRDs may be on their way; one sentence says what that means."""
+    for listed in (False, True):
+        each = of_volcano(kind, listed=listed)
+        assert each.absent
+        found = health.report([state(Kind.POD), each])
+        assert (found.waits, found.without) == ((), (health.CONSEQUENCES[kind],))
+    assert not of_volcano(kind, seconds=1.0).absent
+    assert of_volcano(kind, DENIED).needed
+    assert of_volcano(kind, replaced=False).needed
+
+
+def test_an_answer_that_says_nothing_of_the_kind_changes_nothing() -> None:
+    """It is as absent as before, whatever the API server answers while it is busy."""
+    each = of_volcano(Kind.QUEUE, NO_ANSWER, unserved=True)
+    assert each.absent
+    assert health.report([state(Kind.POD), each]).waits == ()
+    assert not replace(each, listed=True, silent_seconds=60.0).silent

@@ -1,10 +1,11 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from structlog import testing
 
 from tests import device_labs, volume_labs
-from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound
+from vscheduler.cluster.http.connection import ApiError, Forbidden, NotFound, Unavailable
 from vscheduler.daemon import informers
 from vscheduler.daemon.health import WatchState
 from vscheduler.daemon.informers import KindAccess
@@ -94,3 +95,28 @@ async def test_a_change_makes_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     following = asyncio.create_task(access.follow(cycle.set))
     await asyncio.wait_for(cycle.wait(), 40)
     following.cancel()
+
+
+async def test_volcanos_kinds_are_absent_until_they_are_listed() -> None:
+    """An error that says nothing of them doesn't bring them back."""
+    mirror = Mirror(Options(scheduler_names=(pictures.SCHEDULER,)))
+    absent = WatchState(
+        kind=paths.Kind.QUEUE,
+        listed=False,
+        problem=NotFound("no such kind"),
+        seconds=60.0,
+        unserved=True,
+        replaced=True,
+    )
+    states = [absent]
+    access = KindAccess(mirror, lambda: states)
+    with testing.capture_logs() as said:
+        assert access.look()
+        assert mirror.has_queue("default")
+        states[0] = replace(absent, problem=Unavailable("busy"), unserved=False)
+        assert not access.look()
+        assert mirror.has_queue("default")
+        states[0] = watch(paths.Kind.QUEUE)
+        assert access.look()
+        assert not mirror.has_queue("default")
+    assert [each["event"] for each in said] == ["queues.off", "queues.on"]

@@ -24,12 +24,15 @@ from vscheduler.cli.queue.cluster_client import (
 )
 from vscheduler.cli.queue.queue_watch import Failure, Find
 from vscheduler.core.config.policy import Policy
+from vscheduler.mirror import paths
 from vscheduler.simulator import waiting_line
 from vscheduler.simulator.run import Options
 from vscheduler.simulator.waiting_line import Place
 
 GROUPS = (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP)
 NEEDNT_BE_SERVED = (Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP)
+VOLCANO = (Kind.QUEUE, Kind.POD_GROUP)
+"""Kinds that needn't be served where Kubernetes' own PodGroups are."""
 SNAPSHOT = (
     *(Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, *GROUPS, Kind.COMPOSITE_POD_GROUP),
     Kind.POD,
@@ -42,6 +45,8 @@ SURROUNDINGS = (
     Kind.HYPER_NODE,
 )
 """Kinds that decisions depend on, too, but not the order of jobs."""
+
+NO_QUEUES = f"this cluster has no Queues of {paths.VOLCANO}: all jobs are in the default queue"
 
 NO_PLACES = Places(found={}, approximate=True)
 
@@ -82,14 +87,17 @@ def look(
 
     PodGroups are read in all namespaces if possible: other jobs are in the same line. Raises
     ClusterError if the PodGroups themselves can't be read. Those of Kubernetes' own API needn't be
-    served, and an API server forbids what it doesn't serve, too: nothing is said of them then.
+    served, and an API server forbids what it doesn't serve, too: nothing is said of them then. In
+    their place Volcano's kinds needn't be served.
     """
-    seen = Seen(node_selector=node_selector)
+    seen, unserved = Seen(node_selector=node_selector), dict[Kind, NotServed]()
     for kind in SNAPSHOT:
         try:
             seen.objects[kind] = cluster.list(kind).items
-        except NotServed:
-            if kind not in NEEDNT_BE_SERVED:
+        except NotServed as error:
+            if kind in VOLCANO:
+                unserved[kind] = error
+            elif kind not in NEEDNT_BE_SERVED:
                 raise
         except Forbidden as error:
             _look_inside(seen, cluster, namespace, kind)
@@ -97,6 +105,10 @@ def look(
                 raise
             if kind not in NEEDNT_BE_SERVED or kind in seen.objects:
                 seen.left_out[kind] = str(error)
+    if unserved and Kind.NATIVE_POD_GROUP not in seen.objects:
+        raise next(iter(unserved.values()))
+    if Kind.QUEUE in unserved:
+        seen.notes = (NO_QUEUES,)
     return seen
 
 
@@ -136,7 +148,12 @@ def places(seen: Seen, policy: Policy, schedulers: Collection[str]) -> Places:
 
 def options(seen: Seen, scheduler: str) -> Options:
     """Return how a scheduler of this name sees the cluster now."""
-    return Options(scheduler_names=(scheduler,), node_selector=seen.node_selector, now=time.time())
+    return Options(
+        scheduler_names=(scheduler,),
+        node_selector=seen.node_selector,
+        queues_served=Kind.QUEUE in {*seen.objects, *seen.left_out},
+        now=time.time(),
+    )
 
 
 def queue_of(seen: Seen, name: str) -> Mapping[str, Any] | None:

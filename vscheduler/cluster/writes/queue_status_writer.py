@@ -93,7 +93,7 @@ class QueueStatusWriter:
         for figures in result.queues:
             name = figures.name
             queue = queues.get(name)
-            if queue is None:
+            if queue is None or not queue.uid:  # no Queue exists while their kind isn't served
                 continue
             reported = _Reported(uid=queue.uid, figures=figures, excluded=result.excluded)
             if self._reported.get(name) != reported:
@@ -254,7 +254,7 @@ class UsageWriter:
         found = {
             figure.name: _Kept(uid=queues[figure.name].uid, usage=figure.usage)
             for figure in figures
-            if figure.usage is not None
+            if figure.usage is not None and queues[figure.name].uid
         }
         before, self._wanted = self._wanted, found
         for name in before.keys() - found.keys():

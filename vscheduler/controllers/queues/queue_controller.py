@@ -191,19 +191,19 @@ class QueueController:
 
     def _may_go(self) -> bool:
         """Whether a kind may be in removal: reported missing, or our finalizer holds a queue."""
-        if self._missed or not self._served.whole:
+        if self._missed or self._served.goes or not self._served.settled:
             return True
         return any(map(queue_reconcile.is_held, self._index.queues.values()))
 
     async def _ask(self) -> None:
         """Ask which kinds are served. In case of doubt the live lists are read each time."""
-        was_whole = self._served.whole
+        was_settled, absent = self._served.settled, self._served.absent
         self._missed = False
         self._ask_at = time.monotonic() + self._pace.kinds_seconds
         await self._served.ask()
-        if not (was_whole and self._served.whole):
+        if not (was_settled and self._served.settled) or self._served.absent != absent:
             self._audit_at = 0.0
-        if was_whole and not self._served.whole:
+        if was_settled and not self._served.settled:
             log.warning(
                 "queue.kinds_leave",
                 absent=sorted(self._served.absent),

@@ -41,10 +41,8 @@ KINDS: Mapping[FollowedKind, Place] = {
 
 Kinds = frozenset[FollowedKind]
 
-NEEDED: Kinds = frozenset({FollowedKind.QUEUE, FollowedKind.POD_GROUP})
-"""Without these kinds the controllers have no work. The others are followed where they are
-served.
-"""
+VOLCANO: Kinds = frozenset({FollowedKind.QUEUE, FollowedKind.POD_GROUP})
+"""The kinds of Volcano's API, which mostly come and go together."""
 
 
 def as_written(group: Group) -> str:
@@ -166,9 +164,9 @@ class ServedKinds:
         """Kinds being removed; their objects are being deleted."""
 
     @property
-    def whole(self) -> bool:
-        """Whether all kinds are served and none is being removed."""
-        return not (self._missed or self.leaving)
+    def settled(self) -> bool:
+        """Whether no kind is being removed, and none has been missed just once."""
+        return not (self._missed - self.absent or self.leaving)
 
     @property
     def goes(self) -> bool:
@@ -188,22 +186,23 @@ class ServedKinds:
             for each in answer.get("resources") or ()
             if isinstance(each, Mapping)
         }
-        missed = frozenset(kind for kind in NEEDED if kind not in offered)
+        missed = frozenset(kind for kind in VOLCANO if kind not in offered)
         self.absent = missed & self._missed
         self._missed = missed
         self.leaving = frozenset(
-            kind for kind in NEEDED if kind in offered and "create" not in offered[kind]
+            kind for kind in VOLCANO if kind in offered and "create" not in offered[kind]
         )
 
     async def list(self, kind: FollowedKind) -> list[Object]:
         """Return all objects of a kind; none for a kind that isn't served, or that we needn't and
         may not list. Raises ports.RefusedError.
         """
-        if kind in self.absent:
-            return []
         try:
             return await self._api.list(KINDS[kind].everywhere)
         except RefusedError as error:
-            if kind in NEEDED or error.trouble not in (Trouble.MISSING, Trouble.FORBIDDEN):
+            missing = error.trouble is Trouble.MISSING
+            if kind in self.absent and missing:
+                return []
+            if kind in VOLCANO or not (missing or error.trouble is Trouble.FORBIDDEN):
                 raise
             return []

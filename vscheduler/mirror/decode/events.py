@@ -279,6 +279,8 @@ def kind_of_job(job: JobId) -> Kind:
     """Return the kind of the object that is a job."""
     if jobs.is_composite(job):
         return Kind.COMPOSITE_POD_GROUP
+    if jobs.is_lone_pod(job):
+        return Kind.POD
     return Kind.NATIVE_POD_GROUP if jobs.is_native(job) else Kind.POD_GROUP
 
 

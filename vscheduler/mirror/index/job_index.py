@@ -43,6 +43,10 @@ class JobIndex:
         self._scheduler_names = scheduler_names
         self._claim_unowned = claim_unowned
         self._use_priorities = priority_classes
+        self._only_queue = ""
+        """The queue of all jobs, while there are no Queues; else empty."""
+        self._volcano_served = True
+        """Whether Volcano's PodGroups are served."""
         self._groups: dict[JobId, Group] = {}
         self._unqueued: dict[JobId, None] = {}
         """PodGroups of Kubernetes' own API that name no queue."""
@@ -72,6 +76,20 @@ class JobIndex:
         """Set the names of schedulers with a claim to PodGroups without pods."""
         self._scheduler_names = scheduler_names
         self._dirty.update(self._groups)
+
+    def put_in(self, only_queue: str) -> None:
+        """Let all jobs be in this queue, or if it is empty, in those that their PodGroups name."""
+        self._only_queue = only_queue
+        self._dirty.update(self._groups)
+
+    def queue_of(self, group: Group) -> str:
+        """Return the queue of a PodGroup; empty if the controllers have still to write it."""
+        return group.job.queue and (self._only_queue or group.job.queue)
+
+    def serve_volcano(self, *, served: bool) -> None:
+        """Say whether Volcano's PodGroups are served; if not, pods that name one are told so."""
+        self._volcano_served = served
+        self._dirty.update(self._missing_groups)
 
     def subscribe(self, listener: Callable[[JobId], object]) -> Callable[[], None]:
         """Call `listener` with the PodGroup of each changed pod, until unsubscribed."""
@@ -233,11 +251,13 @@ class JobIndex:
     def _job(self, key: JobId) -> Job | None:
         group, members = self._groups.get(key), self.members(key)
         if group is None:
-            return self._without_group_job(key, members) if jobs.is_native(key) else None
-        if not group.job.queue or not self._is_ours(group, members):
+            tell = jobs.is_native(key) or not self._volcano_served
+            return self._without_group_job(key, members) if tell else None
+        queue = self.queue_of(group)
+        if not queue or not self._is_ours(group, members):
             return None
         self._work["jobs"] += 1
-        defect = self._defect(group, members) if jobs.is_native(key) else ""
+        defect = self._defect(group, members) if jobs.is_native(key) else group.defect
         tasks = [pod.task for pod in members if pod.task is not None]
         if defect:
             tasks = [task for task in tasks if task.status not in jobs.WAITING]
@@ -253,11 +273,13 @@ class JobIndex:
         of_class = self._priority(group)
         own = bool(group.priority_class) or group.priority is not None
         priority = of_class if own else self._priority_of_pods(tasks, of_class)
-        return replace(group.job, priority=priority, class_priority=of_class, **tallied)
+        return replace(
+            group.job, queue=queue, priority=priority, class_priority=of_class, **tallied
+        )
 
     def _without_group_job(self, key: JobId, members: Collection[Pod]) -> Job | None:
         """Return a job for pods that wait for their PodGroup, so that they are told so."""
-        why = gang_sentences.no_group(key, self._refused)
+        why = gang_sentences.no_group(key, self._refused, served=self._volcano_served)
         waiting = _rejections(members, why)
         if not waiting:
             return None
@@ -355,6 +377,11 @@ class JobIndex:
         )
 
 
+def _membership(pod: Pod) -> str:
+    """Return the field of a pod that is wrong if its group is; empty for annotations."""
+    return MEMBERSHIP if pod.group is not None and jobs.is_native(pod.group) else ""
+
+
 def _rejections(members: Collection[Pod], defect: str) -> tuple[InvalidPod, ...]:
     """Return our waiting pods that are unusable, by name: all of them if their PodGroup is."""
     rejected = [
@@ -362,7 +389,7 @@ def _rejections(members: Collection[Pod], defect: str) -> tuple[InvalidPod, ...]
             uid=pod.uid,
             namespace=pod.namespace,
             name=pod.key.partition("/")[2],
-            field=pod.rejection.field if pod.rejection else MEMBERSHIP,
+            field=pod.rejection.field if pod.rejection else _membership(pod),
             message=pod.rejection.message if pod.rejection else defect,
             gated=pod.status is TaskStatus.GATED,
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from vscheduler.mirror.index import entries, pods_by_class
 from vscheduler.mirror.index.entries import Entry, Reader, Value
-from vscheduler.mirror.translate import extended_resources
+from vscheduler.mirror.translate import extended_resources, lone_pods
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.mirror.translate.translation import Group, Node
 from vscheduler.model import nodes, resources
@@ -368,6 +368,8 @@ class PodOverlay:
         """Devices of claims that count for the pod."""
         self.group_texts: dict[JobId, Mapping[str, str]] = {}
         """What plugins read of PodGroups, as hints of pod classes."""
+        self.alone = False
+        """Whether pods without a PodGroup are jobs by themselves."""
         self.roots: dict[JobId, JobId] = {}
         """The CompositePodGroup whose job the pods of a PodGroup belong to."""
         self._below: dict[TaskId, JobId] = {}
@@ -385,6 +387,8 @@ class PodOverlay:
         """Return the pod with all of this: Binding, leaving, or held back."""
         if pod is None:
             return None
+        if self.alone and lone_pods.is_lone(pod):
+            pod = lone_pods.alone(pod)
         if self._below and (root := self._below.get(pod.uid)):
             pod = pod.below(root)
         if pod.extended and self.classes:
@@ -411,6 +415,16 @@ class PodOverlay:
         before = [self.as_seen(pod) for pod in concerned]
         self.classes = classes
         return list(zip(before, map(self.as_seen, concerned), strict=True))
+
+    def separate(self, *, alone: bool) -> Iterator[tuple[Pod | None, Pod | None]]:
+        """Let pods without a PodGroup be jobs by themselves, or no longer; iterate over them as
+        seen before and now.
+        """
+        every = (entry.value for entry in self._stored.values())
+        lone = [pod for pod in every if isinstance(pod, Pod) and lone_pods.is_lone(pod)]
+        before = [self.as_seen(pod) for pod in lone]
+        self.alone = alone
+        return zip(before, map(self.as_seen, lone), strict=True)
 
     def regroup(
         self, key: JobId, texts: Mapping[str, str], members: Collection[Pod]

@@ -399,7 +399,7 @@ def group_of(pod: wire.Pod) -> JobId | None:
     if native is not None:
         return jobs.native_id(namespace, native.pod_group_name)
     named = _named_group(pod.metadata)
-    if named is None or jobs.is_native(JobId(named)):
+    if named is None or jobs.MARK in named:
         return None
     return JobId(events.key_of(namespace, named))
 

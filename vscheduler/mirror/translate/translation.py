@@ -384,10 +384,10 @@ def _minimum_field(key: JobId, minimum: int | None) -> str:
 
 def _without_policy(metadata: Metadata) -> int:
     """Return the minimum of a PodGroup with policy basic: annotation MIN_MEMBER, else 1."""
-    return max(1, _count(metadata.annotations.get(MIN_MEMBER, "")))
+    return max(1, count(metadata.annotations.get(MIN_MEMBER, "")))
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
     """Return a number of pods; 0 for any other text."""
     is_number = text.isascii() and text.isdecimal() and len(text) < DIGITS_MAX
     return int(text) if is_number else 0
@@ -420,7 +420,7 @@ def _native_state(group: NativePodGroup | CompositePodGroup, key: JobId) -> Grou
         phase=phase if said is None else said,
         blank=said is None,
         conditions=conditions,
-        succeeded=0 if ended is None else _count(ended.message.partition(" ")[0]),
+        succeeded=0 if ended is None else count(ended.message.partition(" ")[0]),
         generation=group.metadata.generation,
     )
 

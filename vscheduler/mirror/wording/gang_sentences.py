@@ -136,8 +136,12 @@ def _role(pods: PodsOfKind) -> str:
     return f" of role {pods.role}" if pods.role else ""
 
 
-def no_group(group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError]) -> str:
-    """Return why pods that name this PodGroup are in none: it is missing, or can't be used."""
+def no_group(
+    group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError], *, served: bool = True
+) -> str:
+    """Return why pods that name this PodGroup are in none: it is missing, or can't be used.
+    `served` says whether Volcano's are served.
+    """
     kind = events.kind_of_job(group)
     key = events.key_of(*jobs.names_of(group))
     rejection = rejections.get((kind, key))
@@ -145,7 +149,8 @@ def no_group(group: JobId, rejections: Mapping[tuple[Kind, str], DecodeError]) -
         place = f"{rejection.field}: " if rejection.field else ""
         return f"PodGroup {key} can't be used ({place}{rejection.message})"
     if kind is Kind.POD_GROUP:
-        return f"there is no PodGroup {key}"
+        unserved = "" if served else f": the API server doesn't serve those of {paths.VOLCANO}"
+        return f"there is no PodGroup {key}{unserved}"
     version = paths.NATIVE_POD_GROUPS.api_version
     return f"there is no PodGroup {key} of {version}, or the API server doesn't serve this version"
 

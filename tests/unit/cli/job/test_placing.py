@@ -106,3 +106,29 @@ def test_only_what_changed_is_printed_again(
     show.again(jobs(b | {"status": {"phase": "Running"}}), seen)
     shown = capsys.readouterr().out.splitlines()
     assert [line[: len(lines[at])] for at, line in enumerate(shown)] == lines
+
+
+class Bare(Fake):
+    """A cluster without Volcano's kinds."""
+
+    without: tuple[Kind, ...] = placing.VOLCANO
+
+    def list(self, kind: Kind) -> cluster_client.Listing:
+        """No such kinds."""
+        if kind in self.without:
+            raise NotServed(f"this cluster has no kind {kind}")
+        return super().list(kind)
+
+
+def test_volcanos_kinds_need_not_be_served_where_kubernetes_own_are() -> None:
+    """All jobs are in one queue then, and that is said."""
+    cluster: Any = Bare(job_objects.objects())
+    seen = placing.look(cluster, None)
+    assert Kind.QUEUE not in seen.objects
+    assert seen.notes == (placing.NO_QUEUES,)
+    assert not placing.options(seen, "vscheduler").queues_served
+    other: Any = Fake(job_objects.objects())
+    assert placing.options(placing.look(other, None), "vscheduler").queues_served
+    cluster.without = (*placing.VOLCANO, Kind.NATIVE_POD_GROUP)
+    with pytest.raises(NotServed, match="no kind Queue"):
+        placing.look(cluster, None)

@@ -90,3 +90,18 @@ async def test_queues_need_not_wait_for_a_kind_that_is_gone() -> None:
         server.remove(path)
         del server.offers["podgroups"]
         await patience.until(lambda: path not in server.objects)
+
+
+async def test_queues_are_kept_without_podgroups_of_volcano() -> None:
+    """Nothing is asked all the time for that, and lists do without them."""
+    server = Server()
+    del server.offers["podgroups"]
+    path = queue_api.a_queue(server, "lab")
+    async with keeping(server, KINDS_PACE):
+        await patience.until(lambda: queue_api.state_of(server, "lab") == "Open")
+        await rest(server)
+        asked = server.questions
+        await asyncio.sleep(0.5)
+        assert server.questions == asked
+        server.remove(path)
+        await patience.until(lambda: path not in server.objects)
