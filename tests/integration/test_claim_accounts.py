@@ -154,7 +154,7 @@ ATTEMPTS = {
     "takes a device back from a pod on a node": of_device("running", BACK, "pod running on node n"),
     "takes it from one of two pods": of_device("shared", BACK, "pod running on node node-0 has"),
     "takes a device back without the label": of_device("unlabelled", BACK, "the label"),
-    "takes a device back from no pod": of_device("used", BACK, "from pods only"),
+    "takes a device back from no pod": of_device("used", BACK, "from pods and PodGroups only"),
     "adds the label": of_device("unlabelled", LABELLED),
     "removes the label": of_device(
         "waiting", {"metadata": {"labels": {"vscheduler.io/deallocating": None}}}

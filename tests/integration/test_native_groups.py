@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox import control_plane
-from sandbox.client import Object
+from sandbox.client import PATCH_TYPES, Client, Object
 from sandbox.contents import NATIVE_COMPOSITES, NATIVE_POD_GROUPS, NATIVE_WORKLOADS
 from sandbox.control_plane import ControlPlane
 from tests.integration import daemons, devices, permissions
@@ -327,3 +327,44 @@ def test_the_pods_of_a_group_share_a_claim(native: ControlPlane, daemon: Daemon)
     assert claim["status"]["reservedFor"] == [consumer]
     native.api.delete(paths.NATIVE_POD_GROUPS.at("g", NAMESPACE))
     daemons.until(lambda: native.api.list(devices.CLAIMS) == [], daemon)
+
+
+def test_devices_are_taken_back_from_a_group_that_has_no_pod_with_a_node(
+    native: ControlPlane, daemon: Daemon
+) -> None:
+    """Their node is gone before the first bind. The policies let that through, and nothing more."""
+    policies = permissions.MANIFESTS / "cluster" / "device-policies.yaml"
+    native.run_kubectl("apply", "-f", str(policies))
+    native.create_nodes(count=1, cpu="4", memory="64Gi")
+    devices.publish(native.api, ("node-0",), 1)
+    devices.a_claim(native.api, "shared", devices.asked(1))
+    entry = [{"name": "gpu", "resourceClaimName": "shared"}]
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": entry}
+    made = native.api.create(GROUPS, {"metadata": {"name": "g"}, "spec": spec})
+    lost = {"request": "gpus", "driver": devices.DRIVER, "pool": "gone", "device": "gpu-0"}
+    of_node = {"key": "metadata.name", "operator": "In", "values": ["gone"]}
+    selector = {"nodeSelectorTerms": [{"matchFields": [of_node]}]}
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g"}
+    status = {
+        "allocation": {"devices": {"results": [lost]}, "nodeSelector": selector},
+        "reservedFor": [{**group, "uid": made["metadata"]["uid"]}],
+    }
+    claim, merge = f"{devices.CLAIMS}/shared", {"content-type": PATCH_TYPES["merge"]}
+    native.api.request("PATCH", f"{claim}/status", {"status": status}, headers=merge)
+    native.api.create_all(PODS, pods_of("g", 2, resourceClaims=entry))
+    daemons.until(lambda: len(started(native)) == 2, daemon)
+    (found,) = native.api.get(claim)["status"]["allocation"]["devices"]["results"]
+    assert found["pool"] == "node-0"
+
+    def refused(client: Client, body: Object) -> str:
+        query = {"dryRun": "All"}
+        answer = client.ask("PATCH", f"{claim}/status", body, query=query, headers=merge)
+        return answer.message if answer.status == 403 else ""
+
+    back = {"status": {"allocation": None, "reservedFor": None}}
+    label = {"metadata": {"labels": {"vscheduler.io/deallocating": "true"}}}
+    native.api.request("PATCH", claim, label, headers=merge)
+    account = native.client_for_service_account(permissions.NAMESPACE, permissions.TESTED)
+    daemons.until(lambda: "has the devices" in refused(account, back), daemon)
+    native.api.delete(f"{PODS}/g-0", gracePeriodSeconds=0)
+    assert "pod g-1 on node node-0 has the devices" in refused(account, back)

@@ -132,14 +132,53 @@ def test_a_later_pod_uses_what_the_group_has() -> None:
     assert not result.claims
 
 
-def test_what_the_group_has_is_never_taken_back() -> None:
-    """All pods wait again, and their room is gone: Kubernetes takes it back with the PodGroup."""
+def test_what_the_group_has_is_given_back_if_its_node_is_lost_before_a_pod_has_one() -> None:
+    """The gang gets another device, and starts there."""
     found = lab(*gang(2, NAMED), SHARED)
     found.cycle()
     found.delete("Node", "n2")
-    for _ in range(3):
-        assert quiet(found.cycle())
+    found.put(device_labs.resource_slice("n3", 1))
+    assert quiet_but_releases(found.cycle()) == ["shared"]
+    assert found.reserved() == {}
+    found.put(node("n3", 8))
+    assert set(waits(found.cycle()).values()) == {"n3"}
     assert found.reserved() == {"shared": ["g"]}
+    assert binds(found.cycle()) == {"g-0": "n3", "g-1": "n3"}
+
+
+def quiet_but_releases(result: CycleResult) -> list[str]:
+    """The claims that a cycle gives back; it does nothing else."""
+    assert (result.binds, result.claims) == ((), ())
+    return [each.name for each in result.releases]
+
+
+@pytest.mark.parametrize(
+    ("phase", "given_back"),
+    [("Running", []), ("Pending", []), ("Succeeded", ["shared"]), ("Failed", ["shared"])],
+)
+def test_what_the_group_has_stays_while_one_of_its_pods_has_a_node(
+    phase: str, given_back: list[str]
+) -> None:
+    """Whatever becomes of the others; one that has ended needs no device any more."""
+    found = lab(*gang(3, NAMED), SHARED)
+    found.cycle()
+    pod = found.get("Pod", "g-0")
+    pod["spec"]["nodeName"] = "n2"
+    pod["status"] = {**pod.get("status", {}), "phase": phase}
+    found.put(pod)
+    found.delete("Node", "n2")
+    assert quiet_but_releases(found.cycle()) == given_back
+
+
+def test_what_a_group_with_pods_of_others_has_stays() -> None:
+    """These may have started."""
+    found = lab(*gang(2, NAMED), SHARED)
+    found.cycle()
+    pod = found.get("Pod", "g-0")
+    pod["spec"] |= {"nodeName": "n2", "schedulerName": "default-scheduler"}
+    found.put(pod)
+    found.delete("Node", "n2")
+    assert quiet_but_releases(found.cycle()) == []
 
 
 def test_the_group_counts_once_for_its_queue() -> None:

@@ -564,6 +564,14 @@ def stand_in(job: Job, request: ResourceMap) -> Task:
     )
 
 
+def group_of(task: Task) -> JobId:
+    """Return the PodGroup that the pod names, which may be below the CompositePodGroup of its
+    job.
+    """
+    below = task.labels.get(POD_GROUP_LABEL) if is_composite(task.job) else None
+    return task.job if below is None else native_id(task.namespace, below)
+
+
 def tally(tasks: Iterable[Task]) -> dict[str, object]:
     """Return the fields of a Job derived from its tasks."""
     ordered = sorted(tasks, key=operator.attrgetter("uid"))

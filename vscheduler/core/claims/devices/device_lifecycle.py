@@ -3,7 +3,8 @@
 What belongs to this scheduler needs no note of its own: a claim whose consumers are all waiting
 pods of ours was reserved by this scheduler, before a restart as well. Pods that don't exist any
 more are removed from claims by Kubernetes' own controller, which takes back the devices of the last
-one, and from PodGroups when these are deleted. Nothing is taken back from a PodGroup here.
+one, and from PodGroups when these are deleted. Here, a claim of a PodGroup is given back only while
+no pod of the PodGroup has a node.
 Kubernetes: the plugin DynamicResources of kube-scheduler, which does this pod by pod.
 """
 
@@ -13,8 +14,9 @@ from vscheduler.core.claims import kind
 from vscheduler.core.claims.devices import claims
 from vscheduler.core.claims.devices.state import DeviceState
 from vscheduler.core.claims.kind import Ending, Lacks, OpenClaim, Waiting
+from vscheduler.model import jobs
 from vscheduler.model.claim_decisions import ClaimKind, DeallocateClaim, Release
-from vscheduler.model.devices import PODS, DeviceId, ResourceClaim
+from vscheduler.model.devices import DeviceId, ResourceClaim
 from vscheduler.model.jobs import Task, TaskStatus
 from vscheduler.model.snapshot import Snapshot
 
@@ -73,6 +75,7 @@ class DeviceLifecycle:
             for task in job.tasks
             if task.pod_class.constraints.resource_claims and task.status is TaskStatus.PENDING
         }
+        users = unbound.keys() | set(self._groups_without_nodes(ending))
         starting = {key for bind in ending.binds for key in _keys(bind.task)}
         needed = starting | {key for pod in ending.pipelined for key in _keys(pod.task)}
         spared = {key for task in ending.spared for key in _keys(task)}
@@ -80,8 +83,8 @@ class DeviceLifecycle:
             claim = self._claims.get(key)
             if claim is None or claim.writing or key in starting or key in spared:
                 continue
-            yields = key not in needed or self._has_to_yield(claim, unbound)
-            if yields and claim.allocation is not None and _is_ours(claim, unbound):
+            yields = key not in needed or self._has_to_yield(claim, users)
+            if yields and claim.allocation is not None and _is_ours(claim, users):
                 yield DeallocateClaim(
                     namespace=claim.namespace,
                     name=claim.name,
@@ -90,11 +93,25 @@ class DeviceLifecycle:
                     reserved_for=claim.reserved_for,
                 )
 
+    def _groups_without_nodes(self, ending: Ending) -> Iterator[str]:
+        """Iterate over the UIDs of PodGroups none of whose pods has a node, or gets one now."""
+        starting = {bind.task.uid for bind in ending.binds}
+        for job in self._jobs:
+            if not job.claim_groups or job.defect:  # others may have started pods of it
+                continue
+            started = {
+                jobs.group_of(task)
+                for task in job.tasks
+                if (task.node is not None and task.status not in jobs.FINISHED)
+                or task.uid in starting
+            }
+            yield from (group.uid for group in job.claim_groups if group.id not in started)
+
     def _is_contested(self, claim: ResourceClaim) -> bool:
         """Whether another claim has one of the devices: two schedulers chose at the same time."""
         return any(len(self._allocated.get(device, ())) > 1 for device in _devices(claim))
 
-    def _has_to_yield(self, claim: ResourceClaim, unbound: Collection[str]) -> bool:
+    def _has_to_yield(self, claim: ResourceClaim, users: Collection[str]) -> bool:
         """Whether the claim gives back a device that another claim has as well.
 
         Of two claims whose pods all wait, the one with the greater UID does. A claim of running
@@ -103,7 +120,7 @@ class DeviceLifecycle:
         others = {key for device in _devices(claim) for key in self._allocated.get(device, ())}
         for key in others - {claim.key}:
             other = self._claims[key]
-            if not _is_ours(other, unbound) or other.uid < claim.uid:
+            if not _is_ours(other, users) or other.uid < claim.uid:
                 return True
         return False
 
@@ -113,11 +130,9 @@ def _keys(task: Task) -> Iterator[str]:
     return (use.claim for use in task.pod_class.constraints.resource_claims if use.claim)
 
 
-def _is_ours(claim: ResourceClaim, unbound: Collection[str]) -> bool:
-    """Whether the claim is reserved for waiting pods of this scheduler only."""
-    return bool(claim.reserved_for) and all(
-        each.resource == PODS and each.uid in unbound for each in claim.reserved_for
-    )
+def _is_ours(claim: ResourceClaim, users: Collection[str]) -> bool:
+    """Whether the claim is reserved for these waiting pods and PodGroups of ours only, by UID."""
+    return bool(claim.reserved_for) and all(each.uid in users for each in claim.reserved_for)
 
 
 def _devices(claim: ResourceClaim) -> Iterator[DeviceId]:
