@@ -78,6 +78,10 @@ def simulate(*documents: Any, **options: Any) -> Outcome:
         "actions": options.pop("actions", "enqueue, allocate, backfill, reclaim"),
         "tiers": running.tiers(options.pop("tiers", TIERS)),
     }
+    if "compatibility" in options:
+        tree["compatibility"] = options.pop("compatibility")
+        given = options.pop("arguments", {})
+        tree["configurations"] = [{"name": name, "arguments": of} for name, of in given.items()]
     return run.simulate(every, running.policy_of(tree), Options(**{"cycles": 2, **options}))
 
 
@@ -315,6 +319,72 @@ def test_evictions_take_what_the_group_permits(mode: dict[str, Any], evicted: in
     evicts = run.tree(outcome)["evicts"]
     assert len(evicts) == evicted
     assert {each["action"] for each in evicts} == {"reclaim"}
+
+
+@pytest.mark.parametrize("action", ["reclaim", "preempt"])
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(("mode", "evicted"), [({"single": {}}, 1), ({"all": {}}, 4)])
+def test_with_compatibility_a_gang_goes_whole_too(
+    action: str, mode: dict[str, Any], evicted: int, *, dry_run: bool
+) -> None:
+    """Also its pods on other nodes, for a single pod on one of them."""
+    arguments = {"preempt": {"enableTopologyAwarePreemption": dry_run}}
+    queues = ("a", "b") if action == "reclaim" else ("a", "a")
+    outcome = simulate(
+        *(node("n1"), node("n2"), *map(queue, "ab")),
+        group("old", 2, queue=queues[0], disruptionMode=mode, priority=0),
+        *(pods("old", 2, on="n1"), pods("old", 2, on="n2", first=2)),
+        *(group("new", 1, queue=queues[1], priority=5), pods("new", 1, priority=5)),
+        cycles=1,
+        actions=f"enqueue, allocate, {action}",
+        tiers="priority | drf predicates proportion nodeorder",
+        compatibility="volcano",
+        arguments=arguments,
+    )
+    evicts = run.tree(outcome)["evicts"]
+    assert len(evicts) == evicted
+    assert {each["action"] for each in evicts} == {action}
+
+
+def test_with_compatibility_a_gang_stays_of_which_one_pod_has_to() -> None:
+    """Who needs room takes another one."""
+    keep = {"volcano.sh/preemptable": "false"}
+    kept = pods("old", 2, on="n1")
+    kept[0]["metadata"]["annotations"] = keep
+    outcome = simulate(
+        *(node("n1"), node("n2"), *map(queue, "ab")),
+        *(group("old", 2, queue="a", disruptionMode={"all": {}}), kept),
+        *(group("other", 1, queue="a"), pods("other", 2, on="n2")),
+        *(group("new", 1, queue="b"), pods("new", 1)),
+        cycles=1,
+        actions="enqueue, allocate, reclaim",
+        tiers="priority | drf predicates proportion nodeorder",
+        compatibility="volcano",
+    )
+    assert [each["pod"] for each in run.tree(outcome)["evicts"]] == ["default/other-1"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "evicted"), [({"single": {}}, ["g-0"]), ({"all": {}}, ["g-0", "g-1"])]
+)
+def test_with_compatibility_a_gang_leaves_lent_nodes_whole(
+    mode: dict[str, Any], evicted: list[str]
+) -> None:
+    """Also its pod on a node that isn't lent."""
+    zone = {"volcano.sh/revocable-zone": "night"}
+    members = [*pods("g", 1, on="n1"), *pods("g", 1, first=1, on="n2")]
+    for each in members:
+        each["metadata"]["annotations"] = {"volcano.sh/preemptable": "true"}
+    outcome = simulate(
+        *(node("n1", 4, **zone), node("n2"), group("g", 1, disruptionMode=mode), members),
+        cycles=1,
+        actions="shuffle",
+        tiers="gang predicates tdm:tdm.revocable-zone.night=22:00-06:00",
+        compatibility="volcano",
+    )
+    assert [each["pod"] for each in run.tree(outcome)["evicts"]] == [
+        f"default/{name}" for name in evicted
+    ]
 
 
 def test_a_topology_key_keeps_the_gang_on_nodes_with_one_value() -> None:

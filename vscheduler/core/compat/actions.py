@@ -13,7 +13,7 @@ from vscheduler.core.actions.shuffle import Shuffle
 from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.compat import node_by_node
 from vscheduler.core.compat.node_by_node import NodeByNodeSearch
-from vscheduler.core.eviction import preemptors
+from vscheduler.core.eviction import preemptors, rules
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import Candidate, VictimGroup
 from vscheduler.core.memo.never_fitting import Obstacle
@@ -259,10 +259,14 @@ class VolcanoShuffle(Shuffle):
     def _units(
         self, session: Session, state: JobState, named: Sequence[Task]
     ) -> Iterator[VictimGroup]:
-        """Yield each selected pod alone."""
+        """Yield each selected pod alone, or the whole gang if it goes whole or not at all."""
         del session
-        for task in named:
-            yield VictimGroup(state=state, tasks=(task,), whole=False)
+        gang = rules.whole(state) if state.job.goes_whole else None
+        if gang is not None:
+            yield gang
+        elif not state.job.goes_whole or len(state.job.tasks) == 1:
+            for task in named:
+                yield VictimGroup(state=state, tasks=(task,), whole=False)
 
     def _must_stay(self, session: Session, state: JobState) -> bool:
         """Whether the gang was bound in this cycle, and lacks its minimum after the eviction."""

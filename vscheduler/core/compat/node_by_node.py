@@ -20,7 +20,7 @@ from vscheduler.core.session.ordering import SortKey
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 from vscheduler.model.decisions import Evict
-from vscheduler.model.jobs import READY, Task, TaskStatus
+from vscheduler.model.jobs import EVICTABLE, HOLDING, READY, Task, TaskStatus
 
 TASK_COST = 100
 """Approximate microseconds for one task that looks for victims, without the search on nodes."""
@@ -59,7 +59,22 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
         sorted, and the order is random otherwise.
         """
         ordered = in_order(self.session, self.state, candidates)
-        return self._spared(self._permitted(ordered))
+        permitted = [task for task in self._permitted(ordered) if self._may_go_with_gang(task)]
+        return self._spared(permitted)
+
+    def _may_go_with_gang(self, victim: Task) -> bool:
+        """Whether all pods may be evicted that go with this one. Volcano has no such gangs."""
+        state = self.session.job_state_of(victim)
+        if not state.job.goes_whole:
+            return True
+        held = (task for task in state.job.tasks if state.status(task) in HOLDING)
+        return all(
+            state.status(task) in EVICTABLE
+            and task.preemptable
+            and self.candidate(state, task)
+            and self._permitted([task])
+            for task in held
+        )
 
     def _permitted(self, candidates: Sequence[Task]) -> list[Task]:
         """Return the victims of the first tier with any victims (Volcano: session_plugins
@@ -102,16 +117,20 @@ class NodeByNodeSearch(msgspec.Struct, frozen=True, kw_only=True):
         return victims
 
     def evict(self, victim: Task) -> None:
-        """Evict the victim in the statement."""
-        assert victim.node is not None
-        self.trial.evict(
-            Evict(
-                task=victim,
-                node=victim.node,
+        """Evict the victim in the statement, and all pods of a gang that goes whole."""
+        state = self.session.job_state_of(victim)
+        whole = state.job.goes_whole
+        running = [task for task in state.job.tasks if state.status(task) in EVICTABLE]
+        for task in running if whole else (victim,):
+            assert task.node is not None
+            evict = Evict(
+                task=task,
+                node=task.node,
                 action=self.action,
                 beneficiary=self.task.job,
+                whole=whole,
             )
-        )
+            self.trial.evict(evict)
 
 
 def is_torn(session: Session, state: JobState) -> bool:
