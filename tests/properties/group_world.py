@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from vscheduler.controllers.podgroups import auto_groups, deletion, group_terms
+from vscheduler.controllers.podgroups import auto_groups, deletion
 from vscheduler.controllers.podgroups.auto_groups import Member, OwnerRef
 from vscheduler.controllers.podgroups.deletion import (
     Create,
@@ -22,7 +22,7 @@ from vscheduler.controllers.podgroups.deletion import (
     Unmark,
     Wait,
 )
-from vscheduler.mirror.translate import pod_owners
+from vscheduler.mirror.translate import group_terms, pod_owners
 
 Body: TypeAlias = dict[str, Any]
 

@@ -99,6 +99,11 @@ def conditions(outcome: Outcome, name: str) -> dict[str, tuple[str, str, str]]:
     }
 
 
+def why(outcome: Outcome, name: str) -> str:
+    """Why it waits."""
+    return conditions(outcome, name)["PodGroupInitiallyScheduled"][2]
+
+
 def test_a_gang_starts_whole() -> None:
     """Three of three pods, and their PodGroup says so as kube-scheduler would."""
     outcome = simulate(node("n1"), node("n2"), group("g", 3), pods("g", 3))
@@ -215,6 +220,46 @@ def test_a_group_gets_the_queue_of_pods_and_owners(where: str, part: str) -> Non
     )
     assert told(outcome, "g")["queue"] == "own"
     assert len(run.tree(outcome)["binds"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("on", "text", "minimum"),
+    [("pod", "3", 3), ("owner", "3", 3), ("owner", "parallelism", 4), ("owner", "9", 4)],
+)
+def test_a_group_without_a_gang_gets_the_minimum_of_its_job(
+    on: str, text: str, minimum: int
+) -> None:
+    """As the controllers write it: no more than the Job has pods."""
+    least = {"annotations": {"scheduling.volcano.sh/group-min-member": text}}
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j"}
+    job: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": 4}}
+    job["metadata"] = {"name": "train", **(least if on == "owner" else {})}
+    members = pods("g", minimum)
+    for each in members:
+        owned = {"ownerReferences": [{**reference, "controller": True}]}
+        each["metadata"] |= {**owned, **(least if on == "pod" else {})}
+    few = simulate(node("n1", 8), job, group("g"), members[1:])
+    assert run.tree(few)["binds"] == {}
+    assert f"(annotation scheduling.volcano.sh/group-min-member {minimum})" in why(few, "g")
+    assert len(run.tree(simulate(node("n1", 8), job, group("g"), members))["binds"]) == minimum
+
+
+def test_a_gang_of_nobody_is_refused() -> None:
+    """The API server refuses it, too."""
+    outcome = simulate(node("n1"), group("g", 0), pods("g", 1))
+    assert run.tree(outcome)["binds"] == {}
+    (problem,) = outcome.problems
+    assert "spec.schedulingPolicy.gang.minCount: 0 is not at least 1" in str(problem)
+
+
+def test_a_gang_that_was_evicted_and_runs_again_is_no_target() -> None:
+    """While it waits, the condition tells for whom it went."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    evicted = group("g", 2, status={"conditions": [{**condition, "message": "m"}]})
+    waits = simulate(node("n1", 1), evicted, pods("g", 2))
+    assert conditions(waits, "g")["DisruptionTarget"][0] == "True"
+    runs = simulate(node("n1", 8), evicted, pods("g", 2))
+    assert conditions(runs, "g")["DisruptionTarget"] == ("False", "Scheduled", "")
 
 
 def test_a_namespace_may_require_that_a_group_names_a_queue() -> None:

@@ -621,7 +621,7 @@ class NamedObjects:
         value = self._stored[Kind.NAMESPACE].get(name, entries.UNKNOWN).value
         if not isinstance(value, Namespace):
             return default
-        return value.queue or ("" if value.requires_queue else default)
+        return value.queue_of_groups(default)
 
     def refresh(self) -> None:
         """Make the attributes current; the last objects stay when nothing changed."""

@@ -553,6 +553,9 @@ def _native_conditions(
                 reason=str(status.reason.code) if refused else UNSCHEDULABLE,
                 message=sentences.sentence(status.reason),
             )
+    evicted = by_type.get(DISRUPTION_TARGET)
+    if status.ready and evicted is not None and evicted.status == "True":
+        yield Condition(type=DISRUPTION_TARGET, status="False", reason=SCHEDULED)
     known = by_type.get(NATIVE_UNSCHEDULABLE)
     told = {} if known is None else {UNSCHEDULABLE: known}
     for each in _conditions(status, told):

@@ -11,9 +11,11 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.wire import Queue
-from vscheduler.mirror.translate import translation
+from vscheduler.mirror.translate import group_terms, translation
+from vscheduler.mirror.translate.group_terms import Source, Terms
 from vscheduler.model.queues import ROOT, QueueState
 from vscheduler.simulator.manifests import DEFAULT_NAMESPACE, Named, Problem
 
@@ -66,9 +68,8 @@ def with_priorities(objects: Iterable[Named]) -> Filled:
 
 
 def with_queues(objects: Sequence[Named], default: str, every: Iterable[object]) -> Iterable[Named]:
-    """Return the objects, with the queues of Kubernetes' own PodGroups that name none, as
-    the controllers write them: that of the newest pod, of an owner, of the namespace, else this
-    one, unless the namespace requires one.
+    """Return the objects, with the queues of Kubernetes' own PodGroups that name none, and with
+    minimums by annotation, as the controllers write them.
 
     `every` are all manifests, also those that no decision depends on, such as Jobs.
     """
@@ -82,30 +83,59 @@ def _with_queues(
 ) -> Iterator[Named]:
     pods = sorted((each for each in objects if each.kind is Kind.POD), key=_age)
     newest = {_group_of(each): each for each in pods}
-    of_namespaces = {
-        each.name: _annotations(each) for each in objects if each.kind is Kind.NAMESPACE
-    }
+    namespaces = {each.name: each for each in objects if each.kind is Kind.NAMESPACE}
     for each in objects:
         if _has_queue(each):
             yield each
             continue
-        pod = newest.get((each.namespace, each.name))
-        named = "" if pod is None else _queue_in(pod.tree)
-        named = named or next(filter(None, map(_queue_in, _owners(each, pod, owners))), "")
-        around = of_namespaces.get(each.namespace, {})
-        required = around.get(translation.REQUIRE_QUEUE) == "true"
-        queue = named or around.get(translation.QUEUE) or ("" if required else default)
-        if not queue:
-            yield each
-            continue
-        annotations = {**_annotations(each), translation.QUEUE: queue}
+        around = _default_queue(namespaces.get(each.namespace), default)
+        texts = _adopted(each, newest.get((each.namespace, each.name)), owners, around)
+        annotations = {**_annotations(each), **texts}
         metadata = {**_part(each.tree, "metadata"), "annotations": annotations}
         yield replace(each, tree={**each.tree, "metadata": metadata})
 
 
+def _adopted(
+    group: Named, pod: Named | None, owners: Mapping[Owner, Tree], default: str
+) -> dict[str, str]:
+    """Return the annotations that the controllers write on a PodGroup."""
+    newest = _source({} if pod is None else pod.tree)
+    above = list(map(_source, _owners(group, owners)))
+    controllers = [] if pod is None else list(_owners(pod, owners))
+    above += map(_source, controllers)
+    queue, _ = group_terms.queue_of_native_group(newest, above, above="", default=default)
+    texts = {translation.QUEUE: queue} if queue else {}
+    if pod is not None:
+        owner = controllers[0] if controllers else {}
+        terms = Terms(newest, _source(owner) if owner else None)
+        of_job = group_terms.is_job(str(owner.get("apiVersion")), str(owner.get("kind")))
+        replicas = group_terms.replicas(owner) if _references(pod) else 1
+        minimum = terms.min_member(replicas, of_job=of_job)
+        texts |= {translation.MIN_MEMBER: str(minimum)} if minimum > 1 else {}
+    return texts
+
+
+def _source(tree: Tree) -> Source:
+    """Return an object whose annotations and labels count."""
+    metadata = _part(tree, "metadata")
+    texts = {
+        part: {str(name): str(text) for name, text in _part(metadata, part).items()}
+        for part in ("annotations", "labels")
+    }
+    return Source(object="", annotations=texts["annotations"], labels=texts["labels"])
+
+
+def _default_queue(namespace: Named | None, default: str) -> str:
+    """Return the queue of PodGroups in a namespace that name none; empty if they must name one."""
+    event = None if namespace is None else events.convert(Kind.NAMESPACE, namespace.tree)
+    if not isinstance(event, Upsert) or not isinstance(event.object, wire.Namespace):
+        return default
+    return translation.namespace(event.object).queue_of_groups(default)
+
+
 def _has_queue(named: Named) -> bool:
     """Whether it needs none, or names one."""
-    return named.kind is not Kind.NATIVE_POD_GROUP or bool(_queue_in(named.tree))
+    return named.kind is not Kind.NATIVE_POD_GROUP or bool(_source(named.tree).queue)
 
 
 def _by_owner(trees: Iterable[object]) -> dict[Owner, Tree]:
@@ -119,14 +149,18 @@ def _by_owner(trees: Iterable[object]) -> dict[Owner, Tree]:
     return found
 
 
-def _owners(group: Named, pod: Named | None, every: Mapping[Owner, Tree]) -> Iterator[Tree]:
-    """Iterate over the owners of a PodGroup, and the controller of its pod."""
-    for each in (group, pod):
-        references = [] if each is None else _part(each.tree, "metadata").get("ownerReferences")
-        for ref in references if isinstance(references, list) else ():
-            if isinstance(ref, Mapping):
-                key = (str(ref.get("kind")), group.namespace, str(ref.get("name")))
-                yield every.get(key, {})
+def _owners(named: Named, every: Mapping[Owner, Tree]) -> Iterator[Tree]:
+    """Iterate over the owners of an object that are among the manifests."""
+    for ref in _references(named):
+        key = (str(ref.get("kind")), named.namespace, str(ref.get("name")))
+        if key in every:
+            yield every[key]
+
+
+def _references(named: Named) -> list[Tree]:
+    """Return the owner references of an object."""
+    found = _part(named.tree, "metadata").get("ownerReferences")
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
 def _group_of(pod: Named) -> tuple[str, object]:
@@ -138,13 +172,6 @@ def _group_of(pod: Named) -> tuple[str, object]:
 def _age(named: Named) -> tuple[str, str]:
     metadata = _part(named.tree, "metadata")
     return str(metadata.get("creationTimestamp") or ""), str(metadata.get("uid") or "")
-
-
-def _queue_in(tree: Tree) -> str:
-    """Return the queue that an annotation or a label names; empty if none does."""
-    metadata = _part(tree, "metadata")
-    parts = (_part(metadata, part) for part in ("annotations", "labels"))
-    return next((str(each[translation.QUEUE]) for each in parts if each.get(translation.QUEUE)), "")
 
 
 def _part(tree: Tree, name: str) -> Tree:

@@ -9,12 +9,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from vscheduler.controllers.podgroups import group_terms
 from vscheduler.core.plugins import drf, gang, nodegroup
 from vscheduler.core.topology import network
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.wire import PodSpec
-from vscheduler.mirror.translate import pods, translation
+from vscheduler.mirror.translate import group_terms, pods, translation
 from vscheduler.model import resources
 from vscheduler.model.jobs import PREEMPTABLE, ROLE
 

@@ -15,13 +15,12 @@ from msgspec.structs import replace
 from vscheduler.cli.checks import misspellings, native_groups
 from vscheduler.cli.checks.findings import Level
 from vscheduler.cli.checks.misspellings import METADATA, Slip
-from vscheduler.controllers.podgroups import group_terms
-from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
 from vscheduler.mirror.paths import NATIVE_POD_GROUPS
 from vscheduler.mirror.state import Mirror, Options
-from vscheduler.mirror.translate import pod_owners, pods
+from vscheduler.mirror.translate import group_terms, pod_owners, pods
+from vscheduler.mirror.translate.group_terms import Problem, Source, Terms
 from vscheduler.mirror.wording import phrases
 from vscheduler.model import resources
 

@@ -13,12 +13,13 @@ from vscheduler.controllers.podgroups import auto_groups, podgroup_creation
 from vscheduler.controllers.podgroups.auto_groups import Body, Member, Owner, OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.controllers.podgroups.group_reading import Notes, Reader
-from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER, QUEUE, Source, Terms
 from vscheduler.controllers.podgroups.podgroup_creation import ATTEMPTS, RefusalEvents
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.statuses import ObjectReference
+from vscheduler.mirror.translate import group_terms
+from vscheduler.mirror.translate.group_terms import MIN_MEMBER, QUEUE, Source
 
 log = structlog.get_logger(__name__)
 
@@ -125,14 +126,12 @@ class PodGroupAdopter:
     async def _annotations(self, group: UnqueuedGroup) -> dict[str, str] | None:
         """Return what to write; None: nothing yet. Raises RefusedError.
 
-        The queue is that of the CompositePodGroups above, as for schedulers, else of the newest
-        pod, else of the owner, else the default, which may be empty. Of a PodGroup that says no
-        minimum (policy basic, which the Job controller gives every Job), MIN_MEMBER counts as for
-        automatic PodGroups.
+        Of a PodGroup that says no minimum (policy basic, which the Job controller gives every Job),
+        MIN_MEMBER counts as for automatic PodGroups.
         """
         pod = auto_groups.representative(group.members)
         controller: Owner | None = None
-        named, source = _queue_in(pod.annotations, pod.labels), f"Pod {group.namespace}/{pod.name}"
+        owners = []
         for ref in _owners(group, pod) if self._inherit else ():
             state, owner = await self._reader.owner(ref, group.namespace)
             if state is OwnerState.GONE:
@@ -140,17 +139,20 @@ class PodGroupAdopter:
             if owner is None:
                 continue
             controller = owner if ref == pod.owner else controller
-            if not named:
-                named = _queue_in(owner.annotations, owner.labels)
-                source = f"{ref.kind} {group.namespace}/{ref.name}"
-        terms = Terms(Source(object=source, annotations={QUEUE: named}), None)
-        above = await self._queue_above(group)
-        texts = {QUEUE: above or terms.queue(group.default_queue)}
+            place = f"{ref.kind} {group.namespace}/{ref.name}"
+            owners.append(_source(place, owner))
+        queue, wrong = group_terms.queue_of_native_group(
+            _source(f"Pod {group.namespace}/{pod.name}", pod),
+            owners,
+            above=await self._queue_above(group),
+            default=group.default_queue,
+        )
+        texts = {QUEUE: queue}
         of_pods = auto_groups.terms_of(pod, controller)
         minimum = auto_groups.min_member(of_pods, pod, controller)
         if minimum > 1:
             texts[MIN_MEMBER] = str(minimum)
-        problems = (*terms.problems, *of_pods.problems)
+        problems = (*wrong, *of_pods.problems)
         self._notices.tell(podgroup_creation.unreadable_notice(pod, str(p)) for p in problems)
         return texts
 
@@ -175,6 +177,10 @@ class PodGroupAdopter:
         return queue
 
 
+def _source(place: str, found: Member | Owner) -> Source:
+    return Source(object=place, annotations=found.annotations, labels=found.labels)
+
+
 def _owners(group: UnqueuedGroup, pod: Member) -> list[OwnerRef]:
     """Return the owner of the PodGroup, and the controller of the pod if that is another."""
     refs = [ref for ref in (group.owner, pod.owner) if ref is not None]
@@ -183,12 +189,8 @@ def _owners(group: UnqueuedGroup, pod: Member) -> list[OwnerRef]:
 
 def _queue_of(stored: Object) -> str:
     metadata = stored["metadata"]
-    return _queue_in(metadata.get("annotations") or {}, metadata.get("labels") or {})
-
-
-def _queue_in(annotations: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """Return the queue that they name; empty if they name none."""
-    return annotations.get(QUEUE) or labels.get(QUEUE) or ""
+    texts = {part: metadata.get(part) or {} for part in ("annotations", "labels")}
+    return Source(object="PodGroup", **texts).queue
 
 
 def _naming(uid: str, version: str, texts: Mapping[str, str]) -> Body:

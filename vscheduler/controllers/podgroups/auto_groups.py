@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.controllers.podgroups import group_terms
-from vscheduler.controllers.podgroups.group_terms import Problem, Source, Terms
 from vscheduler.mirror.decode import events, fields
 from vscheduler.mirror.decode.fields import FieldError
-from vscheduler.mirror.translate import pod_owners, pods, translation
+from vscheduler.mirror.translate import group_terms, pod_owners, pods, translation
+from vscheduler.mirror.translate.group_terms import Problem, Source, Terms
 from vscheduler.model.resources import ResourceMap
 
 Body = dict[str, Any]
@@ -38,13 +37,6 @@ FOLLOWED = ("minMember", "minResources", "priorityClassName", "queue", "networkT
 
 TEXTS = ("annotations", "labels")
 """Parts of the metadata that follow, too, as far as pods and owners say them."""
-
-_REPLICAS = {
-    ("apps", "ReplicaSet"): "replicas",
-    ("apps", "StatefulSet"): "replicas",
-    ("batch", "Job"): "parallelism",
-}
-"""Spec field with the number of pods, by API group and kind of the owner."""
 
 
 class OwnerRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,13 +255,6 @@ def attachment(member: Member, group: str) -> Body:
 def owner(body: Mapping[str, Any]) -> Owner:
     """Return a controller of any kind from its JSON."""
     metadata = body["metadata"]
-    group, _, _ = body["apiVersion"].rpartition("/")
-    field = _REPLICAS.get((group, body["kind"]))
-    spec = body.get("spec", {}) if field is not None else {}
-    replicas = spec.get(field)
-    if replicas is not None and spec.get("completions") is not None:
-        succeeded = body.get("status", {}).get("succeeded") or 0
-        replicas = min(replicas, max(1, spec["completions"] - succeeded))
     return Owner(
         ref=OwnerRef(
             api_version=body["apiVersion"],
@@ -279,7 +264,7 @@ def owner(body: Mapping[str, Any]) -> Owner:
         ),
         labels=metadata.get("labels", {}),
         annotations=metadata.get("annotations", {}),
-        replicas=replicas,
+        replicas=group_terms.replicas(body),
     )
 
 
@@ -302,7 +287,7 @@ def min_member(terms: Terms, member: Member, owner: Owner | None) -> int:
     """
     replicas = None if owner is None else owner.replicas
     ref = member.owner
-    of_job = ref is not None and ref.kind == "Job" and ref.api_version.startswith("batch/")
+    of_job = ref is not None and group_terms.is_job(ref.api_version, ref.kind)
     return terms.min_member(1 if ref is None else replicas, of_job=of_job)
 
 

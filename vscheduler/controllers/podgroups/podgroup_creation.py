@@ -14,7 +14,6 @@ from vscheduler.controllers.podgroups import (
     auto_groups,
     deletion,
     group_reading,
-    group_terms,
     owners,
 )
 from vscheduler.controllers.podgroups.auto_groups import Body, Member, Owner, OwnerRef
@@ -23,6 +22,7 @@ from vscheduler.controllers.podgroups.group_reading import Notes, Reader
 from vscheduler.controllers.ports import Api, Object, RefusedError, Trouble
 from vscheduler.mirror import paths, statuses
 from vscheduler.mirror.statuses import EventNotice, ObjectReference
+from vscheduler.mirror.translate import group_terms
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ where to look, not which step to take.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from vscheduler.controllers.podgroups import auto_groups, deletion, group_terms
+from vscheduler.controllers.podgroups import auto_groups, deletion
 from vscheduler.controllers.podgroups.adoption import UnqueuedGroup
 from vscheduler.controllers.podgroups.auto_groups import Body, Member, OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState
@@ -17,7 +17,7 @@ from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Upsert
 from vscheduler.mirror.decode.wire import PodGroup
 from vscheduler.mirror.state import Mirror
-from vscheduler.mirror.translate import pod_owners, translation
+from vscheduler.mirror.translate import group_terms, pod_owners, translation
 from vscheduler.mirror.translate.pod_owners import OwnerTemplate
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.model import jobs

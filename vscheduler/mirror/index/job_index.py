@@ -307,20 +307,21 @@ class JobIndex:
             return "its pods name several schedulers in spec.schedulerName; all must name one"
         if not self._use_priorities:
             return ""
-        asks = group.preemption_policy
-        for pod in sorted(living, key=lambda pod: pod.key):
-            task = pod.task
-            if task is not None and task.pod_priority != group.priority:
-                return (
-                    f"pod {task.name} has priority {task.pod_priority}, its PodGroup "
-                    f"{group.priority}; both must name the same PriorityClass"
-                )
-            if task is not None and asks and task.never_preempts is not (asks == NEVER):
-                return (
-                    f"pod {task.name} has another preemptionPolicy than its PodGroup ({asks}); "
-                    f"both must name the same PriorityClass"
-                )
-        return ""
+        contradict = (
+            pod.task for pod in living if pod.task is not None and _contradicts(pod.task, group)
+        )
+        task = min(contradict, key=lambda task: task.name, default=None)
+        if task is None:
+            return ""
+        if task.pod_priority != group.priority:
+            return (
+                f"pod {task.name} has priority {task.pod_priority}, its PodGroup "
+                f"{group.priority}; both must name the same PriorityClass"
+            )
+        return (
+            f"pod {task.name} has another preemptionPolicy than its PodGroup "
+            f"({group.preemption_policy}); both must name the same PriorityClass"
+        )
 
     def refresh(self, key: JobId) -> None:
         """Look at a job again: what is known of its PodGroup has changed."""
@@ -375,6 +376,14 @@ class JobIndex:
             ),
             default=default,
         )
+
+
+def _contradicts(task: Task, group: Group) -> bool:
+    """Whether a pod has another priority or preemptionPolicy than its PodGroup."""
+    asks = group.preemption_policy
+    return task.pod_priority != group.priority or (
+        bool(asks) and task.never_preempts is not (asks == NEVER)
+    )
 
 
 def _membership(pod: Pod) -> str:

@@ -129,6 +129,10 @@ class Namespace(msgspec.Struct, frozen=True, kw_only=True):
     requires_queue: bool = False
     """Whether such PodGroups don't get the default queue."""
 
+    def queue_of_groups(self, default: str) -> str:
+        """Return the queue of PodGroups that name none; empty if they must name one."""
+        return self.queue or ("" if self.requires_queue else default)
+
 
 class PriorityClass(msgspec.Struct, frozen=True, kw_only=True):
     """A PriorityClass."""
@@ -305,7 +309,7 @@ def native_pod_group(group: NativePodGroup) -> Group:
     metadata, spec = group.metadata, group.spec
     gang = spec.scheduling_policy.gang
     if gang is not None:
-        _check_count(gang.min_count, jobs.MIN_COUNT)
+        _check_minimum(gang.min_count, jobs.MIN_COUNT)
     found = _of_scheduling(
         group,
         jobs.native_id(metadata.namespace, metadata.name),
@@ -318,7 +322,7 @@ def composite_pod_group(group: CompositePodGroup) -> Group:
     """Translate a CompositePodGroup; min_member of its job is how many groups it needs."""
     metadata, gang = group.metadata, group.spec.scheduling_policy.gang
     if gang is not None:
-        _check_count(gang.min_group_count, "spec.schedulingPolicy.gang.minGroupCount")
+        _check_minimum(gang.min_group_count, "spec.schedulingPolicy.gang.minGroupCount")
     return _of_scheduling(
         group,
         jobs.composite_id(metadata.namespace, metadata.name),
@@ -340,7 +344,7 @@ def _of_scheduling(
             name=metadata.name,
             queue=metadata.annotations.get(QUEUE) or metadata.labels.get(QUEUE, ""),
             created=fields.seconds(metadata.creation_timestamp),
-            min_member=_without_policy(metadata) if minimum is None else max(1, minimum),
+            min_member=_without_policy(metadata) if minimum is None else minimum,
             minimum_field=_minimum_field(key, minimum),
             topology=_topology_by_label(spec.scheduling_constraints),
             state=_native_state(group, key),
@@ -532,9 +536,7 @@ def _sub_group(policy: SubGroupPolicy, field: str) -> SubGroup:
     NewSubJobInfo).
     """
     size = 1 if policy.sub_group_size is None else policy.sub_group_size
-    _check_count(size, f"{field}.subGroupSize")
-    if size < 1:
-        raise FieldError(f"{field}.subGroupSize", f"{size} is not at least 1")
+    _check_minimum(size, f"{field}.subGroupSize")
     _check_count(policy.min_sub_groups, f"{field}.minSubGroups")
     selector = policy.label_selector
     place = f"{field}.labelSelector"
@@ -553,6 +555,13 @@ def _check_count(number: int, field: str) -> None:
     fields.check_int32(number, field)
     if number < 0:
         raise FieldError(field, f"{number} is negative")
+
+
+def _check_minimum(number: int, field: str) -> None:
+    """Raise FieldError for a number that can't be how many pods or groups start together."""
+    _check_count(number, field)
+    if number < 1:
+        raise FieldError(field, f"{number} is not at least 1")
 
 
 def _topology(topology: wire.NetworkTopology | None, field: str) -> TopologyRequest | None:

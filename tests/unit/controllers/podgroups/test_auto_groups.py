@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from vscheduler.controllers.podgroups import auto_groups, group_terms
+from vscheduler.controllers.podgroups import auto_groups
 from vscheduler.controllers.podgroups.auto_groups import Body, Member, Owner, OwnerRef
-from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER, MIN_RESOURCES, QUEUE
-from vscheduler.mirror.translate import pod_owners
+from vscheduler.mirror.translate import group_terms, pod_owners
+from vscheduler.mirror.translate.group_terms import MIN_MEMBER, MIN_RESOURCES, QUEUE
 
 REF = OwnerRef(api_version="apps/v1", kind="ReplicaSet", name="web", uid="r1")
 NAME = pod_owners.short_name("web", "r1")

@@ -4,7 +4,7 @@ import pytest
 
 from tests import patience
 from tests.unit.controllers import group_api
-from vscheduler.controllers.podgroups import group_terms
+from vscheduler.mirror.translate import group_terms
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests import patience
 from tests.unit.controllers import group_api
-from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER
+from vscheduler.mirror.translate.group_terms import MIN_MEMBER
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

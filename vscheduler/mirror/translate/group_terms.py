@@ -1,11 +1,12 @@
-"""Settings of an automatic PodGroup in the annotations of a pod and its owner.
+"""Settings of a PodGroup in the annotations of its pods and their owner: of automatic ones, and of
+Kubernetes' own.
 
 An unusable value becomes a Problem, and the default is used: pods without a group would wait
 forever.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -38,6 +39,13 @@ BUDGETS = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable")
 LABELS = (PREEMPTABLE, "volcano.sh/cooldown-time")
 """Labels of pods that are copied to their groups."""
 
+_REPLICAS = {
+    ("apps", "ReplicaSet"): "replicas",
+    ("apps", "StatefulSet"): "replicas",
+    ("batch", "Job"): "parallelism",
+}
+"""Spec field with the number of pods, by API group and kind of the owner."""
+
 INT_MAX = 2**31 - 1
 NAME_MAX = 253
 
@@ -65,6 +73,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     object: str
     """Kind and `namespace/name`."""
     annotations: Mapping[str, str]
+    labels: Mapping[str, str] = {}
+
+    @property
+    def queue(self) -> str:
+        """The queue that the object names; empty if it names none."""
+        return self.annotations.get(QUEUE) or self.labels.get(QUEUE) or ""
 
 
 class Terms:
@@ -173,6 +187,37 @@ class Terms:
     def _report(self, source: Source, annotation: str, message: str) -> None:
         field = f"metadata.annotations[{annotation}]"
         self.problems.append(Problem(object=source.object, field=field, message=message))
+
+
+def queue_of_native_group(
+    pod: Source, owners: Iterable[Source], *, above: str, default: str
+) -> tuple[str, Sequence[Problem]]:
+    """Return the queue of a PodGroup of Kubernetes' own that names none, and what is wrong with it.
+
+    It is that of the CompositePodGroups above, else of its newest pod, else of the first owner that
+    names one, else the default, which may be empty.
+    """
+    naming = next((each for each in (pod, *owners) if each.queue), pod)
+    terms = Terms(Source(object=naming.object, annotations={QUEUE: naming.queue}), None)
+    queue = above or terms.queue(default)
+    return queue, terms.problems
+
+
+def replicas(owner: Mapping[str, Any]) -> int | None:
+    """Return how many pods an owner still creates; None if its kind doesn't say."""
+    group, _, _ = str(owner.get("apiVersion")).rpartition("/")
+    field = _REPLICAS.get((group, str(owner.get("kind"))))
+    spec = owner.get("spec", {}) if field is not None else {}
+    found: int | None = spec.get(field)
+    if found is not None and spec.get("completions") is not None:
+        succeeded = owner.get("status", {}).get("succeeded") or 0
+        found = min(found, max(1, spec["completions"] - succeeded))
+    return found
+
+
+def is_job(api_version: str, kind: str) -> bool:
+    """Whether an owner is a Job of Kubernetes."""
+    return kind == "Job" and api_version.startswith("batch/")
 
 
 def queue_required(namespace: str, places: Sequence[str]) -> str:
