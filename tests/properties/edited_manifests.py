@@ -52,6 +52,7 @@ from vscheduler.explain.changes import (
     Tolerate,
     Uncordon,
     WithoutNodeAffinity,
+    WithoutQueueAnnotation,
     WithoutSelector,
 )
 from vscheduler.mirror.decode import quantities
@@ -250,6 +251,11 @@ class Edited:
     def change_reclaimable(self, change: Reclaimable) -> None:
         """Set the queue's field."""
         self._one("Queue", change.queue)["spec"]["reclaimable"] = True
+
+    def change_withoutqueueannotation(self, change: WithoutQueueAnnotation) -> None:
+        """Remove the queue's annotation."""
+        annotations = self._one("Queue", change.queue)["metadata"]["annotations"]
+        assert annotations.pop(change.name) == change.before
 
     def change_preemptable(self, change: Preemptable) -> None:
         """Set the annotation wherever it is."""

@@ -73,7 +73,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"minRuntime": "1h"},
         (
             f"{STARVED}queue rich has 4 cpu more than deserved, but of 8 pods, "
-            "8 are younger than reclaim.minRuntime"
+            "8 haven't run for their minimum run time"
         ),
     ),
     "pods of a budget, and critical ones": (

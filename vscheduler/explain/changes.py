@@ -89,6 +89,15 @@ class Reclaimable(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
 
 
+class WithoutQueueAnnotation(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue without an annotation that holds evictions back."""
+
+    queue: str
+    name: str
+    """The annotation, such as vscheduler.io/min-run-time."""
+    before: str
+
+
 class Preemptable(msgspec.Struct, frozen=True, kw_only=True):
     """No `volcano.sh/preemptable: "false"` on a running job and its pods."""
 
@@ -327,6 +336,7 @@ Change: TypeAlias = (
     | QueueAmounts
     | EndOfJob
     | Reclaimable
+    | WithoutQueueAnnotation
     | Preemptable
     | ActionArgument
     | MoreDisruptions

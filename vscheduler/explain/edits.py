@@ -46,6 +46,7 @@ from vscheduler.explain.changes import (
     Uncordon,
     WithoutConstraints,
     WithoutNodeAffinity,
+    WithoutQueueAnnotation,
     WithoutSelector,
 )
 from vscheduler.mirror.decode import events, quantities, wire
@@ -203,7 +204,14 @@ def objects(change: Change, there: Objects) -> list[Event]:
             return _smaller(there, change)
         case Tolerate() | WithoutSelector() | WithoutNodeAffinity() | RemoveGates():
             return [_pod(_unbarred(pod, change)) for pod in there.waiting]
-        case QueueWeight() | QueueAmounts() | Reclaimable() | OtherParent() | QueueNamespace():
+        case (
+            QueueWeight()
+            | QueueAmounts()
+            | Reclaimable()
+            | WithoutQueueAnnotation()
+            | OtherParent()
+            | QueueNamespace()
+        ):
             return [_queue(there, change)]
         case MoreNodes() | LargerNodes():
             return [_node(node) for node in _more_nodes(there, change)]
@@ -504,7 +512,14 @@ def _more_nodes(objects: Objects, change: MoreNodes | LargerNodes) -> Iterator[N
 
 def _queue(
     objects: Objects,
-    change: (QueueWeight | QueueAmounts | Reclaimable | OtherParent | QueueNamespace),
+    change: (
+        QueueWeight
+        | QueueAmounts
+        | Reclaimable
+        | WithoutQueueAnnotation
+        | OtherParent
+        | QueueNamespace
+    ),
 ) -> Event:
     queue = objects.one(Kind.QUEUE, change.queue, Queue)
     fields: dict[str, object] = {}
@@ -519,6 +534,10 @@ def _queue(
             fields = {"reclaimable": True}
         case OtherParent():
             fields = {"parent": change.after}
+        case WithoutQueueAnnotation():
+            annotations = dict(queue.metadata.annotations)
+            del annotations[change.name]
+            queue = _alter(queue, metadata=_alter(queue.metadata, annotations=annotations))
         case QueueNamespace():
             annotations = dict(queue.metadata.annotations)
             known = annotations.get(translation.NAMESPACES, "")

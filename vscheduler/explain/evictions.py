@@ -15,10 +15,12 @@ from vscheduler.explain.changes import (
     Preemptable,
     Reclaimable,
     Remedy,
+    WithoutQueueAnnotation,
 )
 from vscheduler.explain.search import Search
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.wire import PodDisruptionBudget
+from vscheduler.mirror.translate import translation
 from vscheduler.model.jobs import EVICTABLE, HOLDING, Job
 from vscheduler.model.queues import ROOT
 
@@ -46,10 +48,10 @@ NO_TIME = "0s"
 
 def allowed(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the settings of other queues and jobs, and of the scheduler, that stand in the way."""
-    del job
     for change in (
         *_arguments(search),
         *_reclaimable(search),
+        *_held_back(search, job),
         *_preemptable(search),
     ):
         remedy = search.one(change)
@@ -92,6 +94,19 @@ def _reclaimable(search: Search) -> Iterator[Change]:
     ]
     for name in names[:CANDIDATES_MAX]:
         yield Reclaimable(queue=name)
+
+
+def _held_back(search: Search, job: Job) -> Iterator[Change]:
+    """Yield annotations that put evictions off: of the job's queue, and of its victims'."""
+    found = search.trials.snapshot.queues
+    named = [(job.queue, translation.EVICTION_DELAY)] if job.queue in found else []
+    holding = {each.queue for each in search.trials.snapshot.jobs if each.allocated}
+    young = [name for name, queue in found.items() if queue.min_run_time and name in holding]
+    named += [(name, translation.MIN_RUN_TIME) for name in young[:CANDIDATES_MAX]]
+    for queue, annotation in named:
+        before = found[queue].annotations.get(annotation)
+        if before is not None:
+            yield WithoutQueueAnnotation(queue=queue, name=annotation, before=before)
 
 
 def _preemptable(search: Search) -> Iterator[Change]:

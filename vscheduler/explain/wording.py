@@ -49,6 +49,7 @@ from vscheduler.explain.changes import (
     Victims,
     WithoutConstraints,
     WithoutNodeAffinity,
+    WithoutQueueAnnotation,
     WithoutSelector,
 )
 from vscheduler.explain.remedies import Explanation
@@ -304,6 +305,8 @@ def _of_queues(change: Change) -> str:
             return f"raise {what} of queue {change.queue}: {_rises(change)}"
         case Reclaimable():
             return f"set reclaimable: true on queue {change.queue}"
+        case WithoutQueueAnnotation():
+            return f"remove {change.name}: {change.before} from queue {change.queue}"
     return _of_the_tree(change)
 
 

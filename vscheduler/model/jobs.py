@@ -224,6 +224,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     priority_class: str = ""  # the pod's spec.priorityClassName
     scheduled_at: float | None = None
     """Last transition of the condition PodScheduled, in seconds since the epoch."""
+    checkpointed_at: float | None = None
+    """When the pod last saved its work, as its annotation says, in seconds since the epoch."""
     volumes: tuple[PodVolume, ...] = ()  # part of the class while the pod waits
 
     @property

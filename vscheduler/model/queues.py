@@ -165,6 +165,12 @@ class Queue:
     namespaces: tuple[str, ...] | None = None
     """Namespaces whose jobs the queue accepts: names, or prefixes followed by `*`. None accepts
     all."""
+    min_run_time: float = 0.0
+    """For how many seconds after their start preempt and reclaim leave the queue's pods alone;
+    infinite if the Queue's annotation can't be read."""
+    eviction_delay: float = 0.0
+    """How many seconds pods of the queue wait before others are evicted for them, so that an
+    autoscaler's node may come first; infinite if the Queue's annotation can't be read."""
     node_groups: NodeGroups | None = None
     group_limits: GroupLimits | None = None
     past_usage: Mapping[str, Usage] = field(default_factory=dict, compare=False)

@@ -37,6 +37,9 @@ class ReclaimOutlook(msgspec.Struct, frozen=True, kw_only=True):
     """The least of it that so many pods request as the job lacks for its minimum."""
     configured: bool
     """Whether action reclaim is configured."""
+    waits_until: float | None = None
+    """Until when the job waits for new nodes first, as its queue's eviction delay says, in seconds
+    since the epoch; infinite if that can't be read, None if it doesn't wait."""
     others: int
     """Number of other queues that hold anything."""
     reclaimable: int

@@ -327,7 +327,7 @@ NODE_CHANGES = frozenset({"MoreNodes", "LargerNodes", "RemoveTaint", "Uncordon",
 QUEUE_CHANGES = frozenset(
     {
         *("QueueWeight", "QueueAmounts", "Reclaimable", "OpenQueues", "CreateQueue"),
-        *("OtherQueue", "OtherParent", "QueueNamespace"),
+        *("OtherQueue", "OtherParent", "QueueNamespace", "WithoutQueueAnnotation"),
     }
 )
 

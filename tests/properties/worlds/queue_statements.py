@@ -28,7 +28,7 @@ QUEUES = r"(?P<above>\S+?(?:(?:, | and )\S+?)*(?: and \d+ more)?)"
 PODS = r"(?P<free>\d+) of (?P<total>\d+) pods?"
 BARRED = {
     "forbid evictions": r'forbid evictions \(volcano.sh/preemptable: "false"\)',
-    "young": r"are younger than reclaim.minRuntime",
+    "young": r"haven't run for their minimum run time",
     "plugin": r"are protected by a plugin, such as conformance",
     "budget": r"are protected by PodDisruptionBudgets",
     "gang": r"belong to gangs that reclaim.wholeGangs protects",

@@ -39,11 +39,16 @@ def queue(name: str, **spec: Any) -> dict[str, Any]:
     return thing("Queue", name, spec)
 
 
+def queue_with(annotations: dict[str, str]) -> dict[str, Any]:
+    """A Queue with these annotations."""
+    tree = queue("a")
+    tree["metadata"]["annotations"] = annotations
+    return tree
+
+
 def of_time(text: str) -> dict[str, Any]:
     """A Queue with this recovery time-out."""
-    tree = queue("a")
-    tree["metadata"]["annotations"] = {"vscheduler.io/recovery-timeout": text}
-    return tree
+    return queue_with({"vscheduler.io/recovery-timeout": text})
 
 
 def group(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -180,6 +185,15 @@ def test_there_must_be_something_to_check() -> None:
             [],
             ["error: a: metadata.annotations: annotation vscheduler.io/recovery-timeout: 'soon'"],
         ),
+        (
+            [queue_with({"vscheduler.io/eviction-delay": "soon"})],
+            "",
+            [],
+            [
+                "error: a: metadata.annotations: annotation vscheduler.io/eviction-delay: 'soon'",
+            ],
+        ),
+        ([queue_with({"vscheduler.io/min-run-time": "5m"})], "", [], []),
         (
             [of_time("10m")],
             CAPACITY.replace(", {name: gang}", ""),

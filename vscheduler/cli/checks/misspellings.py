@@ -30,6 +30,7 @@ OURS = (
     *(group_terms.TOPOLOGY_MODE, group_terms.TOPOLOGY_TIER, nodegroup.LABEL),
     *(network.PATIENCE, network.PREFERRED_TIER, network.TOPOLOGY),
     *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS, gang.RECOVERY),
+    *(translation.MIN_RUN_TIME, translation.EVICTION_DELAY, pods.CHECKPOINTED_AT),
 )
 VOLCANOS = (
     *("job-name", "job-namespace", "job-version", "job-type", "job-retry-count", "queue-name"),

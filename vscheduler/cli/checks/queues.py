@@ -106,6 +106,9 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[FindingText]:
         if annotation in queue.annotations and not there:
             message = f"annotation {annotation} has no effect: {plugin} isn't configured"
             yield FindingText(queue.name, "metadata.annotations", message)
+    problem = translation.eviction_setting_problem(queue.annotations)
+    if problem:
+        yield FindingText(queue.name, "metadata.annotations", problem, level=Level.ERROR)
     try:
         gang.recovery(queue.annotations)
     except ValueError as error:

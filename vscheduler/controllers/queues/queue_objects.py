@@ -77,6 +77,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     guarantee: ResourceMap = msgspec.field(default_factory=dict)
     wanted: str = ""
     """The annotation `vscheduler.io/wanted-state`, unchecked."""
+    problem: str = ""
+    """Which setting for evictions can't be read, and why; empty if none."""
     closed_by_parent: bool = False
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
@@ -137,6 +139,7 @@ def queue(body: Object) -> Queue:
         deserved=_amounts(_part(spec, "deserved")),
         guarantee=_amounts(_part(_part(spec, "guarantee"), "resource")),
         wanted=_text(annotations, WANTED_STATE),
+        problem=translation.eviction_setting_problem(annotations),
         closed_by_parent=annotations.get(translation.CLOSED_BY_PARENT) == "true",
         finalizers=tuple(metadata.get("finalizers") or ()),
         deleting=bool(metadata.get("deletionTimestamp")),

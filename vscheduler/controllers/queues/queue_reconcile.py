@@ -34,6 +34,7 @@ DEPTH_MAX = 5
 TREE = "vscheduler.io/Tree"
 IN_USE = "vscheduler.io/InUse"
 WANTED_STATE = "vscheduler.io/WantedState"
+SETTINGS = "vscheduler.io/Settings"
 """Condition types; each condition exists only while it has something to report."""
 
 Body: TypeAlias = dict[str, Any]
@@ -100,6 +101,7 @@ def plans(
             each
             for each in (
                 _in_use(jobs, kids) if queue.deleting else None,
+                _settings(queue),
                 tree.problems.get(name),
                 _wanted_state(queue, above),
             )
@@ -239,6 +241,13 @@ def _in_use(jobs: int, kids: Sequence[str]) -> Body | None:
         return None
     message = f"the deletion waits for {' and '.join(parts)}"
     return _condition(IN_USE, "True", "PodGroups" if jobs else "ChildQueues", message)
+
+
+def _settings(queue: queue_objects.Queue) -> Body | None:
+    """Return the condition of a queue with a setting that can't be read, or None."""
+    if not queue.problem:
+        return None
+    return _condition(SETTINGS, "False", "Unreadable", queue.problem)
 
 
 def _wanted_state(queue: queue_objects.Queue, above: str) -> Body | None:

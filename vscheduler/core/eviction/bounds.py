@@ -20,6 +20,7 @@ from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.preemptors import Preemptor
 from vscheduler.core.eviction.rules import (
     Cost,
+    Limits,
     PodCost,
     Rank,
     VictimCandidates,
@@ -160,14 +161,14 @@ def _least_cost(pods: _Pods, lacking: Ints, *, whole: bool) -> PodCost[Floats]:
     number = np.maximum((-(-lacking // largest)).max(axis=1, initial=1), 1)
     if whole:
         number = np.maximum(number, pods.least(columns.gang_sizes[pods.places]).astype(np.int64))
-        started = pods.least(-columns.gang_starts[pods.places])
+        unsaved_since = pods.least(-columns.gang_unsaved_since[pods.places])
     else:
-        started = -_latest_start(pods, number)
+        unsaved_since = -_latest_unsaved_since(pods, number)
     return PodCost(
         job_priority=priorities,
         pod_priority=pods.least(columns.pods.priorities[pods.places]),
         pods=number.astype(np.float64),
-        started=started,
+        unsaved_since=unsaved_since,
     )
 
 
@@ -187,10 +188,10 @@ def _least_priorities(pods: _Pods, lacking: Ints) -> Floats:
     return found
 
 
-def _latest_start(pods: _Pods, number: Ints) -> Floats:
-    """Return the latest start (n,) that the oldest of so many (n,) pods can have."""
+def _latest_unsaved_since(pods: _Pods, number: Ints) -> Floats:
+    """Return the latest instant (n,) since when so many (n,) pods would lose work."""
     columns = pods.columns
-    order = columns.by_start[pods.places]  # the same rows at the same places
+    order = columns.by_loss[pods.places]  # the same rows at the same places
     similar = np.zeros(len(columns.queues), dtype=np.bool_)
     similar[pods.places] = pods.similar
     chosen = similar[order]
@@ -198,7 +199,7 @@ def _latest_start(pods: _Pods, number: Ints) -> Floats:
     np.cumsum(chosen, out=total[1:])
     last = chosen & (total[1:] - total[pods.begins][pods.owner] == number[pods.owner])
     found = np.zeros(len(pods.rows))
-    found[pods.owner[last]] = columns.pods.starts[order[last]]
+    found[pods.owner[last]] = columns.pods.unsaved_since[order[last]]
     return found
 
 
@@ -643,11 +644,11 @@ class Bounds:
     If nobody were ruled out and every node were looked at, the plans would be the same.
     """
 
-    def __init__(self, session: Session, hook: HookRef, oldest: float) -> None:
-        """Read which pods may be evicted; those that started after `oldest` may not."""
+    def __init__(self, session: Session, hook: HookRef, limits: Limits) -> None:
+        """Read which pods may be evicted within these limits."""
         self._session, self._hook = session, hook
         coarse = session.dispatch.any_depends(hook, EQUAL_RESOURCES)
-        self.columns = VictimColumns(session, oldest, by_resources=coarse)
+        self.columns = VictimColumns(session, limits, by_resources=coarse)
         read = len(self.columns.queues) // COLUMNS_PER_UNIT + self.columns.pods.read
         session.spend("columns", read)
         self.entitled = EntitledGroups(session, self.columns, hook)

@@ -187,7 +187,7 @@ class Planner:
             hook=self.hook,
             queue=queue,
             scope=scope,
-            oldest=self._limits.oldest,
+            limits=self._limits,
             rules=rules,
         )
 
@@ -247,9 +247,9 @@ class Planner:
 
     @functools.cached_property
     def _bounds(self) -> Bounds:
-        return Bounds(self.session, self.hook, self._limits.oldest)
+        return Bounds(self.session, self.hook, self._limits)
 
     @functools.cached_property
     def _bounds_of_exchanges(self) -> Bounds:
         """Those of searches within a search, which would see what that one only tries."""
-        return Bounds(self.session, self.hook, self._limits.oldest)
+        return Bounds(self.session, self.hook, self._limits)

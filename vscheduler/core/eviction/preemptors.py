@@ -5,6 +5,7 @@ victims, none of the others would, as long as no plan comes between, so they sta
 Once a plan has changed the cluster, those whose turn would come after it ask for themselves.
 """
 
+import math
 from collections import deque
 from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 
@@ -138,7 +139,30 @@ def _is_starving(session: Session, action: str, state: JobState) -> bool:
         or (carried.reclaim_failed and (action, job) in carried.reclaim_failed)
         or reasons.invalid(session, state) is not None
         or not session.dispatch.first_tier(AllHooks.job_starving, state)
+        or _waits_for_nodes(session, state)
     )
+
+
+def _waits_for_nodes(session: Session, state: JobState) -> bool:
+    """Whether an autoscaler still has time to add nodes. If so, a cycle is due when it is over."""
+    due = eviction_due(session, state)
+    if due <= session.snapshot.now:
+        return False
+    if due < math.inf:
+        session.wake(due)
+    return True
+
+
+def eviction_due(session: Session, state: JobState) -> float:
+    """Return from when on pods may be evicted for a waiting job, in seconds since the epoch: when
+    as many of its pods as it lacks have waited for the eviction delay of its queue.
+    """
+    delay = session.queues[state.job.queue].eviction_delay
+    if not delay:
+        return -math.inf
+    created = sorted(task.created for task in state.tasks(TaskStatus.PENDING))
+    lacking = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
+    return created[min(lacking, len(created)) - 1] + delay
 
 
 def job_place(session: Session, state: JobState) -> SortKey:
@@ -178,19 +202,19 @@ class EqualPreemptors:
     def join(self, queue: str, line: Line[Preemptor]) -> None:
         """Let the queue's groups join its line, if they haven't yet."""
         groups = self._waiting.pop(queue, ())
-        apart = [group for group in groups if not self._is_one(group)]
+        apart = [group for group in groups if not self._is_one(queue, group)]
         join_unschedulable(self._session, self._action, line, apart)
         for group in groups:
-            if self._is_one(group):
+            if self._is_one(queue, group):
                 first = min(group.members.values(), key=lambda job: (job.created, job.id))
                 state = self._session.job_states[first.id]
                 join(self._session, self._action, line, state, group)
 
-    def _is_one(self, group: UnschedulableGroup) -> bool:
-        """Whether one of the jobs may ask for all: nothing is known of single ones."""
+    def _is_one(self, queue: str, group: UnschedulableGroup) -> bool:
+        """Whether one of the jobs may ask for all: nothing tells single ones apart."""
         session, carried = self._session, self._session.snapshot.carried
         are_equal = session.policy.alike_by_age and session.dispatch.equal_for_equal_jobs
-        if carried.reclaim_failed or not are_equal:
+        if carried.reclaim_failed or not are_equal or session.queues[queue].eviction_delay:
             return False
         if not carried.reported.eviction_refused_jobs.isdisjoint(group.members):
             return False

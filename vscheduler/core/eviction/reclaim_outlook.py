@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config.policy import Policy
-from vscheduler.core.eviction import rules
+from vscheduler.core.eviction import preemptors, rules
 from vscheduler.core.eviction.rules import Limits, WholeGangs
-from vscheduler.core.memo import evictable_pods
 from vscheduler.core.session import reasons
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
@@ -138,7 +137,10 @@ class _Finder:
             above=tuple(above),
             surplus=over.get(resource, 0.0),
         )
-        if self._limits is None or not above or made.exceeds_share:
+        due = preemptors.eviction_due(session, state)
+        if due > session.snapshot.now:
+            made = replace(made, waits_until=due)
+        if self._limits is None or not above or made.exceeds_share or made.waits_until is not None:
             return made
         if (RECLAIM, job) not in session.eviction_history.failed:
             return None  # it had no turn, or makes room now
@@ -222,7 +224,7 @@ class _Finder:
         session = self._session
         if owner.protected or not pod.preemptable:
             return Protection.ANNOTATION
-        if evictable_pods.start(pod) > limits.oldest:
+        if limits.protects(pod, session.queues[owner.job.queue]):
             return Protection.YOUNG
         if not session.cluster.budgets.spare((pod,)):
             return Protection.BUDGET

@@ -61,7 +61,7 @@ class Evictable:
         self._session, self._hook = session, hook
         self.asked = 0
         """How many questions were asked in this cycle."""
-        columns = VictimColumns(session, limits.oldest, by_resources=False)
+        columns = VictimColumns(session, limits, by_resources=False)
         leaving = columns.steady & columns.there
         if limits.whole_gangs is WholeGangs.NEVER:
             leaving &= columns.spare

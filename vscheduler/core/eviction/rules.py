@@ -5,8 +5,9 @@ goes alone; all others go only together, as a whole gang. A group may go if all 
 in this order (`VictimCandidates.legal`); docs/fair-shares.md, "Which queue loses pods", says it for
 administrators:
 
-1. Each pod runs and permits evictions, its PodGroup does, too, and it is older than `minRuntime`.
-   For `preempt`, it is of the preemptor's queue; for `reclaim`, of another one that is reclaimable.
+1. Each pod runs and permits evictions, its PodGroup does, too, and it has run for `minRuntime` and
+   its Queue's minimum run time. For `preempt`, it is of the preemptor's queue; for `reclaim`, of
+   another one that is reclaimable.
 2. What is left of the gang has its minimum, or nothing is left. Gangs with nominated pods stay.
 3. Every PodDisruptionBudget permits it.
 4. No plugin protects any of the pods, whatever tier it is in.
@@ -72,8 +73,8 @@ class PodCost(NamedTuple, Generic[Number]):
     """The highest priority of the pods."""
     pods: Number
     """How many go."""
-    started: Number
-    """When the oldest got its node, negated: a long run is lost at last."""
+    unsaved_since: Number
+    """Since when work would be lost, negated: a long run without a checkpoint is lost at last."""
 
 
 class Cost(NamedTuple):
@@ -118,17 +119,27 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What the arguments of an action protect."""
 
-    oldest: float
-    """Pods that started after this instant are left alone."""
+    now: float
+    min_run_time: float
+    """For how many seconds after their start pods are left alone, whatever their Queue says."""
     whole_gangs: WholeGangs
 
     @classmethod
     def of(cls, action: Configured, now: float) -> "Limits":
         """Read the arguments of an action."""
         return cls(
-            oldest=now - action.seconds(f"{action.name}.minRuntime"),
+            now=now,
+            min_run_time=action.seconds(f"{action.name}.minRuntime"),
             whole_gangs=WholeGangs(str(action.argument(f"{action.name}.wholeGangs"))),
         )
+
+    def of_queue(self, queue: Queue) -> float:
+        """Return for how many seconds after their start the queue's pods are left alone."""
+        return max(self.min_run_time, queue.min_run_time)
+
+    def protects(self, task: Task, queue: Queue) -> bool:
+        """Whether a pod of the queue hasn't had its node for long enough."""
+        return evictable_pods.start(task) + self.of_queue(queue) > self.now
 
 
 class Moves(Protocol):
@@ -172,9 +183,11 @@ class VictimGroup(NamedTuple):
     """Whether the job can only run on what its queue borrows."""
 
     @property
-    def started(self) -> float:
-        """When the first pod of the group got a node."""
-        return min(map(start, self.tasks)) if len(self.tasks) > 1 else start(self.tasks[0])
+    def unsaved_since(self) -> float:
+        """Since when an eviction would undo work of the group."""
+        if len(self.tasks) == 1:
+            return evictable_pods.unsaved_since(self.tasks[0])
+        return min(map(evictable_pods.unsaved_since, self.tasks))
 
     @property
     def priority(self) -> int:
@@ -201,9 +214,6 @@ class VictimGroup(NamedTuple):
             moves=moves,
             borrowed=borrowed,
         )
-
-
-start = evictable_pods.start
 
 
 def surplus_pod(state: JobState, task: Task) -> VictimGroup | None:
@@ -253,7 +263,7 @@ def cost(chosen: Sequence[VictimGroup]) -> Cost:
             job_priority=max(unit.state.job.priority for unit in chosen),
             pod_priority=max(task.priority for unit in chosen for task in unit.tasks),
             pods=sum(len(unit.tasks) for unit in chosen),
-            started=-min(unit.started for unit in chosen),
+            unsaved_since=-min(unit.unsaved_since for unit in chosen),
         ),
     )
 
@@ -272,15 +282,14 @@ class VictimCandidates:
         hook: HookRef,
         queue: Queue,
         scope: Scope,
-        oldest: float,
+        limits: Limits,
         rules: EvictionRules,
     ) -> None:
         self._session = session
         self.hook = hook
         self.queue = queue
         self.scope = scope
-        self._oldest = oldest
-        """Pods that started after this instant are left alone."""
+        self._limits = limits
         self.rules = rules
         self.left_movable = False
         """Whether a group was skipped only because its pods may not be moved in this attempt, or
@@ -352,7 +361,7 @@ class VictimCandidates:
         """Return the sort key of victims; smaller keys are evicted first, and the order is total.
 
         Single pods come first, then gangs whose queues keep most of their shares, then pods of the
-        queue with the largest surplus, lower priorities and younger pods.
+        queue with the largest surplus, lower priorities and pods that lose less work.
         """
         return (
             unit.whole,
@@ -360,7 +369,7 @@ class VictimCandidates:
             unit.rank,
             unit.state.job.priority,
             unit.priority,
-            -unit.started,
+            -unit.unsaved_since,
             Descending(ordering.task_key(self._session.dispatch, unit.tasks[0])),
         )
 
@@ -438,7 +447,7 @@ class VictimCandidates:
             and state.status(task) is task.status
             and task.node in self._session.layout.rows
             and task.uid not in self._session.snapshot.carried.reported.eviction_refused_pods
-            and start(task) <= self._oldest
+            and not self._limits.protects(task, self._session.queues[state.job.queue])
             and self.scope(state, task)
         )
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api.depends import EQUAL_CLASSES, EQUAL_RESOURCES
 from vscheduler.core.api.further_hooks import AllHooks
-from vscheduler.core.eviction.rules import Scope
+from vscheduler.core.eviction.rules import Limits, Scope
 from vscheduler.core.memo import evictable_pods
 from vscheduler.core.session.hook_calls import HookRef
 from vscheduler.core.session.job_state import JobState
@@ -48,8 +48,9 @@ class Grouping(Enum):
 class VictimColumns:
     """The pods (P) that an action may evict, sorted by row, and their jobs (J)."""
 
-    def __init__(self, session: Session, oldest: float, *, by_resources: bool) -> None:
-        """Read the pods as they are now. Pods that started after `oldest` are left out.
+    def __init__(self, session: Session, limits: Limits, *, by_resources: bool) -> None:
+        """Read the pods as they are now. Those that `limits` protect for their short run are left
+        out, and a cycle is due when the first of them has run for long enough.
 
         `by_resources` tells whether groups by requested resources are worth asking about.
         """
@@ -67,8 +68,8 @@ class VictimColumns:
         none = np.zeros((0, session.space.size), dtype=np.int64)
         self.requests = np.array(requests) if requests else none
         """The request of each class in `pods.classes`, (C, R)."""
-        old, protected = self.pods.starts <= oldest, self.pods.protected[owners]
-        self.steady: Flags = self.pods.preemptable & old & ~protected
+        young, protected = self._young(limits), self.pods.protected[owners]
+        self.steady: Flags = self.pods.preemptable & ~young & ~protected
         """Whether anything at all may evict the pod, (P,)."""
         self._leave_out_spent_budgets()
         self.there: Flags = np.ones(len(owners), dtype=np.bool_)
@@ -83,6 +84,17 @@ class VictimColumns:
         self._seen = 0
         self._in_scope: dict[Scope, Flags] = {}
         self.refresh()
+
+    def _young(self, limits: Limits) -> Flags:
+        """Return which pods haven't had their nodes for long enough, (P,)."""
+        queues = map(self._session.queues.__getitem__, self.queue_names)
+        least = np.fromiter(map(limits.of_queue, queues), np.float64, len(self.queue_names))
+        ends = self.pods.starts + least[self.queues]
+        young: Flags = ends > limits.now
+        first = float(ends[young].min(initial=np.inf))
+        if first < np.inf:
+            self._session.wake(first)
+        return young
 
     def refresh(self) -> None:
         """Follow the statements since the last call."""
@@ -282,17 +294,17 @@ class VictimColumns:
         return np.lexsort((self.levels, self.pods.rows))
 
     @cached_property
-    def by_start(self) -> Rows:
-        """The pods in the order of row and start, the latest first, (P,)."""
-        return np.lexsort((-self.pods.starts, self.pods.rows))
+    def by_loss(self) -> Rows:
+        """The pods in the order of row and of the work they would lose, the least first, (P,)."""
+        return np.lexsort((-self.pods.unsaved_since, self.pods.rows))
 
     @cached_property
-    def gang_starts(self) -> NDArray[np.float64]:
-        """Per pod, an upper bound of the earliest start among the pods of its gang, (P,)."""
-        count = len(self.pods.owner_jobs)
+    def gang_unsaved_since(self) -> NDArray[np.float64]:
+        """Per pod, an upper bound of the earliest `unsaved_since` of the pods of its gang, (P,)."""
+        count, since = len(self.pods.owner_jobs), self.pods.unsaved_since
         first, last = np.full(count, np.inf), np.full(count, -np.inf)
-        np.minimum.at(first, self.pods.owners, self.pods.starts)
-        np.maximum.at(last, self.pods.owners, self.pods.starts)
+        np.minimum.at(first, self.pods.owners, since)
+        np.maximum.at(last, self.pods.owners, since)
         return np.where(self.pods.spare, last, first)[self.pods.owners]
 
     @cached_property

@@ -32,7 +32,8 @@ class _Columns(NamedTuple):
     """The rows of the pods' nodes, the places of their jobs, their own places among the evictable
     pods of these, and the numbers of their classes, (4, P)."""
     traits: NDArray[np.float64]
-    """Starts, priorities, and 1 for pods that allow evictions, (3, P)."""
+    """Starts, beginnings of work that would be lost, priorities, and 1 for pods that allow
+    evictions, (4, P)."""
 
     def of(self, chosen: Rows) -> "_Columns":
         """Return these of the pods, in this order."""
@@ -77,6 +78,8 @@ class EvictablePods:
     """The places of the pods' classes in `classes`, (P,)."""
     starts: NDArray[np.float64]
     """When the pods got their nodes, in seconds since the epoch, (P,)."""
+    unsaved_since: NDArray[np.float64]
+    """Since when an eviction would undo the pods' work, (P,)."""
     priorities: NDArray[np.float64]
     """The pods' own priorities, (P,)."""
     preemptable: Flags
@@ -91,7 +94,7 @@ class EvictablePods:
         self._of_jobs: Sequence[_OfJob] = ()
         self._traits_of_jobs = np.zeros((3, 0), dtype=np.float64)
         self.owner_queues = np.zeros(0, dtype=np.int64)
-        self._all = _Columns(np.zeros((4, 0), dtype=np.int64), np.zeros((3, 0), dtype=np.float64))
+        self._all = _Columns(np.zeros((4, 0), dtype=np.int64), np.zeros((4, 0), dtype=np.float64))
         self._show()
 
     def after(self, _: Changes) -> "EvictablePods":
@@ -207,6 +210,7 @@ class EvictablePods:
         traits = np.array(
             [
                 [start(task) for task in tasks],
+                [unsaved_since(task) for task in tasks],
                 [task.priority for task in tasks],
                 [task.preemptable for task in tasks],
             ],
@@ -237,7 +241,7 @@ class EvictablePods:
             columns = columns.of(np.flatnonzero(allowed))
         begin = np.searchsorted(columns.places[0], 0)
         self.rows, self.owners, self._places, self.class_numbers = columns.places[:, begin:]
-        self.starts, self.priorities, allow = columns.traits[:, begin:]
+        self.starts, self.unsaved_since, self.priorities, allow = columns.traits[:, begin:]
         self.preemptable = allow > 0
         self.bounds = np.zeros(self._layout.size + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.rows, minlength=self._layout.size), out=self.bounds[1:])
@@ -260,6 +264,11 @@ class EvictablePods:
 def start(task: Task) -> float:
     """Return when the pod got a node, or the creation time if unknown."""
     return task.created if task.scheduled_at is None else task.scheduled_at
+
+
+def unsaved_since(task: Task) -> float:
+    """Return since when an eviction would undo the pod's work: its start, or a later checkpoint."""
+    return max(start(task), task.checkpointed_at or 0.0)
 
 
 def may_lose_one(counts: Mapping[TaskStatus, int], ready: int, minimum: int) -> bool:

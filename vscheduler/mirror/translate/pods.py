@@ -4,6 +4,7 @@ pods share a PodClass for as long as any of them exists.
 Volcano: api.NewTaskInfo, getTaskStatus.
 """
 
+import datetime as dt
 import hashlib
 import weakref
 from collections.abc import Mapping
@@ -60,6 +61,9 @@ ANY_ZONE = "*"
 
 SCORING = ("volcano.sh/resource-strategy-scoring-type", "volcano.sh/resource-strategy-weight")
 """Annotations about scoring nodes for a pod (Volcano: resource-strategy-fit)."""
+
+CHECKPOINTED_AT = "vscheduler.io/checkpointed-at"
+"""Annotation: when the pod last saved its work, as in RFC 3339."""
 
 LABEL = "label"
 """Marks a label among the hints of a class: an annotation may have the same name."""
@@ -233,10 +237,7 @@ class Translator:
         """
         metadata, spec = pod.metadata, pod.spec
         key = events.key_of(metadata.namespace, metadata.name)
-        uid = uid_of(metadata)
-        native = spec.scheduling_group is not None
-        group = group_of(pod)
-        status = _status(pod)
+        uid, group, status = uid_of(metadata), group_of(pod), _status(pod)
         scheduler = self._ours.get(spec.scheduler_name or DEFAULT_SCHEDULER, "")
         if not scheduler:
             return self._foreign(pod, uid, key, group, status)
@@ -273,6 +274,7 @@ class Translator:
                 annotations=annotations,
                 priority_class=spec.priority_class_name,
                 scheduled_at=scheduled,
+                checkpointed_at=checkpoint(metadata.annotations),
                 volumes=volumes,
             )
         except FieldError as error:
@@ -292,7 +294,9 @@ class Translator:
             extended=extended,
             task=task,
             rejection=rejection,
-            origin=pod_owners.template_of(pod, None if native else _named_group(metadata)),
+            origin=pod_owners.template_of(
+                pod, None if spec.scheduling_group else _named_group(metadata)
+            ),
             answer=kubelet_refusals.answer_of(pod, answered),
             gone_by=_gone_by(pod),
         )
@@ -418,6 +422,18 @@ def _preemptable(metadata: Metadata) -> bool:
     if text is None:
         text = metadata.labels.get(PREEMPTABLE, "true")
     return text in TRUE
+
+
+def checkpoint(annotations: Mapping[str, str]) -> float | None:
+    """Return when a pod last saved its work, in seconds since the epoch; None if it doesn't say, or
+    not as in RFC 3339: then an eviction undoes all its work, as far as known.
+    """
+    text = annotations.get(CHECKPOINTED_AT, "")
+    try:
+        found = dt.datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    return None if found is None or found.tzinfo is None else found.timestamp()
 
 
 def _kept(annotations: Mapping[str, str], declared: tuple[str, ...]) -> Mapping[str, str]:

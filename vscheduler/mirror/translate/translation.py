@@ -5,6 +5,7 @@ Every function raises fields.FieldError for an unusable field; `reject` turns th
 DecodeError. Module `pods` translates pods.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -31,7 +32,7 @@ from vscheduler.mirror.decode.wire import (
 )
 from vscheduler.mirror.translate import pod_constraints, pod_owners, usage_annotation
 from vscheduler.mirror.translate.pod_owners import Owner
-from vscheduler.model import constraints, jobs, pod_affinity, queues, resources
+from vscheduler.model import constraints, durations, jobs, pod_affinity, queues, resources
 from vscheduler.model.group_texts import GroupAnnotations, GroupLabels
 from vscheduler.model.jobs import ClaimGroup, Condition, GroupState, Job, JobId, Phase, SubGroup
 from vscheduler.model.nodes import NodeSpec
@@ -68,6 +69,12 @@ NAMESPACES = "vscheduler.io/namespaces"
 """Annotation of a Queue: the namespaces whose jobs the queue accepts."""
 
 GROUP_LIMITS = "volcano.sh/nodegroup-resource-limits"
+
+MIN_RUN_TIME = "vscheduler.io/min-run-time"
+"""Annotation of a Queue: how long its pods run before preempt and reclaim may evict them."""
+
+EVICTION_DELAY = "vscheduler.io/eviction-delay"
+"""Annotation of a Queue: how long its pods wait before others are evicted for them."""
 """Annotation of a Queue: its limits in groups of nodes, as `{"group1": {"cpu": "3", "memory":
 "8Gi"}}`.
 """
@@ -204,6 +211,8 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
         annotations=usage_annotation.without_records(queue.metadata.annotations),
         labels=queue.metadata.labels,
         namespaces=_namespaces(queue.metadata.annotations.get(NAMESPACES)),
+        min_run_time=_seconds_or_for_ever(queue.metadata.annotations, MIN_RUN_TIME),
+        eviction_delay=_seconds_or_for_ever(queue.metadata.annotations, EVICTION_DELAY),
         node_groups=None if spec.affinity is None else _node_groups(spec.affinity),
         group_limits=_group_limits(queue.metadata.annotations),
         past_usage=usage_annotation.read(queue.metadata.annotations, scheduler_names),
@@ -220,6 +229,29 @@ def _namespaces(text: str | None) -> tuple[str, ...] | None:
     allows none.
     """
     return None if text is None else tuple(each.strip() for each in text.split(","))
+
+
+def _seconds_or_for_ever(annotations: Mapping[str, str], name: str) -> float:
+    """Return a duration that holds evictions back. While it can't be read, there are none at all:
+    `eviction_setting_problem` tells the administrator.
+    """
+    try:
+        return durations.seconds(annotations.get(name, "0"))
+    except ValueError:
+        return math.inf
+
+
+def eviction_setting_problem(annotations: Mapping[str, str]) -> str:
+    """Return which setting of a Queue for evictions can't be read, and why; empty if none."""
+    for name, result in (
+        (MIN_RUN_TIME, "pods of the queue aren't evicted"),
+        (EVICTION_DELAY, "no pods are evicted for those of the queue"),
+    ):
+        try:
+            durations.seconds(annotations.get(name, "0"))
+        except ValueError as error:
+            return f"annotation {name}: {error}; until it is corrected, {result}"
+    return ""
 
 
 def _group_limits(annotations: Mapping[str, str]) -> GroupLimits | None:

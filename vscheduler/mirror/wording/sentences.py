@@ -3,6 +3,7 @@
 Phrases about nodes are kube-scheduler's, known to kubectl users.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.eviction import incomplete_gangs
@@ -568,7 +569,7 @@ RECLAIM_QUEUES_MAX = 3
 
 PROTECTIONS = {
     Protection.ANNOTATION: 'forbid evictions (volcano.sh/preemptable: "false")',
-    Protection.YOUNG: "are younger than reclaim.minRuntime",
+    Protection.YOUNG: "haven't run for their minimum run time",
     Protection.PLUGIN: "are protected by a plugin, such as conformance",
     Protection.BUDGET: "are protected by PodDisruptionBudgets",
     Protection.GANG: "belong to gangs that reclaim.wholeGangs protects",
@@ -604,6 +605,8 @@ def _why(outlook: ReclaimOutlook) -> str:
     verb = "has" if len(outlook.above) == 1 else "have"
     surplus = phrases.quantity(outlook.resource, outlook.surplus)
     noun = "queue" if len(outlook.above) == 1 else "queues"
+    if outlook.waits_until is not None:
+        return f"{noun} {queues} {verb} {surplus} more than deserved, but {_delay(outlook)}"
     return f"{noun} {queues} {verb} {surplus} more than deserved, but {_pods(outlook)}"
 
 
@@ -617,6 +620,13 @@ def _none(outlook: ReclaimOutlook) -> str:
     if outlook.reclaimable == 1:
         return f"the only other queue with pods{more if closed else ''} doesn't have"
     return f"none of the {outlook.reclaimable} other queues with pods{more if closed else ''} has"
+
+
+def _delay(outlook: ReclaimOutlook) -> str:
+    if outlook.waits_until == math.inf:
+        return "annotation vscheduler.io/eviction-delay of the Queue can't be read"
+    until = phrases.time_of_day(outlook.waits_until or 0.0)
+    return f"new nodes have until {until} to come first (vscheduler.io/eviction-delay)"
 
 
 def _pods(outlook: ReclaimOutlook) -> str:

@@ -115,6 +115,19 @@ PARENT_CLOSED = (
 )
 
 
+def test_a_setting_that_cannot_be_read_is_told() -> None:
+    """With what follows from it until it is corrected; the queue stays open."""
+    problem = translation.eviction_setting_problem({translation.MIN_RUN_TIME: "soon"})
+    plans = plan(a_queue("red", problem=problem), a_queue("blue"))
+    message = (
+        "annotation vscheduler.io/min-run-time: 'soon' is no duration such as 15s, 1m30s or 100ms; "
+        "until it is corrected, pods of the queue aren't evicted"
+    )
+    assert told(plans["red"]) == {"Settings": ("Unreadable", message)}
+    assert told(plans["blue"]) == {}
+    assert plans["red"].status["state"] == "Open"
+
+
 @pytest.mark.parametrize(
     ("name", "parent", "wish", "answer"),
     [

@@ -6,9 +6,11 @@ from vscheduler.core.eviction import rules
 from vscheduler.core.eviction.rules import (
     Cost,
     EvictionRules,
+    Limits,
     PodCost,
     Scope,
     VictimCandidates,
+    WholeGangs,
 )
 from vscheduler.model.decisions import Evict
 from vscheduler.model.jobs import JobId
@@ -35,7 +37,7 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
         hook=AllHooks.reclaimable,
         queue=session.queues["poor"],
         scope=Scope(queues=frozenset(("rich",))),
-        oldest=session.snapshot.now,
+        limits=Limits(now=session.snapshot.now, min_run_time=0.0, whole_gangs=WholeGangs.ALWAYS),
         rules=EvictionRules(whole=True, always=False, relocation=None),
     )
     task, victim = needy.job.tasks[0], loose.job.tasks[0]
