@@ -162,6 +162,24 @@ class PodPriorities(msgspec.Struct, frozen=True, kw_only=True):
     """How many have another one."""
 
 
+class OneScheduler(msgspec.Struct, frozen=True, kw_only=True):
+    """The scheduler's name on the pods of Kubernetes' own PodGroup that name another one."""
+
+    after: str
+    pods: int
+    """How many name another one."""
+
+
+class SinglePods(msgspec.Struct, frozen=True, kw_only=True):
+    """Kubernetes' own PodGroup of a running job, created again with `disruptionMode: single`."""
+
+    job: str
+    pods: int
+    """How many pods it has, and"""
+    minimum: int
+    """how many it needs."""
+
+
 class HonorTaints(msgspec.Struct, frozen=True, kw_only=True):
     """`nodeTaintsPolicy: Honor` in the required topology spread of each waiting pod, so that nodes
     whose taints the pods don't tolerate no longer count.
@@ -346,6 +364,8 @@ Change: TypeAlias = (
     | WithoutSelector
     | WithoutNodeAffinity
     | PodPriorities
+    | OneScheduler
+    | SinglePods
     | HonorTaints
     | MayPreempt
     | LabelNodes

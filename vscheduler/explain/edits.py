@@ -27,6 +27,7 @@ from vscheduler.explain.changes import (
     MoreDisruptions,
     MoreNodes,
     NewPods,
+    OneScheduler,
     OpenQueues,
     OtherParent,
     OtherQueue,
@@ -40,6 +41,7 @@ from vscheduler.explain.changes import (
     RemoveGates,
     RemoveTaint,
     Restart,
+    SinglePods,
     SmallerRequest,
     SoftTopology,
     Tolerate,
@@ -54,6 +56,7 @@ from vscheduler.mirror.decode.events import Kind, LargePod, Remove, Upsert
 from vscheduler.mirror.decode.quantities import Quantity
 from vscheduler.mirror.decode.wire import (
     Container,
+    DisruptionMode,
     GangPolicy,
     Metadata,
     NativePodGroup,
@@ -97,6 +100,7 @@ Key: TypeAlias = tuple[Kind, str]
 Struct = TypeVar("Struct", bound=Object)
 
 ALLOWED = "true"
+FINISHED = ("Succeeded", "Failed")
 SAY_PHASE = (jobs.PHASE, jobs.INITIALLY_SCHEDULED)
 """Conditions of Kubernetes' own PodGroups that say how far the job is."""
 
@@ -155,6 +159,14 @@ class Objects:
             if job is not None:
                 found.setdefault(self._job_of(job), []).append(pod)
         return found
+
+    def of_others(self, scheduler: str) -> list[Pod]:
+        """Return the job's pods that live, and name another scheduler."""
+        return [
+            pod
+            for pod in self.members(self.job)
+            if pod.spec.scheduler_name != scheduler and pod.status.phase not in FINISHED
+        ]
 
     def _waiting(self, mirror: Mirror) -> Iterator[Pod]:
         for pod in sorted(mirror.members(self.job), key=lambda each: each.uid):
@@ -233,8 +245,8 @@ def _required(objects: Objects, change: Change) -> list[Event]:
             made = [_changed_group(objects.group(objects.job), change)]
         case SoftTopology() | HigherTier() | WithoutConstraints():
             made = [_with_topology(objects.group(objects.job), change)]
-        case HonorTaints() | MayPreempt() | PodPriorities():
-            made = [_pod(_with_policy(pod, change)) for pod in objects.waiting]
+        case HonorTaints() | MayPreempt() | PodPriorities() | OneScheduler():
+            made = map(_pod, _created_again(objects, change))
         case MarkPods():
             made = map(_pod, _marked(objects, change))
         case CreatePods():
@@ -432,6 +444,11 @@ def _evictable(objects: Objects, change: Change) -> list[Event]:
             return [events.removal(each) for each in (*gone, *([_group(group)] if group else ()))]
         case Preemptable():
             return list(_preemptable(objects, JobId(change.job)))
+        case SinglePods():
+            there = objects.group(JobId(change.job))
+            assert isinstance(there, NativePodGroup), "no other kind has the field"
+            spec = _alter(there.spec, disruption_mode=DisruptionMode())
+            return [_group(_alter(there, spec=spec))]
         case MoreDisruptions():
             return [_budget(objects, change)]
         case QuotaAmounts():
@@ -591,6 +608,18 @@ def _changed_node(
         case LabelNodes():
             labels = {**node.metadata.labels, change.key: change.value}
             return _alter(node, metadata=_alter(node.metadata, labels=labels))
+
+
+def _created_again(
+    objects: Objects, change: HonorTaints | MayPreempt | PodPriorities | OneScheduler
+) -> Iterator[Pod]:
+    """Yield pods with another policy; new ones in place of those that name another scheduler."""
+    if not isinstance(change, OneScheduler):
+        yield from (_with_policy(pod, change) for pod in objects.waiting)
+        return
+    for pod in objects.of_others(change.after):
+        spec = _alter(_whole(pod).spec, scheduler_name=change.after, node_name="")
+        yield _alter(_whole(pod), spec=spec, status=PodStatus(phase="Pending"))
 
 
 def _with_policy(pod: Pod, change: HonorTaints | MayPreempt | PodPriorities) -> Pod:

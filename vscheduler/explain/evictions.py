@@ -15,12 +15,14 @@ from vscheduler.explain.changes import (
     Preemptable,
     Reclaimable,
     Remedy,
+    SinglePods,
     WithoutQueueAnnotation,
 )
 from vscheduler.explain.search import Search
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.wire import PodDisruptionBudget
 from vscheduler.mirror.translate import translation
+from vscheduler.model import jobs
 from vscheduler.model.jobs import EVICTABLE, HOLDING, Job
 from vscheduler.model.queues import ROOT
 
@@ -53,6 +55,7 @@ def allowed(search: Search, job: Job) -> Iterator[Remedy]:
         *_reclaimable(search),
         *_held_back(search, job),
         *_preemptable(search),
+        *_single_pods(search),
     ):
         remedy = search.one(change)
         if remedy is not None:
@@ -120,6 +123,17 @@ def _preemptable(search: Search) -> Iterator[Change]:
         if kept and count < CANDIDATES_MAX:
             count += 1
             yield Preemptable(job=job.id, pods=kept)
+
+
+def _single_pods(search: Search) -> Iterator[Change]:
+    """Yield the running gangs that go whole or not at all, though they have more than they need."""
+    count = 0
+    for job in search.trials.snapshot.jobs:
+        held = sum(task.status in EVICTABLE for task in job.tasks)
+        surplus = held > job.min_member and not jobs.is_composite(job.id)
+        if job.goes_whole and surplus and count < CANDIDATES_MAX:
+            count += 1
+            yield SinglePods(job=job.id, pods=held, minimum=job.min_member)
 
 
 def ends(search: Search, job: Job) -> Iterator[Remedy]:

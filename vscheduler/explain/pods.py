@@ -18,6 +18,7 @@ from vscheduler.explain.changes import (
     MarkPods,
     MayPreempt,
     NewPods,
+    OneScheduler,
     PodPriorities,
     Remedy,
     RemoveGates,
@@ -134,11 +135,20 @@ def _priorities(search: Search, job: Job) -> Iterator[Change]:
             yield PodPriorities(after=after, pods=count)
 
 
+def _of_one_scheduler(search: Search, job: Job) -> Iterator[Change]:
+    objects = search.trials.objects
+    if job.defect and objects.waiting:
+        after = objects.waiting[0].spec.scheduler_name
+        others = objects.of_others(after)
+        if others:
+            yield OneScheduler(after=after, pods=len(others))
+
+
 def settings(search: Search, job: Job) -> Iterator[Remedy]:
     """Yield the annotations of the PodGroup to drop of which its reason says that they can't be
-    used; and the priority of the PodGroup for pods that contradict it.
+    used; and the priority of the PodGroup, or one scheduler, for pods that contradict it.
     """
-    candidates: list[Change] = [*_priorities(search, job)]
+    candidates: list[Change] = [*_priorities(search, job), *_of_one_scheduler(search, job)]
     if search.reason is not None and search.reason.code in ABOUT_SETTINGS:
         candidates += [
             DropAnnotation(key=key)

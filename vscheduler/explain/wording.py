@@ -27,6 +27,7 @@ from vscheduler.explain.changes import (
     MoreDisruptions,
     MoreNodes,
     NewPods,
+    OneScheduler,
     OpenQueues,
     OtherParent,
     OtherQueue,
@@ -42,6 +43,7 @@ from vscheduler.explain.changes import (
     RemoveGates,
     RemoveTaint,
     Restart,
+    SinglePods,
     SmallerRequest,
     SoftTopology,
     Tolerate,
@@ -234,9 +236,8 @@ def _of_its_objects(change: Change) -> str:
             text = f"create {claims} {_named(change.claims)}, on volumes that every node can use"
         case DropAnnotation():
             text = f"drop the annotation {change.key} of the PodGroup, or correct it"
-        case PodPriorities():
-            created = phrases.pods(change.pods)
-            text = f"create {created} again with priority {change.after}, that of the PodGroup"
+        case PodPriorities() | OneScheduler():
+            text = _created_again(change)
         case HonorTaints():
             text = "set nodeTaintsPolicy: Honor in the topology spread of its pods"
         case MayPreempt():
@@ -244,6 +245,13 @@ def _of_its_objects(change: Change) -> str:
         case QuotaAmounts():
             text = f"raise ResourceQuota {change.quota}: {_rises(change)}"
     return text or _of_its_topology(change)
+
+
+def _created_again(change: PodPriorities | OneScheduler) -> str:
+    created = f"create {phrases.pods(change.pods)} again with"
+    if isinstance(change, OneScheduler):
+        return f"{created} schedulerName {change.after}, as the others have"
+    return f"{created} priority {change.after}, that of the PodGroup"
 
 
 def _of_its_topology(change: Change) -> str:
@@ -374,6 +382,11 @@ def _of_running_jobs(change: Change) -> str:
         case Preemptable():
             pods = phrases.pods(change.pods)
             return f"allow evictions of job {change.job} (volcano.sh/preemptable), which has {pods}"
+        case SinglePods():
+            return (
+                f"create PodGroup {change.job} again with disruptionMode single, as it has "
+                f"{phrases.pods(change.pods)} and needs {change.minimum}"
+            )
         case ActionArgument():
             return f"set {change.name}: {change.after} instead of {change.before}"
         case MoreDisruptions():

@@ -311,7 +311,7 @@ OWN_CHANGES = frozenset(
     {
         *("FewerPods", "SmallerRequest", "Tolerate"),
         *("WithoutSelector", "WithoutNodeAffinity", "ActionArgument"),
-        *("HonorTaints", "MayPreempt", "PodPriorities"),
+        *("HonorTaints", "MayPreempt", "PodPriorities", "OneScheduler"),
         *("CreatePods", "MarkPods", "RemoveGates", "CreateClaims", "QuotaAmounts"),
         *(
             "DropAnnotation",

@@ -151,6 +151,33 @@ def test_pods_that_contradict_their_group_exist() -> None:
     assert "pod g-1 has priority 7" in wording.lines(found)[0]
 
 
+@pytest.mark.parametrize("on", ["", "n1"])
+def test_pods_that_name_another_scheduler_are_created_again(on: str) -> None:
+    """Those that have a node, too: nobody may start a part of a gang."""
+    found = explained(
+        *(node("n1", 8), group("g", 3), pods("g", 2)),
+        pods("g", 1, first=2, on=on, schedulerName="default-scheduler"),
+    )
+    assert lines(found) == ["create 1 pod again with schedulerName vscheduler, as the others have"]
+
+
+@pytest.mark.parametrize(("minimum", "helps"), [(2, True), (3, False)])
+def test_a_gang_that_goes_whole_could_lose_single_pods(minimum: int, *, helps: bool) -> None:
+    """It is too large to go for a single pod, and has more pods than it needs."""
+    every: dict[str, Any] = {"disruptionMode": {"all": {}}}
+    found = explained(
+        *(node("n1", 12), queue("a"), queue("b")),
+        *(group("old", minimum, queue="a", **every), pods("old", 3, on="n1")),
+        *(group("other", 3, queue="a", **every), pods("other", 3, on="n1")),
+        *(group("g", 1, queue="b"), pods("g", 1)),
+    )
+    said = (
+        "create PodGroup default/old@scheduling.k8s.io again with disruptionMode single, "
+        f"as it has 3 pods and needs {minimum}"
+    )
+    assert any(line.startswith(said) for line in lines(found)) is helps
+
+
 def test_no_changes_of_a_tree_are_tried() -> None:
     """The reason is told all the same."""
     every = [node("n1"), root("r", 1), below("a", 3, "r"), *pods("a", 3)]
