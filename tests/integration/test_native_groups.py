@@ -13,6 +13,7 @@ from sandbox import control_plane
 from sandbox.client import PATCH_TYPES, Client, Object
 from sandbox.contents import NATIVE_COMPOSITES, NATIVE_POD_GROUPS, NATIVE_WORKLOADS
 from sandbox.control_plane import ControlPlane
+from tests import patience
 from tests.integration import daemons, devices, permissions
 from tests.integration.daemons import ALONE, Daemon
 from vscheduler.mirror import paths
@@ -368,3 +369,41 @@ def test_devices_are_taken_back_from_a_group_that_has_no_pod_with_a_node(
     daemons.until(lambda: "has the devices" in refused(account, back), daemon)
     native.api.delete(f"{PODS}/g-0", gracePeriodSeconds=0)
     assert "pod g-1 on node node-0 has the devices" in refused(account, back)
+
+
+ADOPTION: list[tuple[str, Object, str]] = [
+    ("bare", {"annotations": {QUEUE: "q", "scheduling.volcano.sh/group-min-member": "2"}}, ""),
+    ("named", {"annotations": {"scheduling.volcano.sh/group-min-member": "2"}}, ""),
+    ("named", {"annotations": {QUEUE: "other"}}, f"metadata.annotations {QUEUE}"),
+    ("named", {"annotations": {QUEUE: None}}, f"metadata.annotations {QUEUE}"),
+    ("bare", {"annotations": {"a": "b"}}, "metadata.annotations a"),
+    ("bare", {"labels": {QUEUE: "q"}}, "metadata.labels"),
+    ("bare", {"finalizers": None}, "metadata.finalizers"),
+]
+
+
+def test_the_controllers_name_the_queue_of_a_group_and_change_nothing_else(
+    native: ControlPlane, account: Path
+) -> None:
+    """Also where there are no annotations yet. The minCount is its user's."""
+    native.clean()
+    native.run_kubectl("apply", "-f", str(permissions.MANIFESTS / "cluster" / "pod-policies.yaml"))
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    native.api.create(GROUPS, {"metadata": {"name": "bare"}, "spec": spec})
+    named = {"name": "named", "annotations": {QUEUE: "q"}}
+    native.api.create(GROUPS, {"metadata": named, "spec": spec})
+    user = native.client_for_service_account(permissions.NAMESPACE, permissions.TESTED)
+    query, merge = {"dryRun": "All"}, {"content-type": PATCH_TYPES["merge"]}
+
+    def refusal(name: str, body: Object) -> str:
+        path = paths.NATIVE_POD_GROUPS.at(name, NAMESPACE)
+        answer = user.ask("PATCH", path, body, query=query, headers=merge)
+        assert answer.status in (200, 403), answer.text
+        return answer.message if answer.status == 403 else ""
+
+    fewer = {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
+    patience.wait_until(lambda: "bare, spec: " in refusal("bare", fewer))
+    for name, metadata, field in ADOPTION:
+        told = refusal(name, {"metadata": metadata})
+        assert (f"PodGroup {name}, {field}: " in told) if field else told == "", told
+    assert account.exists()
