@@ -226,6 +226,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Last transition of the condition PodScheduled, in seconds since the epoch."""
     checkpointed_at: float | None = None
     """When the pod last saved its work, as its annotation says, in seconds since the epoch."""
+    max_run_time: float | None = None
+    """How many seconds the pod runs at most, as it says itself."""
     volumes: tuple[PodVolume, ...] = ()  # part of the class while the pod waits
 
     @property
@@ -392,6 +394,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The field, or the annotation, of its PodGroup with the minimum."""
     goes_whole: bool = False
     """Whether evictions take all of its pods or none (disruptionMode `all`)."""
+    max_run_time: float | None = None
+    """How many seconds each pod runs at most, as the PodGroup says."""
     claim_groups: tuple[ClaimGroup, ...] = ()
     """What reserves claims in place of its pods."""
     defect: str = ""

@@ -168,6 +168,8 @@ class Queue:
     min_run_time: float = 0.0
     """For how many seconds after their start preempt and reclaim leave the queue's pods alone;
     infinite if the Queue's annotation can't be read."""
+    max_run_time: float | None = None
+    """How many seconds pods of the queue run at most for which nothing else says it."""
     eviction_delay: float = 0.0
     """How many seconds pods of the queue wait before others are evicted for them, so that an
     autoscaler's node may come first; infinite if the Queue's annotation can't be read."""

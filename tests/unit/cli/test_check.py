@@ -195,6 +195,12 @@ def test_there_must_be_something_to_check() -> None:
         ),
         ([queue_with({"vscheduler.io/min-run-time": "5m"})], "", [], []),
         (
+            [group("g", {"vscheduler.io/max-run-time": "soon"})],
+            "",
+            [],
+            ["warning: default/g: metadata.annotations.vscheduler.io/max-run-time: 'soon' is no "],
+        ),
+        (
             [of_time("10m")],
             CAPACITY.replace(", {name: gang}", ""),
             [],

@@ -14,8 +14,9 @@ from vscheduler.core.topology import network
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import group_terms, pods, translation
-from vscheduler.model import resources
+from vscheduler.model import resources, run_times
 from vscheduler.model.jobs import PREEMPTABLE, ROLE
+from vscheduler.model.run_times import MAX_RUN_TIME
 
 Path: TypeAlias = tuple[str | int, ...]
 Slip: TypeAlias = tuple[Path, str]
@@ -30,7 +31,12 @@ OURS = (
     *(group_terms.TOPOLOGY_MODE, group_terms.TOPOLOGY_TIER, nodegroup.LABEL),
     *(network.PATIENCE, network.PREFERRED_TIER, network.TOPOLOGY),
     *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS, gang.RECOVERY),
-    *(translation.MIN_RUN_TIME, translation.EVICTION_DELAY, pods.CHECKPOINTED_AT),
+    *(
+        MAX_RUN_TIME,
+        translation.MIN_RUN_TIME,
+        translation.EVICTION_DELAY,
+        pods.CHECKPOINTED_AT,
+    ),
 )
 VOLCANOS = (
     *("job-name", "job-namespace", "job-version", "job-type", "job-retry-count", "queue-name"),
@@ -74,15 +80,21 @@ NATIVE_PREFIXES = ("hugepages-", "attachable-volumes-")
 
 
 def of_metadata(tree: Mapping[str, Any], path: Path = ()) -> Iterator[Slip]:
-    """Iterate over annotations and labels of an object or a pod template."""
+    """Iterate over annotations and labels of an object or a pod template that nothing reads, and
+    over run times that can't be read.
+    """
     metadata = tree.get("metadata")
     for part in METADATA:
         found = metadata.get(part) if isinstance(metadata, Mapping) else None
-        for key in found if isinstance(found, Mapping) else ():
+        for key, value in found.items() if isinstance(found, Mapping) else ():
             meant = _known_key(str(key))
             if meant:
                 message = f"nothing reads this {part[:-1]}; did you mean {meant}?"
                 yield (*path, "metadata", part, str(key)), message
+            elif key == MAX_RUN_TIME and part == "annotations":
+                message = run_times.problem(str(value))
+                if message:
+                    yield (*path, "metadata", part, str(key)), message
 
 
 def of_pod_spec(tree: object, path: Path) -> Iterator[Slip]:

@@ -308,6 +308,7 @@ class PodSpec(Struct, frozen=True):
     topology_spread_constraints: list[SpreadConstraint] = []
     resource_claims: list[PodResourceClaim] = []
     volumes: list[Volume] = []
+    active_deadline_seconds: int | None = None
 
 
 class Condition(Struct, frozen=True):

@@ -32,7 +32,7 @@ from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.extended_resources import Container
 from vscheduler.mirror.translate.kubelet_refusals import Answer
 from vscheduler.mirror.translate.pod_owners import OwnerTemplate
-from vscheduler.model import jobs, pod_texts, resources
+from vscheduler.model import jobs, pod_texts, resources, run_times
 from vscheduler.model.constraints import Constraints, PodVolume, ResourceClaimUse
 from vscheduler.model.jobs import (
     EVICTABLE,
@@ -275,6 +275,7 @@ class Translator:
                 priority_class=spec.priority_class_name,
                 scheduled_at=scheduled,
                 checkpointed_at=checkpoint(metadata.annotations),
+                max_run_time=_max_run_time(pod),
                 volumes=volumes,
             )
         except FieldError as error:
@@ -294,9 +295,7 @@ class Translator:
             extended=extended,
             task=task,
             rejection=rejection,
-            origin=pod_owners.template_of(
-                pod, None if spec.scheduling_group else _named_group(metadata)
-            ),
+            origin=pod_owners.template_of(pod, _volcano_group(pod)),
             answer=kubelet_refusals.answer_of(pod, answered),
             gone_by=_gone_by(pod),
         )
@@ -416,6 +415,11 @@ def _named_group(metadata: Metadata) -> str | None:
     return None
 
 
+def _volcano_group(pod: wire.Pod) -> str | None:
+    """Return the name of the pod's Volcano PodGroup, or None."""
+    return None if pod.spec.scheduling_group is not None else _named_group(pod.metadata)
+
+
 def _preemptable(metadata: Metadata) -> bool:
     """Whether the pod is preemptable (Volcano: GetPodPreemptable). Unreadable text means False."""
     text = metadata.annotations.get(PREEMPTABLE)
@@ -434,6 +438,13 @@ def checkpoint(annotations: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return None if found is None or found.tzinfo is None else found.timestamp()
+
+
+def _max_run_time(pod: wire.Pod) -> float | None:
+    """Return how long the pod says that it runs: by its annotation, else until its deadline."""
+    deadline = pod.spec.active_deadline_seconds
+    told = run_times.parse(pod.metadata.annotations.get(run_times.MAX_RUN_TIME))
+    return float(deadline) if told is None and deadline is not None and deadline > 0 else told
 
 
 def _kept(annotations: Mapping[str, str], declared: tuple[str, ...]) -> Mapping[str, str]:

@@ -32,12 +32,21 @@ from vscheduler.mirror.decode.wire import (
 )
 from vscheduler.mirror.translate import pod_constraints, pod_owners, usage_annotation
 from vscheduler.mirror.translate.pod_owners import Owner
-from vscheduler.model import constraints, durations, jobs, pod_affinity, queues, resources
+from vscheduler.model import (
+    constraints,
+    durations,
+    jobs,
+    pod_affinity,
+    queues,
+    resources,
+    run_times,
+)
 from vscheduler.model.group_texts import GroupAnnotations, GroupLabels
 from vscheduler.model.jobs import ClaimGroup, Condition, GroupState, Job, JobId, Phase, SubGroup
 from vscheduler.model.nodes import NodeSpec
 from vscheduler.model.queues import GroupLimits, NodeGroups, QueueState
 from vscheduler.model.resources import ResourceMap
+from vscheduler.model.run_times import MAX_RUN_TIME
 from vscheduler.model.snapshot import Budget, Quota
 from vscheduler.model.topology import HyperNode, Member, TopologyRequest
 
@@ -211,6 +220,7 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
         annotations=usage_annotation.without_records(queue.metadata.annotations),
         labels=queue.metadata.labels,
         namespaces=_namespaces(queue.metadata.annotations.get(NAMESPACES)),
+        max_run_time=run_times.parse(queue.metadata.annotations.get(MAX_RUN_TIME)),
         min_run_time=_seconds_or_for_ever(queue.metadata.annotations, MIN_RUN_TIME),
         eviction_delay=_seconds_or_for_ever(queue.metadata.annotations, EVICTION_DELAY),
         node_groups=None if spec.affinity is None else _node_groups(spec.affinity),
@@ -326,6 +336,7 @@ def pod_group(group: PodGroup, default_queue: str) -> Group:
             annotations=GroupAnnotations(metadata.annotations),
             labels=GroupLabels(metadata.labels),
             owner=_creator(owner),
+            max_run_time=run_times.parse(metadata.annotations.get(MAX_RUN_TIME)),
         ),
         priority_class=spec.priority_class_name,
         scheduler=metadata.annotations.get(SCHEDULER, ""),
@@ -384,6 +395,7 @@ def _of_scheduling(
             labels=GroupLabels(metadata.labels),
             owner=_creator(owner),
             goes_whole=spec.disruption_mode.all is not None,
+            max_run_time=run_times.parse(metadata.annotations.get(MAX_RUN_TIME)),
         ),
         priority_class="",
         scheduler="",

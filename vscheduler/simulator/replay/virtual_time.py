@@ -235,6 +235,7 @@ class _World:
             created=created,
             min_member=job.pods,
             priority=job.priority,
+            max_run_time=job.limit,
         )
         left = job.duration
         if self._options.keep_limits and job.limit is not None:

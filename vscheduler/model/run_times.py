@@ -1,0 +1,50 @@
+"""Run times: how long pods run at most, as their owners and queues say, and when they end."""
+
+import math
+
+from vscheduler.model import durations
+from vscheduler.model.jobs import Job, Task
+from vscheduler.model.queues import Queue
+
+MAX_RUN_TIME = "vscheduler.io/max-run-time"
+"""Annotation of PodGroups, pods and owners: how long each pod runs at most. Of Queues: that of pods
+for which nothing else says it."""
+
+
+def parse(text: str | None) -> float | None:
+    """Return a run time in seconds; None if there is none, or it can't be read."""
+    if text is None:
+        return None
+    try:
+        return durations.positive(text)
+    except ValueError:
+        return None
+
+
+def problem(text: str | None) -> str:
+    """Return what is wrong with a run time; empty if nothing is."""
+    try:
+        durations.positive("1s" if text is None else text)
+    except ValueError as error:
+        return f"{error}; the run time counts as unknown"
+    return ""
+
+
+def of(job: Job, task: Task, queue: Queue) -> float | None:
+    """Return how many seconds the pod runs at most: as its PodGroup says, else the pod itself, else
+    its Queue; None if it isn't known.
+    """
+    found = (job.max_run_time, task.max_run_time, queue.max_run_time)
+    return next((seconds for seconds in found if seconds is not None), None)
+
+
+def end(start: float, seconds: float, now: float) -> float:
+    """Return when a pod is expected to end that started then and runs at most so many seconds.
+
+    A pod that has outlived its limit is expected to run twice as long, and so on.
+    """
+    ran = now - start
+    if ran < seconds:
+        return start + seconds
+    doublings = math.floor(math.log2(ran / seconds)) + 1
+    return start + math.ldexp(seconds, doublings)
