@@ -2,6 +2,7 @@
 the daemon runs, and go again.
 """
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,11 @@ def test_the_daemon_does_without_them(bare: ControlPlane, tmp_path: Path) -> Non
         events = bare.api.list("/apis/events.k8s.io/v1/namespaces/default/events")
         assert any("default/train" in each.get("note", "") for each in events)
 
+        listed, notes = said_by(bare, "job", "list")
+        assert "first@scheduling.k8s.io" in listed
+        assert "this cluster has no Queues" in notes
+        assert "this cluster has no kind Queue of scheduling" in said_by(bare, "queue", "list")[1]
+
         definitions.apply_folder(bare.api, definitions.SHIPPED)
         daemons.until(lambda: "without" not in ready()[1], daemon)
         assert ready()[0] == 200
@@ -111,6 +117,13 @@ def test_the_daemon_does_without_them(bare: ControlPlane, tmp_path: Path) -> Non
     finally:
         daemon.kill()
     assert daemon.said("work.failed") == []
+
+
+def said_by(plane: ControlPlane, *words: str) -> tuple[str, str]:
+    """What a command prints, and what it notes."""
+    command = [*daemons.PROGRAM, *words, f"--kubeconfig={plane.kubeconfig}"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    return ran.stdout, ran.stderr
 
 
 def an_own_group(name: str) -> dict[str, Any]:
