@@ -45,7 +45,7 @@ CLOSE_SECONDS = 0.1
 LOOK_SECONDS = 0.25
 """How often a silent watch looks whether its client is still there."""
 NOTES_MAX = 200_000
-REASONS = {409: "Conflict", 429: "TooManyRequests"}
+REASONS = {404: "NotFound", 409: "Conflict", 429: "TooManyRequests"}
 NO_LINGERING = struct.pack("ii", 1, 0)
 """A socket that is closed so sends a reset."""
 OWN_TO_A_HOP = frozenset(
