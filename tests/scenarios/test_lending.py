@@ -99,6 +99,14 @@ TABLE = {
         """,
         {"a": 2, "b": 1},
     ),
+    "a gang of which only a search finds nodes": (
+        """
+        node n1 cpu=3   node n2 cpu=2   node n3 cpu=2
+        queue a weight=6 queue b weight=1
+        job a/a min=3 -@2 -@3 -@2   job b/b min=2 cpu=2 -*2
+        """,
+        {"a": 3},
+    ),
     "no closed queue": (
         """
         node n1 cpu=3
@@ -114,6 +122,19 @@ TABLE = {
 def test_what_is_idle_is_lent(picture: str, expected: dict[str, int]) -> None:
     """How many pods of each job start."""
     assert bound(picture) == expected
+
+
+def test_a_gang_borrows_for_larger_pods_where_nodes_lack_room_for_its_smallest() -> None:
+    """Its three smallest are within its queue's share of 6, and one of them has no node."""
+    documents = pictures.documents("""
+        node n1 cpu=3   node n2 cpu=2   node n3 cpu=2   node n4 cpu=1 label=zone=a
+        queue a weight=6 queue b weight=2
+        job a/a min=3 -@2 -@3 -@2 -@1   job b/b min=1 cpu=1 n4   job b/c min=2 cpu=2 -*2
+        """)
+    (smallest,) = (each for each in documents if each["metadata"]["name"] == "a-3")
+    smallest["spec"]["nodeSelector"] = {"zone": "a"}
+    names = {bind.task.name for bind in running.run(documents, TREE).binds}
+    assert names == {"a-0", "a-1", "a-2"}
 
 
 def test_a_job_that_borrows_waits_for_nothing_that_is_being_released() -> None:

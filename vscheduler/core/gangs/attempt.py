@@ -117,7 +117,7 @@ def place(
     """Place the minimum of a job by a search, since placing its tasks one by one has failed.
 
     What the statement holds of the job is undone. If no nodes are found, the job's reason says what
-    the search has shown.
+    the search has shown. A job that its queue's share limits may still borrow.
     """
     if not _may_help(session, state):
         return Outcome.FAILED
@@ -129,6 +129,8 @@ def place(
         return Outcome.PLACED
     if attempt.is_left:
         return Outcome.LEFT
+    if attempt.proof is not None and attempt.proof.limited:
+        session.over_share[state.job.id] = state
     if attempt.proof is not None and attempt.over_limit:
         reasons.note_limit(session, state, attempt.proof, attempt.shortages)
     elif attempt.proof is not None:

@@ -104,7 +104,7 @@ class Session:
         self.decided = Decided(snapshot.now)
         self.reasons = JobReasons()
         self.over_share: dict[JobId, JobState] = {}
-        """Jobs that allocate has refused pods because of their queues' shares."""
+        """Jobs that allocate has refused pods, or several, because of their queues' shares."""
         self.lending = self.preempting = False
         """Whether allocate lends, or preempt replaces pods, at this moment (contracts.Session)."""
         self.admissions = Admissions(snapshot.carried)
