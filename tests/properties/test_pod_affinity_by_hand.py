@@ -1,5 +1,6 @@
 """The judge itself, on examples worked out by hand: pods about pods, and whole clusters."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -256,6 +257,30 @@ def test_order_matters_for_spread_and_for_the_first_of_its_kind() -> None:
     assert told == "default/q on n1 (now): has nobody near of those that it must be near"
     assert judging.judge([*TWO, *alike], {"default/p": "n0", "default/q": "n1"}) == []
     assert judging.in_order([*TWO, *alike], steps("n0", "n0", state=COMES)) == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "state", "holds"),
+    [
+        (("n0", "n0", "n1"), COMES, True),
+        (("n0", "n0", "n1"), STAYS, False),
+        (("n0", "n0", "n0"), COMES, False),
+    ],
+    ids=["waiting", "bound", "uneven"],
+)
+def test_pods_that_wait_for_room_come_as_they_may(
+    nodes: Sequence[str], state: State, *, holds: bool
+) -> None:
+    """What is bound is bound in this order, and no order makes up for a spread that is uneven."""
+    pods = [pod(name, labels=A, topologySpreadConstraints=spread()) for name in "pqr"]
+    steps = [
+        Step(pod=f"default/{name}", node=node, state=state)
+        for name, node in zip("pqr", nodes, strict=True)
+    ]
+    documents = [*TWO, *pods]
+    assert judging.in_order(documents, steps)
+    found = judging.in_order(documents, judging.as_they_may(documents, steps))
+    assert bool(found) is not holds
 
 
 def test_an_eviction_takes_a_pod_out_of_the_count() -> None:

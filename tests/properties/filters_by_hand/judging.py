@@ -71,6 +71,24 @@ def in_order(documents: Collection[Document], steps: Collection[Step]) -> list[s
     return found
 
 
+def as_they_may(documents: Iterable[Document], steps: Iterable[Step]) -> list[Step]:
+    """The same steps, where pods that wait for room come as soon as they may, after others if need
+    be: in which order they were decided binds nobody.
+    """
+    now, found, late = worlds.world(documents), list[Step](), list(steps)
+    while late:
+        left, late = late, []
+        for step in left:
+            if step.state is State.COMES and any(complaints(now, step, ordered=True)):
+                late.append(step)
+                continue
+            found.append(step)
+            now = taken(now, step)
+        if len(late) == len(left):
+            return [*found, *late]
+    return found
+
+
 def taken(world: World, step: Step) -> World:
     """The world after a step."""
     if step.state is State.LEAVES:

@@ -88,7 +88,8 @@ def filters_hold(moment: Moment) -> Iterable[str]:
 
 
 def filters_held_in_turn(moment: Moment) -> Iterable[str]:
-    """Spreads, and who may be the first of its kind, by the order in which pods were placed.
+    """Spreads, and who may be the first of its kind, by the order in which pods were placed; pods
+    that wait for room may come in any other.
 
     A plan may evict after it has placed a pod that stays where it is: who goes, goes first. Pods
     for which nothing is kept may lose by it whom they wanted to be near. In Volcano's way as long
@@ -117,6 +118,8 @@ def filters_held_in_turn(moment: Moment) -> Iterable[str]:
         if census.pods[each.pod]["status"].get("nominatedNodeName") == each.node
     }
     broken = by_hand.in_order(census.placing, steps)
+    if broken and not by_hand.in_order(census.placing, by_hand.as_they_may(census.placing, steps)):
+        return
     if waited and broken:  # they have kept their nodes from the start, or got them back in turn
         steps.sort(key=lambda step: step.pod not in waited)
         kept = set(by_hand.in_order(census.placing, steps))
