@@ -24,9 +24,10 @@ def told(
     actions: str = "allocate, backfill",
     volcano: bool = False,
     end: str = "Succeeded",
+    queues: bool = True,
 ) -> GroupStatus:
     """What one cycle says of group a; the pods of these names have this end."""
-    documents = pictures.documents(picture)
+    documents = [each for each in pictures.documents(picture) if queues or each["kind"] != "Queue"]
     for document in documents:
         if document["metadata"]["name"] in finished:
             document["status"]["phase"] = end
@@ -173,6 +174,28 @@ def test_a_group_with_a_pod_that_may_still_run_waits(
     assert status.phase is not Phase.COMPLETED
     assert status.reason is not None
     assert status.reason.code == code
+
+
+WITHOUT_QUEUE = {
+    "its only pod is created again": ("-", Phase.PENDING, Phase.PENDING),
+    "another pod waits": ("n1 -", Phase.RUNNING, Phase.COMPLETED),
+    "all its pods have ended": ("n1", Phase.COMPLETED, Phase.COMPLETED),
+    "its pods were deleted": ("", Phase.COMPLETED, Phase.COMPLETED),
+}
+
+
+@pytest.mark.parametrize(("pods", "ours", "volcanos"), WITHOUT_QUEUE.values(), ids=WITHOUT_QUEUE)
+def test_a_completed_group_without_its_queue_goes_by_its_pods(
+    pods: str, ours: Phase, volcanos: Phase
+) -> None:
+    """As with a queue: who looks at a Completed group looks for no reason."""
+    picture = f"node n1 cpu=4 queue q job q/a min=1 phase=Completed {pods}"
+    for volcano, expected in ((False, ours), (True, volcanos)):
+        done = ("a-0",) if "n1" in pods else ()
+        status = told(picture, *done, queues=False, volcano=volcano)
+        assert status.phase is expected
+        assert status.reason is not None
+        assert status.reason.code is ReasonCode.QUEUE_MISSING
 
 
 def test_nobody_is_to_create_pods_while_a_gang_is_being_deleted() -> None:

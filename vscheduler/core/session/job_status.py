@@ -230,7 +230,8 @@ def _groups(
     waits: Waits,
 ) -> tuple[tuple[GroupStatus, ...], UnchangedJobs]:
     """Return all statuses, by job, and the jobs that the next cycles may leave out as unchanged."""
-    statuses = [_without_queue(job) for job in session.jobs_without_queue]
+    rules = session.policy.rules
+    statuses = [_without_queue(job, rules) for job in session.jobs_without_queue]
     more_unchanged: list[tuple[Job, GroupStatus]] = []
     refused = session.snapshot.carried.reported.refused_binds
     made = session.job_states.known
@@ -256,7 +257,7 @@ def _groups(
     if session.unschedulable:
         found = unchanged_jobs.in_order(session.unschedulable.now().statuses, found)
     groups = tuple(unchanged_jobs.in_order(found, statuses))
-    if not session.policy.rules.leaves_jobs_out:
+    if not rules.leaves_jobs_out:
         return groups, unchanged
     return groups, unchanged.with_more(more_unchanged)
 
@@ -414,10 +415,12 @@ def _waits(state: JobState) -> Reason | None:
     return reasons.of(state, ReasonCode.WAITS_FOR_RELEASE)
 
 
-def _without_queue(job: Job) -> GroupStatus:
+def _without_queue(job: Job, rules: CycleRules) -> GroupStatus:
     """Return the status of a job whose queue doesn't exist, or that has no PodGroup: the phase
-    stays as it was.
+    stays as it was, but isn't Completed once pods are created again.
     """
+    is_over = job.state.phase is Phase.COMPLETED
+    after = phase(JobState(job, rules), rules, unschedulable=False) if is_over else job.state.phase
     reason = Reason(
         code=ReasonCode.POD_GROUP_ERROR if job.defect else ReasonCode.QUEUE_MISSING,
         queue=job.queue,
@@ -429,7 +432,7 @@ def _without_queue(job: Job) -> GroupStatus:
         job=job.id,
         uid=job.uid,
         queue=job.queue,
-        phase=job.phase,
+        phase=after,
         running=job.counts[TaskStatus.RUNNING],
         succeeded=job.counts[TaskStatus.SUCCEEDED],
         failed=job.counts[TaskStatus.FAILED],
