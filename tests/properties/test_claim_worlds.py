@@ -101,6 +101,21 @@ def test_who_finds_no_volume_where_room_is_does_not_idle(node: str, idle: list[s
 @pytest.mark.parametrize(("count", "idle"), [(1, ["IDLE"]), (2, [])])
 def test_who_finds_no_devices_does_not_idle(count: int, idle: list[str]) -> None:
     """A claim of one device fits on each node, and one of two on none."""
+    assert words(rest_rules.nothing_is_idle(sharing(count))) == idle
+
+
+@pytest.mark.parametrize(("selector", "idle"), [({}, ["IDLE"]), ({"none": "such"}, [])])
+def test_a_pod_for_which_a_shared_claim_counts_starts_first(
+    selector: dict[str, str], idle: list[str]
+) -> None:
+    """The most important one of the job: others wait for it, whatever they find."""
+    made = sharing(1)
+    made.census.pods["default/late-1"]["spec"] |= {"priority": 9, "nodeSelector": selector}
+    assert words(rest_rules.nothing_is_idle(made)) == idle
+
+
+def sharing(count: int) -> Moment:
+    """A moment in which pods that may start alone share a claim of so many devices of a node."""
     slices = [device_labs.resource_slice(name, 1) for name in ("n1", "n2")]
     for each in slices:
         for device in each["spec"]["devices"]:
@@ -113,8 +128,7 @@ def test_who_finds_no_devices_does_not_idle(count: int, idle: list[str]) -> None
     group = copy.deepcopy(found.groups["default/late"])
     group["spec"]["minMember"] = 1
     found.groups["default/late"] = group
-    made = dataclasses.replace(made, census=found)
-    assert words(rest_rules.nothing_is_idle(made)) == idle
+    return dataclasses.replace(made, census=found)
 
 
 def test_what_is_given_twice_or_kept_in_vain_is_seen() -> None:

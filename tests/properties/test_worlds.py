@@ -201,6 +201,16 @@ SENTENCES = {
         job   q/late min=2 select=zone=a n1@1 n1@2 -@2
         """,
     "never": "node n1 cpu=4 queue q job q/late min=2 cpu=3 -*2",
+    "a quota for those that ask for anything": """
+        node  n1 cpu=9
+        queue q capability=cpu:6
+        job   q/late phase=Pending min=6 -@2*5 -@0*2
+        """,
+    "slots for those that ask for anything": """
+        node  n1 cpu=9 pods=3
+        queue q
+        job   q/late phase=Pending min=7 -@1*2 -@2*2 -@0*3
+        """,
     "admission": """
         node  n1 cpu=4
         queue q

@@ -409,9 +409,15 @@ def _all_nodes(case: Case, found: re.Match[str]) -> Iterator[str]:
         )
         if said.most < (least if case.census.others else most) or most < said.least:
             yield f"they have {least} to {most} {name}"
-        needed = sentence_case.least(case.pods, name, case.spec["minMember"] - case.ready)
-        if needed not in figures(found["needed"]).get(name, ()):
-            yield f"it needs {needed} {name}"
+        missing = case.spec["minMember"] - case.ready
+        sized = sentence_case.sized(case.pods)
+        of_sized = max(0, missing - (len(case.pods) - len(sized)))
+        needed = {
+            sentence_case.least(case.pods, name, missing),
+            sentence_case.least(sized, name, of_sized),  # others may have slots of other nodes
+        }
+        if not any(each in figures(found["needed"]).get(name, ()) for each in needed):
+            yield f"it needs {max(needed)} {name}"
 
 
 def _large_for_any(case: Case) -> set[str]:

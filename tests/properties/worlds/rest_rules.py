@@ -246,7 +246,28 @@ def waiting(moment: Moment) -> Iterator[tuple[str, list[Document]]]:
             continue
         lacks = document["spec"]["minMember"] - len(has) - gone
         if lacks <= len(pods):
-            yield group, pods[: max(1, lacks)]
+            yield group, _with_bearers(census, pods, max(1, lacks))
+
+
+def _with_bearers(census: Census, pods: Sequence[Document], count: int) -> list[Document]:
+    """The first so many of these pods; where they share a claim that isn't allocated, with the one
+    for which the claim counts, as it starts before all others.
+    """
+    unallocated = {
+        each["metadata"]["name"]
+        for each in census.others
+        if each["kind"] == claim_rules.DEVICES and "allocation" not in each["status"]
+    }
+    wanted = set().union(*map(censuses.shared, pods[:count])) & unallocated
+    users = ([pod for pod in pods if name in censuses.shared(pod)] for name in sorted(wanted))
+    bearers = [min(each, key=_rank) for each in users]
+    others = [pod for pod in pods if pod not in bearers]
+    return [*bearers, *others][: max(count, len(bearers))]
+
+
+def _rank(pod: Document) -> tuple[int, str, str]:
+    metadata = pod["metadata"]
+    return (-pod["spec"].get("priority", 0), metadata["creationTimestamp"], metadata["uid"])
 
 
 def _line(census: Census, queue: str) -> Iterator[str]:

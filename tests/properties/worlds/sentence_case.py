@@ -335,6 +335,11 @@ def role(pod: Document) -> str:
     return found
 
 
+def sized(pods: Iterable[Document]) -> list[Document]:
+    """Those that ask for more than a slot."""
+    return [pod for pod in pods if censuses.request(pod) - Counter(pods=1)]
+
+
 def least(pods: Sequence[Document], resource: str, count: int) -> int:
     """The least that so many of them ask for, with what all of them share."""
     few = sorted(pods, key=lambda pod: censuses.limited([pod])[resource])[:count]

@@ -335,20 +335,17 @@ def _at_most(case: Case, found: re.Match[str]) -> Iterable[str]:
 
 def _too_many(case: Case, found: re.Match[str], queue: str) -> Iterable[str]:
     """And K pods need B."""
-    count = int(found["count"])
-    asking = sum(len(censuses.request(pod)) > 1 for pod in case.pods)
-    if count not in (case.spec["minMember"] - case.ready, asking):
-        yield f"{case.spec['minMember'] - case.ready} are missing"
+    count, missing = int(found["count"]), case.spec["minMember"] - case.ready
+    sized = sentence_case.sized(case.pods)
+    of_sized = missing - (len(case.pods) - len(sized))
+    if count not in (missing, len(sized), of_sized):
+        yield f"{missing} are missing"
     if " more pod" in found[0] and not case.ready:
         yield "none are there"
     names = [name for _, name in sentence_case.AMOUNT.findall(found["most"])]
     numbers = re.findall(N, found["needs"])
     for name, number in zip(names, numbers, strict=True):
-        pods = (
-            [pod for pod in case.pods if len(censuses.request(pod)) > 1]
-            if asking == count
-            else case.pods
-        )
+        pods = sized if count in (len(sized), of_sized) else case.pods
         least = sentence_case.least(pods, name, count)
         if least not in figure(number, name):
             yield f"they need {least} {name}"
