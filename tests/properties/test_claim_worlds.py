@@ -206,6 +206,20 @@ def test_volumes_may_leave_one_pod_fewer_nodes(most: str, *, true: bool) -> None
     assert (not list(statements.problems(Case.of(made, "default/late", text)))) == true
 
 
+def test_pods_whose_volumes_are_made_for_other_nodes_are_not_alike() -> None:
+    """The second one fits on its node, and the first one doesn't on its own."""
+    claims = [volume_manifests.claim(name, "zonal") for name in ("c0", "c1")]
+    for claim, node in zip(claims, ("n1", "n2"), strict=True):
+        claim["metadata"]["annotations"] = {volume_manifests.SELECTED: node}
+    zonal = volume_manifests.storage_class("zonal", "disk.example.com")
+    large = [{"name": "main", "resources": {"requests": {"cpu": "4"}}, "ports": []}]
+    made = moment(zonal, *claims, uses=("c0", "c1"), containers=large)
+    causes = "1 Insufficient cpu, 1 node(s) didn't find available persistent volumes to bind"
+    text = f"needs 2 pods of 4 cpu; %s of 2 fit; 0/2 nodes are available: {causes}"
+    assert not list(statements.problems(Case.of(made, "default/late", text % 1)))
+    assert list(statements.problems(Case.of(made, "default/late", text % 2)))
+
+
 @pytest.mark.parametrize(("count", "told"), [(2, []), (3, ["2 fit"])])
 def test_claims_that_are_not_bound_yet_are_no_matter_of_room(count: int, told: list[str]) -> None:
     """They keep pods off all nodes for now, however empty these are."""

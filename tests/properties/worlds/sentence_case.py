@@ -131,12 +131,17 @@ class Case:
 
     def mark(self, pod: Document) -> str:
         """What is the same for pods of a kind: all that they ask for, and which volumes they have
-        already.
+        already, or for which nodes these are being made.
         """
         spec = {name: each for name, each in pod["spec"].items() if name != "volumes"}
         claims = [self._claims.get(name) for name in censuses.claims(pod)]
         has = [
-            each and (each["spec"]["storageClassName"], each["spec"].get("volumeName"))
+            each
+            and (
+                each["spec"]["storageClassName"],
+                each["spec"].get("volumeName"),
+                each["metadata"].get("annotations", {}).get(volumes_by_hand.SELECTED),
+            )
             for each in claims
         ]
         return repr((spec, role(pod), has, pod["status"].get("resourceClaimStatuses") is None))
