@@ -21,6 +21,7 @@ from vscheduler.core.eviction import (
 from vscheduler.core.placement.nominated_pods import NominatedPods
 from vscheduler.core.placement.placement import Placement
 from vscheduler.core.placement.pod_affinity.counts import PodAffinityCounts
+from vscheduler.core.placement.reservations import Reservations
 from vscheduler.core.session import job_state, job_status
 from vscheduler.core.session.dispatch import PluginFailedError
 from vscheduler.core.session.session import Session
@@ -101,7 +102,8 @@ def open_session(
         devices=offered,
         leaves_out=not guarded,
     )
-    opened.open(guarded, Placement(opened), relocations.awaited_replacements(opened))
+    awaited = relocations.awaited_replacements(opened)
+    opened.open(guarded, Placement(opened), Reservations(opened), awaited)
     return opened
 
 
@@ -124,6 +126,7 @@ def _run(
         opened.wake(snapshot.next_overdue)
     nominations.keep(opened)
     relocations.resume(opened)
+    opened.reservations.restore()
     for setting in policy.actions:
         setting.action(setting.arguments).execute(opened)
     incomplete_gangs.evict_partial(opened)
@@ -132,6 +135,7 @@ def _run(
         standing_plans.grant_reprieves(opened)
     for setting in policy.actions:
         setting.action(setting.arguments).conclude(opened)
+    opened.reservations.conclude()
     check_invariants(opened)
     return reclaim_outlook.told(opened, job_status.close(opened, faults))
 

@@ -278,6 +278,16 @@ LEAVES_MAX = 5
 """How many leaf queues are named when a job was submitted to an inner queue."""
 
 
+class PromisedStart(msgspec.Struct, frozen=True, kw_only=True):
+    """A start that is promised to a waiting job."""
+
+    job: JobId
+    own: bool
+    """Whether that is the job with the reason, and not one that it would delay."""
+    at: float
+    """At the latest, in seconds since the epoch, if running pods keep their limits."""
+
+
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """The dominant reason why a job, or the rest of a job, is not placed, with numbers."""
 
@@ -326,6 +336,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """The error of an invalid pod, as an example."""
     refused_bind: RefusedBind | None = None
     """A refused bind, as an example; with other codes, of a pod that has no node again."""
+    promised: PromisedStart | None = None
+    """The job's own start, or that of another job, for which nodes are reserved."""
     shortages: tuple[Shortage, ...] = ()
     lacking: int = 0
     """If not 0, the shortages are of so many pods together, which the gang lacks."""

@@ -169,6 +169,18 @@ class ReplacementReservation(msgspec.Struct, frozen=True, kw_only=True):
     """Expiry if no replacement pod appears, in seconds since the epoch."""
 
 
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """A start that a waiting job is promised, if running pods end by their limits."""
+
+    job: JobId
+    start: float
+    """In seconds since the epoch."""
+    until: float
+    """When its pods end by their limits; infinite if these aren't known."""
+    nodes: tuple[tuple[TaskId, str], ...]
+    """The pods of its minimum, and their nodes."""
+
+
 class SearchRoom(StrEnum):
     """What counts as free in a search for nodes for a whole gang."""
 
@@ -284,6 +296,9 @@ class Carried:
     replacement_reservations: tuple[ReplacementReservation, ...] = ()
     """Reservations for replacement pods, oldest first. Lost on a restart: a replacement pod then
     waits for its turn like any pod."""
+    reservations: tuple[Reservation, ...] = ()
+    """Starts promised to waiting jobs, in the order of the promises. After a restart they are
+    planned anew, in the order of the jobs."""
     admitted: Mapping[str, float] = field(default_factory=dict)
     """When PodGroups became Inqueue, by UID, in seconds since the epoch. Such a PodGroup counts as
     Inqueue even before the API server shows the phase."""

@@ -11,6 +11,7 @@ from typing import ClassVar, TypeAlias
 
 from vscheduler.core.api.contracts import Action, Argument
 from vscheduler.core.api.further_hooks import AllHooks
+from vscheduler.core.config.policy import BACKFILL, BACKFILL_DEPTH, Backfill
 from vscheduler.core.eviction import nominations
 from vscheduler.core.gangs import attempt
 from vscheduler.core.placement import (
@@ -62,6 +63,8 @@ class Allocate(Action[Session]):
     name = "allocate"
     arguments: ClassVar[Mapping[str, Argument]] = {
         SEARCH_STEPS: Argument(int, default=1000, minimum=0),
+        BACKFILL: Argument(str, Backfill.NONE.value, choices=tuple(Backfill)),
+        BACKFILL_DEPTH: Argument(int, default=100, minimum=1),
         "predicateErrorCacheEnable": Argument(bool, default=True),
     }
 
@@ -82,18 +85,21 @@ class Allocate(Action[Session]):
             nominations.startable(session, self._waiting(session))
         ):
             _start_nominated(session, state)
+        _start_as_promised(session)
         session.work_budget.grant(2)
         queueing_hints.activate(session)
         classes = UnschedulableClasses(session)
         lines, unschedulable = _line_up(session, classes)
+        blocked = BlockedJobs(session, unschedulable)
         later: Lines = {}
-        spent = _take_turns(session, (lines, later), classes, unschedulable)
+        spent = _take_turns(session, (lines, later), classes, blocked)
         if later and not spent:
-            _take_turns(session, (later, None), classes, unschedulable)
+            _take_turns(session, (later, None), classes, blocked)
+        blocked.reserve_for_all()
         for line in (*lines.values(), *later.values()):
             session.reasons.skip(*(turn.state.job.id for turn in line.rest()))
         session.work_budget.grant(4)
-        unschedulable_classes.report(session, unschedulable)
+        unschedulable_classes.report(session, blocked.groups)
         queueing_hints.check_reasons(session)
 
     def conclude(self, session: Session) -> None:
@@ -132,7 +138,7 @@ def _take_turns(
     session: Session,
     line_up: tuple[Lines, Lines | None],
     classes: UnschedulableClasses,
-    unschedulable: list[Group],
+    blocked: "BlockedJobs",
 ) -> bool:
     """Give turns while the budget lasts, and return whether the budget is used up.
 
@@ -157,23 +163,70 @@ def _take_turns(
             continue
         if session.dispatch.any_says(AllHooks.overused, queue):
             for turn in line.rest():
+                blocked.reserve(turn.state)
                 reasons.note_share(session, queue, turn)
                 session.over_share[turn.state.job.id] = turn.state
             lines[queue.name] = Line()
             continue
+        blocked.reserve_before(queue, line.first)
         turn = line.leave()
         session.work_budget.charge(turn.state.job.namespace)
         if not _place(session, queue, turn):
             in_vain += 1
+            blocked.reserve(turn.state)
         elif turn.tasks:
             line.join(ordering.job_key(session.dispatch, turn.state), turn)
         session.work_budget.charge()
         waiting.join(key(queue), queue)
         if in_vain and in_vain * JOBS_PER_FAILURE >= sum(map(len, lines.values())):
             in_vain = 0
-            unschedulable += _without_room(session, lines, classes)
+            blocked.add(_without_room(session, lines, classes))
         spent = session.work_budget.over
     return spent
+
+
+class BlockedJobs:
+    """Jobs without any node that has room for them, which get no turns, but reservations."""
+
+    def __init__(self, session: Session, groups: list[Group]) -> None:
+        self._session = session
+        self.groups = groups
+        """Their groups, to be reported after all turns."""
+        self._lines: dict[str, Line[JobState]] = {}
+        self._join(groups)
+
+    def add(self, groups: list[Group]) -> None:
+        """Add jobs for which no node has room any more."""
+        self.groups += groups
+        self._join(groups)
+
+    def _join(self, groups: list[Group]) -> None:
+        session = self._session
+        if session.policy.backfill is Backfill.NONE:
+            return
+        for state in itertools.chain.from_iterable(group for _, group in groups):
+            line = self._lines.setdefault(state.job.queue, Line())
+            line.join(ordering.job_key(session.dispatch, state), state)
+
+    def reserve(self, state: JobState) -> None:
+        """Promise a start to a job that has no turn, or has had it in vain."""
+        if self._session.reservations.wanted(state.job.queue):
+            self._session.reservations.reserve(state)
+
+    def reserve_before(self, queue: Queue, turn: JobTurn) -> None:
+        """Promise starts to jobs of the queue that come before this one."""
+        line = self._lines.get(queue.name)
+        key = ordering.job_key(self._session.dispatch, turn.state) if line else ()
+        while line and self._session.reservations.wanted(queue.name):
+            if ordering.job_key(self._session.dispatch, line.first) > key:
+                return
+            self._session.reservations.reserve(line.leave())
+
+    def reserve_for_all(self) -> None:
+        """Promise starts to jobs that come after all turns."""
+        for name, line in sorted(self._lines.items()):
+            while line and self._session.reservations.wanted(name):
+                self._session.reservations.reserve(line.leave())
 
 
 def _asks_for_more(session: Session, state: JobState) -> bool:
@@ -314,6 +367,15 @@ def _start_nominated(session: Session, state: JobState) -> None:
         session.reasons.note(state.job.id, earlier)  # not admitted, so the rest has no turn
 
 
+def _start_as_promised(session: Session) -> None:
+    """Start the jobs whose promised time has come, whatever their queues' shares are by now."""
+    for state in session.reservations.due():
+        session.lending = True
+        turn = JobTurn(state, ordering.pending(session.dispatch, state))
+        _place(session, session.queues[state.job.queue], turn)
+        session.lending = False
+
+
 def _fill_all(
     session: Session,
     statement: Statement,
@@ -381,10 +443,11 @@ def _place(session: Session, queue: Queue, turn: JobTurn) -> bool:
 
     Return whether pods are bound, or wait for claims and don't keep other pods of the job waiting.
     """
-    topology = session.topology.of(turn.state.job.id)
-    if topology is not None:
-        return _place_near(session, queue, turn, topology)
-    outcome = _try(session, queue, turn)
+    with session.reservations.respected_by(turn.state):
+        topology = session.topology.of(turn.state.job.id)
+        if topology is not None:
+            return _place_near(session, queue, turn, topology)
+        outcome = _try(session, queue, turn)
     return outcome is best_effort.Outcome.STARTS and not session.held_pods.holds_back(turn.state)
 
 

@@ -7,6 +7,7 @@ Names known to Volcano but not implemented here cause a warning and are left out
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
@@ -97,6 +98,20 @@ class PluginSetting:
         object.__setattr__(self, "flags", flags)
 
 
+class Backfill(StrEnum):
+    """Which waiting jobs are promised a start."""
+
+    NONE = "none"
+    EASY = "easy"
+    """The first one of each queue."""
+    CONSERVATIVE = "conservative"
+    """All, in the order of their turns, up to a number."""
+
+
+BACKFILL, BACKFILL_DEPTH = "allocate.backfill", "allocate.backfillDepth"
+"""Arguments of action allocate."""
+
+
 class ActionSetting(msgspec.Struct, frozen=True, kw_only=True):
     """A configured action."""
 
@@ -129,6 +144,11 @@ class Policy:
     trees: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
     """The names of the plugins that are configured with hierarchical queues."""
     names_of_actions: frozenset[str] = dataclasses.field(init=False, compare=False, repr=False)
+    backfill: Backfill = dataclasses.field(init=False, compare=False, repr=False)
+    """Which waiting jobs are promised a start, so that others may go ahead only if they end in
+    time."""
+    backfill_depth: int = dataclasses.field(init=False, compare=False, repr=False)
+    """At most so many, with conservative backfill."""
     settings: Sequence[PluginSetting] = dataclasses.field(init=False, compare=False, repr=False)
     """The plugins of all tiers."""
     allocates_claims: bool = dataclasses.field(init=False, compare=False, repr=False)
@@ -153,7 +173,17 @@ class Policy:
         put(self, "keeps_never_fitting", keeps and filters)
         lasts = all(itertools.starmap(self.depends, ABOUT_WAITING.items()))
         admits = self.runs("enqueue") and self.runs("allocate")
-        skips_unschedulable = self.rules.leaves_jobs_out and keeps and lasts and admits
+        allocate = next((each for each in self.actions if each.action.name == "allocate"), None)
+        given = allocate.action(allocate.arguments) if allocate is not None else None
+        mode, depth = (
+            (given.argument(BACKFILL), given.number(BACKFILL_DEPTH))
+            if given is not None and BACKFILL in given.arguments
+            else (Backfill.NONE, 0)
+        )
+        put(self, "backfill", Backfill(str(mode)))
+        put(self, "backfill_depth", int(depth))
+        leaves_jobs_out = self.rules.leaves_jobs_out and self.backfill is Backfill.NONE
+        skips_unschedulable = leaves_jobs_out and keeps and lasts and admits
         put(self, "skips_unschedulable", skips_unschedulable)
         put(self, "alike_by_age", self.depends("job_key", LASTING | On.JOB | On.AGE))
         trees = (each.plugin.name for each in every if "enableHierarchy" in each.flags)

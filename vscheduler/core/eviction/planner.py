@@ -100,9 +100,10 @@ class Planner:
             return False
         candidates = functools.partial(self._pool, queue, scope)
         every = candidates(self._rules(whole=self._limits.whole_gangs is not WholeGangs.NEVER))
-        ruled_out = self._bounds.rule_out(preemptor, every)
-        if not ruled_out and self._finds_where(queue, preemptor, candidates, every):
-            return True
+        with session.reservations.respected_by(preemptor.state):
+            ruled_out = self._bounds.rule_out(preemptor, every)
+            if not ruled_out and self._finds_where(queue, preemptor, candidates, every):
+                return True
         if class_key is not None:
             self._failed.add(class_key)
         return False

@@ -216,6 +216,12 @@ class ClusterState:
             self._volumes.move(task, row, PodPresence.COMING, step)
         self._touched.append(row)
 
+    def hold(self, row: int, amounts: Vector) -> None:
+        """Let more, (R,), of a node count as used; undone with the negative amounts."""
+        future = self.future_used[row]
+        future += amounts
+        self._touched.append(row)
+
     def evict(self, task: Task, row: int) -> None:
         """Make the task's resources available to waiting pods."""
         name = self.layout.names[row]

@@ -7,7 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from vscheduler.model.decisions import Bind, Evict, Pipeline, Reason, ReasonCode
+from vscheduler.model.decisions import (
+    Bind,
+    Evict,
+    Pipeline,
+    PromisedStart,
+    Reason,
+    ReasonCode,
+)
 from vscheduler.model.gang_proof import GangProof
 from vscheduler.model.jobs import JobId, Task, TaskId
 from vscheduler.model.snapshot import ReplacementReservation
@@ -122,6 +129,12 @@ class JobReasons:
         known = self._by_job.get(job)
         if known is not None and known.code is ReasonCode.NO_ROOM:
             self._by_job[job] = msgspec.structs.replace(known, proof=proof)
+
+    def promise(self, job: JobId, promised: PromisedStart) -> None:
+        """Add a promised start to the reason of a job that waits for room."""
+        known = self._by_job.get(job)
+        if known is not None and known.code in ABOUT_PODS:
+            self._by_job[job] = msgspec.structs.replace(known, promised=promised)
 
     def replace(self, job: JobId, reason: Reason) -> None:
         """Record a reason for the whole job instead of what was noted about single pods."""

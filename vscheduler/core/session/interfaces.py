@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import views
 from vscheduler.core.api.contracts import FilterResult, NodeView
+from vscheduler.core.session.job_state import JobState
 from vscheduler.model.decisions import MissingResource, RefusalCounts
 from vscheduler.model.jobs import Task
 from vscheduler.model.nodes import Mask
 from vscheduler.model.pod_affinity import PodPresence
+from vscheduler.model.snapshot import Reservation
 
 Holes: TypeAlias = tuple[MissingResource, ...]
 """The largest free amount on any node, by resource."""
@@ -92,6 +95,31 @@ class Placement(Protocol):
 
         The pause after a kubelet's refusal is one of the results.
         """
+
+
+class Reservations(Protocol):
+    """Starts that waiting jobs are promised (core.placement.reservations)."""
+
+    def wanted(self, queue: str) -> bool:
+        """Whether a job of the queue that doesn't fit gets a reservation."""
+
+    def due(self) -> Sequence[JobState]:
+        """Return the jobs that may start now as promised, in the order of the promises."""
+
+    def restore(self) -> None:
+        """Take up the reservations of the last cycle."""
+
+    def reserve(self, state: JobState) -> None:
+        """Promise the job the first start that can be found, if there is any."""
+
+    def respected_by(self, state: JobState) -> AbstractContextManager[None]:
+        """Let what is reserved for others count as used, as far as the job would still run then."""
+
+    def conclude(self) -> None:
+        """Drop the reservations of jobs that start, and tell the jobs that wait."""
+
+    def carried(self) -> tuple[Reservation, ...]:
+        """Return what the next cycle takes up."""
 
 
 class PodAffinityCounts(views.PodAffinityCounts, Protocol):

@@ -96,6 +96,7 @@ def close(session: Session, faults: tuple[Fault, ...]) -> CycleResult:
             reclaim_failed=frozenset(history.failed if session.work_budget.exhausted else ()),
             nominations=_nominations(session),
             replacement_reservations=tuple(decided.replacement_reservations),
+            reservations=session.reservations.carried(),
             admitted=session.admissions.still_admitted(
                 waiting, unschedulable, session.unchanged.inqueue
             ),

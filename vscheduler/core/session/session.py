@@ -20,7 +20,7 @@ from vscheduler.core.session.decided import Decided, JobReasons
 from vscheduler.core.session.dispatch import Dispatch
 from vscheduler.core.session.held_pods import HeldPods
 from vscheduler.core.session.hook_calls import Opened
-from vscheduler.core.session.interfaces import Placement, PodAffinityCounts
+from vscheduler.core.session.interfaces import Placement, PodAffinityCounts, Reservations
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.job_states import JobStates
 from vscheduler.core.session.statement import Statement
@@ -51,6 +51,7 @@ class Session:
     """
 
     placement: Placement
+    reservations: Reservations
     _awaited: Sequence[ReplacementReservation] = ()
 
     def __init__(  # noqa: PLR0913 - the input of a cycle, and what it counts with
@@ -128,12 +129,13 @@ class Session:
         self,
         guarded: frozenset[str],
         placement: Placement,
+        reservations: Reservations,
         awaited: Sequence[ReplacementReservation],
     ) -> None:
         """Let actions prepare the cycle, then open all plugins. guarded names plugins that failed
         earlier in this cycle; awaited are reservations for pods that don't exist yet.
         """
-        self.placement = placement
+        self.placement, self.reservations = placement, reservations
         self._awaited = awaited
         for action in self.policy.actions:
             action.action(action.arguments).prepare(self)

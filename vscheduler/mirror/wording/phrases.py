@@ -1,6 +1,7 @@
 """Amounts in English: quantities, requests and counts, short enough for sentences."""
 
 import datetime as dt
+import math
 from collections.abc import Mapping, Sequence
 
 from vscheduler.model import resources
@@ -93,6 +94,11 @@ def duration(seconds: float) -> str:
 def time_of_day(seconds: float) -> str:
     """Return `12:00:40` for Unix seconds, in UTC."""
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%H:%M:%S")
+
+
+def instant(seconds: float) -> str:
+    """Return `2026-11-29 12:00:40 UTC` for Unix seconds, rounded up to a second."""
+    return dt.datetime.fromtimestamp(math.ceil(seconds), dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def bound(named: Sequence[tuple[str, str]], count: int) -> str:

@@ -16,6 +16,7 @@ from vscheduler.model.decisions import (
     Evict,
     LostPods,
     MissingResource,
+    PromisedStart,
     Reason,
     ReasonCode,
     RefusedBind,
@@ -40,10 +41,19 @@ def sentence(reason: Reason) -> str:
     text = _SENTENCES[reason.code](reason)
     if reason.plugin:
         text = f"plugin {reason.plugin}: {text}"
+    if reason.promised is not None:
+        text = f"{text}; {_promised(reason.promised)}"
     if reason.refused_bind is None or reason.code is Code.BIND_REFUSED:
         return text
     refused = reason.refused_bind
     return f"{text}; before, {_refusal(refused, refused.task.key)}"
+
+
+def _promised(promised: PromisedStart) -> str:
+    by = (
+        f"starts by {phrases.instant(promised.at)} at the latest, if running jobs keep their limits"
+    )
+    return by if promised.own else f"nodes are reserved for {promised.job}, which {by}"
 
 
 def rejected(pod: InvalidPod) -> str:

@@ -1,0 +1,127 @@
+"""Promised starts and backfill, in pictures: who goes ahead, and what each one is told."""
+
+import pytest
+
+from tests import running
+from vscheduler.core import cycle
+from vscheduler.core.config.policy import Policy
+from vscheduler.mirror.wording import sentences
+from vscheduler.model.snapshot import FRESH
+from vscheduler.simulator import run
+from vscheduler.simulator.run import Options, Outcome
+from vscheduler.testing import pictures
+
+RUN_TIME = "annotation=vscheduler.io/max-run-time"
+PICTURE = f"""
+    node  n1 cpu=2   node n2 cpu=2
+    queue q
+    job   q/busy scheduled=600 {RUN_TIME}=20m n1 n2
+    job   q/big min=4 age=50 - - - -
+    job   q/short age=40 {RUN_TIME}=10m -
+    job   q/long age=30 {RUN_TIME}=11m -
+    job   q/unknown age=20 -
+"""
+"""The pods of `busy` end in ten minutes at the latest; `big` needs all nodes then."""
+
+
+def policy(backfill: str, actions: str = "enqueue, allocate, backfill") -> Policy:
+    """The configuration of all scenarios, with backfill."""
+    arguments = {"allocate.backfill": backfill}
+    return running.policy_of(
+        {
+            **running.TREE,
+            "actions": actions,
+            "configurations": [{"name": "allocate", "arguments": arguments}],
+        }
+    )
+
+
+def simulated(picture: str, backfill: str = "easy", cycles: int = 3) -> Outcome:
+    """A few cycles."""
+    return run.simulate(pictures.documents(picture), policy(backfill), Options(cycles=cycles))
+
+
+def bound(outcome: Outcome) -> set[str]:
+    """The jobs that have started."""
+    return {bind.task.job.partition("/")[2] for bind in outcome.binds}
+
+
+@pytest.mark.parametrize(
+    ("backfill", "started"),
+    [("none", {"short", "long"}), ("easy", {"short"}), ("conservative", {"short"})],
+)
+def test_who_ends_in_time_goes_ahead(backfill: str, started: set[str]) -> None:
+    """A job that would still run then, or might, doesn't take what the large one needs."""
+    assert bound(simulated(PICTURE, backfill)) == started
+
+
+def test_each_job_is_told() -> None:
+    """Of its own start, or of the one for which nodes are reserved."""
+    reasons = {
+        str(group.job): group.reason for group in simulated(PICTURE).last.groups if group.reason
+    }
+    by = "starts by 2026-01-01 11:10:00 UTC at the latest, if running jobs keep their limits"
+    assert sentences.sentence(reasons["default/big"]).endswith(f"which leaves 1; {by}")
+    for job in ("long", "unknown"):
+        told = sentences.sentence(reasons[f"default/{job}"])
+        assert told.endswith(f"; nodes are reserved for default/big, which {by}")
+
+
+def test_without_run_times_nobody_waits_for_a_promise() -> None:
+    """A start that can't be foreseen keeps nothing free."""
+    outcome = simulated(PICTURE.replace(f"{RUN_TIME}=20m", ""))
+    assert bound(outcome) == {"short", "long"}
+    assert outcome.last.carried.reservations == ()
+
+
+def test_what_is_left_over_at_that_time_is_for_anybody() -> None:
+    """On a node that the large job doesn't need, others may run for ever."""
+    outcome = simulated(PICTURE.replace("node n2 cpu=2", "node n2 cpu=2 node n3 cpu=1"))
+    assert bound(outcome) == {"short", "long"}
+    (promise,) = outcome.last.carried.reservations
+    assert promise.job == "default/big"
+
+
+def test_a_promise_is_for_nodes_and_an_instant() -> None:
+    """Where the running pods have ended by their limits; the next cycle knows it."""
+    (promise,) = simulated(PICTURE, cycles=1).last.carried.reservations
+    assert (promise.job, promise.start) == ("default/big", pictures.BORN.timestamp() + 600)
+    assert {node for _, node in promise.nodes} == {"n1", "n2"}
+    assert simulated(PICTURE, cycles=5).last.carried.reservations == (promise,)
+
+
+@pytest.mark.parametrize("gone", ["n1", "big-3"])
+def test_a_promise_is_planned_anew_if_what_it_rests_on_is_gone(gone: str) -> None:
+    """A node, or a pod of the job; without them it can't start."""
+    documents = pictures.documents(PICTURE)
+    rules = policy("easy")
+    given = run.read(documents, Options(reads=rules.reads))
+    first = cycle.run_cycle(given.mirror.snapshot(given.now, FRESH), rules)
+    assert first.carried.reservations
+    left = [
+        each
+        for each in documents
+        if gone not in (each["metadata"]["name"], each.get("spec", {}).get("nodeName"))
+    ]
+    later = run.read(left, Options(reads=rules.reads, now=given.now + 1))
+    after = cycle.run_cycle(later.mirror.snapshot(later.now, first.carried), rules)
+    assert after.carried.reservations == ()
+
+
+def test_a_promised_start_survives_fairness() -> None:
+    """When the time has come, the job starts although its queue deserves less by then."""
+    picture = f"""
+        node  n1 cpu=4
+        queue q   queue r
+        job   q/busy scheduled=600 {RUN_TIME}=20m n1 n1
+        job   q/big min=4 age=50 - - - -
+    """
+    rules = policy("easy", "allocate")
+    given = run.read(pictures.documents(picture), Options(reads=rules.reads))
+    first = cycle.run_cycle(given.mirror.snapshot(given.now, FRESH), rules)
+    (promise,) = first.carried.reservations
+    others = picture.replace("n1 n1", "").replace(f"job   q/busy scheduled=600 {RUN_TIME}=20m", "")
+    others += "job r/other min=2 age=10 - -"
+    later = run.read(pictures.documents(others), Options(reads=rules.reads, now=promise.start))
+    after = cycle.run_cycle(later.mirror.snapshot(later.now, first.carried), rules)
+    assert {bind.task.job for bind in after.binds} == {"default/big"}
