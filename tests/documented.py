@@ -116,7 +116,7 @@ class Command:
         if self.page == "quick-start.md" and self.section in HERE:
             return Way.FOLLOWED
         for way, starts in (
-            (Way.OFFLINE, ("vscheduler check ", "vscheduler simulate ")),
+            (Way.OFFLINE, ("vscheduler check ", "vscheduler replay ", "vscheduler simulate ")),
             (Way.MAKE, ("make ",)),
             (Way.CLUSTER, ("kubectl ", "sed ", "vscheduler job ", "vscheduler queue ")),
         ):

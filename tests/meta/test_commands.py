@@ -29,6 +29,8 @@ tiers:
 - plugins: [{name: priority}, {name: gang}]
 - plugins: [{name: overcommit}, {name: predicates}, {name: proportion}]
 """
+LOG = "; MaxProcs: 4\n1 0 0 60 2 -1 -1 2 120 -1 1 5 1 1 1 -1 -1 -1\n"
+"""A trace in the Standard Workload Format."""
 PLACEHOLDER = "FILE..."
 
 
@@ -67,7 +69,11 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "jobs").mkdir()
     for name in ("cluster.yaml", "objects.yaml", "jobs/train.yaml", PLACEHOLDER):
         (tmp_path / name).write_text(objects)
-    (tmp_path / "scheduler.conf").write_text(CONFIGURATION)
+    for name in ("scheduler.conf", "new.conf"):
+        (tmp_path / name).write_text(CONFIGURATION)
+    (tmp_path / "log.swf").write_text(LOG)
+    (tmp_path / "FILE").write_text(LOG)
+    (tmp_path / "jobs.csv").write_text("submit,duration\n0,60\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -85,6 +85,7 @@ def page_of(words: str) -> str:
         "check": "check.md",
         "job": "jobs.md",
         "plugin": "plugins.md",
+        "replay": "replay.md",
         "simulate": "simulate.md",
         "queue": "queues.md",
         "run": "volcano.md",

@@ -29,6 +29,10 @@ COMMANDS = {
         "vscheduler.cli.queue.command",
         short_help="Show queues and their shares; create, change and delete queues.",
     ),
+    "replay": Place(
+        "vscheduler.cli.replay.command",
+        short_help="Show how jobs of the past would have fared under a policy.",
+    ),
     "run": Place(
         "vscheduler.cli.run",
         help="Schedule the pods of a cluster, until SIGTERM, SIGINT or SIGHUP.",

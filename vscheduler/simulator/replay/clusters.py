@@ -13,11 +13,11 @@ from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.translate.translation import Node
 from vscheduler.model.nodes import NodeSpec
 from vscheduler.model.pod_texts import PodReads
-from vscheduler.model.queues import Queue
+from vscheduler.model.queues import DEFAULT, Queue
 from vscheduler.model.resources import ALLOCATABLE_MAX, CPU, MEMORY, PODS
 from vscheduler.simulator import run
 from vscheduler.simulator.manifests import Manifest
-from vscheduler.simulator.replay.traces import CORE, GPU
+from vscheduler.simulator.replay.traces import CORE, GPU, Trace
 
 SCHEDULER = "vscheduler"
 
@@ -32,6 +32,27 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs of each node."""
     memory: int = ALLOCATABLE_MAX
     """Bytes of each node."""
+
+
+def shape(
+    trace: Trace, *, nodes: int | None, cpus: int | None, gpus: int, memory: int
+) -> NodeShape | None:
+    """Return the nodes that are asked for, else those of the trace; None if nothing tells."""
+    each = 1 if cpus is None else cpus
+    if nodes is None and cpus is not None and trace.cores is not None:
+        nodes = -(-trace.cores // each)
+    if nodes is not None:
+        return NodeShape(nodes=nodes, cores=nodes * each, gpus=gpus, memory=memory)
+    if trace.cores is None:
+        return None
+    nodes = min(trace.nodes or trace.cores, trace.cores)
+    return NodeShape(nodes=nodes, cores=trace.cores, gpus=gpus, memory=memory)
+
+
+def in_one_queue(trace: Trace) -> Trace:
+    """Return the trace with all of its jobs in the default queue."""
+    jobs = tuple(msgspec.structs.replace(job, queue=DEFAULT) for job in trace.jobs)
+    return msgspec.structs.replace(trace, jobs=jobs)
 
 
 def of_shape(shape: NodeShape, reads: PodReads) -> Mirror:

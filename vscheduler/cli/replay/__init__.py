@@ -1,0 +1,1 @@
+"""`vscheduler replay`."""
