@@ -119,8 +119,12 @@ class Reservations:
                 self._held[job] = anew
 
     def reserve(self, state: JobState) -> None:
-        """Promise the job the first start that can be found, if there is any."""
-        if state.job.id in self._held or not _may_get_one(self._session, state):
+        """Promise the job the first start that can be found, if there is any. A cycle whose budget
+        is used up promises nothing more; the next one goes on.
+        """
+        if state.job.id in self._held or self._session.work_budget.exhausted:
+            return
+        if not _may_get_one(self._session, state):
             return
         self._tried.add(state.job.queue)
         held = self._planned(state, (float(np.nextafter(self._session.snapshot.now, inf)), inf))
@@ -137,8 +141,8 @@ class Reservations:
         now = self._session.snapshot.now
         with self._counted(now, now + _limit(self._session, state), state.job.id) as any_counted:
             yield
-        if any_counted and state.job.id not in self._held:
-            others = (held.reservation for held in self._held.values())
+        others = [held.reservation for held in self._held.values()]
+        if any_counted and others and state.job.id not in self._held:
             first = min(others, key=lambda each: (each.start, each.job))
             self._blocking[state.job.id] = PromisedStart(job=first.job, own=False, at=first.start)
 
