@@ -192,3 +192,18 @@ def test_without_the_library_charts_say_what_to_install(monkeypatch: pytest.Monk
     assert done.exit_code == 1
     assert "pip install 'vscheduler[charts]'" in done.stderr
     assert invoke("log.swf").exit_code == 0
+
+
+@pytest.mark.usefixtures("desk")
+def test_a_mode_of_backfill_is_that_of_the_policy() -> None:
+    """The small job would still run when the one that needs all is promised a start."""
+    promised = {"1": (0.0, 100.0), "2": (100.0, 150.0), "3": (150.0, 160.0)}
+    for mode, expected in (
+        ("none", {"1": (0.0, 100.0), "2": (100.0, 150.0), "3": (2.0, 12.0)}),
+        ("easy", promised),
+        ("conservative", promised),
+    ):
+        found = tree("log.swf", "--scheduler-conf", "fifo.conf", "--backfill", mode)
+        assert times(found) == expected, mode
+    both = tree("log.swf", "--scheduler-conf", "fifo.conf", "--against", "easy")["replays"]
+    assert [times(each)["3"] for each in both] == [(2.0, 12.0), (150.0, 160.0)]

@@ -49,7 +49,9 @@ from vscheduler.model.resources import MEMORY
 @click.option("--one-queue", is_flag=True, help="Put all jobs into one queue.")
 @flags.SCHEDULER_CONF
 @click.option(
-    "--backfill", type=click.Choice(["none"]), help="Set allocate.backfill in the configuration."
+    "--backfill",
+    type=click.Choice(["none", "easy", "conservative"]),
+    help="Set allocate.backfill in the configuration.",
 )
 @click.option(
     "--against",

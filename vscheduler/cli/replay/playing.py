@@ -14,7 +14,7 @@ import msgspec
 from vscheduler.cli import reading, screen
 from vscheduler.cli.reading import ReadError
 from vscheduler.cli.replay import tables
-from vscheduler.core.config.policy import Policy
+from vscheduler.core.config.policy import BACKFILL, Backfill, Policy
 from vscheduler.daemon import configuration
 from vscheduler.daemon.configuration import ConfigurationError
 from vscheduler.mirror.state import Mirror
@@ -25,7 +25,7 @@ from vscheduler.simulator.replay.figures import Replayed
 from vscheduler.simulator.replay.traces import Trace, TraceError
 from vscheduler.simulator.replay.virtual_time import Options
 
-BACKFILL = ("none",)
+MODES = tuple(map(str, Backfill))
 """Values of the argument `allocate.backfill`."""
 
 PROBLEMS_SHOWN = 20
@@ -89,7 +89,7 @@ def policies(scheduler_conf: str, backfill: str | None, against: str | None) -> 
     first = _policy(scheduler_conf, backfill)
     if against is None:
         return [first]
-    if against in BACKFILL:
+    if against in MODES:
         return [first, _policy(scheduler_conf, against)]
     return [first, _policy(against, backfill)]
 
@@ -103,7 +103,8 @@ def _policy(path: str, backfill: str | None) -> Named:
     name = Path(path).name or "built-in"
     if backfill is None:
         return Named(name, loaded.policy)
-    return Named(f"{name}, backfill {backfill}", loaded.policy)
+    changed = loaded.policy.with_argument("allocate", BACKFILL, backfill)
+    return Named(f"{name}, backfill {backfill}", changed)
 
 
 def cluster(
