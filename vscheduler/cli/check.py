@@ -10,7 +10,6 @@ import click
 
 from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.cli.checks import findings
-from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.translate import bounds
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         most=bounds.of(most),
         unknown_classes=True,
     )
-    known = {**schemas.shipped(), Kind.NATIVE_POD_GROUP: native_groups.SCHEMA}
+    known = {**schemas.shipped(), **native_groups.SCHEMAS}
     check_options = inspection.CheckOptions(options=options, schemas=known, autoscaler=autoscaler)
     report = inspection.of_files(files, scheduler_conf, built_in, check_options)
     _show(report, output)

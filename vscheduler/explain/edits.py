@@ -55,6 +55,7 @@ from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.decode.events import Kind, LargePod, Remove, Upsert
 from vscheduler.mirror.decode.quantities import Quantity
 from vscheduler.mirror.decode.wire import (
+    CompositePodGroup,
     Container,
     DisruptionMode,
     GangPolicy,
@@ -98,10 +99,11 @@ Key: TypeAlias = tuple[Kind, str]
 """Kind and key of an object: a pod's UID, `namespace/name`, or a name."""
 
 Struct = TypeVar("Struct", bound=Object)
+Group: TypeAlias = PodGroup | NativePodGroup | CompositePodGroup
 
 ALLOWED = "true"
 FINISHED = ("Succeeded", "Failed")
-SAY_PHASE = (jobs.PHASE, jobs.INITIALLY_SCHEDULED)
+SAY_PHASE = (jobs.PHASE, jobs.INITIALLY_SCHEDULED, jobs.TREE_SCHEDULED)
 """Conditions of Kubernetes' own PodGroups that say how far the job is."""
 
 MANY_NODES = "ReadWriteMany"
@@ -137,18 +139,18 @@ class Objects:
         """Return the pods of a job, of all schedulers."""
         return self._members.get(job, [])
 
-    def group(self, job: JobId) -> PodGroup | NativePodGroup:
+    def group(self, job: JobId) -> Group:
         """Return the PodGroup of a job, which must exist."""
         found = self.stored_group(job)
         assert found is not None
         return found
 
-    def stored_group(self, job: JobId) -> PodGroup | NativePodGroup | None:
-        """Return the PodGroup of a job; None if there is none, or several."""
+    def stored_group(self, job: JobId) -> Group | None:
+        """Return the PodGroup of a job, or the CompositePodGroup; None if there is none."""
         found = self.original(events.kind_of_job(job), events.key_of(*jobs.names_of(job)))
-        if found is None or jobs.is_composite(job):
+        if found is None or jobs.is_lone_pod(job):
             return None
-        assert isinstance(found.object, PodGroup | NativePodGroup)
+        assert isinstance(found.object, Group)
         return found.object
 
     @cached_property
@@ -272,9 +274,7 @@ def _opened(objects: Objects, change: OpenQueues) -> Iterator[Event]:
             yield Upsert(kind=Kind.QUEUE, object=queue)
 
 
-def _changed_group(
-    group: PodGroup | NativePodGroup, change: OtherQueue | DropAnnotation | EndOfPatience
-) -> Event:
+def _changed_group(group: Group, change: OtherQueue | DropAnnotation | EndOfPatience) -> Event:
     match change:
         case DropAnnotation():
             return _annotated(group, change.key, None)
@@ -286,7 +286,7 @@ def _changed_group(
             return _annotated(group, translation.QUEUE, change.after)
 
 
-def _annotated(group: PodGroup | NativePodGroup, key: str, text: str | None) -> Upsert:
+def _annotated(group: Group, key: str, text: str | None) -> Upsert:
     """Return the group with this annotation, or without it."""
     annotations = {name: each for name, each in group.metadata.annotations.items() if name != key}
     if text is not None:
@@ -294,11 +294,9 @@ def _annotated(group: PodGroup | NativePodGroup, key: str, text: str | None) -> 
     return _group(_alter(group, metadata=_alter(group.metadata, annotations=annotations)))
 
 
-def _with_topology(
-    group: PodGroup | NativePodGroup, change: SoftTopology | HigherTier | WithoutConstraints
-) -> Event:
+def _with_topology(group: Group, change: SoftTopology | HigherTier | WithoutConstraints) -> Event:
     """Return the group with each of its network topologies edited."""
-    if isinstance(group, NativePodGroup):
+    if not isinstance(group, PodGroup):
         spec = _alter(group.spec, scheduling_constraints=SchedulingConstraints())
         return _group(_alter(group, spec=spec))
     edit = partial(_raised_tier, change) if isinstance(change, HigherTier) else _softened
@@ -332,7 +330,7 @@ def _raised_tier(change: HigherTier, before: NetworkTopology) -> NetworkTopology
 def _restarted(objects: Objects) -> Iterator[Event]:
     """Yield the job as it is once its owner has created its pods again: not admitted yet."""
     group = objects.group(objects.job)
-    if isinstance(group, NativePodGroup):
+    if not isinstance(group, PodGroup):
         kept = [each for each in group.status.conditions if each.type not in SAY_PHASE]
         yield _group(_alter(group, status=_alter(group.status, conditions=kept)))
     else:
@@ -464,11 +462,12 @@ def _node(node: Node) -> Event:
     return Upsert(kind=Kind.NODE, object=node)
 
 
-def _group(group: PodGroup | NativePodGroup) -> Upsert:
+def _group(group: Group) -> Upsert:
     return Upsert(kind=events.kind_of_struct(type(group)), object=group)
 
 
-def _fewer_pods(group: PodGroup | NativePodGroup, change: FewerPods) -> Event:
+def _fewer_pods(group: Group, change: FewerPods) -> Event:
+    assert not isinstance(group, CompositePodGroup), "its PodGroups have the minimum"
     if isinstance(group, NativePodGroup):
         if group.spec.scheduling_policy.gang is None:
             return _annotated(group, translation.MIN_MEMBER, str(change.after))

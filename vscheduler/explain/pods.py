@@ -30,10 +30,10 @@ from vscheduler.explain.changes import (
 from vscheduler.explain.search import Search
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind
-from vscheduler.mirror.decode.wire import NativePodGroup, Pod
+from vscheduler.mirror.decode.wire import CompositePodGroup, NativePodGroup, Pod
 from vscheduler.mirror.translate import pods as translated
 from vscheduler.mirror.translate.pods import NEVER
-from vscheduler.model import nodes, resources, unassigned_pods
+from vscheduler.model import jobs, nodes, resources, unassigned_pods
 from vscheduler.model.constraints import Taint
 from vscheduler.model.decisions import ReasonCode
 from vscheduler.model.jobs import ROLE, VALID, WAITING, Job, SubGroup, Task, TaskStatus
@@ -69,8 +69,8 @@ def step(resource: str, extent: int) -> int:
 
 
 def fewer(search: Search, job: Job) -> Iterator[Remedy]:
-    """Yield the highest minMember with which the job starts."""
-    before = job.min_member
+    """Yield the highest minMember with which the job starts. A tree has one in each PodGroup."""
+    before = 1 if jobs.is_composite(job.id) else job.min_member
     fewer_pods = partial(_fewer, before, job.minimum_field)
     remedy = search.smallest(fewer_pods, before - 1, search.estimates.fewer_pods)
     if remedy is not None:
@@ -128,7 +128,7 @@ def _priorities(search: Search, job: Job) -> Iterator[Change]:
     if not job.defect:
         return
     group = search.trials.objects.stored_group(job.id)
-    if isinstance(group, NativePodGroup):
+    if isinstance(group, NativePodGroup | CompositePodGroup):
         after = group.spec.priority or 0
         count = sum((pod.spec.priority or 0) != after for pod in search.trials.objects.waiting)
         if count:
@@ -324,6 +324,8 @@ def _of_sub_groups(job: Job) -> Iterator[NewPods]:
         for _, tasks in sorted(short, key=lambda each: (-len(each[1]), each[0]))[:missing]:
             yield NewPods(like=tasks[0].uid, count=policy.size - len(tasks))
             missing -= 1
+        if jobs.is_composite(job.id):
+            continue  # pods of another PodGroup are no copies of these
         like = next((tasks[0].uid for _, tasks in sorted(groups.items())), None)
         for number in range(1, missing + 1 if like and policy.keys else 1):
             labels = tuple((key, f"{NEW_VALUE}-{number}") for key in policy.keys)

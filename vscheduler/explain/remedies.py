@@ -93,18 +93,18 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain(given: Given, policy: Policy, job: str, *, budget: int = BUDGET) -> Explanation:
     """Return why a job waits, and the smallest change of each kind that would start it.
 
-    `job` is the id of a job; of Kubernetes' own PodGroup, `namespace/name` suffices if Volcano has
-    none of that name. Raises NotWaitingError for a job that doesn't exist or doesn't wait. Nothing
-    is returned that a trial hasn't verified: after the change, all pods of
-    the minimum are bound within `trials.CYCLES` simulated cycles, in which owners recreate evicted
-    pods. Equal input gives equal results.
+    `job` is the id of a job, or of a PodGroup below a CompositePodGroup; of Kubernetes' own,
+    `namespace/name` suffices if Volcano has none of that name. Raises NotWaitingError for a job
+    that doesn't exist or doesn't wait. Nothing is returned that a trial hasn't verified: after the
+    change, all pods of the minimum are bound within `trials.CYCLES` simulated cycles, in which
+    owners recreate evicted pods. Equal input gives equal results.
     """
     waiting = _waiting(given, job)
     tried = Trials(given, policy, waiting.id, budget)
     now = tried.starts(Nothing())
     found: dict[str, tuple[Remedy, ...]] = {}
     cut: list[str] = []
-    if not now and not jobs.is_composite(waiting.id):  # changes of a tree aren't tried
+    if not now:
         reason = now.first.reason if now.first else None
         searched = Search(tried, reason, trial=budget - tried.left, budget=budget)
         found, cut = _search(searched, waiting)
@@ -151,11 +151,7 @@ def _search(search: Search, job: Job) -> tuple[dict[str, tuple[Remedy, ...]], li
 def _waiting(given: Given, name: str) -> Job:
     """Return the job; raises NotWaitingError if there is none, or if it doesn't wait."""
     taken = given.mirror.snapshot(given.now)
-    if (
-        JobId(name) not in given.mirror.groups
-        and JobId(f"{name}{jobs.NATIVE}") in given.mirror.groups
-    ):
-        name = f"{name}{jobs.NATIVE}"
+    name = _named(given, name)
     job = next((job for job in taken.jobs if job.id == name), None)
     if job is None:
         raise NotWaitingError(_missing(given, name))
@@ -166,6 +162,13 @@ def _waiting(given: Given, name: str) -> Job:
             f"it needs have a node"
         )
     return job
+
+
+def _named(given: Given, name: str) -> str:
+    """Return the id of the job that is meant."""
+    ids = (f"{name}{mark}" for mark in ("", jobs.NATIVE, jobs.COMPOSITE))
+    found = map(given.mirror.job_of, map(JobId, ids))
+    return next((each for each in found if each in given.mirror.groups), name)
 
 
 def _missing(given: Given, name: str) -> str:

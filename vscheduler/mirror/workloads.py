@@ -11,6 +11,7 @@ import msgspec
 
 from vscheduler.mirror import paths
 from vscheduler.model import jobs
+from vscheduler.model.jobs import JobId
 
 Object = Mapping[str, Any]
 
@@ -30,6 +31,7 @@ OUTER_OWNERS = {
 
 POD = "pod"
 POD_GROUP = "podgroup"
+COMPOSITE_POD_GROUP = "compositepodgroup"
 VOLCANO_JOB = "vcjob"
 OF_VOLCANO = "@scheduling.volcano.sh"
 """Tells Volcano's PodGroup from Kubernetes' own of the same name, as jobs.NATIVE the other one."""
@@ -46,6 +48,16 @@ ALIASES = {
     "vj": VOLCANO_JOB,
 }
 """kubectl's short names."""
+
+_ALSO_CALLED = {VOLCANO_JOB: "job", COMPOSITE_POD_GROUP: POD_GROUP}
+_MARKS = {
+    (collection.api_version, collection.kind): mark
+    for collection, mark in (
+        (paths.NATIVE_POD_GROUPS, jobs.NATIVE),
+        (paths.COMPOSITE_POD_GROUPS, jobs.COMPOSITE),
+    )
+}
+"""By API version and kind, what JobIds have behind the name."""
 
 SIMILAR_MAX = 3
 
@@ -100,14 +112,17 @@ def group_of(pod: Object) -> str:
     return "" if jobs.MARK in named else named
 
 
-def is_native(group: Object) -> bool:
-    """Whether a PodGroup is Kubernetes' own."""
-    return group.get("apiVersion") == paths.NATIVE_POD_GROUPS.api_version
-
-
 def group_name(group: Object) -> str:
-    """Return the name of a PodGroup, as in JobIds."""
-    return f"{group['metadata']['name']}{jobs.NATIVE if is_native(group) else ''}"
+    """Return the name of a PodGroup or CompositePodGroup, as in JobIds."""
+    mark = _MARKS.get((str(group.get("apiVersion")), str(group.get("kind"))), "")
+    return f"{group['metadata']['name']}{mark}"
+
+
+def of_group_name(name: str) -> Workload:
+    """Return a PodGroup or CompositePodGroup, named as in JobIds, as a workload."""
+    if jobs.is_composite(JobId(name)):
+        return Workload(COMPOSITE_POD_GROUP, name.removesuffix(jobs.COMPOSITE))
+    return Workload(POD_GROUP, name)
 
 
 def of_pod(pod: Object) -> list[Workload]:
@@ -139,22 +154,26 @@ def of_group(group: Object, pods: Iterable[Object]) -> list[Workload]:
         workloads.append(owner)
     elif len({member[0] for member in members}) == 1:
         workloads.append(members[0][0])
-    itself = Workload(POD_GROUP, group_name(group))
+    itself = of_group_name(group_name(group))
     others = (workload for member in members for workload in member)
     return list(dict.fromkeys((*workloads, *([] if workloads else [itself]), *others, itself)))
 
 
 def matches(wanted: Workload, names: Iterable[Workload]) -> bool:
-    """Whether one of the names is the wanted one. A Volcano Job may also be called a job."""
+    """Whether one of the names is the wanted one. A Volcano Job may also be called a job, and a
+    CompositePodGroup a PodGroup.
+    """
     return any(
         wanted.name in _written(name)
-        and (wanted.kind in {"", name.kind} or (wanted.kind, name.kind) == ("job", VOLCANO_JOB))
+        and (wanted.kind in {"", name.kind} or _ALSO_CALLED.get(name.kind) == wanted.kind)
         for name in names
     )
 
 
 def _written(name: Workload) -> tuple[str, ...]:
-    """Return how the name may be written: PodGroups of both kinds without or with their API."""
+    """Return how the name may be written: PodGroups of all kinds without or with their API."""
+    if name.kind == COMPOSITE_POD_GROUP:
+        return name.name, f"{name.name}{jobs.COMPOSITE}"
     if name.kind != POD_GROUP:
         return (name.name,)
     bare = name.name.removesuffix(jobs.NATIVE)

@@ -306,10 +306,13 @@ succeeded: some may be deleted."""
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """Kubernetes' condition of its own PodGroups: once True, it stays so."""
 
+TREE_SCHEDULED = f"Composite{INITIALLY_SCHEDULED}"
+"""The same of CompositePodGroups."""
+
 
 def initially_scheduled(job: JobId) -> str:
     """Return the type of this condition for a PodGroup or a CompositePodGroup."""
-    return f"Composite{INITIALLY_SCHEDULED}" if is_composite(job) else INITIALLY_SCHEDULED
+    return TREE_SCHEDULED if is_composite(job) else INITIALLY_SCHEDULED
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):

@@ -330,8 +330,8 @@ def _says_why(condition: Condition) -> bool:
 
 def _since(job: Job) -> float:
     """Return since when a job waits that waits: since it lost its pods, else since it exists."""
+    kinds = (statuses.SCHEDULED, jobs.initially_scheduled(job.id))
     for condition in job.state.conditions:
-        kinds = (statuses.SCHEDULED, jobs.INITIALLY_SCHEDULED)
         if condition.type in kinds and condition.status == "False":
             return _instant(condition.last_transition) or job.created
     return job.created

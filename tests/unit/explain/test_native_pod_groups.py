@@ -178,14 +178,61 @@ def test_a_gang_that_goes_whole_could_lose_single_pods(minimum: int, *, helps: b
     assert any(line.startswith(said) for line in lines(found)) is helps
 
 
-def test_no_changes_of_a_tree_are_tried() -> None:
-    """The reason is told all the same."""
-    every = [node("n1"), root("r", 1), below("a", 3, "r"), *pods("a", 3)]
-    policy = running.policy_of({"actions": "allocate", "tiers": running.tiers(native.TIERS)})
-    key = "default/r@composite.scheduling.k8s.io"
-    found = remedies.explain(run.read(every, Options()), policy, key)
-    assert found.reason is not None
-    assert lines(found) == []
+@pytest.mark.parametrize("name", ["default/r", "default/a", "default/b@scheduling.k8s.io"])
+def test_changes_of_a_tree(name: str) -> None:
+    """It may be named by a part of it. Nothing is said of the minimum, as it has several."""
+    tree = [root("r", 2), below("a", 2, "r"), below("b", 1, "r")]
+    found = explained(node("n1"), tree, pods("a", 2), pods("b", 1), name=name)
+    assert found.job == "default/r@composite.scheduling.k8s.io"
+    assert lines(found) == [
+        "let its pods ask for 1.3 cpu instead of 2",
+        "add 1 more node like n1 (4 cpu and 64Gi memory)",
+    ]
+
+
+def test_other_queue_of_a_tree() -> None:
+    """The queue of the CompositePodGroup counts for all."""
+    tree = [root("r", 1, queue="lap"), below("a", 2, "r", queue="lap"), *pods("a", 2)]
+    found = explained(node("n1"), queue("lab"), tree, name="default/r")
+    assert lines(found) == [
+        "create queue lap",
+        "name queue lab instead of lap in annotation scheduling.volcano.sh/queue-name",
+    ]
+
+
+def test_pods_that_a_tree_lacks() -> None:
+    """Of the PodGroup that lacks some; pods of one without any can't be copied."""
+    tree = [root("r", 2), below("a", 1, "r"), below("b", 2, "r"), *pods("a", 1)]
+    lacks_one = explained(node("n1", 8), tree, pods("b", 1), name="default/r")
+    assert lines(lacks_one) == ["create 1 more pod"]
+    lacks_all = explained(node("n1", 8), tree, name="default/r")
+    assert lines(lacks_all) == []
+
+
+def test_topology_of_a_tree() -> None:
+    """The CompositePodGroup has it."""
+    racks = [node("n1", 2, rack="r1"), node("n2", 2, rack="r2")]
+    tree = [root("r", 1, **CONSTRAINED), below("a", 2, "r"), *pods("a", 2)]
+    found = explained(*racks, tree, name="default/r", tiers=native.WITH_TOPOLOGY)
+    said = "create the PodGroup without spec.schedulingConstraints (topology rack)"
+    assert said in lines(found)
+
+
+def test_restart_of_a_tree() -> None:
+    """Pods that run keep the others from a place beside them."""
+    racks = [node("n1", 2, rack="r1"), node("n2", 4, rack="r2")]
+    done = {"conditions": [{"type": "CompositePodGroupInitiallyScheduled", "status": "True"}]}
+    tree = [root("r", 1, status=done, **CONSTRAINED), below("a", 2, "r")]
+    members = [*pods("a", 1, on="n1"), *pods("a", 1, first=1)]
+    found = explained(*racks, tree, members, name="default/r", tiers=native.WITH_TOPOLOGY)
+    assert "restart it: delete its 1 running pod" in lines(found)
+
+
+def test_priority_of_a_tree() -> None:
+    """All of its pods need it."""
+    tree = [root("r", 1, priority=5), below("a", 1, "r", priority=5), *pods("a", 1, priority=3)]
+    found = explained(node("n1"), tree, name="default/r")
+    assert lines(found) == ["create 1 pod again with priority 5, that of the PodGroup"]
 
 
 def test_the_end_of_a_tree_makes_room() -> None:

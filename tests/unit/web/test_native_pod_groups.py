@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.scenarios import test_native_pod_groups as native
+from tests.scenarios.test_group_trees import group as below
+from tests.scenarios.test_group_trees import root
 from tests.scenarios.test_native_pod_groups import group, node, pods, queue
 from tests.unit.web.test_cluster_view import view_of
 from tests.web import stage
@@ -82,6 +84,21 @@ def test_without_a_turn_its_conditions_say_why() -> None:
     (row,) = (row for row in view.job_rows if row.name == NAME)
     assert row.message == "needs more"
     assert row.since == 1767267000.0
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_tree_is_one_row(number: int) -> None:
+    """With the pods of all of its PodGroups, if it has any."""
+    scheduled = {**WAITS[0], "type": "CompositePodGroupInitiallyScheduled"}
+    tree = [root("all", 2, queue="q", status={"conditions": [scheduled, WAITS[1]]})]
+    tree += [below("a", 1, "all"), below("b", 2, "all")]
+    members = [*pods("a", min(1, number)), *pods("b", number)]
+    for each in (*tree, *members):
+        each["metadata"] |= {"namespace": "default", "creationTimestamp": "2026-01-01T10:00:00Z"}
+        each["metadata"]["uid"] = each["metadata"]["name"]
+    (row,) = view_of(Stage([node("n1"), queue("q"), *tree, *members], NOW)).job_rows
+    assert (row.name, row.workload) == ("all@composite.scheduling.k8s.io", "compositepodgroup/all")
+    assert (row.minimum, row.total, row.since) == (3, len(members), 1767267000.0)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def waiting(
         reason = status.reason
         if reason is None:
             continue
-        fields = native_groups.FIELDS if jobs.is_native(status.job) else FIELDS
+        fields = native_groups.fields(status.job) if jobs.is_native(status.job) else FIELDS
         proven = reason.code in ALWAYS
         proven |= reason.code is Code.QUEUE_MISSING and complete
         proven |= reason.code in WITH_PODS and status.job in with_pods

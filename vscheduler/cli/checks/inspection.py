@@ -51,8 +51,12 @@ Level = findings.Level
 GROUPS = {
     Kind.POD_GROUP: groups.without_topologies,
     Kind.NATIVE_POD_GROUP: native_groups.without_topologies,
+    Kind.COMPOSITE_POD_GROUP: native_groups.without_topologies,
 }
 """The kinds of PodGroups, and what finds topologies of which no plugin knows anything."""
+
+MARKS = {Kind.NATIVE_POD_GROUP: jobs.NATIVE, Kind.COMPOSITE_POD_GROUP: jobs.COMPOSITE}
+"""By kind, what ids of jobs have behind the name."""
 
 BUILT_IN = "built-in configuration"
 """The place of findings about the built-in configuration."""
@@ -219,6 +223,9 @@ class _Inspection:
         with_pods = frozenset(job.id for job in self._snapshot.jobs if job.tasks)
         complete = bool(self._named(Kind.QUEUE))
         found = list(groups.waiting(result, with_pods=with_pods, complete=complete))
+        told = {each.name for each in found}
+        trees = native_groups.of_trees(self._given.mirror.groups)
+        found += [each for each in trees if each.name not in told]
         enqueue = policy.runs("enqueue")
         offered = _room(self._snapshot) if self._named(Kind.NODE) else {}
         topology = topologies_of(self._snapshot, policy)
@@ -246,7 +253,7 @@ class _Inspection:
         for (kind, key), named in self._own.items():
             if kind not in GROUPS or (kind, key) in self._given.mirror.rejections:
                 continue
-            name = f"{key}{jobs.NATIVE if kind is Kind.NATIVE_POD_GROUP else ''}"
+            name = f"{key}{MARKS.get(kind, '')}"
             spec = named.tree.get("spec") or {}
             yield from groups.of_object(name, spec, classes)
             if not aware:
@@ -382,7 +389,7 @@ def _settled(kind: Kind, tree: Mapping[str, Any]) -> Mapping[str, str]:
     """Return what other keys can't change on a PodGroup or a Namespace, as for workloads."""
     metadata, settled = tree.get("metadata") or {}, dict.fromkeys(workloads.ANNOTATIONS, "")
     here = workloads.QUEUE in (metadata.get("annotations") or {})
-    if kind is Kind.NATIVE_POD_GROUP:
+    if kind in MARKS:
         here = here or workloads.QUEUE in (metadata.get("labels") or {})
     elif kind is Kind.POD_GROUP:
         here = bool((tree.get("spec") or {}).get("queue"))

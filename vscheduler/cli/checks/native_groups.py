@@ -5,10 +5,13 @@ from typing import Any
 
 from vscheduler.cli.checks.findings import FindingText
 from vscheduler.cli.checks.schemas import Schema
+from vscheduler.mirror.paths import Kind
+from vscheduler.mirror.translate.translation import Group
 from vscheduler.mirror.wording import phrases
 from vscheduler.mirror.wording.sentences import CONSTRAINTS
+from vscheduler.model import jobs
 from vscheduler.model.decisions import ReasonCode
-from vscheduler.model.jobs import MIN_COUNT
+from vscheduler.model.jobs import MIN_COUNT, JobId
 
 Tree = Mapping[str, Any]
 
@@ -23,6 +26,16 @@ FIELDS: Mapping[ReasonCode, str] = {
     ReasonCode.TOO_FEW_PODS: MIN_COUNT,
     ReasonCode.POD_GROUP_ERROR: "spec",
 }
+
+MIN_GROUP_COUNT = "spec.schedulingPolicy.gang.minGroupCount"
+PARENT = "spec.parentCompositePodGroupName"
+FIELDS_OF_TREES: Mapping[ReasonCode, str] = {
+    **FIELDS,
+    ReasonCode.TOO_FEW_PODS: MIN_GROUP_COUNT,
+    ReasonCode.TOO_FEW_SUB_GROUPS: MIN_GROUP_COUNT,
+    ReasonCode.TOO_FEW_OF_SUB_GROUP: MIN_GROUP_COUNT,
+}
+"""Fields of CompositePodGroups."""
 
 NO_PLUGIN = (
     "keeps the group from starting: plugin network-topology-aware isn't configured; add it, or "
@@ -43,18 +56,24 @@ def _one_of(*names: str) -> list[Tree]:
 
 _TEXT: Schema = {"type": "string"}
 _EMPTY: Schema = {"type": "object"}
-_POLICY: Schema = {
-    "type": "object",
-    "properties": {
-        "basic": _EMPTY,
-        "gang": {
-            "type": "object",
-            "required": ["minCount"],
-            "properties": {"minCount": {"type": "integer", "minimum": 1}},
+
+
+def _policy(minimum: str) -> Schema:
+    """Return the schema of a scheduling policy; `minimum` is the field of policy gang."""
+    return {
+        "type": "object",
+        "properties": {
+            "basic": _EMPTY,
+            "gang": {
+                "type": "object",
+                "required": [minimum],
+                "properties": {minimum: {"type": "integer", "minimum": 1}},
+            },
         },
-    },
-    "x-kubernetes-validations": _one_of("basic", "gang"),
-}
+        "x-kubernetes-validations": _one_of("basic", "gang"),
+    }
+
+
 _CLAIM: Schema = {
     "type": "object",
     "required": ["name"],
@@ -71,39 +90,68 @@ _CONSTRAINTS: Schema = {
         }
     },
 }
-SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "apiVersion": _TEXT,
-        "kind": _TEXT,
-        "metadata": _EMPTY,
-        "status": _EMPTY,
-        "spec": {
-            "type": "object",
-            "required": ["schedulingPolicy"],
-            "properties": {
-                "parentCompositePodGroupName": _TEXT,
-                "workloadRef": {
-                    "type": "object",
-                    "properties": {"workloadName": _TEXT, "templateName": _TEXT},
-                },
-                "schedulingPolicy": _POLICY,
-                "schedulingConstraints": _CONSTRAINTS,
-                "resourceClaims": {"type": "array", "maxItems": 4, "items": _CLAIM},
-                "disruptionMode": {
-                    "type": "object",
-                    "properties": {"single": _EMPTY, "all": _EMPTY},
-                    "x-kubernetes-validations": _one_of("single", "all"),
-                },
-                "priorityClassName": _TEXT,
-                "priority": {"type": "integer"},
-                "preemptionPolicy": _TEXT,
+
+
+def _schema(minimum: str, *required: str, **further: Schema) -> Schema:
+    """Return what an API server of Kubernetes 1.37 demands; there is no CRD to take it from.
+
+    `required` and `further` are fields of the spec that only this kind needs, and has.
+    """
+    spec: Schema = {
+        "type": "object",
+        "required": ["schedulingPolicy", *required],
+        "properties": {
+            "parentCompositePodGroupName": _TEXT,
+            "workloadRef": {
+                "type": "object",
+                "properties": {"workloadName": _TEXT, "templateName": _TEXT},
             },
+            "schedulingPolicy": _policy(minimum),
+            "schedulingConstraints": _CONSTRAINTS,
+            "disruptionMode": {
+                "type": "object",
+                "properties": {"single": _EMPTY, "all": _EMPTY},
+                "x-kubernetes-validations": _one_of("single", "all"),
+            },
+            "priorityClassName": _TEXT,
+            "priority": {"type": "integer"},
+            "preemptionPolicy": _TEXT,
+            **further,
         },
-    },
-    "required": ["spec"],
+    }
+    return {
+        "type": "object",
+        "properties": {
+            "apiVersion": _TEXT,
+            "kind": _TEXT,
+            "metadata": _EMPTY,
+            "status": _EMPTY,
+            "spec": spec,
+        },
+        "required": ["spec"],
+    }
+
+
+SCHEMAS: Mapping[Kind, Schema] = {
+    Kind.NATIVE_POD_GROUP: _schema(
+        "minCount", resourceClaims={"type": "array", "maxItems": 4, "items": _CLAIM}
+    ),
+    Kind.COMPOSITE_POD_GROUP: _schema("minGroupCount", "workloadRef"),
 }
-"""What an API server of Kubernetes 1.37 demands; there is no CRD to take it from."""
+
+
+def fields(job: JobId) -> Mapping[ReasonCode, str]:
+    """Return the field that a reason is about, of a PodGroup or a CompositePodGroup."""
+    return FIELDS_OF_TREES if jobs.is_composite(job) else FIELDS
+
+
+def of_trees(groups: Mapping[JobId, Group]) -> Iterator[FindingText]:
+    """Iterate over PodGroups whose pods can't start, as their tree breaks a rule, or as a group
+    above them doesn't exist.
+    """
+    for key, group in groups.items():
+        if group.parent and group.defect:
+            yield FindingText(key, PARENT, group.defect)
 
 
 def without_topologies(key: str, spec: Tree, *, hard_waits: bool) -> Iterator[FindingText]:

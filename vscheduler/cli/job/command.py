@@ -113,23 +113,17 @@ def _job_names(context: click.Context, _parameter: click.Parameter, typed: str) 
             if not context.params.get("all_namespaces"):
                 scope = cluster.within(context.params.get("namespace") or cluster.namespace)
             groups, pods = scope.list(Kind.POD_GROUP).items, scope.list(Kind.POD).items
-            with suppress(NotServed, Forbidden):
-                groups += scope.list(Kind.NATIVE_POD_GROUP).items
+            for kind in placing.NEEDNT_BE_SERVED:
+                with suppress(NotServed, Forbidden):
+                    groups += scope.list(kind).items
     except ClusterError:
         return []
     found = []
-    for group in groups:
-        metadata = group["metadata"]
-        members = [
-            pod
-            for pod in pods
-            if workloads.group_of(pod) == workloads.group_name(group)
-            and pod["metadata"].get("namespace") == metadata.get("namespace")
-        ]
-        best = workloads.of_group(group, members)[0]
+    for job in job_figures.jobs_of(groups, pods, placing.NO_PLACES):
+        best = job.workload
         found.append(str(best) if "/" in typed or not typed else best.name)
         if best.kind != workloads.POD_GROUP:
-            found.append(f"{best.kind}/{best.name}")
+            found.append(str(best))
     return completion.matching(found, typed, context)
 
 

@@ -37,10 +37,7 @@ UNREADABLE = (
 )
 
 
-UNKNOWN = (
-    "What would help isn't known: this command can try neither pods with resource claims nor parts "
-    "of a CompositePodGroup."
-)
+UNKNOWN = "What would help isn't known: this command can't try pods with resource claims."
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +56,7 @@ def lines(explanation: Explained, style: Style) -> list[str]:
     """Return an explanation as lines of text."""
     job, helps = explanation.job, explanation.helps
     made = [f"{job.workload} in namespace {job.namespace} {_state(job, style)}"]
-    made.append(f"PodGroup {job.name}, {_queue(job)}: {job_tables.pods_sentence(job)}")
+    made.append(f"{job.group}, {_queue(job)}: {job_tables.pods_sentence(job)}")
     if job.waits:
         made += ["", *_wrapped([_reason(job)], style)]
     if job.unreadable:

@@ -3,12 +3,14 @@ history: creation, binds, evictions and reports, from pods and events.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from vscheduler.cli import screen
+from vscheduler.cli.job import trees
+from vscheduler.cli.job.trees import Trees
 from vscheduler.cli.queue import queue_figures
 from vscheduler.mirror import statuses, workloads
 from vscheduler.mirror.translate import pod_owners
@@ -53,11 +55,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodGroup with its pods."""
+    """A PodGroup with its pods, or a CompositePodGroup with those of all PodGroups below it."""
 
     namespace: str
     name: str
-    """Name of the PodGroup; of Kubernetes' own, with jobs.NATIVE behind it."""
+    """Name of the PodGroup; of Kubernetes' own, with jobs.NATIVE or jobs.COMPOSITE behind it."""
     uid: str
     names: tuple[Workload, ...]
     """Names of the workload, the best one first."""
@@ -98,6 +100,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return jobs.is_native(JobId(self.name))
 
     @property
+    def group(self) -> str:
+        """Kind and name of the PodGroup or CompositePodGroup."""
+        if jobs.is_composite(JobId(self.name)):
+            return f"CompositePodGroup {self.name.removesuffix(jobs.COMPOSITE)}"
+        return f"PodGroup {self.name}"
+
+    @property
     def workload(self) -> Workload:
         """The best name."""
         return self.names[0]
@@ -105,8 +114,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def owner(self) -> str:
         """What creates the pods, such as `job/train`; empty if nobody is known to."""
-        made = self.workload.kind in {workloads.POD_GROUP, workloads.POD}
-        return "" if made else str(self.workload)
+        kinds = {workloads.POD_GROUP, workloads.COMPOSITE_POD_GROUP, workloads.POD}
+        return "" if self.workload.kind in kinds else str(self.workload)
 
     @property
     def total(self) -> int | None:
@@ -127,29 +136,40 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def jobs_of(groups: Iterable[Object], pods: Iterable[Object] | None, places: Places) -> list[Job]:
-    """Return a job for each PodGroup; `pods` is None where pods can't be read."""
-    members: defaultdict[str, list[Object]] = defaultdict(list)
+    """Return a job for each PodGroup, and one for all that are below a CompositePodGroup which is a
+    job; `pods` is None where pods can't be read.
+    """
+    every = {trees.id_of(group): group for group in map(screen.plain, groups)}
+    found = trees.read(every.values())
+    members: defaultdict[JobId, list[Object]] = defaultdict(list)
     for pod in map(screen.plain, pods or ()):
         named = workloads.group_of(pod)
         if named:
-            members[f"{pod['metadata'].get('namespace', '')}/{named}"].append(pod)
+            key = JobId(f"{pod['metadata'].get('namespace', '')}/{named}")
+            members[found.job_of(key) or key].append(pod)
+    parts: defaultdict[JobId, list[Object]] = defaultdict(list)
+    for key, group in every.items():
+        job = found.job_of(key)
+        if job is not None and job != key:
+            parts[job].append(group)
     made = []
-    for plain in map(screen.plain, groups):
-        key = f"{plain['metadata'].get('namespace', '')}/{workloads.group_name(plain)}"
-        job = _job(plain, members[key] if pods is not None else None, key, places)
-        if not (workloads.is_native(plain) and _is_of_kubernetes(plain, job)):
-            made.append(job)
+    for key, group in every.items():
+        if found.job_of(key) == key:
+            theirs = members[key] if pods is not None else None
+            job_made = _job(_Whole(key, group, parts[key], found), theirs, places)
+            if not (jobs.is_native(key) and _is_of_kubernetes(key, group, job_made)):
+                made.append(job_made)
     return made
 
 
-def _is_of_kubernetes(group: Object, job: Job) -> bool:
+def _is_of_kubernetes(key: JobId, group: Object, job: Job) -> bool:
     """Whether kube-scheduler starts this PodGroup of Kubernetes' own API, as its pods say, and
     none of our schedulers; or it had done so, if there are no pods.
     """
     conditions = _conditions(group)
     if jobs.PHASE in conditions:
         return False
-    started = conditions.get(jobs.INITIALLY_SCHEDULED, {}).get("status") == "True"
+    started = conditions.get(jobs.initially_scheduled(key), {}).get("status") == "True"
     return job.scheduler == KUBE_SCHEDULER or (not job.scheduler and started)
 
 
@@ -158,8 +178,17 @@ def _conditions(group: Object) -> dict[str, Object]:
     return {str(each.get("type")): each for each in found}
 
 
+class _Whole(NamedTuple):
+    """A PodGroup that is a job, or a CompositePodGroup with all below it."""
+
+    key: JobId
+    group: Object
+    parts: Sequence[Object]
+    trees: Trees
+
+
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What a PodGroup of either kind says."""
+    """What a PodGroup of any kind says."""
 
     queue: str
     minimum: int
@@ -170,15 +199,19 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     """The condition, or empty."""
 
 
-def _stored(group: Object) -> _Stored:
+def _stored(whole: _Whole) -> _Stored:
+    key, group = whole.key, whole.group
     spec, conditions = group.get("spec") or {}, _conditions(group)
-    if workloads.is_native(group):
+    if jobs.is_native(key):
+        tree = whole.trees.wholes.get(key)
+        named = queue_figures.native_queue(group["metadata"]) if tree is None else tree.queue
+        scheduled = jobs.initially_scheduled(key)
         return _Stored(
-            queue=queue_figures.native_queue(group["metadata"]) or _queue_told(conditions),
-            minimum=_minimum(group),
-            phase=queue_figures.native_phase(conditions),
+            queue=named or _queue_told(conditions),
+            minimum=_minimum(group) if tree is None else tree.min_member,
+            phase=queue_figures.native_phase(conditions, scheduled),
             unschedulable=conditions.get(statuses.NATIVE_UNSCHEDULABLE, {}),
-            scheduled=conditions.get(jobs.INITIALLY_SCHEDULED, {}),
+            scheduled=conditions.get(scheduled, {}),
         )
     return _Stored(
         queue=spec.get("queue") or DEFAULT,
@@ -206,8 +239,8 @@ def _minimum(group: Object) -> int:
     return max(1, int(text)) if text.isascii() and text.isdecimal() else 1
 
 
-def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> Job:
-    metadata, stored = group["metadata"], _stored(group)
+def _job(whole: _Whole, pods: list[Object] | None, places: Places) -> Job:
+    group, metadata, stored = whole.group, whole.group["metadata"], _stored(whole)
     said, scheduled, phase = stored.unschedulable, stored.scheduled, stored.phase
     told = said if said.get("status") == "True" and phase != Phase.COMPLETED else {}
     created = queue_figures.instant(metadata.get("creationTimestamp"))
@@ -221,7 +254,7 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
         namespace=metadata.get("namespace", ""),
         name=workloads.group_name(group),
         uid=metadata.get("uid", ""),
-        names=tuple(workloads.of_group(group, pods or ())),
+        names=tuple(dict.fromkeys(_names(whole, pods or ()))),
         queue=stored.queue,
         phase=phase,
         minimum=stored.minimum,
@@ -234,9 +267,16 @@ def _job(group: Object, pods: list[Object] | None, key: str, places: Places) -> 
         message=told.get("message", ""),
         unreadable=_conditions(group).get(pod_owners.CONDITION, {}).get("message", ""),
         scheduler=schedulers.most_common(1)[0][0] if schedulers else annotated,
-        place=places.found.get(key) if waits else None,
+        place=places.found.get(whole.key) if waits else None,
         approximate=places.approximate,
     )
+
+
+def _names(whole: _Whole, pods: Iterable[Object]) -> Iterator[Workload]:
+    """Iterate over what users may call the job, also by the names of its parts."""
+    yield from workloads.of_group(whole.group, pods)
+    for part in whole.parts:
+        yield from workloads.of_group(part, ())
 
 
 def _has_nodes(pods: tuple[Pod, ...] | None, minimum: int) -> bool:
@@ -287,7 +327,7 @@ def _order(pod: Object) -> list[tuple[int, str]]:
 
 def history_of(job: Job, events: Iterable[Object]) -> list[Entry]:
     """Return the history of a job, oldest first; `events` are those of its namespace."""
-    found: list[Entry] = [(job.created, f"PodGroup {job.name} created")] if job.created else []
+    found: list[Entry] = [(job.created, f"{job.group} created")] if job.created else []
     if job.admitted:
         found.append((job.admitted, "all pods that must start together have nodes"))
     binds: defaultdict[float, list[Pod]] = defaultdict(list)

@@ -27,7 +27,6 @@ from vscheduler.cli.queue.cluster_client import ClusterError, Unreachable, trans
 from vscheduler.cli.queue.kubeconfigs import KubeconfigError
 from vscheduler.mirror import paths, workloads
 from vscheduler.mirror.wording import phrases
-from vscheduler.mirror.workloads import Workload
 from vscheduler.simulator.waiting_line import Place
 
 ANSWER_SECONDS = 15.0
@@ -184,7 +183,7 @@ def _path(job: Job, *more: str) -> str:
 def job_of(found: Document) -> Job:
     """Return a job of the page's JSON."""
     place, pods = found.get("place"), found["pods"]
-    itself = Workload(workloads.POD_GROUP, found["podGroup"])
+    itself = workloads.of_group_name(found["podGroup"])
     members = found.get("members")
     return Job(
         namespace=found["namespace"],

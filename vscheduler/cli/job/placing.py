@@ -29,12 +29,12 @@ from vscheduler.simulator import waiting_line
 from vscheduler.simulator.run import Options
 from vscheduler.simulator.waiting_line import Place
 
-GROUPS = (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP)
+GROUPS = (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP)
 NEEDNT_BE_SERVED = (Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP)
 VOLCANO = (Kind.QUEUE, Kind.POD_GROUP)
 """Kinds that needn't be served where Kubernetes' own PodGroups are."""
 SNAPSHOT = (
-    *(Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, *GROUPS, Kind.COMPOSITE_POD_GROUP),
+    *(Kind.PRIORITY_CLASS, Kind.QUEUE, Kind.NODE, *GROUPS),
     Kind.POD,
 )
 """Kinds that the order of jobs depends on."""
@@ -69,7 +69,7 @@ class Seen(msgspec.Struct, kw_only=True):
 
     @property
     def groups(self) -> list[Object]:
-        """The PodGroups of both kinds."""
+        """The PodGroups of all kinds."""
         return [each for kind in GROUPS for each in self.objects.get(kind, ())]
 
     @property

@@ -231,9 +231,13 @@ def native_queue(metadata: Object) -> str:
     return str(annotations.get(jobs.QUEUE_NAME) or labels.get(jobs.QUEUE_NAME) or "")
 
 
-def native_phase(conditions: Mapping[str, Object]) -> str:
-    """Return the phase of a PodGroup of Kubernetes' own API with these conditions, by type."""
-    started = conditions.get(jobs.INITIALLY_SCHEDULED, {}).get("status") == "True"
+def native_phase(
+    conditions: Mapping[str, Object], scheduled: str = jobs.INITIALLY_SCHEDULED
+) -> str:
+    """Return the phase of a PodGroup of Kubernetes' own API with these conditions, by type;
+    `scheduled` is the type that says whether it has started.
+    """
+    started = conditions.get(scheduled, {}).get("status") == "True"
     phase = Phase.RUNNING if started else Phase.PENDING
     return str(conditions.get(jobs.PHASE, {}).get("reason") or phase)
 

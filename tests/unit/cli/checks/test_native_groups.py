@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.scenarios.test_group_trees import group as below
+from tests.scenarios.test_group_trees import root
 from tests.scenarios.test_native_pod_groups import group, node, pods, queue
 from tests.unit.cli.checks import test_workloads as workloads
 from tests.unit.cli.test_check import AWARE, said
@@ -48,6 +50,10 @@ RIGHT = {
     "a queue in an annotation": [changed(group("g", 2), annotations={QUEUE: "default", **KUEUE})],
     "Volcano's with a queue": [changed(volcanos(queue="default"), labels=KUEUE)],
     "a namespace with a queue": [changed(SPACE, annotations={QUEUE: "default"}, labels=KAI)],
+    "a tree": [
+        *(root("r", 2, queue="default"), root("m", 1, parent="r"), below("a", 1, "r")),
+        *(below("b", 2, "m"), *pods("a", 1), *pods("b", 2)),
+    ],
     "all fields": [
         spec(
             schedulingPolicy={"gang": {"minCount": 2}},
@@ -68,6 +74,7 @@ def test_nothing_is_said_of_what_is_right(tmp_path: Path, documents: list[Docume
 
 
 COUNT = "spec.schedulingPolicy.gang.minCount"
+GROUPS = "spec.schedulingPolicy.gang.minGroupCount"
 WRONG = {
     "an unknown field": (
         [spec(schedulingPolicy={"gang": {"minCuont": 2, "minCount": 2}})],
@@ -104,6 +111,42 @@ WRONG = {
     "several priorities": (
         [group("g", 2, priority=5), *pods("g", 1, priority=5), *pods("g", 1, first=1, priority=7)],
         "warning: default/g: spec: pod g-1 has priority 7, its PodGroup 5",
+    ),
+    "an unknown field of a tree": (
+        [root("r", 1, minGroupCuont=1)],
+        "error: default/r: spec.minGroupCuont: unknown field",
+    ),
+    "a tree that needs no group": (
+        [root("r", 0)],
+        f"error: default/r: {GROUPS}: must be greater than or equal to 1, not 0",
+    ),
+    "a tree without a Workload": (
+        [{**root("r", 1), "spec": {"schedulingPolicy": {"basic": {}}}}],
+        "error: default/r: spec.workloadRef: Required value: it is missing",
+    ),
+    "no queue of a tree": (
+        [queue("lab"), root("r", 1, queue="lap"), below("a", 1, "r"), *pods("a", 1)],
+        "warning: default/r: metadata.annotations: queue lap doesn't exist; create it",
+    ),
+    "too few pods of a tree": (
+        [root("r", 1), below("a", 2, "r"), *pods("a", 1)],
+        f"warning: default/r: {GROUPS}: PodGroup a has fewer pods than its minCount; create",
+    ),
+    "no root": (
+        [below("a", 1, "r")],
+        "warning: default/a: spec.parentCompositePodGroupName: CompositePodGroup r, to which it",
+    ),
+    "a tree that lacks a group": (
+        [root("r", 2), below("a", 1, "r"), *pods("a", 1)],
+        "warning: default/a: spec: 1 of 2 groups of CompositePodGroup r exist",
+    ),
+    "no plugin for a tree": (
+        [root("r", 1, **RACK), below("a", 1, "r")],
+        "warning: default/r: spec.schedulingConstraints.topology: keeps the group from starting: ",
+    ),
+    "Kueue's queue of a tree": (
+        [changed(root("r", 1), labels=KUEUE)],
+        "warning: default/r: metadata.labels.kueue.x-k8s.io/queue-name: is for Kueue only; write",
     ),
     "no plugin": (
         [group("g", 2, **RACK)],

@@ -154,17 +154,79 @@ def test_a_gang_without_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "The controllers haven't given its PodGroup a queue yet (annotation " in text
 
 
-def test_a_part_of_a_group_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its queue is that of the whole, which is tried by nobody."""
-    found = objects(WAITS, native.pods("train", 3), queue="")
-    (group,) = found[Kind.NATIVE_POD_GROUP]
-    group["spec"] |= {"parentCompositePodGroupName": "all", "workloadRef": {"workloadName": "w"}}
-    whole = group_trees.root("all", 1, queue="lab")
-    whole["metadata"]["namespace"] = "default"
-    found[Kind.COMPOSITE_POD_GROUP].append(whole)
-    text = run(Fake(found), monkeypatch, "why", "train@scheduling.k8s.io").stdout
-    assert "PodGroup train@scheduling.k8s.io, queue lab: " in text
-    assert "nor parts of a CompositePodGroup" in text
+def tree(*, created: str = SINCE, count: int = 2) -> dict[Kind, list[dict[str, Any]]]:
+    """A cluster with a CompositePodGroup `all` of a JobSet above two PodGroups and another one."""
+    found = job_objects.objects(PICTURE)
+    whole = group_trees.root("all", count, queue="lab", status={"conditions": TREE_WAITS})
+    middle = group_trees.root("middle", 1, parent="all")
+    parts = [group_trees.group("driver", 1, "all"), group_trees.group("worker", 2, "middle")]
+    members = [*native.pods("driver", 1), *native.pods("worker", 2)]
+    for pod in members:
+        job_objects.owned(pod, "Job", "fit", **{"jobset.sigs.k8s.io/jobset-name": "fits"})
+    for each in (whole, middle, *parts, *members):
+        each["metadata"] |= {"namespace": "default", "creationTimestamp": created}
+    found[Kind.COMPOSITE_POD_GROUP] += [whole, middle]
+    found[Kind.NATIVE_POD_GROUP] += parts
+    found[Kind.POD] += members
+    return found
+
+
+TREE_WAITS = [{**WAITS[0], "type": "CompositePodGroupInitiallyScheduled"}, *WAITS[1:]]
+TREE = "all@composite.scheduling.k8s.io"
+
+
+def test_a_tree_is_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the pods of all of its PodGroups, of which each needs some."""
+    found = json.loads(run(Fake(tree()), monkeypatch, "list", "-o", "json").stdout)["jobs"]
+    by_name = {each["podGroup"]: each for each in found}
+    assert set(by_name) == {"train", TREE}
+    job = by_name[TREE]
+    assert job["pods"] == {"running": 0, "minimum": 3, "total": 3}
+    assert (job["workload"], job["queue"], job["state"]) == ("jobset/fits", "lab", "Inqueue")
+    assert (job["message"], job["waitingSince"]) == (MESSAGE, SINCE)
+    assert job["place"]["ofQueue"] == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("compositepodgroup/all", "CompositePodGroups.scheduling.k8s.io/all", TREE, f"pg/{TREE}"),
+        *("middle", "pg/worker", "worker@scheduling.k8s.io", "pod/worker-1", "jobset/fits"),
+        "job/fit",
+    ],
+)
+def test_names_of_a_tree(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Its own, those of its parts and pods, and of whoever made these."""
+    found = json.loads(run(Fake(tree()), monkeypatch, "why", name, "-o", "json").stdout)
+    assert found["podGroup"] == TREE
+    assert {each["change"] for each in found["remedies"]["remedies"]} >= {"MoreNodes"}
+
+
+def test_why_a_tree_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words."""
+    text = run(Fake(tree()), monkeypatch, "why", "compositepodgroup/all").stdout
+    assert text.startswith("jobset/fits in namespace default has been waiting for ")
+    assert "CompositePodGroup all, queue lab: 0 of 3 pods run; 3 must start together" in text
+    assert "add 1 more node like n1" in text
+
+
+def test_the_parts_of_a_tree_that_is_wrong_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for itself, and says why."""
+    found = json.loads(run(Fake(tree(count=3)), monkeypatch, "list", "-o", "json").stdout)["jobs"]
+    shown = {each["podGroup"] for each in found}
+    assert shown == {"train", "driver@scheduling.k8s.io", "worker@scheduling.k8s.io"}
+
+
+def test_trees_of_kube_scheduler_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pods name it."""
+    found = tree()
+    (whole, _) = found[Kind.COMPOSITE_POD_GROUP]
+    whole["status"] = {"conditions": TREE_WAITS[:1]}
+    for pod in found[Kind.POD]:
+        if "schedulingGroup" in pod["spec"]:
+            pod["spec"]["schedulerName"] = "default-scheduler"
+    shown = json.loads(run(Fake(found), monkeypatch, "list", "-o", "json").stdout)["jobs"]
+    assert [each["podGroup"] for each in shown] == ["train"]
 
 
 def test_a_gang_without_pods(monkeypatch: pytest.MonkeyPatch) -> None:
