@@ -136,6 +136,11 @@ def domains(taken: Snapshot) -> Mapping[JobId, DomainRoom]:
     return network.domains(taken, POLICY)
 
 
+def node_domains(snapshot: Snapshot) -> Sequence[str]:
+    """Where nodes are in the network."""
+    return network.node_domains(snapshot, POLICY)
+
+
 class Stage:
     """A cluster, what a scheduler remembers of it, and the page."""
 
@@ -158,6 +163,7 @@ class Stage:
     def remember_an_hour(self) -> None:
         """Note shares as if the last hour had been like this, but not always."""
         queues = self.result.queues
+        self.past.forget()
         self.past._samples.clear()
         for at in range(360):
             part = 0.55 + 0.45 * min(1.0, at / 200)
@@ -200,10 +206,11 @@ class Stage:
 
     async def look(self) -> Look:
         """What there is to see."""
+        now = max(self.now, time.time())
         return Look(
-            now=time.time(),
+            now=now,
             instance=self.instance,
-            past=self.past.frozen(),
+            past=self.past.frozen(now),
             owners=self.owners,
             without_pods=self.without_pods,
         )
@@ -214,6 +221,7 @@ class Stage:
             look=self.look,
             places=places,
             domains=domains,
+            node_domains=node_domains,
             reviewer=self.reviewer,
             failures=Failures(),
             finder=self.finder,

@@ -196,6 +196,7 @@ class Page:
             look=self.look,
             places=self._places,
             domains=self._domains,
+            node_domains=self._node_domains,
             reviewer=Reviews(link),
             failures=self._runtime.failures,
             finder=RemedyProcess(self._runtime.settings),
@@ -228,10 +229,11 @@ class Page:
 
     def _look(self) -> Look:
         mirror, settings = self._runtime.mirror, self._runtime.settings
+        now = time.time()
         return Look(
-            now=time.time(),
+            now=now,
             instance=self._instance(),
-            past=self._history.frozen(),
+            past=self._history.frozen(now),
             owners={
                 key: each.owner for key, each in mirror.groups.items() if each.owner is not None
             },
@@ -259,6 +261,11 @@ class Page:
         with self._runtime.failures.contained("web", "domains of the network"):
             return network.domains(snapshot, self._in_force())
         return {}
+
+    def _node_domains(self, snapshot: Snapshot) -> Sequence[str]:
+        with self._runtime.failures.contained("web", "domains of nodes"):
+            return network.node_domains(snapshot, self._in_force())
+        return ()
 
 
 SECONDS_MAX = 30.0

@@ -1,6 +1,6 @@
 """The network as the configuration and the objects of a cluster describe it, and where jobs are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.plugins.network_topology_aware import topologies_of
@@ -45,3 +45,22 @@ def domains(snapshot: Snapshot, policy: Policy) -> Mapping[JobId, DomainRoom]:
     network = Network(snapshot, policy)
     found = ((job.id, network.domain(job)) for job in snapshot.jobs)
     return {job: domain for job, domain in found if domain is not None}
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def node_domains(snapshot: Snapshot, policy: Policy) -> Sequence[str]:
+    """Return the smallest domain of each node in the first topology, with those around it before
+    it: `spine-1/rack-3`. Without a topology it is the zone of the node, and empty without any.
+    """
+    topology = topologies_of(snapshot, policy)
+    for name, tree in topology.trees().items() if topology is not None else ():
+        words = [
+            domain.name
+            if name  # the names of labels have those around them already
+            else "/".join(tree.domains[each].name for each in tree.ancestors(at)[-2::-1])
+            for at, domain in enumerate(tree.domains)
+        ]
+        return [words[at] for at in tree.lowest.tolist()]
+    return [dict(spec.labels).get(ZONE, "") for spec in snapshot.nodes.layout.specs]

@@ -5,8 +5,8 @@ haven't changed are those of the view before. PodGroups without pods are rows, t
 """
 
 import datetime as dt
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from vscheduler.mirror.translate.pod_owners import Owner
 from vscheduler.mirror.wording import phrases, plain_text, sentences
 from vscheduler.model import jobs, queues, resources
 from vscheduler.model.decisions import (
+    Bind,
     CycleResult,
     DomainRoom,
     Exclusion,
@@ -31,6 +32,8 @@ from vscheduler.model.jobs import HOLDING, YOUNG, Condition, Job, JobId, Phase, 
 from vscheduler.model.resources import ResourceSpace
 from vscheduler.model.snapshot import Snapshot
 from vscheduler.simulator.waiting_line import Place
+from vscheduler.web import capacity, history
+from vscheduler.web.capacity import Capacity
 from vscheduler.web.history import Cycle, Decision, Past, Sample
 
 MESSAGE_MAX = 2000
@@ -41,6 +44,7 @@ FIGURES_MAX = 12
 
 Places = Callable[[Snapshot], Mapping[JobId, Place]]
 Domains = Callable[[Snapshot], Mapping[JobId, DomainRoom]]
+NodeDomains = Callable[[Snapshot], Sequence[str]]
 Owners = Mapping[JobId, Owner]
 
 
@@ -80,16 +84,21 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue with its figures."""
+    """A queue with its figures; those of an inner queue are sums of the queues below it."""
 
     name: str
     parent: str
     depth: int
     """How many ancestors it has, without root."""
+    inner: bool
+    """Whether there are queues below it."""
     state: str
     weight: int
     share: str
-    """`0.96 cpu`; empty without a share."""
+    """`0.96 cpu`; empty for a queue that has and wants nothing."""
+    ratio: float | None
+    """The share as a number; None where there is none, as for what a queue has that deserves
+    nothing."""
     over: bool
     """Whether it has more of some resource than it deserves."""
     figures: Mapping[str, Figure]
@@ -122,6 +131,10 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why it waits, by its PodGroup: for jobs that had no turn in the last cycle."""
     nodes: tuple[tuple[str, int], ...]
     """Nodes with the number of its pods there, most pods first."""
+    amounts: Mapping[str, float]
+    """What its pods have and ask for together."""
+    starts_at: float = 0.0
+    """When it starts at the latest if running pods end by their limits; 0 without a promise."""
     place: Place | None = None
     domain: str = ""
     """Where in the network its pods are, if it has to be in one part of it: `rack-3 (tier 1): 8
@@ -131,6 +144,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     def waits(self) -> bool:
         """Whether the job, or a part of it, waits."""
         return bool(self.since)
+
+    @property
+    def standing(self) -> str:
+        """What lists sort jobs by: `waiting`, `running` or `finished`."""
+        if self.waits:
+            return "waiting"
+        return "finished" if self.state == Phase.COMPLETED else "running"
 
     @property
     def reason(self) -> str:
@@ -169,6 +189,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Those with jobs that are PodGroups of Kubernetes' own API."""
     total: Mapping[str, float] = msgspec.field(default_factory=dict)
     """What is shared."""
+    wanted: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What all pods have and ask for together."""
+    capacity: Capacity | None = None
+    """Of the nodes; None while this instance doesn't schedule."""
+    binds: tuple[Bind, ...] = ()
+    """Those of the last cycle, which `by_key` doesn't know of."""
     decisions: tuple[Decision, ...] = ()
     """The latest first."""
     samples: tuple[Sample, ...] = ()
@@ -182,6 +208,7 @@ SECTIONS = {
     "jobs": "job_rows",
     "decisions": "decisions",
     "fairness": "samples",
+    "nodes": "capacity",
 }
 """The field of a view for each section of the page."""
 
@@ -195,9 +222,13 @@ BLANK = View(
 class ViewMaker:
     """Makes one view after the other, and keeps rows that haven't changed."""
 
-    def __init__(self, places: Places, domains: Domains) -> None:
-        self._places, self._domains = places, domains
+    def __init__(
+        self, places: Places, domains: Domains, node_domains: NodeDomains = lambda _: ()
+    ) -> None:
+        self._places, self._domains, self._node_domains = places, domains, node_domains
         self._rows: dict[JobId, tuple[Job, JobRow]] = {}
+        self._bound: frozenset[JobId] = frozenset()
+        """Jobs of which the last cycle bound pods."""
         self._cycle: Cycle | None = None
         self._without_pods: tuple[Job, ...] = ()
         self.view = BLANK
@@ -223,6 +254,9 @@ class ViewMaker:
                 namespaces=frozenset(),
                 native_namespaces=frozenset(),
                 total={},
+                wanted={},
+                capacity=None,
+                binds=(),
             )
         elif past.cycle is not self._cycle or look.without_pods != self._without_pods:
             made = self._with_cycle(made, past.cycle, look)
@@ -238,6 +272,9 @@ class ViewMaker:
         placed = [
             row if row.key not in places else replace(row, place=places[row.key]) for row in rows
         ]
+        promised = {each.job: each.start for each in result.carried.reservations}
+        if promised:
+            placed = [replace(row, starts_at=promised.get(row.key, 0.0)) for row in placed]
         domains = self._domains(taken)
         if domains:
             said = {job: plain_text.shown(sentences.placed_in(at)) for job, at in domains.items()}
@@ -252,6 +289,9 @@ class ViewMaker:
                 job.namespace for key, job in by_key.items() if jobs.is_native(key)
             ),
             total=result.total,
+            wanted=_wanted(result.queues),
+            binds=result.binds,
+            capacity=capacity.of(taken, result, self._node_domains(taken), view.capacity),
         )
 
     def _job_rows(
@@ -262,13 +302,18 @@ class ViewMaker:
     ) -> list[JobRow]:
         kept: dict[JobId, tuple[Job, JobRow]] = {}
         told = {status.job: status for status in result.groups}
+        bound: defaultdict[JobId, list[str]] = defaultdict(list)
+        for bind in result.binds:
+            bound[bind.task.job].append(bind.node)
         for job in by_key.values():
             status, known = told.get(job.id), self._rows.get(job.id)
-            if known is not None and known[0] is job and _is_of(known[1], status):
+            fresh = job.id in bound or job.id in self._bound
+            if known is not None and known[0] is job and _is_of(known[1], status) and not fresh:
                 kept[job.id] = known
             else:
-                kept[job.id] = (job, _job_row(job, status, owners.get(job.id)))
-        self._rows = kept
+                nodes = bound.get(job.id, ())
+                kept[job.id] = (job, _job_row(job, status, owners.get(job.id), nodes))
+        self._rows, self._bound = kept, frozenset(bound)
         return [row for _, row in kept.values()]
 
 
@@ -292,7 +337,17 @@ def _versions(before: View, after: View) -> dict[str, int]:
     }
 
 
-def _job_row(job: Job, status: GroupStatus | None, owner: Owner | None) -> JobRow:
+def _wanted(figures: Iterable[QueueFigures]) -> Mapping[str, float]:
+    found: Counter[str] = Counter()
+    for queue in figures:
+        found.update(queue.request)
+    return found
+
+
+def _job_row(
+    job: Job, status: GroupStatus | None, owner: Owner | None, bound: Iterable[str]
+) -> JobRow:
+    """Return a row; `bound` are nodes that got pods of the job in the last cycle."""
     told = written = None
     if status is None:
         phase, running = job.phase, job.counts[TaskStatus.RUNNING]
@@ -305,6 +360,7 @@ def _job_row(job: Job, status: GroupStatus | None, owner: Owner | None) -> JobRo
         phase, running, told = status.phase, status.running, status.reason
     waits = phase in YOUNG or told is not None or written is not None
     held = Counter(task.node for task in job.tasks if task.node and task.status in HOLDING)
+    held.update(bound)
     return JobRow(
         namespace=job.namespace,
         name=job.id.partition("/")[2],
@@ -320,6 +376,10 @@ def _job_row(job: Job, status: GroupStatus | None, owner: Owner | None) -> JobRo
         told=told,
         written=written,
         nodes=tuple(sorted(held.items(), key=lambda each: (-each[1], each[0]))),
+        amounts={
+            name: job.allocated.get(name, 0) + job.pending.get(name, 0)
+            for name in {*job.allocated, *job.pending}
+        },
     )
 
 
@@ -350,7 +410,11 @@ def _queue_rows(
 ) -> tuple[QueueRow, ...]:
     """Return all queues but root, which has no figures of its own."""
     paths = queues.tree(snapshot.queues, {}).paths
-    counts = Counter((row.queue, row.waits) for row in rows)
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        for name in (*paths.get(row.queue, ()), row.queue):
+            counts[name, row.standing] += 1
+    sums = _sums(result.queues, paths)
     found = [queue for queue in result.queues if queue.name != queues.ROOT]
     found.sort(key=lambda each: (*paths.get(each.name, ()), each.name))
     used = {resources.CPU} | {
@@ -361,23 +425,55 @@ def _queue_rows(
         if amount and name != resources.PODS
     }
     return tuple(
-        _queue_row(each, paths.get(each.name, ()), result.excluded, counts, used) for each in found
+        _queue_row(each, sums[each.name], paths.get(each.name, ()), result.excluded, counts, used)
+        for each in found
     )
+
+
+class _Sum(msgspec.Struct, kw_only=True):
+    """What a queue and all queues below it have, ask for and deserve together."""
+
+    has: Counter[str] = msgspec.field(default_factory=Counter)
+    wants: Counter[str] = msgspec.field(default_factory=Counter)
+    deserved: Counter[str] = msgspec.field(default_factory=Counter)
+    count: int = 0
+    """How many queues these are."""
+
+
+def _sums(
+    figures: Collection[QueueFigures], paths: Mapping[str, tuple[str, ...]]
+) -> Mapping[str, _Sum]:
+    found: defaultdict[str, _Sum] = defaultdict(_Sum)
+    for queue in figures:
+        deserved = {} if queue.entitlement is None else queue.entitlement.deserved
+        for name in {*paths.get(queue.name, ()), queue.name}:
+            part = found[name]
+            part.count += 1
+            for sums, amounts in (
+                (part.has, queue.allocated),
+                (part.wants, queue.request),
+                (part.deserved, deserved),
+            ):
+                for resource, amount in amounts.items():
+                    sums[resource] += amount  # type: ignore[assignment]  # amounts may be fractions
+    return found
 
 
 def _queue_row(
     queue: QueueFigures,
+    total: _Sum,
     path: tuple[str, ...],
     excluded: tuple[Exclusion, ...],
-    counts: Mapping[tuple[str, bool], int],
+    counts: Mapping[tuple[str, str], int],
     used: Collection[str],
 ) -> QueueRow:
     """Return a queue with the amounts of resources that some queue uses or asks for."""
-    entitlement = queue.entitlement
-    deserved = {} if entitlement is None else entitlement.deserved
+    entitlement, inner = queue.entitlement, total.count > 1
+    own = {} if entitlement is None else entitlement.deserved
+    deserved: Mapping[str, float] = {**total.deserved, **own} if inner else own
     named = {
         name
-        for amounts in (queue.allocated, deserved, queue.request)
+        for amounts in (total.has, deserved, total.wants)
         for name, amount in amounts.items()
         if amount and name in used
     }
@@ -388,27 +484,29 @@ def _queue_row(
     ]
     figures = {
         name: Figure(
-            has=queue.allocated.get(name, 0.0),
+            has=total.has.get(name, 0.0),
             deserves=None if entitlement is None else deserved.get(name, 0.0),
-            wants=queue.request.get(name, 0.0),
+            wants=total.wants.get(name, 0.0),
         )
         for name in ordered[:FIGURES_MAX]
     }
     explained = queue_status.explanation(queue, excluded)
-    share = ""
+    ratio = None
     if entitlement is not None:
-        share = phrases.share(entitlement.share, queue.allocated, deserved)
+        ratio = history.ratio(total.has, total.wants, deserved)
     return QueueRow(
         name=plain_text.shown(queue.name),
         parent=path[-1] if len(path) > 1 else "",
         depth=max(0, len(path) - 1),
+        inner=inner,
         state=str(queue.state),
         weight=queue.weight,
-        share=share,
+        share="" if ratio is None else phrases.share(ratio, total.has, deserved),
+        ratio=ratio,
         over=any(figure.borrowed > 0.5 for figure in figures.values()),
         figures=figures,
-        waiting=counts[queue.name, True],
-        running=counts[queue.name, False],
+        waiting=counts[queue.name, "waiting"],
+        running=counts[queue.name, "running"],
         sentence="" if explained is None else plain_text.shown(explained.message),
     )
 

@@ -1,5 +1,6 @@
 """What a visitor may see of a view, as the JSON that docs/page.md describes. Pure."""
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,8 +9,10 @@ import msgspec
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import phrases, plain_text
 from vscheduler.model import jobs, resources
-from vscheduler.model.jobs import JobId, Task
-from vscheduler.model.resources import ResourceSpace
+from vscheduler.model.jobs import HOLDING, JobId, PodClass, Task
+from vscheduler.model.resources import ResourceSpace, Vector
+from vscheduler.web import capacity
+from vscheduler.web.capacity import Capacity
 from vscheduler.web.cluster_view import Figure, JobRow, QueueRow, View
 from vscheduler.web.history import Sample
 
@@ -24,6 +27,15 @@ MEMBERS_MAX = 500
 
 NODES_MAX = 8
 """How many nodes of a job are named in lists."""
+
+RESOURCES_MAX = 8
+"""How many resources the summary has."""
+
+MAP_RESOURCES_MAX = 4
+"""How many resources the map of nodes has."""
+
+PARTS = ("total", "ours", "others", "ending", "reserved", "closed", "free")
+"""Fields of capacity.Capacity with amounts."""
 
 Document = dict[str, Any]
 
@@ -74,28 +86,35 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs a visitor asks for."""
 
     state: str = "waiting"
-    """waiting, running or all."""
+    """One of STATES."""
     queue: str = ""
+    """This queue, and those below it."""
     namespace: str = ""
     search: str = ""
-    """A part of the workload's or PodGroup's name."""
+    """A part of the name of the workload, PodGroup, queue or namespace."""
+    reason: str = ""
+    """The code of the reason why a job waits."""
     offset: int = 0
     limit: int = 50
 
-    def matches(self, row: JobRow) -> bool:
-        """Whether a job is asked for."""
+    def matches(self, row: JobRow, queues: Collection[str]) -> bool:
+        """Whether a job is asked for, in any state and for any reason; `queues` are those asked
+        for.
+        """
+        named = (row.workload, row.name, row.queue, row.namespace)
         return (
-            (self.state == "all" or row.waits == (self.state == "waiting"))
-            and self.queue in {"", row.queue}
+            (not self.queue or row.queue in queues)
             and self.namespace in {"", row.namespace}
-            and (not self.search or self.search in row.workload or self.search in row.name)
+            and (not self.search or any(self.search in each for each in named))
         )
+
+
+STATES = ("waiting", "running", "finished", "all")
 
 
 def summary(view: View, access: Access) -> Document:
     """Return who looks, what this instance does, and how much there is."""
-    seen = [row for row in view.job_rows if access.sees(row.key)]
-    waiting = sum(row.waits for row in seen)
+    counts = Counter(row.standing for row in view.job_rows if access.sees(row.key))
     return {
         "apiVersion": VERSION,
         "time": statuses.timestamp(view.time),
@@ -107,9 +126,34 @@ def summary(view: View, access: Access) -> Document:
             "nodes": access.nodes,
             "notes": notes(access),
         },
-        "jobs": {"waiting": waiting, "running": len(seen) - waiting},
+        "jobs": {name: counts[name] for name in STATES[:3]},
         "total": _amounts(view.total) if access.queues else {},
+        "resources": _capacities(view) if access.queues else [],
         "versions": versions(view),
+    }
+
+
+def _capacities(view: View) -> list[Document]:
+    """Return how much of each resource there is, the one that matters most first."""
+    found = view.capacity
+    if found is None:
+        return []
+    sums = {name: _summed(found, getattr(found, name)) for name in PARTS}
+    names = capacity.by_concern(sums["total"], view.wanted)
+    return [
+        {
+            "name": name,
+            "wanted": amount(name, view.wanted.get(name, 0.0)),
+            **{part: amount(name, sums[part][name]) for part in PARTS},
+        }
+        for name in names[:RESOURCES_MAX]
+    ]
+
+
+def _summed(found: Capacity, amounts: Vector) -> dict[str, float]:
+    return {
+        name: float(each)
+        for name, each in zip(found.space.names, amounts.sum(axis=0).tolist(), strict=True)
     }
 
 
@@ -134,13 +178,16 @@ def notes(access: Access) -> list[str]:
     return found
 
 
-def queues(view: View, access: Access, offset: int, limit: int) -> Document:
-    """Return queues with their figures, parents before their children."""
-    shown = view.queue_rows if access.queues else ()
+def queues(view: View, access: Access, offset: int, limit: int, search: str = "") -> Document:
+    """Return queues with their figures, parents before their children; `search` is a part of the
+    name.
+    """
+    every = view.queue_rows if access.queues else ()
+    shown = [row for row in every if search in row.name]
     return {
         "apiVersion": VERSION,
         "version": view.versions["queues"],
-        "resources": _resources(shown),
+        "resources": _resources(every, view),
         "count": len(shown),
         "offset": offset,
         "total": _amounts(view.total) if access.queues else {},
@@ -148,10 +195,38 @@ def queues(view: View, access: Access, offset: int, limit: int) -> Document:
     }
 
 
-def _resources(shown: Iterable[QueueRow]) -> list[str]:
-    """Return the names of all resources in the figures."""
+def queue(view: View, access: Access, name: str) -> Document | None:
+    """Return a queue with those right below it; None if there is none, or none to see."""
+    every = view.queue_rows if access.queues else ()
+    row = next((row for row in every if row.name == name), None)
+    if row is None:
+        return None
+    above: list[str] = []
+    parents = {each.name: each.parent for each in every}
+    at = row.parent
+    while at and at not in above:
+        above.append(at)
+        at = parents.get(at, "")
+    below = [each for each in every if each.parent == name]
+    return {
+        "apiVersion": VERSION,
+        "version": view.versions["queues"],
+        "above": above[::-1],
+        "names": _resources(every, view),
+        **_queue(row),
+        "below": [_queue(each) for each in below[:PAGE_MAX]],
+    }
+
+
+def _resources(shown: Iterable[QueueRow], view: View) -> list[str]:
+    """Return the names of all resources in the figures, the one that matters most first."""
     found = {name for each in shown for name in each.figures}
-    return [name for name in ResourceSpace.of(found).names if name in found]
+    first: list[str] = []
+    if view.capacity is not None:
+        totals = _summed(view.capacity, view.capacity.total)
+        first = [each for each in capacity.by_concern(totals, view.wanted) if each in found]
+    rest = [name for name in ResourceSpace.of(found).names if name in found and name not in first]
+    return [*first, *rest]
 
 
 def _queue(row: QueueRow) -> Document:
@@ -161,7 +236,9 @@ def _queue(row: QueueRow) -> Document:
         "depth": row.depth,
         "state": row.state,
         "weight": row.weight,
+        "inner": row.inner,
         "share": row.share,
+        "ratio": _rounded(row.ratio),
         "overShare": row.over,
         "resources": {name: _figure(name, each) for name, each in row.figures.items()},
         "jobs": {"waiting": row.waiting, "running": row.running},
@@ -189,15 +266,37 @@ def _amounts(found: Mapping[str, float]) -> Document:
 
 def jobs_of(view: View, access: Access, query: Query) -> Document:
     """Return a page of the jobs that are asked for and that the visitor may see."""
-    found = [row for row in view.job_rows if access.sees(row.key) and query.matches(row)]
+    below = _with_below(view, query.queue)
+    seen = [row for row in view.job_rows if access.sees(row.key) and query.matches(row, below)]
+    states = Counter(row.standing for row in seen)
+    reasons = Counter(row.reason for row in seen if row.waits)
+    found = [
+        row
+        for row in seen
+        if query.state in {"all", row.standing} and query.reason in {"", row.reason}
+    ]
     page = found[query.offset : query.offset + query.limit]
     return {
         "apiVersion": VERSION,
         "version": view.versions["jobs"],
         "count": len(found),
+        "states": {name: states[name] for name in STATES[:3]},
+        "reasons": [
+            {"reason": reason, "jobs": count}
+            for reason, count in sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+        ],
         "offset": query.offset,
         "jobs": [_job(each, access) for each in page],
     }
+
+
+def _with_below(view: View, name: str) -> frozenset[str]:
+    """Return the queue and those below it. Rows of parents come first."""
+    found = {name}
+    for row in view.queue_rows:
+        if row.parent in found:
+            found.add(row.name)
+    return frozenset(found)
 
 
 def _job(row: JobRow, access: Access) -> Document:
@@ -210,7 +309,10 @@ def _job(row: JobRow, access: Access) -> Document:
         "pods": {"running": row.running, "minimum": row.minimum, "total": row.total},
         "created": statuses.timestamp(row.created),
         "nodes": _nodes(row, access),
+        "amounts": _amounts(row.amounts),
     }
+    if row.starts_at and access.sees_places:
+        made["startsBy"] = statuses.timestamp(row.starts_at)
     if row.place is not None and access.sees_places:
         made["place"] = {
             "inQueue": row.place.in_queue,
@@ -352,6 +454,91 @@ def _message(change: Mapping[str, Any], access: Access) -> str:
     return str(change["message" if named else "messageWithoutVictims"])
 
 
+Holdings = Mapping[str, Mapping[JobId, tuple[int, Vector]]]
+"""By node and job how many of its pods are there, and what they hold."""
+
+
+def holdings(view: View) -> Holdings:
+    """Return what the jobs of a view hold on each node."""
+    found: defaultdict[str, dict[JobId, tuple[int, Vector]]] = defaultdict(dict)
+    if view.capacity is None:
+        return found
+    placed = (
+        (key, task, task.node)
+        for key, each in view.by_key.items()
+        for task in each.tasks
+        if task.node and task.status in HOLDING
+    )
+    bound = ((bind.task.job, bind.task, bind.node) for bind in view.binds)
+    counts: Counter[tuple[str, JobId, PodClass]] = Counter()
+    for key, task, node in (*placed, *bound):
+        counts[node, key, task.pod_class] += 1
+    for (node, key, pod_class), count in counts.items():
+        pods, held = found[node].get(key, (0, 0))
+        more = count * view.capacity.space.present(pod_class.request)
+        found[node][key] = (pods + count, held + more)
+    return found
+
+
+def nodes(view: View, access: Access, held: Holdings) -> Document:
+    """Return the nodes in columns, with amounts of the resources that matter most, and the jobs on
+    them that the visitor may see.
+    """
+    made: Document = {"apiVersion": VERSION, "version": view.versions["nodes"]}
+    found = view.capacity
+    if found is None or not access.nodes:
+        return {**made, "resources": [], "nodes": [], "jobs": []}
+    totals = _summed(found, found.total)
+    names = capacity.by_concern(totals, view.wanted)[:MAP_RESOURCES_MAX]
+    columns = [found.space.columns[name] for name in names]
+    rows = {row.key: row for row in view.job_rows if row.nodes and access.sees(row.key)}
+    index: dict[JobId, int] = {}
+
+    def jobs_on(node: str) -> list[list[Any]]:
+        listed = []
+        for key, (pods, amounts) in held.get(node, {}).items():
+            if key in rows:
+                at = index.setdefault(key, len(index))
+                listed.append([at, pods, *_values(names, amounts[columns])])
+        return listed
+
+    listed = [
+        {
+            "name": plain_text.shown(spec.name),
+            **({"domain": plain_text.shown(domain)} if domain else {}),
+            **({"problem": plain_text.shown(problem)} if problem else {}),
+            **{part: _values(names, getattr(found, part)[row, columns]) for part in PARTS},
+            "jobs": jobs_on(spec.name),
+        }
+        for row, (spec, domain, problem) in enumerate(
+            zip(found.specs, found.domains, found.problems, strict=True)
+        )
+    ]
+    return {
+        **made,
+        "resources": names,
+        "nodes": listed,
+        "jobs": [_named(rows[key]) for key in index],
+    }
+
+
+def _named(row: JobRow) -> Document:
+    return {
+        "workload": row.workload,
+        "namespace": row.namespace,
+        "podGroup": row.name,
+        "queue": row.queue,
+    }
+
+
+def _values(names: Sequence[str], amounts: Vector) -> list[float]:
+    """Return amounts in cores, bytes or units."""
+    return [
+        each / 1000 if name == resources.CPU else each
+        for name, each in zip(names, amounts.tolist(), strict=True)
+    ]
+
+
 def decisions(view: View, access: Access, limit: int) -> Document:
     """Return recent decisions about jobs that the visitor may see, the latest first."""
     seen = [decision for decision in view.decisions if access.sees(decision.job)]
@@ -379,6 +566,9 @@ def fairness(view: View, access: Access, wanted: Collection[str] = ()) -> Docume
         "apiVersion": VERSION,
         "version": view.versions["fairness"],
         "times": [round(sample.time) for sample in samples],
+        "now": {row.name: _rounded(row.ratio) for row in view.queue_rows if row.name in names}
+        if access.queues
+        else {},
         "queues": [
             {
                 "name": plain_text.shown(name),

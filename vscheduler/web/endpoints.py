@@ -59,6 +59,7 @@ HEADERS = {
 SIGN_IN = "Sign in with a Kubernetes token."
 UNKNOWN = "The API server doesn't know this token."
 NOT_THERE = "There is no such job, or you may not see it."
+NO_QUEUE = "There is no such queue, or you may not list queues."
 TOO_MANY = "Too many pages are open, or browsers signed in, by you or from your namespace."
 NOT_WAITING = "There is no such job, or it doesn't wait, or you may not see it."
 
@@ -123,6 +124,8 @@ class Endpoints:
         self._assets = load_assets()
         self.streams = Streams()
         self._desk = RemedyDesk(finder)
+        self._held: tuple[tuple[object, ...], documents.Holdings] | None = None
+        """What jobs hold on each node, and the parts of the view that this was made from."""
 
     def application(self) -> web.Application:
         """Return the application."""
@@ -136,6 +139,8 @@ class Endpoints:
         router.add_post(f"{ROOT}/sign-in-codes", self._code)
         router.add_get(f"{ROOT}/summary", self._summary)
         router.add_get(f"{ROOT}/queues", self._queues)
+        router.add_get(f"{ROOT}/queues/{{name}}", self._queue)
+        router.add_get(f"{ROOT}/nodes", self._nodes)
         router.add_get(f"{ROOT}/jobs", self._jobs)
         router.add_get(f"{ROOT}/jobs/{{namespace}}/{{name}}", self._job)
         router.add_get(f"{ROOT}/jobs/{{namespace}}/{{name}}/remedies", self._remedies)
@@ -246,19 +251,37 @@ class Endpoints:
     async def _queues(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
         offset, limit = window_of(request, documents.PAGE_MAX)
-        return _json(documents.queues(await self._view(found), found, offset, limit))
+        search = request.query.get("search", "")[:SEARCH_MAX]
+        return _json(documents.queues(await self._view(found), found, offset, limit, search))
+
+    async def _queue(self, request: web.Request) -> web.StreamResponse:
+        found = await self._access(request, self._visit(request))
+        made = documents.queue(await self._view(found), found, request.match_info["name"])
+        if made is None:
+            raise Problem(HTTPStatus.NOT_FOUND, NO_QUEUE)
+        return _json(made)
+
+    async def _nodes(self, request: web.Request) -> web.StreamResponse:
+        found = await self._access(request, self._visit(request))
+        view = await self._view(found)
+        stamp = (view.capacity, view.by_key, view.binds)
+        if self._held is None or any(a is not b for a, b in zip(self._held[0], stamp, strict=True)):
+            self._held = (stamp, documents.holdings(view))
+        return _json(documents.nodes(view, found, self._held[1]))
 
     async def _jobs(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
         offset, limit = window_of(request, 50)
         state = request.query.get("state", "waiting")
-        if state not in {"waiting", "running", "all"}:
-            raise Problem(HTTPStatus.BAD_REQUEST, "state is none of waiting, running, all")
+        if state not in documents.STATES:
+            said = f"state is none of {', '.join(documents.STATES)}"
+            raise Problem(HTTPStatus.BAD_REQUEST, said)
         query = Query(
             state=state,
             queue=request.query.get("queue", ""),
             namespace=request.query.get("namespace", ""),
             search=request.query.get("search", "")[:SEARCH_MAX],
+            reason=request.query.get("reason", ""),
             offset=offset,
             limit=limit,
         )

@@ -22,7 +22,7 @@ TOGETHER_SECONDS = 2.0
 
 HOUR_SECONDS = 3600.0
 SAMPLE_SECONDS = 10.0
-"""How often shares are noted, at most."""
+"""How often shares are noted, whether cycles run or not."""
 
 SAMPLES_MAX = round(HOUR_SECONDS / SAMPLE_SECONDS)
 QUEUES_MAX = 200
@@ -128,8 +128,9 @@ class History(Observer):
         """Whether this instance runs cycles, as far as is known."""
         return self._cycle is not None
 
-    def frozen(self) -> Past:
+    def frozen(self, now: float) -> Past:
         """Return all that is remembered, as values for any thread."""
+        self._sample(now)
         return Past(
             cycle=self._cycle,
             decisions=tuple(
@@ -140,10 +141,25 @@ class History(Observer):
         )
 
     def cycle(self, snapshot: Snapshot, result: CycleResult) -> None:
-        """Keep the last cycle, and note the shares every now and then."""
-        self._cycle = Cycle(taken=snapshot, result=result)
-        if not self._samples or snapshot.now >= self._samples[-1].time + SAMPLE_SECONDS:
+        """Keep the last cycle."""
+        self._sample(snapshot.now)
+        if self._cycle is None:  # what was before isn't known
             self._samples.append(Sample(time=snapshot.now, shares=shares(result.queues)))
+        self._cycle = Cycle(taken=snapshot, result=result)
+
+    def _sample(self, now: float) -> None:
+        """Note the shares of the time that has passed: those of the last cycle, because while
+        nothing changes no cycle runs.
+        """
+        if self._cycle is None:
+            return
+        last = self._samples[-1].time
+        passed = int((now - last) / SAMPLE_SECONDS)
+        if passed <= 0:
+            return
+        found = shares(self._cycle.result.queues)
+        for at in range(max(1, passed - SAMPLES_MAX + 1), passed + 1):
+            self._samples.append(Sample(time=last + at * SAMPLE_SECONDS, shares=found))
 
     def bound(self, bind: Bind, now: float) -> None:
         """Note a bind, together with others of the same job at the same time."""
@@ -191,16 +207,30 @@ class History(Observer):
 
 def shares(queues: Sequence[QueueFigures]) -> dict[str, float]:
     """Return the share of each queue that has or wants anything, by name."""
-    found = {
-        queue.name: queue.entitlement.share
-        for queue in queues
-        if queue.entitlement is not None
-        and (queue.entitlement.share or any(queue.request.values()))
-    }
+    found = {}
+    for queue in queues:
+        if queue.entitlement is not None:
+            share = ratio(queue.allocated, queue.request, queue.entitlement.deserved)
+            if share is not None:
+                found[queue.name] = share
     if len(found) <= QUEUES_MAX:
         return found
     largest = sorted(found, key=lambda name: (-found[name], name))[:QUEUES_MAX]
     return {name: found[name] for name in sorted(largest)}
+
+
+def ratio(
+    has: Mapping[str, float], wants: Mapping[str, float], deserved: Mapping[str, float]
+) -> float | None:
+    """Return the largest part of what it deserves that a queue has, of any resource.
+
+    None for a queue that has and wants nothing, and for one that deserves nothing of what it has.
+    """
+    parts = [has.get(name, 0.0) / whole for name, whole in deserved.items() if whole > 0]
+    if not parts or not any(wants.values()):
+        return None
+    largest = max(parts)
+    return None if not largest and any(has.values()) else largest
 
 
 def _shown(text: str) -> str:

@@ -20,7 +20,7 @@ from aiohttp import web
 from vscheduler.containment import Failures
 from vscheduler.web import access
 from vscheduler.web.access import AccessTable, Populated, Reviewer
-from vscheduler.web.cluster_view import Domains, Look, Places, ViewMaker
+from vscheduler.web.cluster_view import Domains, Look, NodeDomains, Places, ViewMaker
 from vscheduler.web.connections import Guard, Limits
 from vscheduler.web.endpoints import Endpoints
 from vscheduler.web.refresher import Refresher
@@ -87,6 +87,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     look: Callable[[], Awaitable[Look]]
     places: Places
     domains: Domains
+    node_domains: NodeDomains
     reviewer: Reviewer
     failures: Failures
     finder: Finder
@@ -137,9 +138,8 @@ class Server:
     async def _serve(self) -> None:
         """Serve until told to stop."""
         sources = self._sources
-        views = Refresher(
-            sources.look, ViewMaker(sources.places, sources.domains), sources.failures
-        )
+        maker = ViewMaker(sources.places, sources.domains, sources.node_domains)
+        views = Refresher(sources.look, maker, sources.failures)
 
         async def namespaces() -> Populated:
             view = await views.view()

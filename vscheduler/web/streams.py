@@ -172,6 +172,7 @@ class VisitorVersions:
                 decision for decision in view.decisions if access.sees(decision.job)
             ),
             "fairness": view.samples if access.queues else (),
+            "nodes": view.capacity if access.queues or access.nodes else None,
         }
 
 

@@ -38,7 +38,80 @@ def test_queues_say_what_they_have_deserve_want_and_have_borrowed() -> None:
     }
     assert (by_name["vision"]["share"], by_name["vision"]["overShare"]) == ("2.20 cpu", True)
     assert by_name["robotics"]["jobs"] == {"waiting": 2, "running": 1}
+    assert (by_name["vision"]["ratio"], by_name["robotics"]["ratio"]) == (2.2, 0.429)
     assert "weight" in by_name["robotics"]["sentence"]
+
+
+def test_inner_queues_have_what_the_queues_below_have_together() -> None:
+    """Amounts, counts of jobs and share; queues that have and want nothing have no share."""
+    found = [clusters.node(f"n{at}", cpu="16", memory="64Gi") for at in range(2)]
+    found += [clusters.queue("org", 2), clusters.queue("idle")]
+    found += [clusters.queue(name, parent="org") for name in ("vision", "speech")]
+    found += clusters.job("vision", "run", 8, on=("n0",) * 8, created=NOW - 100)
+    found += clusters.job("speech", "wait", 30, created=NOW - 100)
+    view = view_of(Stage(found, NOW))
+    by_name = {
+        each["name"]: each for each in documents.queues(view, stage.everything(), 0, 50)["queues"]
+    }
+    assert list(by_name) == ["idle", "org", "speech", "vision"]
+    above, below = by_name["org"], (by_name["speech"], by_name["vision"])
+    for kind in ("has", "deserves", "wants"):
+        amounts = [each["resources"]["cpu"][kind]["value"] for each in below]
+        assert above["resources"]["cpu"][kind]["value"] == sum(amounts) > 0
+    assert above["jobs"] == {"waiting": 1, "running": 1}
+    assert (by_name["vision"]["parent"], above["inner"], below[0]["inner"]) == ("org", True, False)
+    assert 0.2 < above["ratio"] < 0.4
+    assert above["share"].startswith(f"{above['ratio']:.2f}")
+    assert (by_name["idle"]["ratio"], by_name["idle"]["share"]) == (None, "")
+    jobs = documents.jobs_of(view, stage.everything(), Query(state="all", queue="org"))
+    assert {each["queue"] for each in jobs["jobs"]} == {"vision", "speech"}
+    details = documents.queue(view, stage.everything(), "vision")
+    assert details is not None
+    assert details["above"] == ["org"]
+    details = documents.queue(view, stage.everything(), "org")
+    assert details is not None
+    assert [each["name"] for each in details["below"]] == ["speech", "vision"]
+    assert documents.queue(view, Access(name="t"), "org") is None
+
+
+def test_without_a_deserved_amount_there_is_no_share() -> None:
+    """Plugin capacity computes 1 for whoever has anything of what it deserves nothing of."""
+    assert history.ratio({"cpu": 8}, {"cpu": 8}, {}) is None
+    assert history.ratio({"cpu": 8}, {"cpu": 8}, {"cpu": 0, "pods": 0}) is None
+    assert history.ratio({"cpu": 8}, {"cpu": 8}, {"memory": 5}) is None
+    assert history.ratio({}, {}, {"cpu": 8}) is None
+    assert history.ratio({}, {"cpu": 8}, {"cpu": 8}) == 0.0
+    assert history.ratio({"cpu": 8, "pods": 3}, {"cpu": 9}, {"cpu": 4, "pods": 3}) == 2.0
+
+
+def test_jobs_are_found_by_state_reason_and_any_name() -> None:
+    """With counts by state and reason of all that match otherwise."""
+    found = clusters.three_queues(NOW)
+    for each in found:
+        if each["kind"] == "PodGroup" and each["metadata"]["name"].startswith("label-images"):
+            each["status"] = {"phase": "Completed"}
+    found = [
+        each
+        for each in found
+        if each["kind"] != "Pod" or not each["metadata"]["name"].startswith("label-images")
+    ]
+    view = view_of(Stage(found, NOW))
+
+    def names(asked: Query) -> list[str]:
+        listed = documents.jobs_of(view, stage.everything(), asked)
+        return [each["workload"] for each in listed["jobs"]]
+
+    assert names(Query(state="finished")) == ["job/label-images"]
+    assert "job/label-images" not in names(Query(state="running"))
+    assert len(names(Query(state="all"))) == 9
+    assert len(names(Query(state="all", search="late-"))) == 2
+    assert len(names(Query(state="all", search="robotics"))) == 3
+    assert names(Query(reason="NeverFits")) == ["job/too-much"]
+    listed = documents.jobs_of(view, stage.everything(), Query(search="robotics"))
+    assert listed["states"] == {"waiting": 2, "running": 1, "finished": 0}
+    assert sum(each["jobs"] for each in listed["reasons"]) == 2
+    hidden = documents.jobs_of(view, Access(name="t"), Query(state="all"))
+    assert (hidden["states"]["waiting"], hidden["reasons"]) == (0, [])
 
 
 def test_a_job_says_where_in_the_network_it_is() -> None:
@@ -72,7 +145,7 @@ def test_resources_that_nobody_has_or_asks_for_are_left_out() -> None:
     )
     made.past.cycle(made.taken, replace(made.result, queues=changed))
     found = documents.queues(view_of(made), stage.everything(), 0, 50)
-    assert found["resources"] == ["cpu", "nvidia.com/gpu"]
+    assert found["resources"] == ["nvidia.com/gpu", "cpu"]
     assert {tuple(each["resources"]) for each in found["queues"]} == {("cpu", "nvidia.com/gpu")}
 
 

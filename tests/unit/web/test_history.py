@@ -25,7 +25,7 @@ def test_binds_of_a_gang_are_one_decision() -> None:
     for at in range(5):
         past.bound(bind(at), NOW + at / 10)
     past.bound(bind(5), NOW + 60)
-    first, second = past.frozen().decisions
+    first, second = past.frozen(NOW).decisions
     names = [task.name for task in RUNNING.tasks]
     named = f"{names[0]} to n0, {names[1]} to n1, {names[2]} to n2 and 2 more"
     assert first.text == f"5 pods bound: {named}"
@@ -42,7 +42,7 @@ def test_evictions_are_told_to_both_sides() -> None:
         for task in RUNNING.tasks[:2]
     ]
     past.evicted(lost, NOW)
-    victim, winner = past.frozen().decisions
+    victim, winner = past.frozen(NOW).decisions
     assert (victim.job, victim.kind) == (RUNNING.id, DecisionKind.EVICTED)
     assert (winner.job, winner.kind) == (beneficiary, DecisionKind.ROOM_MADE)
     assert winner.text == "2 pods evicted by reclaim so that speech/tune-0004 can start"
@@ -57,7 +57,7 @@ def test_refusals_carry_the_api_servers_words_made_plain() -> None:
         "a budget forbids it",
         NOW,
     )
-    first, second = past.frozen().decisions
+    first, second = past.frozen(NOW).decisions
     assert first.kind == second.kind == DecisionKind.REFUSED
     assert "\x1b" not in first.text
     assert len(first.text) < 4 * history.MESSAGE_MAX
@@ -72,7 +72,7 @@ def test_what_is_remembered_is_bounded() -> None:
         past.bound(Bind(task=task, node="n"), NOW)
         taken = replace(MADE.taken, now=NOW + 10 * at)
         past.cycle(taken, MADE.result)
-    found = past.frozen()
+    found = past.frozen(NOW)
     assert len(found.decisions) == history.DECISIONS_MAX
     assert len(found.samples) == history.SAMPLES_MAX
     assert len(past._binds) <= history.DECISIONS_MAX
@@ -83,7 +83,32 @@ def test_shares_are_noted_every_ten_seconds() -> None:
     past = History()
     for at in range(100):
         past.cycle(replace(MADE.taken, now=NOW + at / 4), MADE.result)
-    assert len(past.frozen().samples) == 3
+    assert len(past.frozen(NOW + 25).samples) == 3
+
+
+def test_shares_are_noted_by_the_clock() -> None:
+    """No cycle runs while nothing changes: the shares are then those of the last one."""
+    past = History()
+    past.cycle(MADE.taken, MADE.result)
+    nothing = replace(MADE.result, queues=())
+    assert len(past.frozen(NOW + 15 * 60).samples) == 91
+    past.cycle(replace(MADE.taken, now=NOW + 30 * 60), nothing)
+    samples = past.frozen(NOW + 30 * 60 + 25).samples
+    assert [sample.time for sample in samples[-3:]] == [NOW + 1800, NOW + 1810, NOW + 1820]
+    assert [bool(sample.shares) for sample in samples[-3:]] == [True, False, False]
+    assert len(samples) == 183
+    assert len(past.frozen(NOW + 7 * 24 * 3600).samples) == history.SAMPLES_MAX
+    assert past.frozen(NOW + 7 * 24 * 3600).samples[-1].time == NOW + 7 * 24 * 3600
+
+
+def test_while_another_instance_leads_nothing_is_noted() -> None:
+    """And what was before stays."""
+    past = History()
+    past.cycle(MADE.taken, MADE.result)
+    past.forget()
+    assert len(past.frozen(NOW + 600).samples) == 1
+    past.cycle(replace(MADE.taken, now=NOW + 900), MADE.result)
+    assert [sample.time for sample in past.frozen(NOW + 905).samples] == [NOW, NOW + 900]
 
 
 def test_an_observer_does_nothing() -> None:

@@ -104,7 +104,9 @@ async def test_a_stream_tells_nothing_of_what_its_visitor_may_not_see() -> None:
     assert [name for name, _ in own] == ["pause"], "nothing is there for the stranger to see"
     before = json.loads(first[stage.TENANT].partition(b"data: ")[2])
     changed = {name for name, each in told.items() if each != before[name]}
-    assert changed == {"queues", "jobs"}, "the tenant may list queues, and so sees the line grow"
+    assert changed == {"queues", "jobs", "nodes"}, (
+        "the tenant may list queues, and so sees the line grow, and what is free"
+    )
     assert first[stage.STRANGER] != first[stage.TENANT]
 
 

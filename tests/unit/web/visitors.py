@@ -24,7 +24,8 @@ async def visited(made: Stage, *, secure: bool = False) -> AsyncIterator[tuple[C
     """A client without cookies, and the endpoints that answer it."""
     sources = made.sources()
     failures = Failures()
-    views = Refresher(sources.look, ViewMaker(sources.places, sources.domains), failures)
+    maker = ViewMaker(sources.places, sources.domains, sources.node_domains)
+    views = Refresher(sources.look, maker, failures)
 
     async def namespaces() -> Populated:
         view = await views.view()
