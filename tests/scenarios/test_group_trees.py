@@ -109,6 +109,50 @@ def test_a_pod_of_a_tree_that_runs_is_replaced() -> None:
     assert started(outcome) == {"a": 1}
 
 
+def ran(succeeded: int = 0) -> Document:
+    """The status of a tree that has started, of which so many pods have succeeded."""
+    found = [
+        ("CompositePodGroupInitiallyScheduled", "Scheduled", ""),
+        ("vscheduler.io/Phase", "Running", "queue default"),
+        *([("vscheduler.io/Succeeded", "Succeeded", f"{succeeded} pods")] if succeeded else []),
+    ]
+    return {
+        "conditions": [
+            {"type": kind, "status": "True", "reason": reason, "message": message}
+            for kind, reason, message in found
+        ]
+    }
+
+
+REFILLED = {
+    "another group lacks a pod, which nobody creates": ("a2:RW b2:R", 0, {"a": 1}),
+    "the group lacks another one": ("a3:RW b2:RR", 0, {"a": 1}),
+    "a pod of another group has succeeded": ("a2:RW b2:R", 1, {"a": 1}),
+    "the others of the group have succeeded": ("a2:W b2:RR", 1, {"a": 1}),
+    "all pods of another group have succeeded": ("a2:RW b2:", 2, {"a": 1}),
+    "the others of the group are gone": ("a2:W b2:RR", 0, {}),
+    "a group that hasn't started lacks a pod": ("a2:RR b2:RR c2:W", 0, {}),
+    "a pod has succeeded, and a group hasn't started": ("a2:RW b2:R c2:W", 1, {"a": 1}),
+    "a pod waits behind a gate": ("a2:RG b2:RW", 0, {"b": 1}),
+}
+
+
+@pytest.mark.parametrize("case", REFILLED)
+def test_replacements_in_a_tree_that_ran(case: str) -> None:
+    """Those of PodGroups that still run start alone: others may never be created. PodGroups of
+    which no pod is left begin anew, whole. R: runs, W: waits, G: waits behind a gate.
+    """
+    picture, succeeded, wanted = REFILLED[case]
+    tree = [root("r", 2, status=ran(succeeded))]
+    for text in picture.split():
+        name, states = text[0], text.partition(":")[2]
+        tree.append(group(name, int(text[1]), "r"))
+        for first, state in enumerate(states):
+            more: Document = {"schedulingGates": [{"name": "g"}]} if state == "G" else {}
+            tree += pods(name, 1, first=first, on="n1" if state == "R" else "", **more)
+    assert started(simulate(node("n1", 20), *tree)) == wanted
+
+
 def test_a_group_of_a_tree_has_a_claim() -> None:
     """It is reserved for the PodGroup, whatever is above it."""
     claim = device_labs.claim("shared")

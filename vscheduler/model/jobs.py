@@ -415,6 +415,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Number of Pending tasks that request nothing but a pod slot."""
     elastic: ClassVar[ResourceMap]
     """Amounts held above minResources; all without these (Volcano: GetElasticResources)."""
+    refills: ClassVar[bool]
+    """Whether it has had its minimum, and pods of it wait beside others that hold resources."""
     still_needed: ClassVar[int]
     """Number of tasks that must have nodes before another one is bound: minMember, or less if the
     PodGroup is being refilled."""
@@ -450,8 +452,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         waits_for_pods = ready < self.min_member or 0 < scheduled < self.min_member
         has_all = not (waits_for_pods or any(self.counts[each] for each in WAITING))
         finished = self._is_finished()
-        needed, of_roles = self._still_needed(valid)
+        refills = (
+            self.state.phase in STARTED
+            and self.counts[TaskStatus.PENDING] > 0
+            and any(self.counts[status] for status in HOLDING)
+        )
+        needed, of_roles = self._still_needed(valid, refills=refills)
         self.__dict__.update(
+            refills=refills,
             still_needed=needed,
             still_needed_of=of_roles,
             ready_tasks=ready,
@@ -479,22 +487,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return not self.rejections and self.state.phase is Phase.COMPLETED
         return sum(self.counts[each] for each in FINISHED) == total
 
-    def _still_needed(self, valid: int) -> tuple[int, Mapping[str, int]]:
+    def _still_needed(self, valid: int, *, refills: bool) -> tuple[int, Mapping[str, int]]:
         """Return `still_needed` and `still_needed_of`.
 
         A PodGroup that has had its minimum, and of which pods still hold resources, is refilled:
         the replacements that exist needn't wait for others, which may never be created. The phase
         tells, so that a restart changes nothing; once no pod is left, a new gang begins.
-        Sub-groups are gangs of their own, and stay whole.
+        Volcano's sub-groups are gangs of their own, and stay whole; a PodGroup of a tree is
+        refilled, too.
         """
         usable = valid - self.counts[TaskStatus.GATED]
-        refills = (
-            self.state.phase in STARTED
-            and self.counts[TaskStatus.PENDING] > 0
-            and not self.sub_groups
-            and any(self.counts[status] for status in HOLDING)
-        )
-        if not refills:
+        if not refills or (self.sub_groups and not is_composite(self.id)):
             return self.min_member, self._roles_without_gone()
         of_roles = self.min_task_member
         if of_roles:

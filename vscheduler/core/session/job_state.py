@@ -8,7 +8,9 @@ from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.core.session.dispatch import Dispatch
+from vscheduler.model import jobs
 from vscheduler.model.jobs import (
+    HOLDING,
     PLACED,
     READY,
     SCHEDULED,
@@ -31,7 +33,7 @@ class SubGroups:
     reaches the policy's size. Best-effort pods count while waiting (Volcano: SubJobInfo.IsReady).
     """
 
-    __slots__ = ("_counts", "_gone", "_idlers", "_keys", "_policies")
+    __slots__ = ("_counts", "_forgiven", "_gone", "_idlers", "_keys", "_policies")
 
     def __init__(self, job: Job, rules: CycleRules) -> None:
         self._policies = job.sub_groups
@@ -43,8 +45,14 @@ class SubGroups:
             if key is not None:
                 self._keys[task.uid] = key
                 self._count(key, task, task.status, 1)
+        self._forgiven: dict[Key, int] = {}
+        """By sub-group, how many pods less than its policy says it needs."""
         self._gone: Counter[int] = Counter()
-        self._gone = self._whole_without_pods(job.succeeded_gone)
+        """By policy, the sub-groups of which no pod is left, as all have succeeded."""
+        if job.refills and jobs.is_composite(job.id):
+            self._refill()
+        if job.succeeded_gone:
+            self._forgive(job.succeeded_gone)
 
     def of(self, task: Task) -> Key | None:
         """Return the sub-group of the task; None for a task without a sub-group."""
@@ -64,7 +72,7 @@ class SubGroups:
         """
         counted = idlers and TaskStatus.PENDING not in statuses
         waiting = self._idlers[key] if counted else 0
-        return self._count_in(key, statuses) + waiting >= self._policies[key[0]].size
+        return self._count_in(key, statuses) + waiting >= self._size(key)
 
     def lacking(
         self, statuses: frozenset[TaskStatus], *, idlers: bool = True
@@ -81,7 +89,7 @@ class SubGroups:
 
     def missing(self, key: Key) -> int:
         """Return how many ready pods the sub-group lacks; at most 0 if it is whole."""
-        return self._policies[key[0]].size - self._count_in(key, READY)
+        return self._size(key) - self._count_in(key, READY)
 
     def missing_groups(self) -> Mapping[int, int]:
         """Return how many ready sub-groups each policy lacks, by the policy's index."""
@@ -93,7 +101,7 @@ class SubGroups:
         key = self.of(task)
         if key is None or not self.is_whole(key, READY):
             return True
-        return self._count_in(key, READY) > self._policies[key[0]].size
+        return self._count_in(key, READY) > self._size(key)
 
     def is_complete(self, task: Task) -> bool:
         """Whether the task's sub-group, if it has one, is whole, pipelined pods included. Waiting
@@ -113,7 +121,7 @@ class SubGroups:
                 continue
             gated = self._counts[key, TaskStatus.GATED]
             usable = self._count_in(key, VALID) - gated
-            if usable < self._policies[key[0]].size:
+            if usable < self._size(key):
                 return key, usable, gated
         return None
 
@@ -158,22 +166,37 @@ class SubGroups:
         found = Counter(key[0] for key in keys if self.is_whole(key, statuses, idlers=idlers))
         return found + self._gone if self._gone else found
 
-    def _whole_without_pods(self, gone: int) -> Counter[int]:
-        """Count, for each policy that lacks sub-groups, those that pods may have made up which
-        succeeded and are deleted: nobody knows their labels any more.
+    def _size(self, key: Key) -> int:
+        """Return how many pods the sub-group needs."""
+        return self._policies[key[0]].size - self._forgiven.get(key, 0)
+
+    def _refill(self) -> None:
+        """Let sub-groups of which pods hold resources be content with their pods that exist, as the
+        others may never be created again.
         """
-        found: Counter[int] = Counter()
-        whole = self._whole(VALID) if gone else found
-        for place, policy in enumerate(self._policies if gone else ()):
+        for key in set(self._keys.values()):
+            if self._count_in(key, HOLDING):
+                usable = self._count_in(key, VALID) - self._counts[key, TaskStatus.GATED]
+                self._forgiven[key] = max(0, self._size(key) - usable)
+
+    def _forgive(self, gone: int) -> None:
+        """Let sub-groups that a policy lacks be content with fewer pods, or none, if so many may
+        have succeeded and been deleted: nobody knows the labels of these pods any more.
+        """
+        whole = self._whole(VALID)
+        for place, policy in enumerate(self._policies):
             lacks = max(0, policy.minimum - whole[place])
             keys = {key for key in self._keys.values() if key[0] == place}
-            there = sorted(policy.size - self._count_in(key, VALID) for key in keys)
-            some = [missing for missing in there if missing > 0]
-            for missing in [*some, *[policy.size] * lacks][:lacks]:
-                if missing <= gone:
-                    found[place] += 1
-                    gone -= missing
-        return found
+            there = sorted((self._size(key) - self._count_in(key, VALID), key) for key in keys)
+            some: list[tuple[int, Key | None]] = [each for each in there if each[0] > 0]
+            for missing, key in [*some, *[(policy.size, None)] * lacks][:lacks]:
+                if missing > gone:
+                    continue
+                gone -= missing
+                if key is None:
+                    self._gone[place] += 1
+                else:
+                    self._forgiven[key] = self._forgiven.get(key, 0) + missing
 
     def _count_in(self, key: Key, statuses: frozenset[TaskStatus]) -> int:
         return sum(self._counts[key, status] for status in statuses)
