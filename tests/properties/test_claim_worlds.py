@@ -104,13 +104,18 @@ def test_who_finds_no_devices_does_not_idle(count: int, idle: list[str]) -> None
     assert words(rest_rules.nothing_is_idle(sharing(count))) == idle
 
 
-@pytest.mark.parametrize(("selector", "idle"), [({}, ["IDLE"]), ({"none": "such"}, [])])
+@pytest.mark.parametrize(
+    ("cpu", "node", "idle"),
+    [("3", "n1", ["IDLE"]), ("4", "n1", []), ("5", "n1", ["IDLE"]), ("3", "n3", ["IDLE"])],
+)
 def test_a_pod_for_which_a_shared_claim_counts_starts_first(
-    selector: dict[str, str], idle: list[str]
+    cpu: str, node: str, idle: list[str]
 ) -> None:
-    """The most important one of the job: others wait for it, whatever they find."""
+    """The most important one of the job, unless no node could ever take it; others wait for it."""
     made = sharing(1)
-    made.census.pods["default/late-1"]["spec"] |= {"priority": 9, "nodeSelector": selector}
+    spec = made.census.pods["default/late-1"]["spec"]
+    spec |= {"priority": 9, "nodeSelector": {volume_manifests.HOST: node}}
+    spec["containers"][0]["resources"]["requests"]["cpu"] = cpu
     assert words(rest_rules.nothing_is_idle(made)) == idle
 
 

@@ -179,6 +179,25 @@ def foreign(stored: dict[tuple[str, str], Document]) -> set[str]:
     return found
 
 
+def shared(stored: dict[tuple[str, str], Document]) -> dict[str, tuple[str, ...]]:
+    """The claims without devices that several waiting pods of a job use, worked out likewise."""
+    names = {name for kind, name in stored if kind == "ResourceClaim"}
+    free = {name for name in names if "allocation" not in stored["ResourceClaim", name]["status"]}
+    found: dict[str, tuple[str, ...]] = {}
+    for job in ("a", "b"):
+        uses = Counter(
+            use["name"]
+            for (kind, name), pod in stored.items()
+            if kind == "Pod" and name.startswith(job) and ours(pod) and waits(pod)
+            for use in pod["spec"]["resourceClaims"]
+        )
+        several = sorted(name for name in free if uses[name] > 1)
+        if several:
+            key = f"{pictures.NAMESPACE}/{job}"
+            found[key] = tuple(f"{pictures.NAMESPACE}/{name}" for name in several)
+    return found
+
+
 def ours(pod: Document) -> bool:
     """Whether we schedule a pod."""
     return bool(pod["spec"]["schedulerName"] == pictures.SCHEDULER)
@@ -208,6 +227,7 @@ def test_what_counts_for_pods_is_what_an_oracle_says(seed: int) -> None:
         found = expected(world.stored)
         assert charges(world.mirror) == found
         assert world.mirror.devices.charges.foreign == foreign(world.stored)
+        assert world.mirror.devices.charges.shared == shared(world.stored)
         counted += len(found)
     assert counted
     other, documents = new_mirror(), list(world.stored.values())
@@ -216,6 +236,7 @@ def test_what_counts_for_pods_is_what_an_oracle_says(seed: int) -> None:
         apply(other, document)
     assert charges(other) == found
     assert other.devices.charges.foreign == foreign(world.stored)
+    assert other.devices.charges.shared == shared(world.stored)
 
 
 def test_a_shared_claim_counts_for_the_next_pod_once_the_first_is_being_evicted() -> None:

@@ -217,6 +217,58 @@ def test_no_pod_starts_past_the_one_that_a_shared_claim_counts_for(plugins: str)
     assert found.allocated() == {}
 
 
+UNUSABLE: tuple[Document, ...] = (
+    {"nodeSelector": {"zone": "elsewhere"}},
+    {"containers": [{"name": "main", "resources": {"requests": {"cpu": "17"}}}]},
+    {"nodeSelector": {"kubernetes.io/hostname": "n3"}},
+)
+"""What no node has: a label, so much CPU, or so much beside devices."""
+
+
+@pytest.mark.parametrize("spec", UNUSABLE)
+def test_a_shared_claim_counts_for_a_pod_that_a_node_is_there_for(spec: Document) -> None:
+    """The first pod of the job can't start anywhere, and the others don't wait for it."""
+    found = lab(
+        "node n3 cpu=16 label=kubernetes.io/hostname=n3\nqueue q\njob q/a min=1 cpu=1 - - -",
+        {f"a-{number}": ["shared"] for number in range(3)},
+        q={"capability": {GPU: "1"}},
+    )
+    pod = found.get("Pod", "a-0")
+    pod["spec"] |= spec
+    found.put(pod)
+    results = run(found)
+    assert [figures(each) for each in results] == [(0, 1), *[(1, 1)] * 3]
+    assert started(results) == {"a-1", "a-2"}
+
+
+def test_a_shared_claim_counts_for_the_first_pod_again_once_a_node_is_there() -> None:
+    """As long as it has no devices."""
+    found = lab(
+        "queue q\njob q/a min=1 cpu=1 - -",
+        {f"a-{number}": ["shared"] for number in range(2)},
+        q={"capability": {GPU: "0"}},
+    )
+    pod = found.get("Pod", "a-0")
+    pod["spec"]["nodeSelector"] = {"zone": "elsewhere"}
+    found.put(pod)
+    assert charged(found) == {"a-1": {GPU: 1}}
+    node = found.get("Node", "n1")
+    node["metadata"]["labels"]["zone"] = "elsewhere"
+    found.put(node)
+    assert charged(found) == {"a-0": {GPU: 1}}
+
+
+def charged(found: Lab) -> dict[str, dict[str, int]]:
+    """What counts for each pod in the next cycle."""
+    opened = cycle.open_session(found.mirror().snapshot(found.now, found.carried), found.policy)
+    return {
+        task.name: dict(task.pod_class.devices)
+        for job in opened.snapshot.jobs
+        for task in job.tasks
+        if task.pod_class.devices
+    }
+
+
 def test_queues_that_share_a_claim_pay_for_it_once_it_is_allocated() -> None:
     """Each job has a pod for which it counts; then, only the first one that it is reserved for."""
     found = lab(

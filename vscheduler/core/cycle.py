@@ -9,6 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from vscheduler.core.claims.devices.state import DeviceState
+from vscheduler.core.claims.shared_claims import SharedClaims
 from vscheduler.core.claims.volumes.state import VolumeState
 from vscheduler.core.config.policy import Policy
 from vscheduler.core.eviction import (
@@ -90,6 +91,9 @@ def open_session(
     limited = WorkBudget(budget, snapshot.carried.work_by_namespace, small)
     offered = DeviceState(snapshot, limited, wanted=policy.allocates_claims)
     snapshot = offered.with_extended_resources(snapshot)
+    volumes = VolumeState(snapshot, limited.spend)
+    if offered.allocates and snapshot.devices.shared:
+        snapshot = SharedClaims(snapshot, offered, volumes, limited).counted()
     opened = Session(
         snapshot,
         policy,
@@ -98,7 +102,7 @@ def open_session(
             snapshot.nodes.layout, snapshot.affinity_index, limited.spend
         ),
         nominated=NominatedPods(snapshot),
-        volumes=VolumeState(snapshot, limited.spend),
+        volumes=volumes,
         devices=offered,
         leaves_out=not guarded,
     )

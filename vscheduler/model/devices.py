@@ -17,7 +17,7 @@ import msgspec
 from vscheduler.model import extended_resources, jobs, resources
 from vscheduler.model.constraints import Term
 from vscheduler.model.extended_resources import ExtendedResource
-from vscheduler.model.jobs import JobId
+from vscheduler.model.jobs import JobId, Task, TaskStatus
 from vscheduler.model.resources import ResourceMap
 from vscheduler.model.storage import Memo
 
@@ -388,6 +388,9 @@ class DeviceInventory:
     schedulers have allocated the device at once."""
     foreign: frozenset[str] = frozenset()
     """Claims that living pods of other schedulers use, and no pod of ours."""
+    shared: Mapping[JobId, tuple[str, ...]] = field(default_factory=dict)
+    """By job, the claims without devices that several of its waiting pods use, sorted. Each counts
+    for the first of these pods in `start_order`."""
     overdue: frozenset[str] = frozenset()
     """UIDs of terminating pods that should have gone long ago: they keep their devices."""
     served: bool = True
@@ -403,6 +406,11 @@ class DeviceInventory:
         return self is other or all(
             getattr(self, name) is getattr(other, name) for name in ("claims", "classes", "pools")
         )
+
+
+def start_order(task: Task) -> tuple[bool, int, float, str]:
+    """Return the place of a waiting pod among those of its job: about in the order of starts."""
+    return task.status is TaskStatus.GATED, -task.priority, task.created, task.uid
 
 
 NO_DEVICES = DeviceInventory()

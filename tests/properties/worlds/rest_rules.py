@@ -246,23 +246,30 @@ def waiting(moment: Moment) -> Iterator[tuple[str, list[Document]]]:
             continue
         lacks = document["spec"]["minMember"] - len(has) - gone
         if lacks <= len(pods):
-            yield group, _with_bearers(census, pods, max(1, lacks))
+            yield group, _with_bearers(Case.of(moment, group, ""), pods, max(1, lacks))
 
 
-def _with_bearers(census: Census, pods: Sequence[Document], count: int) -> list[Document]:
+def _with_bearers(case: Case, pods: Sequence[Document], count: int) -> list[Document]:
     """The first so many of these pods; where they share a claim that isn't allocated, with the one
-    for which the claim counts, as it starts before all others.
+    for which the claim counts, as it starts before all others: the first that a node is there for.
     """
+    case.strict = True
     unallocated = {
         each["metadata"]["name"]
-        for each in census.others
+        for each in case.census.others
         if each["kind"] == claim_rules.DEVICES and "allocation" not in each["status"]
     }
     wanted = set().union(*map(censuses.shared, pods[:count])) & unallocated
     users = ([pod for pod in pods if name in censuses.shared(pod)] for name in sorted(wanted))
-    bearers = [min(each, key=_rank) for each in users]
+    bearers = [min(each, key=lambda pod: (not _could_run(case, pod), _rank(pod))) for each in users]
     others = [pod for pod in pods if pod not in bearers]
     return [*bearers, *others][: max(count, len(bearers))]
+
+
+def _could_run(case: Case, pod: Document) -> bool:
+    """Whether a node has what the pod needs if nobody else is there."""
+    nodes = (case.census.nodes[name] for name in sentence_case.usable(case, pod))
+    return any(sentence_case.is_large(node, pod) for node in nodes)
 
 
 def _rank(pod: Document) -> tuple[int, str, str]:

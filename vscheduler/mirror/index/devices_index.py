@@ -6,6 +6,7 @@ A cluster in which no pod of ours has resource claims has no devices, and costs 
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from vscheduler.model.devices import (
     ResourceClaim,
     ResourceSlice,
 )
-from vscheduler.model.jobs import WAITING, JobId, TaskId, TaskStatus
+from vscheduler.model.jobs import WAITING, JobId, TaskId
 from vscheduler.model.storage import Memo
 
 Amounts = Mapping[str, int]
@@ -37,6 +38,8 @@ class Uses(msgspec.Struct, kw_only=True):
     claim: ResourceClaim | None = None
     waiting: dict[TaskId, Pod] = msgspec.field(default_factory=dict)
     charged: frozenset[TaskId] = frozenset()
+    sharing: AbstractSet[JobId] = frozenset()
+    """Jobs of which several pods wait for the devices of the claim."""
 
 
 class DeviceCharges:
@@ -65,6 +68,17 @@ class DeviceCharges:
         self._foreign: set[str] = set()
         self.foreign: frozenset[str] = frozenset()
         """Claims that living pods of other schedulers use, and no pod of ours."""
+        self._shared: defaultdict[JobId, set[str]] = defaultdict(set)
+        self._shown: Mapping[JobId, tuple[str, ...]] | None = {}
+
+    @property
+    def shared(self) -> Mapping[JobId, tuple[str, ...]]:
+        """By job, the claims without devices that several of its waiting pods use, sorted. The same
+        object as long as nothing in it changes.
+        """
+        if self._shown is None:
+            self._shown = {job: tuple(sorted(keys)) for job, keys in sorted(self._shared.items())}
+        return self._shown
 
     @property
     def anything(self) -> bool:
@@ -103,6 +117,7 @@ class DeviceCharges:
     def _settle(self, key: str) -> None:
         """Find out for which pods a claim counts, and tell of those for which that has changed."""
         self._note_foreign(key)
+        self._note_shared(key)
         uses = self._uses[key]
         amounts = {} if uses.claim is None else uses.claim.counted
         charged = frozenset(self._charged(uses)) if amounts else frozenset()
@@ -132,6 +147,20 @@ class DeviceCharges:
             (self._foreign.add if foreign else self._foreign.discard)(key)
             self.foreign = frozenset(self._foreign)
 
+    def _note_shared(self, key: str) -> None:
+        uses = self._uses[key]
+        sharing: AbstractSet[JobId] = frozenset()
+        if uses.claim is not None and uses.claim.allocation is None and len(uses.waiting) > 1:
+            counts = Counter(pod.group for pod in uses.waiting.values() if pod.group is not None)
+            sharing = {job for job, count in counts.items() if count > 1}
+        if sharing == uses.sharing:
+            return
+        for job in uses.sharing ^ sharing:
+            self._shared[job] ^= {key}
+            if not self._shared[job]:
+                del self._shared[job]
+        uses.sharing, self._shown = sharing, None
+
     def _charged(self, uses: Uses) -> Iterator[TaskId]:
         claim = uses.claim
         if claim is not None and claim.allocation is not None and claim.reserved_for:
@@ -142,7 +171,7 @@ class DeviceCharges:
             yield from (pod.uid for pod in users[:1])
             return
         first: dict[JobId | None, Pod] = {}
-        for pod in sorted(uses.waiting.values(), key=_rank):
+        for pod in sorted(uses.waiting.values(), key=_start_order):
             first.setdefault(pod.group, pod)
         yield from (pod.uid for pod in first.values())
 
@@ -158,7 +187,7 @@ class DeviceCharges:
             if pod.named_group == user and pod.lives and pod.node is not None:
                 return [pod]
         members = (pod for pod in self._members(JobId(user)) if pod.lives and pod.task is not None)
-        first = min(members, key=lambda pod: (pod.node is None, _rank(pod)), default=None)
+        first = min(members, key=lambda pod: (pod.node is None, _start_order(pod)), default=None)
         return [] if first is None else [first]
 
 
@@ -175,15 +204,9 @@ def _waits_for(pod: Pod | None) -> Iterator[str]:
         yield from (use.claim for use in uses if use.claim and use.owner in ("", pod.uid))
 
 
-def _rank(pod: Pod) -> tuple[bool, int, float, str]:
-    """Return the place of a pod among those of its job: in the order in which they start."""
+def _start_order(pod: Pod) -> tuple[bool, int, float, str]:
     assert pod.task is not None
-    return (
-        pod.status is TaskStatus.GATED,
-        -pod.task.priority,
-        pod.task.created,
-        pod.uid,
-    )
+    return devices.start_order(pod.task)
 
 
 def _sum(every: Iterable[Amounts]) -> Amounts:
@@ -333,8 +356,9 @@ class DeviceIndex:
         last = self._last
         if last is devices.NO_DEVICES:
             self._changed = set(_FIELDS.values())
-        foreign = self.charges.foreign
-        if self._changed or foreign is not last.foreign or overdue != last.overdue:
+        foreign, shared = self.charges.foreign, self.charges.shared
+        others = foreign is not last.foreign or shared is not last.shared
+        if self._changed or others or overdue != last.overdue:
             for pool in self._changed_pools:
                 self._freeze_pool(pool)
             self._changed_pools.clear()
@@ -347,6 +371,7 @@ class DeviceIndex:
                 else last.pools,
                 allocated=dict(self._holders) if claims else last.allocated,
                 foreign=foreign,
+                shared=shared,
                 overdue=overdue,
                 served=self._served,
                 selectors=self._selectors,
