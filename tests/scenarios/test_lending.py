@@ -220,6 +220,20 @@ def test_nothing_is_lent_in_a_cycle_that_evicts() -> None:
     assert {each.what for each in found} == {"evict", "pipeline"}
 
 
+@pytest.mark.parametrize("budget", [None, 4_000])
+def test_jobs_that_run_and_get_nothing_more_end_no_lending(budget: int | None) -> None:
+    """However many of them come first: each has its minimum, and the limit of its queue."""
+    limited = (
+        f"queue q{n:02} capability=cpu:1500m job q{n:02}/j{n:02} min=1 cpu=1 age=9 n1 -"
+        for n in range(16)
+    )
+    picture = "\n".join(["node n1 cpu=20", *limited, "queue z job z/z min=1 cpu=2 age=1 -"])
+    tree = {**TREE, "actions": "allocate"}
+    found = running.run(pictures.documents(picture), tree, budget=budget)
+    assert [bind.task.name for bind in found.binds] == ["z-0"]
+    assert found.finished
+
+
 @pytest.mark.parametrize(("budget", "started"), [(None, 8), (5_000, 5)])
 def test_that_lending_was_cut_by_the_budget_is_told(budget: int | None, started: int) -> None:
     """The cycle is finished all the same, and who got nothing might have."""

@@ -291,10 +291,11 @@ def _lending_key(session: Session, turn: JobTurn) -> SortKey:
 
 def _lend_to(session: Session, queue: Queue, turn: JobTurn) -> bool:
     """Give the job one turn, and return whether pods start; if not, it waits for its old reason."""
-    state = turn.state
+    state, before = turn.state, turn.state.counts[TaskStatus.PENDING]
     reason = session.reasons.by_job.get(state.job.id)
     session.reasons.forget(state.job.id)
-    starts = _place(session, queue, turn)
+    # A job that has its minimum is ready with no further pod, too.
+    starts = _place(session, queue, turn) and state.counts[TaskStatus.PENDING] < before
     if reason is not None and state.counts[TaskStatus.PENDING]:
         session.reasons.forget(state.job.id)
         session.reasons.note(state.job.id, reason)
