@@ -157,7 +157,7 @@ def test_a_scheduler_has_the_name_that_it_is_given(helm: Path) -> None:
     namespaces = {each["metadata"].get("namespace") for each in objects.values()}
     assert namespaces == {None, "elsewhere"}
     policies = [each for (kind, _), each in objects.items() if kind == POLICIES]
-    assert len(policies) == 9
+    assert len(policies) == 10
     for policy in policies:
         assert ":(vscheduler(-[a-z0-9.-]+)?|gpu)$" in json.dumps(policy)
 

@@ -26,7 +26,10 @@ SHIPPED = list(yaml.safe_load_all(FILE.read_text()))
 POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
 BINDINGS = f"{POLICY}ybindings"
 ANNOTATES = "accounts-annotate-pods.vscheduler.io"
-GROUPS_TOO = "accounts-annotate-podgroups.vscheduler.io"
+GROUPS_TOO = [
+    "accounts-annotate-podgroups.vscheduler.io",
+    "accounts-report-on-podgroups.vscheduler.io",
+]
 REPORTS = "accounts-report-on-pods.vscheduler.io"
 BINDS = "accounts-bind-pods.vscheduler.io"
 DEVICES = [
@@ -446,7 +449,7 @@ def test_every_account_that_is_shipped_is_one_of_them(installed: Installed, way:
         volumes = [] if way == "without volumes" else VOLUMES
         allocates = [] if way == "without devices" else DEVICES
         assert sorted(names) == sorted(
-            [*allocates, ANNOTATES, GROUPS_TOO, BINDS, *volumes, REPORTS]
+            [*allocates, ANNOTATES, *GROUPS_TOO, BINDS, *volumes, REPORTS]
         )
     found = [
         each["metadata"]["name"] for each in installations.of_kind(documents, "ServiceAccount")

@@ -380,30 +380,95 @@ ADOPTION: list[tuple[str, Object, str]] = [
     ("bare", {"labels": {QUEUE: "q"}}, "metadata.labels"),
     ("bare", {"finalizers": None}, "metadata.finalizers"),
 ]
+TREE_ADOPTION = [each for each in ADOPTION if each[0] == "bare" and "finalizers" not in each[1]]
+
+
+def said(kind: str, reason: str = "Unschedulable") -> Object:
+    """A status with this condition."""
+    time = "2026-01-01T00:00:00Z"
+    each = {"type": kind, "status": "False", "reason": reason, "message": "m"}
+    return {"status": {"conditions": [{**each, "lastTransitionTime": time}]}}
+
+
+SCHEDULED = "PodGroupInitiallyScheduled"
+CLAIMED = [{"name": "c", "resourceClaimName": "made"}]
+REPORTS: list[tuple[str, Object, str]] = [
+    *(("named", said(kind), "") for kind in (SCHEDULED, "DisruptionTarget", "vscheduler.io/Phase")),
+    ("labelled", said(SCHEDULED), ""),
+    ("below", said(SCHEDULED), ""),
+    ("bare", said(SCHEDULED), "status"),
+    ("named", said("Ready"), "status.conditions"),
+    ("named", said("vscheduler.com/Phase"), "status.conditions"),
+    ("named", {"status": {"resourceClaimStatuses": CLAIMED}}, "status.resourceClaimStatuses"),
+]
 
 
 def test_the_controllers_name_the_queue_of_a_group_and_change_nothing_else(
     native: ControlPlane, account: Path
 ) -> None:
     """Also where there are no annotations yet. The minCount is its user's."""
-    native.clean()
-    native.run_kubectl("apply", "-f", str(permissions.MANIFESTS / "cluster" / "pod-policies.yaml"))
-    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
-    native.api.create(GROUPS, {"metadata": {"name": "bare"}, "spec": spec})
-    named = {"name": "named", "annotations": {QUEUE: "q"}}
-    native.api.create(GROUPS, {"metadata": named, "spec": spec})
-    user = native.client_for_service_account(permissions.NAMESPACE, permissions.TESTED)
-    query, merge = {"dryRun": "All"}, {"content-type": PATCH_TYPES["merge"]}
-
-    def refusal(name: str, body: Object) -> str:
-        path = paths.NATIVE_POD_GROUPS.at(name, NAMESPACE)
-        answer = user.ask("PATCH", path, body, query=query, headers=merge)
-        assert answer.status in (200, 403), answer.text
-        return answer.message if answer.status == 403 else ""
-
+    user = with_policies(native)
     fewer = {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
-    patience.wait_until(lambda: "bare, spec: " in refusal("bare", fewer))
+    bare = paths.NATIVE_POD_GROUPS.at("bare", NAMESPACE)
+    patience.wait_until(lambda: "bare, spec: " in refusal(user, bare, fewer))
     for name, metadata, field in ADOPTION:
-        told = refusal(name, {"metadata": metadata})
+        path = paths.NATIVE_POD_GROUPS.at(name, NAMESPACE)
+        told = refusal(user, path, {"metadata": metadata})
         assert (f"PodGroup {name}, {field}: " in told) if field else told == "", told
+    for _, metadata, field in TREE_ADOPTION:
+        told = refusal(user, NATIVE_COMPOSITES.at("tree", NAMESPACE), {"metadata": metadata})
+        assert (f"CompositePodGroup tree, {field}: " in told) if field else told == "", told
     assert account.exists()
+
+
+def test_the_scheduler_writes_conditions_of_groups_in_queues_and_nothing_else(
+    native: ControlPlane, account: Path
+) -> None:
+    """Conditions of its own, and those of Kubernetes that it has to write; of trees, too."""
+    user = with_policies(native)
+    bare = f"{paths.NATIVE_POD_GROUPS.at('bare', NAMESPACE)}/status"
+    patience.wait_until(lambda: "bare, status: " in refusal(user, bare, said(SCHEDULED)))
+    for name, body, field in REPORTS:
+        told = refusal(user, f"{paths.NATIVE_POD_GROUPS.at(name, NAMESPACE)}/status", body)
+        assert (f"PodGroup {name}, {field}" in told) if field else told == "", told
+    path = f"{paths.NATIVE_POD_GROUPS.at('named', NAMESPACE)}/status"
+    about = {"annotations": {"a": "b"}, "labels": {"a": "b"}, "finalizers": ["a.io/b"]}
+    merge = {"content-type": PATCH_TYPES["merge"]}
+    after = user.ask("PATCH", path, {"metadata": about, "spec": {}}, headers=merge).body
+    assert {"a", "a.io/b"}.isdisjoint(str(after["metadata"].get(name)) for name in about), after
+    assert "a" not in after["metadata"]["annotations"]
+    assert "labels" not in after["metadata"]
+    tree = f"{NATIVE_COMPOSITES.at('tree', NAMESPACE)}/status"
+    assert refusal(user, tree, said(f"Composite{SCHEDULED}")) == ""
+    assert "tree, status.conditions: " in refusal(user, tree, said("Ready"))
+    assert account.exists()
+
+
+def with_policies(plane: ControlPlane) -> Client:
+    """Groups with and without a queue, a tree, and the client of an account under our policies."""
+    plane.clean()
+    plane.run_kubectl("apply", "-f", str(permissions.MANIFESTS / "cluster" / "pod-policies.yaml"))
+    of = {"workloadName": "w", "templateName": "t"}
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    below = {**spec, "workloadRef": of, "parentCompositePodGroupName": "tree"}
+    claim = {"name": "c", "resourceClaimTemplateName": "t"}
+    for metadata, wanted in (
+        ({"name": "bare"}, spec),
+        ({"name": "named", "annotations": {QUEUE: "q"}}, {**spec, "resourceClaims": [claim]}),
+        ({"name": "labelled", "labels": {QUEUE: "q"}}, spec),
+        ({"name": "below"}, below),
+    ):
+        plane.api.create(GROUPS, {"metadata": metadata, "spec": wanted})
+    tree = {"workloadRef": of, "schedulingPolicy": {"gang": {"minGroupCount": 1}}}
+    plane.api.create(
+        NATIVE_COMPOSITES.within(NAMESPACE), {"metadata": {"name": "tree"}, "spec": tree}
+    )
+    return plane.client_for_service_account(permissions.NAMESPACE, permissions.TESTED)
+
+
+def refusal(user: Client, path: str, body: Object) -> str:
+    """What the API server says to a patch of which nothing is kept; empty if nothing is wrong."""
+    query, merge = {"dryRun": "All"}, {"content-type": PATCH_TYPES["merge"]}
+    answer = user.ask("PATCH", path, body, query=query, headers=merge)
+    assert answer.status in (200, 403), answer.text
+    return answer.message if answer.status == 403 else ""

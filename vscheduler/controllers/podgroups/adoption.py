@@ -1,7 +1,8 @@
 """Adoption of PodGroups of Kubernetes' own API: writes the queue of those that name none.
 
 The queue is annotation translation.QUEUE. Who names one meanwhile is right: the patch carries UID
-and resourceVersion of a PodGroup without a queue.
+and resourceVersion of a PodGroup without a queue. If a CompositePodGroup is one job with all
+PodGroups below it, it gets the queue first, so that none of these can have another one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -61,6 +62,15 @@ class UnqueuedGroup(msgspec.Struct, frozen=True, kw_only=True):
         yield from map(podgroup_creation.subject_of, self.members)
 
 
+class Above(msgspec.Struct, frozen=True, kw_only=True):
+    """What is above a PodGroup."""
+
+    queue: str = ""
+    """That of the topmost CompositePodGroup that names one."""
+    root: Object | None = None
+    """The CompositePodGroup that is one job with all PodGroups below it, if any."""
+
+
 class PodGroupAdopter:
     """Writes queues on PodGroups."""
 
@@ -83,14 +93,17 @@ class PodGroupAdopter:
 
         Raises RefusedError.
         """
-        texts = await self._annotations(group)
+        above = await self._above(group)
+        texts = await self._annotations(group, above.queue)
         if texts is None:
             return False
         try:
             if not texts[QUEUE]:
                 pod = auto_groups.representative(group.members)
                 raise podgroup_creation.queue_required(pod, group.name, inherit=self._inherit)
-            written = await self._write(group, texts)
+            if above.root is not None and not above.queue:
+                texts[QUEUE] = await self._of_tree(group, above.root, texts[QUEUE])
+            written = bool(texts[QUEUE]) and await self._write(group, texts)
         except RefusedError as error:
             if podgroup_creation.is_lasting(error):
                 why = str(error)
@@ -123,7 +136,36 @@ class PodGroupAdopter:
             version = stored["metadata"]["resourceVersion"]
         return False
 
-    async def _annotations(self, group: UnqueuedGroup) -> dict[str, str] | None:
+    async def _of_tree(self, group: UnqueuedGroup, root: Object, queue: str) -> str:
+        """Write the queue on the CompositePodGroup, unless it has one meanwhile; return its queue,
+        empty if others keep writing to it. Raises RefusedError.
+        """
+        collection, name = paths.COMPOSITE_POD_GROUPS, root["metadata"]["name"]
+        path, stored = collection.at(name, group.namespace), root
+        for _ in range(ATTEMPTS):
+            metadata = stored["metadata"]
+            patch = _naming(metadata["uid"], metadata["resourceVersion"], {QUEUE: queue})
+            try:
+                await self._api.patch(path, patch)
+            except RefusedError as error:
+                self._notes.refused("adopt", group.key, error)
+                if error.trouble in {Trouble.MISSING, Trouble.FORBIDDEN}:
+                    return queue  # it isn't needed: a tree has the queue of one of its PodGroups
+                if error.trouble is not Trouble.CONFLICT:
+                    raise
+            else:
+                self._notes.done("adopt")
+                log.info("podgroup.adopted", compositepodgroup=name, queue=queue)
+                return queue
+            found = await self._reader.group(group.namespace, name, collection)
+            if found is None:
+                return queue
+            if _queue_of(found):
+                return _queue_of(found)
+            stored = found
+        return ""
+
+    async def _annotations(self, group: UnqueuedGroup, above: str) -> dict[str, str] | None:
         """Return what to write; None: nothing yet. Raises RefusedError.
 
         Of a PodGroup that says no minimum (policy basic, which the Job controller gives every Job),
@@ -144,7 +186,7 @@ class PodGroupAdopter:
         queue, wrong = group_terms.queue_of_native_group(
             _source(f"Pod {group.namespace}/{pod.name}", pod),
             owners,
-            above=await self._queue_above(group),
+            above=above,
             default=group.default_queue,
         )
         texts = {QUEUE: queue}
@@ -156,11 +198,9 @@ class PodGroupAdopter:
         self._notices.tell(podgroup_creation.unreadable_notice(pod, str(p)) for p in problems)
         return texts
 
-    async def _queue_above(self, group: UnqueuedGroup) -> str:
-        """Return the queue of the topmost CompositePodGroup that names one; empty without any, or
-        if we may not read them. Raises RefusedError.
-        """
-        queue, name = "", group.parent
+    async def _above(self, group: UnqueuedGroup) -> Above:
+        """Return what is above a PodGroup: nothing if we may not read it. Raises RefusedError."""
+        queue, root, name = "", None, group.parent
         for _ in range(LEVELS_MAX if name else 0):
             try:
                 found = await self._reader.group(group.namespace, name, paths.COMPOSITE_POD_GROUPS)
@@ -171,10 +211,11 @@ class PodGroupAdopter:
             if found is None:
                 break
             queue = _queue_of(found) or queue
+            root = found if _is_job(found) else root
             name = found.get("spec", {}).get("parentCompositePodGroupName", "")
             if not name:
-                break
-        return queue
+                return Above(queue=queue, root=root)
+        return Above(queue=queue)
 
 
 def _source(place: str, found: Member | Owner) -> Source:
@@ -191,6 +232,13 @@ def _queue_of(stored: Object) -> str:
     metadata = stored["metadata"]
     texts = {part: metadata.get(part) or {} for part in ("annotations", "labels")}
     return Source(object="PodGroup", **texts).queue
+
+
+def _is_job(composite: Object) -> bool:
+    """Whether a CompositePodGroup is one job with all below it, if none above it is."""
+    spec = composite.get("spec") or {}
+    gang = (spec.get("schedulingPolicy") or {}).get("gang")
+    return bool(gang or (spec.get("schedulingConstraints") or {}).get("topology"))
 
 
 def _naming(uid: str, version: str, texts: Mapping[str, str]) -> Body:

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -101,6 +103,104 @@ async def test_a_group_of_a_larger_gang_has_the_queue_of_the_gang(
         made.a_member("a", "g", owner)
         await patience.until(lambda: made.queue_of("g"))
         assert made.queue_of("g") == expected
+
+
+GANG = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}}
+BASIC: dict[str, Any] = {"schedulingPolicy": {"basic": {}}}
+NEAR = {**BASIC, "schedulingConstraints": {"topology": [{"key": "rack"}]}}
+
+
+def a_tree(made: World, root: dict[str, Any], middle: dict[str, Any]) -> None:
+    """CompositePodGroups `root` and below it `middle`, without queues."""
+    for name, spec, above in (("root", root, ""), ("middle", middle, "root")):
+        more = {"parentCompositePodGroupName": above} if above else {}
+        made.server.put(
+            group_api.COMPOSITE,
+            {"metadata": {"name": name, "annotations": {}}, "spec": {**spec, **more}},
+        )
+
+
+def queues_of_tree(made: World) -> dict[str, str]:
+    """The queues that CompositePodGroups name."""
+    found = {}
+    for name in ("root", "middle"):
+        metadata = made.server.objects[f"{group_api.COMPOSITE}/{name}"]["metadata"]
+        if QUEUE in metadata["annotations"]:
+            found[name] = metadata["annotations"][QUEUE]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("root", "middle", "expected"),
+    [
+        (GANG, GANG, ["root"]),
+        (NEAR, BASIC, ["root"]),
+        (BASIC, GANG, ["middle"]),
+        (BASIC, BASIC, []),
+    ],
+)
+async def test_a_tree_gets_the_queue_of_its_first_group(
+    root: dict[str, Any], middle: dict[str, Any], expected: list[str]
+) -> None:
+    """Where it is one job, whatever owners of others name; other groups are jobs of their own."""
+    async with group_api.world() as made:
+        made.deaf = True
+        a_tree(made, root, middle)
+        made.deaf = False
+        for name in ("a", "b"):
+            owner = made.a_replica_set(name, 1, {QUEUE: name})
+            made.a_native_group(name, owner, parentCompositePodGroupName="middle")
+            made.a_member(name, name, owner)
+            await patience.until(partial(made.queue_of, name))
+        assert queues_of_tree(made) == dict.fromkeys(expected, "a")
+        assert made.queue_of("b") == ("a" if expected else "b")
+
+
+async def test_groups_of_a_tree_that_are_adopted_at_once_get_one_queue() -> None:
+    """The first to write it on the CompositePodGroup decides; nobody's queue is overwritten."""
+    async with group_api.world() as made:
+        made.deaf = True
+        a_tree(made, GANG, GANG)
+        made.deaf = False
+        root = f"{group_api.COMPOSITE}/root"
+        made.server.late["patch", root] = asyncio.Event()
+        for name in ("a", "b", "c"):
+            owner = made.a_replica_set(name, 1, {QUEUE: name})
+            made.a_native_group(name, owner, parentCompositePodGroupName="middle")
+            made.a_member(name, name, owner)
+        await patience.until(lambda: made.server.asked("patch")[root] == 3)
+        made.server.late.pop(("patch", root)).set()
+        await patience.until(lambda: all(map(made.queue_of, ("a", "b", "c"))))
+        (queue,) = queues_of_tree(made).values()
+        assert {made.queue_of(name) for name in ("a", "b", "c")} == {queue}
+
+
+@pytest.mark.parametrize("trouble", [Trouble.FORBIDDEN, Trouble.MISSING])
+async def test_groups_are_adopted_if_their_tree_cant_be(trouble: Trouble) -> None:
+    """Schedulers take the queue of one of them."""
+    async with group_api.world() as made:
+        made.deaf = True
+        a_tree(made, GANG, GANG)
+        made.deaf = False
+        made.server.refusals["patch", f"{group_api.COMPOSITE}/root"] = [trouble]
+        made.a_native_group("g", parentCompositePodGroupName="middle")
+        made.a_member("a", "g")
+        await patience.until(lambda: made.queue_of("g") == "default")
+        assert queues_of_tree(made) == {}
+
+
+@pytest.mark.parametrize("trouble", [Trouble.UNANSWERED, Trouble.THROTTLED])
+async def test_a_group_waits_until_its_tree_has_a_queue(trouble: Trouble) -> None:
+    """An adoption that ends in between is tried again, and changes nothing that was written."""
+    async with group_api.world() as made:
+        made.deaf = True
+        a_tree(made, GANG, GANG)
+        made.deaf = False
+        made.server.refusals["patch", f"{group_api.COMPOSITE}/root"] = [trouble]
+        made.a_native_group("g", parentCompositePodGroupName="middle")
+        made.a_member("a", "g")
+        await patience.until(lambda: made.queue_of("g") == "default")
+        assert queues_of_tree(made) == {"root": "default"}
 
 
 @pytest.mark.parametrize("trouble", [Trouble.MISSING, Trouble.FORBIDDEN])
