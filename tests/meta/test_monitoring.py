@@ -9,6 +9,7 @@ from tests.alerts import monitoring
 from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metrics import Metrics
+from vscheduler.history.records import WriterStatus
 from vscheduler.model.decisions import (
     CycleResult,
     Entitlement,
@@ -67,6 +68,7 @@ def exported() -> dict[str, set[str]]:
     observed.observe_stuck("cycle")
     observed.observe_stalled({"cycle": 0.5})
     observed.observe_failure("call")
+    observed.observe_history(WriterStatus(lost=1, written=1, size=1))
     observed.observe_reload(successful=True, now=0)
     observed.observe_lease_status(LeaseStatus(lease="a", leads=True, holder="b"))
     observed.observe_renewal("a", 0.1, "renewed")

@@ -58,6 +58,7 @@ work.
 """
 
 PAGE_HEADING = "Page"
+HISTORY_HEADING = "History of jobs"
 ELECTION_HEADING = "Leader election"
 ELECTION = election_settings.Given()
 
@@ -245,6 +246,33 @@ def ignored(command: Decorated) -> Decorated:
     "Private key of the certificate. Both files are read again when they change.",
     default="",
     heading=PAGE_HEADING,
+)
+@flags.option(
+    "--history-file",
+    "File on a local volume that keeps what ran; none by default.",
+    default="",
+    heading=HISTORY_HEADING,
+)
+@flags.option(
+    "--history-max-age",
+    "How long it is kept; 2160h are 90 days.",
+    default="2160h",
+    show_default=True,
+    heading=HISTORY_HEADING,
+)
+@flags.option(
+    "--history-max-size",
+    "Size of the file at which the oldest is forgotten.",
+    default="1Gi",
+    show_default=True,
+    heading=HISTORY_HEADING,
+)
+@flags.option(
+    "--history-user-label",
+    "Label of pods and PodGroups that tells whose job it is.",
+    default="vscheduler.io/user",
+    show_default=True,
+    heading=HISTORY_HEADING,
 )
 @flags.option(
     "--log-level",

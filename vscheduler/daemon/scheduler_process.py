@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -44,6 +45,10 @@ from vscheduler.mirror.index.entries import Change, Event
 from vscheduler.mirror.state import Mirror
 from vscheduler.mirror.statuses import ObjectReference
 from vscheduler.model.jobs import JobId, TaskId
+from vscheduler.web.history import Observer, Observers
+
+if TYPE_CHECKING:
+    from vscheduler.daemon.history_recording import Recording
 
 log = structlog.get_logger(__name__)
 
@@ -115,6 +120,7 @@ class SchedulerProcess(Process):
     async def exposition(self) -> bytes:
         """Return the current metrics, those of the child process included."""
         answer = None if self._child is None else await self._child.ask()
+        self._scheduler.observe()
         return self.own_exposition("" if answer is None else answer.metrics)
 
     def _adopt(self, policy: Policy) -> None:
@@ -150,6 +156,13 @@ class Scheduler:
         self._access = KindAccess(runtime.mirror, runtime.informers.states)
         self._loop: SchedulingLoop | None = None
         self._outlets: Outlets | None = None
+        self._recording: Recording | None = None
+        if runtime.settings.history is not None:
+            from vscheduler.daemon import history_recording  # noqa: PLC0415 - only for those who keep one
+
+            self._recording = history_recording.Recording(
+                runtime.settings.history, runtime.mirror, runtime.failures, runtime.metrics
+            )
 
     def feed(self, batch: Sequence[entries.Event]) -> None:
         """Apply the events of a watch to the Mirror, and notify the loop.
@@ -177,6 +190,13 @@ class Scheduler:
         """Write data that a shutdown would lose, if the Leases are still held."""
         if self._outlets is not None and self._session.token is not None:
             self._outlets.usage_writer.close(self._session.token.may_act)
+        if self._recording is not None:
+            self._recording.close()
+
+    def observe(self) -> None:
+        """Update the metrics of what runs beside cycles."""
+        if self._recording is not None:
+            self._recording.observe()
 
     async def work(self, held: Mapping[str, Token]) -> None:
         """Serve the scheduler names of these Leases until cancelled."""
@@ -184,6 +204,8 @@ class Scheduler:
 
     async def _serve(self, names: tuple[str, ...], token: CompositeToken) -> None:
         runtime = self._runtime
+        if self._recording is not None:
+            self._recording.begin(names)
         try:
             async with asyncio.TaskGroup() as group:
                 self._schedule(group, names, token)
@@ -194,6 +216,8 @@ class Scheduler:
         finally:
             self._stop_writing()
             self._loop = None
+            if self._recording is not None:
+                self._recording.end()
 
     def _schedule(
         self, group: asyncio.TaskGroup, names: Sequence[str], token: CompositeToken
@@ -233,6 +257,10 @@ class Scheduler:
             outlets.queue_reporter.stop()
             outlets.usage_writer.stop()
 
+    def _observer(self) -> Observer:
+        observer = self._runtime.observer
+        return observer if self._recording is None else Observers(observer, self._recording)
+
     def _open_outlets(self, names: Sequence[str], token: CompositeToken) -> Outlets:
         """Create all writers for the decisions and findings of the loop.
 
@@ -262,7 +290,7 @@ class Scheduler:
             queue_reporter=QueueStatusWriter(link, queue, name, may_commit=permit, observe=observe),
             usage_writer=UsageWriter(link, queue, name, may_commit=permit, observe=observe),
             cycles=runtime.signs.cycles,
-            observer=runtime.observer,
+            observer=self._observer(),
         )
 
 

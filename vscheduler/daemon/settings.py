@@ -10,9 +10,12 @@ import msgspec
 
 from vscheduler.daemon.leader_election import election_settings
 from vscheduler.daemon.leader_election.election_settings import DaemonParts, Election
+from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode.quantities import QuantityError
 from vscheduler.mirror.translate import bounds
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.model import durations
+from vscheduler.model.resources import MEMORY
 
 if TYPE_CHECKING:
     from vscheduler.mirror.statuses import ObjectReference
@@ -22,6 +25,7 @@ T = TypeVar("T")
 VOLCANO = "volcano"
 PORT_MAX = 65535
 DEADLINE_LEAST_SECONDS = 1.0
+HISTORY_LEAST_BYTES = 1 << 20
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("console", "json")
 
@@ -46,6 +50,15 @@ class Web(msgspec.Struct, frozen=True, kw_only=True):
     private_key: str = ""
 
 
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the history of jobs is kept, and how much of it."""
+
+    file: str
+    max_age_seconds: float
+    max_bytes: int
+    user_label: str
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The validated settings of the daemon."""
 
@@ -65,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_address: Address | None = None
     health_address: Address | None = None
     web: Web | None = None
+    history: History | None = None
     log_level: str = "info"
     log_format: str = "console"
     own_pod: ObjectReference | None = None
@@ -121,6 +135,10 @@ class Given(election_settings.Given, frozen=True, kw_only=True):
     web_address: str = ""
     web_tls_cert_file: str = ""
     web_tls_private_key_file: str = ""
+    history_file: str = ""
+    history_max_age: str = "2160h"
+    history_max_size: str = "1Gi"
+    history_user_label: str = "vscheduler.io/user"
     log_level: str = "info"
     log_format: str = "console"
     pod_namespace: str = ""
@@ -167,17 +185,12 @@ def check(given: Given) -> Settings:
     listen = _checked(problems, "--listen-address", address, given.listen_address)
     health = _checked(problems, "--healthz-address", address, given.healthz_address)
     web = _web(problems, given)
+    history = _history(problems, given)
     grace = _checked(problems, "--podgroup-grace", durations.seconds, given.podgroup_grace)
     deadline = _checked(problems, "--cycle-deadline", durations.seconds, given.cycle_deadline)
     if deadline is not None and deadline < DEADLINE_LEAST_SECONDS:
         problems.append("--cycle-deadline: less than 1s would end instances that work")
-    for flag, value, choices in (
-        ("--only", given.only or SCHEDULER, PARTS),
-        ("--log-level", given.log_level, LOG_LEVELS),
-        ("--log-format", given.log_format, LOG_FORMATS),
-    ):
-        if value not in choices:
-            problems.append(f"{flag}: {value!r} is none of {', '.join(choices)}")
+    _check_choices(problems, given)
     parts = DaemonParts(
         schedules=given.only != CONTROLLERS,
         controls=given.only == CONTROLLERS,
@@ -202,6 +215,7 @@ def check(given: Given) -> Settings:
         metrics_address=listen if given.enable_metrics else None,
         health_address=health if given.enable_healthz else None,
         web=web,
+        history=history,
         log_level=given.log_level,
         log_format=given.log_format,
         own_pod=_own_pod(given),
@@ -213,6 +227,16 @@ def check(given: Given) -> Settings:
         supervised=given.supervised,
         child_flags=given.child_flags,
     )
+
+
+def _check_choices(problems: list[str], given: Given) -> None:
+    for flag, value, choices in (
+        ("--only", given.only or SCHEDULER, PARTS),
+        ("--log-level", given.log_level, LOG_LEVELS),
+        ("--log-format", given.log_format, LOG_FORMATS),
+    ):
+        if value not in choices:
+            problems.append(f"{flag}: {value!r} is none of {', '.join(choices)}")
 
 
 def _web(problems: list[str], given: Given) -> Web | None:
@@ -234,6 +258,31 @@ def _web(problems: list[str], given: Given) -> Web | None:
             f"address such as 127.0.0.1:{at.port}"
         )
     return Web(address=at, certificate=files[0], private_key=files[1])
+
+
+def _history(problems: list[str], given: Given) -> History | None:
+    """Return where history is kept, if anywhere."""
+    age = _checked(problems, "--history-max-age", durations.positive, given.history_max_age)
+    size = _checked(problems, "--history-max-size", _bytes, given.history_max_size)
+    if not given.history_file or age is None or size is None:
+        return None
+    return History(
+        file=given.history_file,
+        max_age_seconds=age,
+        max_bytes=size,
+        user_label=given.history_user_label,
+    )
+
+
+def _bytes(text: str) -> int:
+    """Parse a size such as 1Gi. Raises ValueError."""
+    try:
+        size = quantities.parse(MEMORY, text)
+    except QuantityError as error:
+        raise ValueError(str(error)) from error
+    if size < HISTORY_LEAST_BYTES:
+        raise ValueError(f"{text} is too little: at least 1Mi is needed")
+    return size
 
 
 def is_loopback(host: str) -> bool:

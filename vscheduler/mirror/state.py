@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -80,6 +80,16 @@ def of(kind: type[V], move: Callable[[str, V | None, V | None], bool | None]) ->
     return move
 
 
+class Follower(Protocol):
+    """Is told of changes at once, in the Mirror's thread; it must neither fail nor wait."""
+
+    def pod(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod of any scheduler came, changed or went."""
+
+    def group(self, old: Group | None, new: Group | None, queue: str) -> None:
+        """A PodGroup came, changed or went; `queue` is the queue that it counts for."""
+
+
 class Mirror:
     """The cluster's objects, updated by watch events and frozen into Snapshots.
 
@@ -130,6 +140,7 @@ class Mirror:
         self._resource_names = ResourceNames()
         self._named = NamedObjects(self._entries)
         self._indexes = self._table()
+        self._follower: Follower | None = None
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Set the scheduler names of our pods. Known objects are read anew when listed again."""
@@ -378,6 +389,24 @@ class Mirror:
         """Call `listener` with the PodGroup of each pod that changes, until unsubscribed."""
         return self._job_index.subscribe(listener)
 
+    def follow(self, follower: "Follower | None") -> None:
+        """Tell the follower of every change of pods and PodGroups from now on; None: nobody."""
+        self._follower = follower
+
+    def told_of(self) -> tuple[list[Pod], list[tuple[Group, str]]]:
+        """Return what a follower is told of: our pods that name a PodGroup, and all PodGroups with
+        their queues.
+        """
+        self._settle()
+        values = (self._as_seen(self._pod_of(entry)) for entry in self._entries[Kind.POD].values())
+        found = [pod for pod in values if pod is not None and pod.ours and pod.group is not None]
+        groups = self._job_index.groups.values()
+        return found, [(group, self._job_index.queue_of(group)) for group in groups]
+
+    @staticmethod
+    def _pod_of(entry: Entry) -> Pod | None:
+        return entry.value if isinstance(entry.value, Pod) else None
+
     def _put(self, kind: Kind, key: str, entry: Entry) -> Change:
         stored = self._entries[kind]
         before = stored.get(key)
@@ -483,6 +512,8 @@ class Mirror:
         if known is not None:
             self._overlay.place(known.uid, new)
         after = self._as_seen(new)
+        if self._follower is not None:
+            self._follower.pod(before, after)
         change = entries.change(before, after)
         if change is not Change.NONE or (after is not None and after.leaves):
             self._move_pod(before, after)
@@ -509,7 +540,10 @@ class Mirror:
         if not devices:
             del self._overlay.charged[task]
         if pod is not None:
-            self._move_pod(before, self._as_seen(pod))
+            after = self._as_seen(pod)
+            if self._follower is not None:
+                self._follower.pod(before, after)
+            self._move_pod(before, after)
 
     def _move_pod(self, old: Pod | None, new: Pod | None) -> None:
         self._move_lone(new)
@@ -576,6 +610,8 @@ class Mirror:
         assert group is not None, "one of both exists"
         key = group.job.id
         self._job_index.move_group(key, new)
+        if self._follower is not None:
+            self._follower.group(old, new, self._job_index.queue_of(group))
         members = self._job_index.members(key)
         # Without a queue, it doesn't count yet.
         queue_of = self._job_index.queue_of

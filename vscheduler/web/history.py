@@ -99,6 +99,43 @@ class Observer:
         """Another instance schedules now."""
 
 
+class Observers(Observer):
+    """Passes on what it is told to several observers, in their order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def cycle(self, snapshot: Snapshot, result: CycleResult) -> None:
+        """A cycle has ended, and its decisions were passed on."""
+        for each in self._observers:
+            each.cycle(snapshot, result)
+
+    def bound(self, bind: Bind, now: float) -> None:
+        """A pod was bound."""
+        for each in self._observers:
+            each.bound(bind, now)
+
+    def bind_refused(self, bind: Bind, message: str, now: float) -> None:
+        """The API server refused a bind."""
+        for each in self._observers:
+            each.bind_refused(bind, message, now)
+
+    def evicted(self, evicts: Sequence[Evict], now: float) -> None:
+        """Pods were evicted by the same plan."""
+        for each in self._observers:
+            each.evicted(evicts, now)
+
+    def eviction_refused(self, evict: Evict, message: str, now: float) -> None:
+        """The API server refused an eviction, and with it the plan."""
+        for each in self._observers:
+            each.eviction_refused(evict, message, now)
+
+    def forget(self) -> None:
+        """Another instance schedules now."""
+        for each in self._observers:
+            each.forget()
+
+
 class _Binds(msgspec.Struct, kw_only=True):
     """Binds of a job within a short time."""
 

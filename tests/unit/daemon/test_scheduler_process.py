@@ -3,10 +3,12 @@
 import asyncio
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,9 @@ from vscheduler.daemon import leader_session, scheduler_process, settings
 from vscheduler.daemon.observability.metrics import Metrics
 from vscheduler.daemon.scheduler_process import Scheduler
 from vscheduler.daemon.settings import Given
+from vscheduler.history.queries import Filter, PastJob, Reader
+from vscheduler.history.schema import HistoryError
+from vscheduler.history.store import InUseError, Limits, Store
 from vscheduler.mirror.decode.events import Upsert
 from vscheduler.mirror.index.entries import Change, Event
 from vscheduler.mirror.state import Mirror
@@ -69,7 +74,9 @@ class Half:
 
 
 @asynccontextmanager
-async def half(serve: Serve, *names: str, elected: bool = True) -> AsyncIterator[Half]:
+async def half(
+    serve: Serve, *names: str, elected: bool = True, history: str = ""
+) -> AsyncIterator[Half]:
     """One that stands for these names and has a node; nothing is held."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -91,7 +98,12 @@ async def half(serve: Serve, *names: str, elected: bool = True) -> AsyncIterator
         return web.json_response(answers.an_object(request.path, version="99"), status=201)
 
     given = settings.check(
-        Given(scheduler_name=names, only=settings.SCHEDULER, leader_elect=elected)
+        Given(
+            scheduler_name=names,
+            only=settings.SCHEDULER,
+            leader_elect=elected,
+            history_file=history,
+        )
     )
     runtime = runtimes.by(
         await serve(answer),
@@ -377,3 +389,41 @@ async def test_the_default_queue_is_made_only_while_leading(
     ensuring.cancel()
     await asyncio.wait({ensuring})
     assert set(asked) == {"GET"}
+
+
+async def test_who_leads_keeps_the_history(serve: Serve, tmp_path: Path) -> None:
+    """What ran is in the file once the daemon has ended; a standby doesn't even make it."""
+    path = tmp_path / "history.db"
+    async with half(serve, "vscheduler", history=str(path)) as made:
+        made.show(*waiting("a"))
+        await made.rest()
+        assert not path.exists()
+        made.decided.gain("vscheduler")
+        await patience.until(lambda: made.bound() == {"a": 1})
+        made.show(waiting("a", node="n1", version="2")[1])
+        await patience.until(lambda: path.exists() and bool(_history(path)))
+        made.decided.lose("vscheduler")
+        await made.rest()
+        await patience.until(lambda: _unlocked(path))
+        made.serving.close()
+        made.serving.observe()
+        (job,) = _history(path)
+        assert (job.job, job.scheduler, job.pods) == ("ns/g-a", "vscheduler", 1)
+        assert b"vscheduler_history_writable 1.0" in made.observed.exposition()
+
+
+def _history(path: Path) -> list[PastJob]:
+    """The jobs that ran; none as long as there are no tables."""
+    with suppress(HistoryError):
+        now = int(time.time())
+        return [job for job in Reader(path).jobs(Filter(), now, limit=10) if job.pods]
+    return []
+
+
+def _unlocked(path: Path) -> bool:
+    """Whether another process might write to the file."""
+    try:
+        Store(path, Limits()).close()
+    except InUseError:
+        return False
+    return True

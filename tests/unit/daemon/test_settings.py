@@ -3,7 +3,7 @@ import re
 import pytest
 
 from vscheduler.daemon import settings
-from vscheduler.daemon.settings import Address, Given, SettingsError, Web
+from vscheduler.daemon.settings import Address, Given, History, SettingsError, Web
 
 
 @pytest.mark.parametrize(
@@ -169,3 +169,20 @@ def test_with_a_certificate_the_page_may_be_anywhere() -> None:
     address = Address("", 8443)
     assert found == Web(address=address, certificate="tls.crt", private_key="tls.key")
     assert settings.check(Given()).web is None
+
+
+def test_history_is_kept_where_a_flag_names_a_file() -> None:
+    """With an age and a size that make sense, whether it is kept or not."""
+    assert settings.check(Given()).history is None
+    found = settings.check(Given(history_file="/var/lib/history.db")).history
+    assert found == History(
+        file="/var/lib/history.db",
+        max_age_seconds=90 * 86400.0,
+        max_bytes=1 << 30,
+        user_label="vscheduler.io/user",
+    )
+    with pytest.raises(SettingsError) as raised:
+        settings.check(Given(history_max_age="0", history_max_size="100"))
+    assert len(raised.value.problems) == 2
+    with pytest.raises(SettingsError, match="--history-max-size"):
+        settings.check(Given(history_max_size="much"))

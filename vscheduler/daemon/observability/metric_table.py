@@ -193,6 +193,26 @@ TABLE = (
         labels=("name", "outcome"),
     ),
     Metric(
+        name="vscheduler_history_records_total",
+        kind=MetricType.COUNTER,
+        about="Records of history written: jobs and runs of pods that are new or changed.",
+    ),
+    Metric(
+        name="vscheduler_history_lost_total",
+        kind=MetricType.COUNTER,
+        about="Changes and records lost to the history; most are made up for by comparing all.",
+    ),
+    Metric(
+        name="vscheduler_history_size_bytes",
+        kind=MetricType.GAUGE,
+        about="Size of the history's file.",
+    ),
+    Metric(
+        name="vscheduler_history_writable",
+        kind=MetricType.GAUGE,
+        about="1: the history's file can be written; 0: it can't, and the log says why.",
+    ),
+    Metric(
         name="vscheduler_log_lines_dropped_total",
         kind=MetricType.COUNTER,
         about="Log lines dropped because nobody read them in time.",

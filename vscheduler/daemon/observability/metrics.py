@@ -12,6 +12,7 @@ from vscheduler.daemon.leader_election.api import LeaseStatus
 from vscheduler.daemon.observability import metric_table
 from vscheduler.daemon.observability.metric_table import MetricType
 from vscheduler.daemon.observability.share_gauges import ShareGauges
+from vscheduler.history.records import WriterStatus
 from vscheduler.model.claim_decisions import ClaimKind
 from vscheduler.model.decisions import CycleResult
 
@@ -103,6 +104,8 @@ class Metrics:
                         buckets=MILLISECONDS,
                     )
         self._counted, self._timed = Series(self._counters), Series(self._histograms)
+        self._history = WriterStatus()
+        """What was counted of the history so far."""
         self._holders: dict[str, str] = {}
         """The last known holder of each Lease."""
         self._shares = ShareGauges()
@@ -205,6 +208,14 @@ class Metrics:
         """Set by cause how long no progress was seen. Safe to call from any thread."""
         for cause, each in seconds.items():
             self._gauges["vscheduler_stalled_seconds"].labels(cause).set(each)
+
+    def observe_history(self, status: WriterStatus) -> None:
+        """Record how the writer of history fares."""
+        known, self._history = self._history, status
+        self._count("vscheduler_history_records_total", by=status.written - known.written)
+        self._count("vscheduler_history_lost_total", by=status.lost - known.lost)
+        self._gauges["vscheduler_history_size_bytes"].set(status.size)
+        self._gauges["vscheduler_history_writable"].set(status.works)
 
     def observe_reload(self, *, successful: bool, now: float) -> None:
         """Record whether the configuration just read is in effect."""

@@ -333,12 +333,27 @@ class GroupCondition(Condition, frozen=True):
     transition_id: str = field(default="", name="transitionID")
 
 
+class Terminated(Struct, frozen=True):
+    """core/v1 ContainerStateTerminated."""
+
+    finished_at: dt.datetime | None = None
+
+
+class ContainerState(Struct, frozen=True):
+    """core/v1 ContainerState, only of a container that has ended."""
+
+    terminated: Terminated | None = None
+
+
 class ContainerStatus(Struct, frozen=True):
-    """core/v1 ContainerStatus: resources that the kubelet has granted so far during a resize."""
+    """core/v1 ContainerStatus: resources that the kubelet has granted so far during a resize, and
+    when the container ended.
+    """
 
     name: str = ""
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
+    state: ContainerState = ContainerState()
 
 
 class PodStatus(Struct, frozen=True):

@@ -113,6 +113,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     gone_by: float | None = None
     """Only for pods that are being deleted: when their grace period is over, in seconds since the
     epoch."""
+    ended_at: float | None = None
+    """Only for finished pods of ours: when their last container ended, in seconds since the epoch.
+    None if nothing tells."""
 
     @property
     def holds_resources(self) -> bool:
@@ -298,6 +301,7 @@ class Translator:
             origin=pod_owners.template_of(pod, _volcano_group(pod)),
             answer=kubelet_refusals.answer_of(pod, answered),
             gone_by=_gone_by(pod),
+            ended_at=_ended_at(pod) if status in FINISHED else None,
         )
 
     def _foreign(
@@ -391,6 +395,18 @@ def _gone_by(pod: wire.Pod) -> float | None:
     """Return when the pod's grace period is over: its deletionTimestamp includes that period."""
     deleted = pod.metadata.deletion_timestamp
     return None if deleted is None else deleted.timestamp()
+
+
+def _ended_at(pod: wire.Pod) -> float | None:
+    """Return when the last container of a finished pod ended, else when it stopped being ready."""
+    status = pod.status
+    ends = [
+        each.state.terminated.finished_at
+        for each in (*status.container_statuses, *status.init_container_statuses)
+        if each.state.terminated is not None
+    ]
+    ends = ends or [each.last_transition_time for each in status.conditions if each.type in READY]
+    return max((each.timestamp() for each in ends if each is not None), default=None)
 
 
 def group_of(pod: wire.Pod) -> JobId | None:
@@ -499,6 +515,9 @@ def _shared(texts: Mapping[str, str]) -> Mapping[str, str]:
 def _shared_items(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(items)
 
+
+READY = ("ContainersReady", "Ready")
+"""Types of the conditions that turn False when containers end."""
 
 SCHEDULED = "PodScheduled"
 """Type of the condition whether a pod has a node."""
@@ -714,7 +733,11 @@ def _basis(
     if not stands_for and spec.node_name and pod_requests.has_grants(pod):
         whole = (status.resources, status.allocated_resources)
         infeasible = pod_requests.resize_is_infeasible(pod)
-        given = (status.container_statuses, status.init_container_statuses, whole, infeasible)
+        granted = [
+            (each.name, each.resources, each.allocated_resources)
+            for each in (*status.container_statuses, *status.init_container_statuses)
+        ]
+        given = (granted, whole, infeasible)
     if spec.affinity or spec.topology_spread_constraints or stands_for:
         own = (metadata.namespace, metadata.labels)
     return _encode(

@@ -1,0 +1,539 @@
+"""Queries: what ran, who waited, and how much was used, from the database of history.
+
+Pod-seconds are what pods request, times the seconds for which they hold it: integers in the units
+of the model (CPU in millicores), so that sums are exact whatever they are sums of.
+"""
+
+import json
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.history import schema
+from vscheduler.history.records import JobState
+from vscheduler.model import jobs
+from vscheduler.model.jobs import JobId
+from vscheduler.model.resources import ResourceMap
+
+QUERY_SECONDS = 20.0
+STEPS_BETWEEN_LOOKS = 100_000
+"""Steps of SQLite's machine between looks at the clock."""
+
+FAR = 1 << 62
+"""Later than anything."""
+
+STEPS_MAX = 2_000
+"""How many steps a series has at most."""
+
+
+class By(StrEnum):
+    """What sums are by."""
+
+    QUEUE = "queue"
+    NAMESPACE = "namespace"
+    USER = "user"
+
+
+class Visible(msgspec.Struct, frozen=True, kw_only=True):
+    """Namespaces that are looked at; None: all."""
+
+    volcano: frozenset[str] | None = None
+    """For jobs with Volcano's PodGroups, and pods without any."""
+    native: frozenset[str] | None = None
+    """For those with Kubernetes' own."""
+
+    def within(self, namespace: str) -> "Visible":
+        """Return the part in one namespace."""
+        only = frozenset([namespace])
+        return Visible(
+            volcano=only if self.volcano is None else self.volcano & only,
+            native=only if self.native is None else self.native & only,
+        )
+
+
+EVERYTHING = Visible()
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs are asked for: those that existed at any time of [since, until)."""
+
+    visible: Visible = EVERYTHING
+    since: int = 0
+    until: int = FAR
+    queues: Sequence[str] = ()
+    users: Sequence[str] = ()
+    owners: Sequence[str] = ()
+    """Workloads such as `job/train`."""
+    names: Sequence[str] = ()
+    """Names of PodGroups or of workloads, with or without their kind."""
+    states: Sequence[str] = ()
+
+
+class Eviction(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods of a job that were evicted at the same time for the same job."""
+
+    time: int
+    pods: int
+    action: str
+    beneficiary: str
+    """Empty if their gang was incomplete."""
+
+
+class PastJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with what it used."""
+
+    row: int
+    """Its place in the database: part of a cursor."""
+    job: JobId
+    owner: str
+    user: str
+    queue: str
+    scheduler: str
+    created: int
+    priority: int
+    run_limit: int | None
+    admitted: int | None
+    started: int | None
+    last_started: int | None
+    last_ended: int | None
+    finished: int | None
+    state: JobState
+    pods: int
+    request: ResourceMap
+    evicted: int
+    succeeded: int
+    failed: int
+    pod_seconds: ResourceMap = {}
+    evictions: tuple[Eviction, ...] = ()
+
+
+class Waits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long jobs waited from their creation to their first start, in seconds."""
+
+    jobs: int
+    mean: float
+    p50: int
+    p90: int
+    p99: int
+    longest: int
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a report."""
+
+    name: str
+    pod_seconds: ResourceMap = {}
+    waits: Waits | None = None
+    """Of the jobs that started first in this time; None if none did."""
+    finished: int = 0
+    evicted_pods: int = 0
+    evicted_jobs: int = 0
+    evicted_pod_seconds: ResourceMap = {}
+    """What runs had used, in all, that evictions ended in this time."""
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Use over time."""
+
+    edges: Sequence[int]
+    """Beginnings of the steps, and the end of the last."""
+    used: Mapping[str, Mapping[str, Sequence[float]]]
+    """Pod-seconds by name and resource, one for each step: rounded, unlike those of reports."""
+
+
+class _Steps:
+    """Sums over steps of time.
+
+    A run adds (t - began) from its beginning and takes (t - ended) away from its end, for any
+    instant t. So what begins and ends in each step is enough for the sum until the step's end.
+    """
+
+    def __init__(
+        self, runs: NDArray[np.int64], edges: NDArray[np.int64], step: int, keys: Sequence[int]
+    ) -> None:
+        """`runs` as of Reader._runs."""
+        self._shape = (len(keys), len(edges) - 1)
+        groups = np.searchsorted(np.array(keys, dtype=np.int64), runs[:, 0])
+        self._requests = runs[:, 1]
+        self._times = runs[:, 2:] - edges[0]
+        self._ends = edges[1:] - edges[0]
+        at = np.minimum(self._times // step, self._shape[1] - 1)
+        self._places = groups[:, None] * self._shape[1] + at
+
+    def sums(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return pod-seconds by group and step: shape (G, S). `amounts` are those of requests."""
+        held = amounts[self._requests]
+        total = np.zeros(self._shape)
+        for side, sign in ((0, 1.0), (1, -1.0)):
+            places, times = self._places[:, side], self._times[:, side]
+            total += sign * self._integral(places, held, held * times)
+        return np.diff(total, axis=1, prepend=0.0)
+
+    def _integral(
+        self, places: NDArray[np.int64], held: NDArray[np.float64], moved: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        size = self._shape[0] * self._shape[1]
+        count = np.bincount(places, held, size).reshape(self._shape).cumsum(axis=1)
+        times = np.bincount(places, moved, size).reshape(self._shape).cumsum(axis=1)
+        return np.asarray(count * self._ends - times, dtype=np.float64)
+
+
+class Reader:
+    """Answers queries, each over a connection of its own. Any thread may use it.
+
+    All methods raise sqlite3.Error, schema.HistoryError and TimeoutError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def namespaces(self) -> frozenset[str]:
+        """Return all namespaces with jobs."""
+        # One seek for each: the index is sorted by namespace.
+        statement = """WITH RECURSIVE there(id) AS (SELECT MIN(namespace) FROM jobs UNION ALL
+            SELECT (SELECT MIN(namespace) FROM jobs WHERE namespace > there.id) FROM there
+            WHERE there.id IS NOT NULL) SELECT text FROM there JOIN names USING (id)"""
+        with self._asking() as link:
+            return frozenset(str(row[0]) for row in link.execute(statement))
+
+    def jobs(
+        self, wanted: Filter, now: int, *, limit: int, before: tuple[int, int] | None = None
+    ) -> list[PastJob]:
+        """Return jobs, the latest first; `before` is (created, row) of the last one of the page
+        before.
+        """
+        where = _of_jobs(wanted)
+        if before is not None:
+            created, row = map(where.value, before)
+            where.add(f"(jobs.created, jobs.id) < ({created}, {row})")
+        order = f"ORDER BY jobs.created DESC, jobs.id DESC LIMIT {where.value(limit)}"
+        with self._asking() as link:
+            rows = link.execute(f"{JOBS} WHERE {where} {order}", where.values)
+            found = list(map(_job, rows))
+            used = _used_by_jobs(link, [job.row for job in found], now)
+            lost = _evictions_of(link, [job.row for job in found if job.evicted])
+        return [
+            msgspec.structs.replace(
+                job, pod_seconds=used.get(job.row, {}), evictions=tuple(lost.get(job.row, ()))
+            )
+            for job in found
+        ]
+
+    def report(self, by: By, wanted: Filter, now: int) -> list[Row]:
+        """Return sums over [since, until), by name. Filters by owner, name and state don't count:
+        sums are about pods.
+        """
+        with self._asking() as link:
+            used = self._used(link, by, wanted, now)
+            waits = self._waits(link, by, wanted)
+            finished = self._finished(link, by, wanted)
+            evictions = self._evicted(link, by, wanted)
+            names = _names(link, {*used, *waits, *finished, *evictions})
+        rows = []
+        for key in sorted(names, key=names.__getitem__):
+            pods, losers, lost = evictions.get(key, (0, 0, {}))
+            rows.append(
+                Row(
+                    name=names[key],
+                    pod_seconds=used.get(key, {}),
+                    waits=waits.get(key),
+                    finished=finished.get(key, 0),
+                    evicted_pods=pods,
+                    evicted_jobs=losers,
+                    evicted_pod_seconds=lost,
+                )
+            )
+        return rows
+
+    def usage(self, by: By, wanted: Filter, step: int, now: int) -> Series:
+        """Return the use in each step of [since, until); the last step may be shorter."""
+        since, until = wanted.since, min(wanted.until, now)
+        edges = [*range(since, max(since, until), step), until]
+        with self._asking() as link:
+            runs = self._runs(link, by, wanted, since, until)
+            requests = _requests(link)
+            keys = sorted({int(key) for key in np.unique(runs[:, 0])})
+            names = _names(link, keys)
+        found = _Steps(runs, np.array(edges, dtype=np.int64), step, keys)
+        of_runs = [int(request) for request in np.unique(runs[:, 1])]
+        used: dict[str, dict[str, Sequence[float]]] = {name: {} for name in sorted(names.values())}
+        for resource in sorted({name for request in of_runs for name in requests[request]}):
+            amounts = np.zeros(max(of_runs) + 1)
+            for request in of_runs:
+                amounts[request] = requests[request].get(resource, 0)
+            for key, sums in zip(keys, found.sums(amounts), strict=True):
+                if sums.any():
+                    used[names[key]][resource] = [float(each) for each in sums]
+        return Series(edges=edges, used=used)
+
+    def _used(
+        self, link: sqlite3.Connection, by: By, wanted: Filter, now: int
+    ) -> Mapping[int, ResourceMap]:
+        """Return pod-seconds in [since, until) by group."""
+        until = min(wanted.until, now)
+        where = _Conditions(wanted, "kinds")
+        sums = [
+            f"""SELECT kinds.{by}, request, SUM(MIN({end}, :until) - MAX(began, :since))
+            FROM kinds CROSS JOIN runs ON kind = kinds.id
+            WHERE {condition} AND began < :until AND {where} GROUP BY kinds.id"""
+            for end, condition in (("ended", "ended > :since"), (":until", "ended IS NULL"))
+        ]
+        given = {**where.values, "until": until}
+        return _amounts(link, link.execute(" UNION ALL ".join(sums), given).fetchall())
+
+    def _runs(
+        self, link: sqlite3.Connection, by: By, wanted: Filter, since: int, until: int
+    ) -> NDArray[np.int64]:
+        """Return group, request, beginning and end of runs in [since, until): shape (N, 4)."""
+        where = _Conditions(wanted, "kinds")
+        runs = [
+            f"""SELECT kinds.{by}, request, MAX(began, :since), {end}
+            FROM kinds CROSS JOIN runs ON kind = kinds.id
+            WHERE {condition} AND began < :until AND {where}"""
+            for end, condition in (
+                ("MIN(ended, :until)", "ended > :since"),
+                (":until", "ended IS NULL"),
+            )
+        ]
+        given = {**where.values, "since": since, "until": until}
+        rows = link.execute(" UNION ALL ".join(runs), given)
+        return np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 4)
+
+    def _waits(self, link: sqlite3.Connection, by: By, wanted: Filter) -> Mapping[int, Waits]:
+        where = _Conditions(wanted, "jobs")
+        statement = f"""SELECT {by}, started - created FROM jobs
+            WHERE started >= :since AND started < :until AND created > 0 AND {where}"""
+        found: dict[int, list[int]] = defaultdict(list)
+        for key, wait in link.execute(statement, where.values):
+            found[key].append(max(0, wait))
+        return {key: _waits_of(sorted(waits)) for key, waits in found.items()}
+
+    def _finished(self, link: sqlite3.Connection, by: By, wanted: Filter) -> Mapping[int, int]:
+        where = _Conditions(wanted, "jobs")
+        statement = f"""SELECT {by}, COUNT(*) FROM jobs
+            WHERE finished >= :since AND finished < :until AND {where} GROUP BY {by}"""
+        return dict(link.execute(statement, where.values).fetchall())
+
+    def _evicted(
+        self, link: sqlite3.Connection, by: By, wanted: Filter
+    ) -> Mapping[int, tuple[int, int, ResourceMap]]:
+        where = _Conditions(wanted, "kinds")
+        statement = f"""SELECT kinds.{by}, request, job, COUNT(*), SUM(ended - began)
+            FROM runs CROSS JOIN kinds ON kinds.id = kind
+            WHERE how = 'evicted' AND ended >= :since AND ended < :until AND {where}
+            GROUP BY kinds.{by}, request, job"""
+        pods: dict[int, int] = defaultdict(int)
+        losers: dict[int, set[int]] = defaultdict(set)
+        seconds: dict[tuple[int, int], int] = defaultdict(int)
+        for key, request, job, count, lost in link.execute(statement, where.values).fetchall():
+            pods[key] += count
+            losers[key].add(job)
+            seconds[key, request] += lost
+        amounts = _amounts(link, [(*key, lost) for key, lost in seconds.items()])
+        return {key: (count, len(losers[key]), amounts[key]) for key, count in pods.items()}
+
+    @contextmanager
+    def _asking(self) -> Iterator[sqlite3.Connection]:
+        """Provide a connection that sees one state of the database, and that gives up in time."""
+        with closing(schema.open_to_read(self._path)) as link, _deadline(link):
+            link.execute("BEGIN")
+            yield link
+
+
+@contextmanager
+def _deadline(link: sqlite3.Connection) -> Iterator[None]:
+    """Interrupt queries that take too long. Raises TimeoutError."""
+    until = time.monotonic() + QUERY_SECONDS
+    link.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "interrupted" in str(error):
+            raise TimeoutError(f"the query took longer than {QUERY_SECONDS:.0f} s") from None
+        raise
+
+
+JOBS = """SELECT jobs.id, job, owner, user.text, queue.text, scheduler.text, created, priority,
+ run_limit, admitted, started, last_started, last_ended, finished, state, pods, amounts, evicted,
+ succeeded, failed
+FROM jobs JOIN names AS scheduler ON scheduler.id = scheduler JOIN names AS user ON user.id = user
+JOIN names AS queue ON queue.id = queue JOIN requests ON requests.id = request"""
+
+
+def _job(row: tuple[Any, ...]) -> PastJob:
+    return PastJob(
+        row=row[0],
+        job=JobId(row[1]),
+        owner=row[2],
+        user=row[3],
+        queue=row[4],
+        scheduler=row[5],
+        created=row[6],
+        priority=row[7],
+        run_limit=row[8],
+        admitted=row[9],
+        started=row[10],
+        last_started=row[11],
+        last_ended=row[12],
+        finished=row[13],
+        state=JobState(row[14]),
+        pods=row[15],
+        request=json.loads(row[16]),
+        evicted=row[17],
+        succeeded=row[18],
+        failed=row[19],
+    )
+
+
+class _Conditions:
+    """Conditions of a query, and their values by name."""
+
+    def __init__(self, wanted: Filter, table: str) -> None:
+        """Of the columns that jobs and runs both have: queue, user and namespace."""
+        self._table = table
+        self._where: list[str] = []
+        self.values: dict[str, Any] = {"since": wanted.since, "until": wanted.until}
+        if wanted.queues:
+            self.add(self._named("queue", wanted.queues))
+        if wanted.users:
+            self.add(self._named("user", wanted.users))
+        seen = wanted.visible
+        if seen != EVERYTHING:
+            self.add(self._inside(0, seen.volcano), self._inside(1, seen.native))
+
+    def __str__(self) -> str:
+        return " AND ".join(self._where) or "TRUE"
+
+    def add(self, *either: str) -> None:
+        """Add a condition: that any of these is true."""
+        self._where.append(f"({' OR '.join(either)})")
+
+    def among(self, column: str, texts: Iterable[str]) -> str:
+        """Return that the column has one of the texts."""
+        return f"{self._table}.{column} IN ({', '.join(map(self.value, texts))})"
+
+    def like(self, column: str, pattern: str) -> str:
+        """Return that the column matches."""
+        return f"{self._table}.{column} LIKE {self.value(pattern)} ESCAPE '\\'"
+
+    def value(self, value: object) -> str:
+        """Return what stands for a value."""
+        name = f"v{len(self.values)}"
+        self.values[name] = value
+        return f":{name}"
+
+    def _named(self, column: str, texts: Iterable[str]) -> str:
+        marks = ", ".join(map(self.value, texts))
+        return f"{self._table}.{column} IN (SELECT id FROM names WHERE text IN ({marks}))"
+
+    def _inside(self, native: int, namespaces: frozenset[str] | None) -> str:
+        kind = f"{self._table}.native = {native}"
+        if namespaces is None:
+            return kind
+        return f"({kind} AND {self._named('namespace', sorted(namespaces))})"
+
+
+def _of_jobs(wanted: Filter) -> _Conditions:
+    """Return the conditions of a list of jobs."""
+    made = _Conditions(wanted, "jobs")
+    made.add("jobs.created < :until")
+    made.add("jobs.finished IS NULL", "jobs.finished >= :since")
+    if wanted.owners:
+        made.add(made.among("owner", wanted.owners))
+    if wanted.states:
+        made.add(made.among("state", wanted.states))
+    if wanted.names:
+        made.add(
+            made.among("owner", wanted.names),
+            *(
+                made.like(column, f"%/{_literal(name)}{ending}")
+                for name in wanted.names
+                for column, ending in (("owner", ""), ("job", ""), ("job", _literal(jobs.NATIVE)))
+            ),
+        )
+    return made
+
+
+def _literal(text: str) -> str:
+    """Return a text that stands for itself in a pattern."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _used_by_jobs(
+    link: sqlite3.Connection, rows: Sequence[int], now: int
+) -> Mapping[int, ResourceMap]:
+    """Return pod-seconds by job."""
+    statement = f"""SELECT job, request, SUM(MAX(0, IFNULL(ended, ?) - began))
+        FROM runs JOIN kinds ON kinds.id = kind
+        WHERE job IN ({_marks(rows)}) GROUP BY job, request"""
+    return _amounts(link, link.execute(statement, (now, *rows)).fetchall())
+
+
+def _evictions_of(link: sqlite3.Connection, rows: Sequence[int]) -> Mapping[int, list[Eviction]]:
+    statement = f"""SELECT job, ended, action, evicted_for, COUNT(*) FROM runs
+        WHERE job IN ({_marks(rows)}) AND how = 'evicted'
+        GROUP BY job, ended, action, evicted_for ORDER BY ended, evicted_for"""
+    found: dict[int, list[Eviction]] = defaultdict(list)
+    for job, ended, action, beneficiary, pods in link.execute(statement, rows):
+        found[job].append(Eviction(time=ended, pods=pods, action=action, beneficiary=beneficiary))
+    return found
+
+
+def _amounts(
+    link: sqlite3.Connection, rows: Sequence[tuple[int, int, int]]
+) -> Mapping[int, ResourceMap]:
+    """Return amounts by key, of rows with a key, a request, and its seconds."""
+    found: dict[int, dict[str, int]] = {}
+    if not rows:
+        return found
+    requests = _requests(link)
+    for key, request, seconds in rows:
+        sums = found.setdefault(key, {})
+        for resource, amount in requests[request].items():
+            sums[resource] = sums.get(resource, 0) + amount * seconds
+    return found
+
+
+def _requests(link: sqlite3.Connection) -> dict[int, ResourceMap]:
+    rows = link.execute("SELECT id, amounts FROM requests")
+    return {int(row): json.loads(amounts) for row, amounts in rows}
+
+
+def _names(link: sqlite3.Connection, keys: Any) -> dict[int, str]:
+    """Return the texts of these rows."""
+    wanted = sorted(keys)
+    return dict(
+        link.execute(
+            f"SELECT id, text FROM names WHERE id IN ({_marks(wanted)})", wanted
+        ).fetchall()
+    )
+
+
+def _waits_of(waits: Sequence[int]) -> Waits:
+    """Return the figures of sorted waits."""
+
+    def at(part: float) -> int:
+        return waits[min(len(waits) - 1, int(part * len(waits)))]
+
+    return Waits(
+        jobs=len(waits),
+        mean=sum(waits) / len(waits),
+        p50=at(0.5),
+        p90=at(0.9),
+        p99=at(0.99),
+        longest=waits[-1],
+    )
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
