@@ -68,12 +68,42 @@ def test_a_tenant_sees_only_its_own(person: Person, url: str) -> None:
     """Jobs and decisions of its namespace, and the queues, which it may list."""
     person.open(url)
     person.sign_in(stage.TENANT)
-    for section in ("jobs", "decisions"):
-        assert names_in(person.one(f"#{section}-body").text) == {"robotics"}
-    assert names_in(person.one("#queues-body").text) == {"robotics", "speech", "vision"}
+    for section in ("next", "decisions"):
+        assert names_in(person.one(f".{section}").text) == {"robotics"}
+    assert "2 wait" in person.one(".waiting").text
+    assert names_in(person.one(".queues").text) == {"robotics", "speech", "vision"}
+    person.go("jobs")
+    person.until(lambda: names_in(person.one(".jobs").text) == {"robotics"})
     person.one("input[value=running]").send_keys(" ")
-    person.until(lambda: "1 node" in person.one("#jobs-body").text)
-    assert "worker-" not in person.one("#jobs-body").text
+    person.until(lambda: "1 node" in person.one(".jobs").text)
+    assert "worker-" not in person.one(".jobs").text
+    person.go("nodes")
+    person.until(lambda: "you may not list nodes" in person.one(".map").text)
+    person.go("job/vision/render-frames-000d")
+    person.until(lambda: "There is no such job" in person.one(".about").text)
+    assert names_in(person.one("#view").text) == {"vision"}, "the one that was asked for"
+
+
+def test_the_first_screen_says_what_is_free_and_what_waits(person: Person, url: str) -> None:
+    """Who has it, what waits why, and what comes next, and the chart agrees with the table."""
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    person.until(lambda: person.many(".fairness .lines"))
+    assert person.one(".free .figure").text == "8 of 80 CPUs free"
+    assert "vision\n44" in person.one(".free .legend").text
+    assert "4 wait" in person.one(".waiting").text
+    assert "Queue over share" in person.one(".waiting").text
+    assert person.one(".next .line-up li").text.startswith("1\njob/simulate-2")
+    shares = {
+        each.find_element("css selector", "td.queue").text: each.text.split("\n")
+        for each in person.many(".queues tbody tr")
+    }
+    for line in person.many(".fairness .lines li"):
+        name, share = line.text.split()
+        assert share in " ".join(shares[name]), "the same in the chart and in the table"
+    person.one(".waiting .reasons a").click()
+    person.until(lambda: person.many(".view-jobs tbody tr"))
+    assert "reason=" in person.driver.current_url
 
 
 def test_everything_can_be_done_with_the_keyboard(person: Person, url: str) -> None:
@@ -81,27 +111,33 @@ def test_everything_can_be_done_with_the_keyboard(person: Person, url: str) -> N
     person.open(url)
     person.until(lambda: person.focused == "token")
     person.press(*stage.ADMIN, Keys.ENTER)
-    person.until(lambda: person.many(".more"))
+    person.until(lambda: person.many("#view .panel"))
+    person.go("jobs")
+    person.until(lambda: "job/too-much" in person.one(".jobs").text)
     person.driver.refresh()
-    person.until(lambda: person.many(".more"))
+    person.until(lambda: "job/too-much" in person.one(".jobs").text)
     seen = []
     for _ in range(60):
         person.press(Keys.TAB)
         seen.append(person.focused)
         if seen[-1] == "job/too-much":
             break
-    assert seen[0] == "Skip to the content"
-    assert {"sign-out", "search", "filter-queue", "filter-namespace"} <= set(seen)
+    assert seen[0] == "skip"
+    assert {"sign-out", "Queues", "Any name", "Queue", "Namespace"} <= set(seen)
     outline = "return getComputedStyle(document.activeElement).outlineStyle"
     assert person.driver.execute_script(outline) == "solid"
     person.press(Keys.ENTER)
-    person.until(lambda: "larger than any node" in person.one(".details").text)
-    assert person.focused == "job/too-much"
-    assert person.one(".more[aria-expanded=true]").text == "job/too-much"
+    person.until(lambda: "larger than any node" in person.one(".why").text)
+    assert person.focused == "content"
+    person.press(Keys.TAB)
+    assert person.focused == "Jobs"
     person.press(Keys.ENTER)
-    person.until(lambda: not person.many(".details"))
+    person.until(lambda: person.many(".view-jobs tbody tr"))
+    person.go("queues")
+    person.until(lambda: person.many(".queues tbody tr"))
     person.one("input[name=resource]").send_keys(Keys.ARROW_RIGHT)
-    person.until(lambda: "Gi" in person.one("#queues-body tbody").text)
+    person.until(lambda: "Gi" in person.one(".queues tbody").text)
+    assert person.driver.execute_script("return document.activeElement.value") == "memory"
     person.one("#sign-out").send_keys(Keys.ENTER)
     person.until(lambda: "You are signed out." in person.text)
     person.driver.refresh()
@@ -113,19 +149,25 @@ def test_what_would_start_a_job_is_asked_for(person: Person, made: Stage, url: s
     made.finder.changes = [{"change": "FewerPods", "message": f"lower minMember {EVIL}"}]
     person.open(url)
     person.sign_in(stage.ADMIN)
-    person.one(".more").send_keys(Keys.ENTER)
+    person.one(".next a").send_keys(Keys.ENTER)
     person.until(lambda: person.many("[data-part=remedies]"))
     person.one("[data-part=remedies]").send_keys(Keys.ENTER)
     person.until(lambda: person.many(".remedies li"))
     assert person.one(".remedies li").text.startswith("lower minMember <img src=x")
-    assert "Not searched to the end: weights." in person.one(".details").text
+    assert "Not searched to the end: weights." in person.one(".help").text
     assert (person.overflow(), person.violations()) == (0, [])
     assert person.driver.execute_script("return window.pwned") is None
     made.finder.problem = "It takes too long."
-    person.many(".more")[1].send_keys(Keys.ENTER)
-    person.until(lambda: len(person.many("[data-part=remedies]")) == 2)
-    person.many("[data-part=remedies]")[1].send_keys(Keys.ENTER)
+    person.go("job/robotics/too-much-0008")
+    person.until(lambda: "larger than any node" in person.one(".why").text)
+    person.one("[data-part=remedies]").send_keys(Keys.ENTER)
     person.until(lambda: "It takes too long." in person.text)
+
+
+ADDRESSES = [
+    *("", "jobs", "jobs?state=running", "job/robotics/too-much-0008", "queues"),
+    *("queue/vision", "nodes?node=worker-4", "history", "decisions"),
+]
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1600, "light"), (1600, "dark")])
@@ -135,22 +177,100 @@ def test_it_fits_and_can_be_read(person: Person, url: str, width: int, scheme: s
     person.until(lambda: person.one("#sign-in").is_displayed())
     assert (person.overflow(), person.violations()) == (0, [])
     person.sign_in(stage.ADMIN)
-    person.one(".more").click()
-    person.until(lambda: person.many(".details"))
-    assert (person.overflow(), person.violations()) == (0, [])
-    person.driver.execute_script("document.querySelector('input[value=running]').click()")
-    person.until(lambda: "worker-4" in person.one("#jobs-body").text)
-    assert (person.overflow(), person.violations()) == (0, [])
+    for address in ADDRESSES:
+        person.go(address)
+        assert (address, person.overflow(), person.violations()) == (address, 0, [])
 
 
-@pytest.mark.parametrize("width", [320, 641, 1024, 1499, 1500])
-def test_it_fits_into_any_window(person: Person, url: str, width: int) -> None:
-    """No line leads out of it."""
-    person.open(url, width)
+@pytest.mark.parametrize("width", [320, 641, 1024, 1099, 1100, 1750, 2200])
+def test_it_fits_into_any_window(person: Person, width: int) -> None:
+    """No line leads out of it, nor is a table wider than its panel."""
+    wide = (
+        "return [...document.querySelectorAll('.panel, .panel *')].filter((each) => "
+        "each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX !== 'visible' "
+        "&& !each.matches('.hidden, thead, svg, .histogram *, input')).length"
+    )
+    with stage.served(Stage(clusters.racks(time.time()))) as url:
+        person.open(url, width)
+        person.sign_in(stage.ADMIN)
+        for address in (
+            "",
+            "jobs",
+            "queues",
+            "nodes",
+            "queue/vision",
+            "job/vision/pretrain-vit-000c",
+        ):
+            person.go(address)
+            assert (address, person.overflow(), person.driver.execute_script(wide)) == (
+                address,
+                0,
+                0,
+            )
+
+
+def test_each_job_queue_and_node_has_an_address(person: Person, url: str) -> None:
+    """It leads there after signing in, too; going back leads to the view before."""
+    person.open(f"{url}#/job/speech/tune-0004")
     person.sign_in(stage.ADMIN)
-    person.one(".more").send_keys(Keys.ENTER)
-    person.until(lambda: person.many(".details"))
-    assert person.overflow() == 0
+    person.until(lambda: "Queue over share" in person.one(".why").text)
+    assert person.driver.title == "tune-0004 in speech - vscheduler"
+    person.one(".facts a").click()
+    person.until(lambda: "weight 1 of 4" in person.one(".about").text)
+    assert person.driver.current_url.endswith("#/queue/speech")
+    person.driver.back()
+    person.until(lambda: person.many(".why"))
+    person.go("nodes?node=worker-4")
+    person.until(lambda: "job/simulate-1" in person.one(".about.node").text)
+    person.go("queue/missing")
+    person.until(lambda: "There is no such queue" in person.one(".about").text)
+    person.go("nowhere")
+    person.until(lambda: "There is no such view." in person.text)
+
+
+def test_jobs_are_filtered_and_the_address_keeps_the_filter(person: Person, url: str) -> None:
+    """By state, name and reason; a reload shows the same."""
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    person.go("jobs?state=all")
+    person.until(lambda: len(person.many("tbody tr")) == 9)
+    person.one("[aria-label='Any name']").send_keys("simulate")
+    person.until(lambda: len(person.many("tbody tr")) == 2)
+    assert "search=simulate" in person.driver.current_url
+    person.driver.refresh()
+    person.until(lambda: len(person.many("tbody tr")) == 2)
+    person.go("jobs")
+    person.until(lambda: person.many(".choices button"))
+    (never,) = [each for each in person.many(".choices button") if "Never fits" in each.text]
+    never.send_keys(Keys.ENTER)
+    person.until(lambda: len(person.many("tbody tr")) == 1)
+    assert "reason=NeverFits" in person.driver.current_url
+    assert person.focused == "Never fits 1"
+    assert person.one("[aria-pressed=true]").text == "Never fits 1"
+
+
+def test_the_map_shows_what_is_free_where(person: Person) -> None:
+    """Holes by size, nodes that pods can't use, and the jobs of a node."""
+    with stage.served(Stage(clusters.racks(time.time()))) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+        person.go("nodes")
+        person.until(lambda: "56 of 192 GPUs free on 13 of 24 nodes" in person.one(".map").text)
+        assert "Room for 1 pod of 8, 11 pods of 4" in person.one(".map").text
+        assert (
+            "Pods can't use 1 node. 6 nodes without GPUs aren't shown." in person.one(".map").text
+        )
+        assert "vision" in person.one(".map .legend").text
+        script = (
+            "const c = document.querySelector('canvas'); return [c.width > 300, c.height > 100]"
+        )
+        assert person.driver.execute_script(script) == [True, True]
+        person.one("[aria-label='Node, job or queue']").send_keys("train-asr")
+        person.until(lambda: len(person.many(".node-table tbody tr")) == 4)
+        person.one(".node-table button").send_keys(Keys.ENTER)
+        person.until(lambda: "job/train-asr" in person.one(".about.node").text)
+        assert "node=gpu-08" in person.driver.current_url
+        assert (person.overflow(), person.violations()) == (0, [])
 
 
 def test_it_follows_the_cluster_and_leaves_the_focus_alone(
@@ -159,16 +279,16 @@ def test_it_follows_the_cluster_and_leaves_the_focus_alone(
     """A new job appears without a reload, in its place; whoever reads isn't disturbed."""
     person.open(url)
     person.sign_in(stage.ADMIN)
-    person.one(".more").send_keys(Keys.ENTER)
-    person.until(lambda: person.many(".details"))
+    person.go("jobs")
+    person.until(lambda: "job/too-much" in person.one(".jobs").text)
+    person.driver.execute_script("document.querySelectorAll('td.job > a')[1].focus()")
     focused = person.focused
     person.driver.execute_script("window.here = true")
     now = time.time()
     made.show([*clusters.three_queues(now), *clusters.job("speech", "brand-new", 64, created=now)])
-    person.until(lambda: "job/brand-new" in person.one("#jobs-body").text)
+    person.until(lambda: "job/brand-new" in person.one(".jobs").text)
     assert person.driver.execute_script("return window.here")
-    assert person.focused == focused
-    assert person.many(".details")
+    assert person.focused == focused != ""
 
 
 def test_it_says_that_the_connection_is_lost_and_comes_back(person: Person, made: Stage) -> None:
@@ -179,7 +299,7 @@ def test_it_says_that_the_connection_is_lost_and_comes_back(person: Person, made
     port = int(url.rpartition(":")[2].strip("/"))
     person.until(lambda: "Trying again in" in person.one("#connection").text)
     assert "You see how it was at" in person.one("#connection").text
-    assert "robotics" in person.one("#jobs-body").text
+    assert "robotics" in person.one(".next").text
     with stage.served(made, port):
         person.until(lambda: person.one("#sign-in").is_displayed())
         assert names_in(person.text) == set()
@@ -192,7 +312,8 @@ def test_an_instance_that_stands_by_says_so(person: Person, url: str, made: Stag
     person.sign_in(stage.ADMIN)
     stage.stand_by(made)
     person.until(lambda: "held by b-7d4f" in person.one("#notice").text)
-    person.until(lambda: "No job that you may see waits." in person.one("#jobs-body").text)
+    person.until(lambda: "No job that you may see waits." in person.one(".waiting").text)
+    assert names_in(person.one(".first").text) == set()
 
 
 def test_rights_that_are_taken_away_end_in_open_pages(
@@ -203,7 +324,7 @@ def test_rights_that_are_taken_away_end_in_open_pages(
     person.open(url)
     person.sign_in(stage.TENANT)
     made.reviewer.known[stage.TENANT].namespaces.clear()
-    person.until(lambda: names_in(person.one("#jobs-body").text) == set())
+    person.until(lambda: names_in(person.one(".next").text) == set())
     del made.reviewer.known[stage.TENANT]
     person.until(lambda: person.one("#sign-in").is_displayed())
     assert names_in(person.text) == set()
@@ -225,14 +346,15 @@ def test_what_tenants_write_stays_text(person: Person) -> None:
     with stage.served(made) as url:
         person.open(url)
         person.sign_in(stage.ADMIN)
-        person.one(".more").click()
-        person.until(lambda: person.many(".details"))
-        assert "<img src=x onerror=window.pwned=1>" in person.one("#jobs-body").text
-        assert "\\u202e" in person.one(".details").text
-        assert "\u202e" not in person.text
-        assert person.driver.execute_script("return window.pwned") is None
-        assert not person.many("main img, main script")
-        assert person.overflow() == 0
+        assert "<img src=x onerror=window.pwned=1>" in person.one(".next").text
+        for address in ("jobs?state=all", "nodes", "job/robotics/too-much-0008"):
+            person.go(address)
+            person.until(lambda: person.many("tbody tr"))
+            assert "\u202e" not in person.text
+            assert person.driver.execute_script("return window.pwned") is None
+            assert not person.many("main img, main script")
+            assert person.overflow() == 0
+        assert "\\u202e" in person.one(".why").text
 
 
 def test_no_token_is_left_in_the_browser(person: Person, url: str) -> None:
@@ -282,11 +404,13 @@ def test_five_thousand_jobs_are_a_few_pages(person: Person) -> None:
     with stage.served(Stage(clusters.many(time.time()))) as url:
         person.open(url)
         person.sign_in(stage.ADMIN)
-        assert "1 to 50 of 5000" in person.one("#jobs .pages").text
-        assert len(person.many("#jobs-body tbody tr")) == 50
-        assert "1 to 40 of 200" in person.one("#queues .pages").text
-        person.one("#jobs .pages [data-part=after]").send_keys(Keys.ENTER)
-        person.until(lambda: "51 to 100 of 5000" in person.one("#jobs .pages").text)
-        person.one("#filter-queue").send_keys("team-007")
-        person.until(lambda: len(person.many("#jobs-body tbody tr")) == 25)
+        person.go("queues")
+        person.until(lambda: "1 to 50 of 200" in person.one(".pages").text)
+        person.go("jobs")
+        person.until(lambda: "1 to 50 of 5000" in person.one(".pages").text)
+        assert len(person.many("tbody tr")) == 50
+        person.one(".pages [data-part=after]").send_keys(Keys.ENTER)
+        person.until(lambda: "51 to 100 of 5000" in person.one(".pages").text)
+        person.one("[aria-label=Queue]").send_keys("team-007")
+        person.until(lambda: len(person.many("tbody tr")) == 25)
         assert person.overflow() == 0

@@ -44,8 +44,14 @@ class Person:
         self.one("#token").send_keys(token, Keys.ENTER)
         self.until(lambda: self.one("#page").is_displayed())
         self.until(lambda: self.one("#connection").text == "Live")
-        for name in ("jobs", "queues", "fairness", "decisions"):
-            self.until(lambda name=name: self.many(f"#{name}-body > *"))  # type: ignore[misc]  # of now
+        self.until(lambda: self.many("#view .panel"))
+
+    def go(self, address: str) -> None:
+        """Go to a view by its address, such as `jobs?state=running`."""
+        script = "location.hash = arguments[0]"
+        self.driver.execute_script(script, f"#/{address}")
+        view = address.partition("?")[0].partition("/")[0] or "overview"
+        self.until(lambda: self.many(f".view-{view} .panel:not([hidden]) *"))
 
     def one(self, selector: str) -> WebElement:
         """The first element."""
@@ -62,9 +68,10 @@ class Person:
 
     @property
     def focused(self) -> str:
-        """What has the focus: its identifier, else its text."""
+        """What has the focus: its identifier, else its text or label."""
         element = self.driver.switch_to.active_element
-        return str(element.get_attribute("id") or element.text)
+        named = element.get_attribute("id") or element.text
+        return str(named or element.get_attribute("aria-label"))
 
     def press(self, *keys: str) -> None:
         """Press keys, whatever has the focus."""

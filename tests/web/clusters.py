@@ -9,6 +9,7 @@ Document = dict[str, Any]
 API = "scheduling.volcano.sh/v1beta1"
 GROUP = "scheduling.k8s.io/group-name"
 SCHEDULER = "vscheduler"
+ZONE = "topology.kubernetes.io/zone"
 
 
 def stamp(now: float) -> str:
@@ -139,3 +140,74 @@ def of_one_tenant(found: list[Document], namespace: str) -> Mapping[str, int]:
     groups = [document for document in found if document["kind"] == "PodGroup"]
     own = sum(group["metadata"]["namespace"] == namespace for group in groups)
     return {"own": own, "others": len(groups) - own}
+
+
+def racks(now: float) -> list[Document]:
+    """GPU nodes in racks and CPU nodes, and tenants below two organisations."""
+    found: list[Document] = []
+    for at in range(24):
+        each = node(f"gpu-{at:02}", cpu="96", memory="768Gi", nvidia_gpu="8")
+        each["metadata"]["labels"] = {ZONE: f"rack-{at // 8 + 1}"}
+        if at == 13:
+            each["spec"] = {"unschedulable": True}
+        found.append(each)
+    for at in range(6):
+        each = node(f"cpu-{at:02}", cpu="64", memory="256Gi")
+        each["metadata"]["labels"] = {ZONE: "rack-4"}
+        found.append(each)
+    found += [queue("research", 3), queue("product", 2), queue("nightly")]
+    found += [
+        queue(name, weight, parent="research") for name, weight in (("vision", 2), ("speech", 1))
+    ]
+    found += [queue(name, parent="product") for name in ("ads", "search")]
+
+    def on(first: int, pods: int, each: int = 1) -> tuple[str, ...]:
+        return tuple(f"gpu-{first + at // each:02}" for at in range(pods))
+
+    def gpus(queue: str, name: str, pods: int, each: int, age: float, *nodes: str) -> None:
+        amounts = {"memory": "64Gi", "nvidia_gpu": str(each)}
+        found.extend(job(queue, name, pods, on=nodes, created=now - age, cpu="8", **amounts))
+
+    gpus("vision", "train-resnet", 6, 8, 7200, *on(0, 6))
+    gpus("vision", "finetune-a", 8, 1, 5100, *on(6, 8, 4))
+    gpus("speech", "train-asr", 4, 8, 9000, *on(8, 4))
+    gpus("speech", "eval-asr", 6, 1, 1500, *on(12, 6, 6))
+    gpus("ads", "rank-daily", 12, 1, 3300, *on(14, 12, 3))
+    gpus("ads", "rank-sweep", 10, 1, 800, *on(18, 10, 5))
+    gpus("search", "embed", 3, 4, 4000, *on(20, 3))
+    cpus = tuple(f"cpu-{at:02}" for at in (0, 0, 1, 1, 2))
+    found += job("nightly", "etl", 5, on=cpus, created=now - 600, cpu="24", memory="48Gi")
+    gpus("vision", "pretrain-vit", 8, 8, 2400)
+    gpus("vision", "finetune-b", 4, 8, 900)
+    gpus("speech", "train-tts", 2, 16, 650)
+    gpus("ads", "rank-large", 6, 8, 300)
+    found += job("search", "index", 30, created=now - 120, cpu="16", memory="32Gi")
+    return found
+
+
+def large(now: float, *, nodes: int = 1000, queues: int = 200, jobs: int = 5000) -> list[Document]:
+    """A thousand GPU nodes in racks, most of them in use, and many jobs that wait."""
+    found: list[Document] = []
+    for at in range(nodes):
+        each = node(f"n{at:04}", cpu="96", memory="768Gi", nvidia_gpu="8")
+        each["metadata"]["labels"] = {ZONE: f"rack-{at // 50 + 1:02}"}
+        found.append(each)
+    found += [queue(f"team-{at:03}", 1 + at % 4) for at in range(queues)]
+    for at in range(nodes):
+        team, size = f"team-{(at * at) % queues:03}", (8, 4, 6, 8, 2, 7)[at % 6]
+        if at % 11:
+            found += job(
+                team,
+                f"serve-{at}",
+                size,
+                on=(f"n{at:04}",) * size,
+                created=now - 9000 - at,
+                cpu="8",
+                nvidia_gpu="1",
+            )
+    for at in range(jobs):
+        team, size = f"team-{at % queues:03}", 1 + at % 8
+        found += job(
+            team, f"train-{at:04}", 2, created=now - 8000 + at, cpu="8", nvidia_gpu=str(size)
+        )
+    return found

@@ -132,12 +132,14 @@ def _problems(snapshot: Snapshot, result: CycleResult) -> tuple[str, ...]:
 
 def by_concern(totals: Mapping[str, float], wanted: Mapping[str, float]) -> list[str]:
     """Return the names of resources that any node has, the one that people look for first: the
-    scarcest accelerator, then cpu and memory, then the rest. `wanted` is what all pods ask for.
+    scarcest accelerator, then cpu and memory, then the rest. `wanted` is what all pods ask for;
+    accelerators that nobody asks for come first only where nothing is asked for.
     """
     named = [name for name, amount in totals.items() if amount and name != resources.PODS]
+    idle = not any(wanted.values())
 
     def key(name: str) -> tuple[int, float, str]:
-        accelerator = name not in resources.FIRST and bool(ACCELERATORS.search(name))
+        accelerator = bool(ACCELERATORS.search(name)) and (idle or wanted.get(name, 0.0) > 0)
         rank = (
             0 if accelerator else 1 + resources.FIRST.index(name) if name in resources.FIRST else 9
         )

@@ -39,6 +39,8 @@ from vscheduler.web.history import Cycle, Decision, Past, Sample
 MESSAGE_MAX = 2000
 """Characters of a reason: an annotation or an error of the API server may be of any length."""
 
+REASON_MAX = 100
+
 FIGURES_MAX = 12
 """How many resources a queue shows."""
 
@@ -157,7 +159,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         """Why it waits, in one word."""
         if self.told is not None:
             return str(self.told.code)
-        return "" if self.written is None else self.written.reason
+        return "" if self.written is None else plain_text.shown(self.written.reason[:REASON_MAX])
 
     @property
     def message(self) -> str:
@@ -250,6 +252,7 @@ class ViewMaker:
                 made,
                 queue_rows=(),
                 job_rows=(),
+                samples=(),
                 by_key={},
                 namespaces=frozenset(),
                 native_namespaces=frozenset(),
@@ -378,7 +381,8 @@ def _job_row(
         nodes=tuple(sorted(held.items(), key=lambda each: (-each[1], each[0]))),
         amounts={
             name: job.allocated.get(name, 0) + job.pending.get(name, 0)
-            for name in {*job.allocated, *job.pending}
+            for name in ResourceSpace.of((*job.allocated, *job.pending)).names
+            if name in job.allocated or name in job.pending
         },
     )
 

@@ -101,12 +101,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a job is asked for, in any state and for any reason; `queues` are those asked
         for.
         """
+        if self.queue and row.queue not in queues:
+            return False
+        if self.namespace and row.namespace != self.namespace:
+            return False
         named = (row.workload, row.name, row.queue, row.namespace)
-        return (
-            (not self.queue or row.queue in queues)
-            and self.namespace in {"", row.namespace}
-            and (not self.search or any(self.search in each for each in named))
-        )
+        return not self.search or any(self.search in each for each in named)
 
 
 STATES = ("waiting", "running", "finished", "all")
@@ -183,7 +183,34 @@ def queues(view: View, access: Access, offset: int, limit: int, search: str = ""
     name.
     """
     every = view.queue_rows if access.queues else ()
-    shown = [row for row in every if search in row.name]
+    return _page_of_queues(
+        view, access, [row for row in every if search in row.name], offset, limit
+    )
+
+
+def holders(view: View, access: Access, offset: int, limit: int) -> Document:
+    """Return the queues without queues below them, those first that have most of the resource that
+    matters most; `holders` says how many have any of it.
+    """
+    every = view.queue_rows if access.queues else ()
+    name = next(iter(_resources(every, view)), resources.CPU)
+
+    def amounts(row: QueueRow) -> tuple[float, float]:
+        figure = row.figures.get(name)
+        return (0.0, 0.0) if figure is None else (figure.has, figure.wants)
+
+    leaves = sorted(
+        (row for row in every if not row.inner),
+        key=lambda row: (*(-each for each in amounts(row)), -row.running, -row.waiting, row.name),
+    )
+    made = _page_of_queues(view, access, leaves, offset, limit)
+    return {**made, "holders": sum(amounts(row)[0] > 0 for row in leaves)}
+
+
+def _page_of_queues(
+    view: View, access: Access, shown: Sequence[QueueRow], offset: int, limit: int
+) -> Document:
+    every = view.queue_rows if access.queues else ()
     return {
         "apiVersion": VERSION,
         "version": view.versions["queues"],

@@ -251,8 +251,11 @@ class Endpoints:
     async def _queues(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
         offset, limit = window_of(request, documents.PAGE_MAX)
+        view = await self._view(found)
+        if request.query.get("order") == "amount":
+            return _json(documents.holders(view, found, offset, limit))
         search = request.query.get("search", "")[:SEARCH_MAX]
-        return _json(documents.queues(await self._view(found), found, offset, limit, search))
+        return _json(documents.queues(view, found, offset, limit, search))
 
     async def _queue(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))

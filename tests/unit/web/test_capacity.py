@@ -71,6 +71,7 @@ def test_it_stays_the_same_object_while_nothing_changes() -> None:
         ({"cpu": 1, "memory": 1, "pods": 9}, {}, ["cpu", "memory"]),
         ({"cpu": 1, "nvidia.com/gpu": 0}, {}, ["cpu"]),
         ({"cpu": 1, "nvidia.com/gpu": 8, "rdma/hca": 8}, {}, ["nvidia.com/gpu", "cpu", "rdma/hca"]),
+        ({"cpu": 1, "nvidia.com/gpu": 8}, {"cpu": 1}, ["cpu", "nvidia.com/gpu"]),
         (
             {"cpu": 1, "nvidia.com/gpu": 8, "google.com/tpu": 8},
             {"google.com/tpu": 9, "nvidia.com/gpu": 4},

@@ -65,6 +65,10 @@ def test_inner_queues_have_what_the_queues_below_have_together() -> None:
     assert (by_name["idle"]["ratio"], by_name["idle"]["share"]) == (None, "")
     jobs = documents.jobs_of(view, stage.everything(), Query(state="all", queue="org"))
     assert {each["queue"] for each in jobs["jobs"]} == {"vision", "speech"}
+    most = documents.holders(view, stage.everything(), 0, 2)
+    assert [each["name"] for each in most["queues"]] == ["vision", "speech"]
+    assert (most["count"], most["holders"]) == (3, 1)
+    assert documents.holders(view, Access(name="t"), 0, 2)["queues"] == []
     details = documents.queue(view, stage.everything(), "vision")
     assert details is not None
     assert details["above"] == ["org"]
@@ -310,7 +314,7 @@ def test_what_tenants_write_is_made_plain() -> None:
         if each["kind"] == "PodGroup":
             each["metadata"]["ownerReferences"][0]["name"] = evil
             each["status"]["conditions"] = [
-                {"type": "Unschedulable", "status": "True", "reason": "x", "message": evil * 999}
+                {"type": "Unschedulable", "status": "True", "reason": evil, "message": evil * 999}
             ]
     made = Stage(found, NOW)
     made.past.cycle(made.taken, replace(made.result, groups=()))

@@ -1,5 +1,6 @@
 import json
 import re
+import time
 
 import aiohttp
 import pytest
@@ -14,6 +15,7 @@ from vscheduler.web import access, endpoints
 API = "/api/v1"
 JSON = {"Content-Type": "application/json"}
 PLACES = ["summary", "queues", "jobs", "decisions", "fairness", "stream", "jobs/robotics/x"]
+PLACES += ["queues/robotics", "nodes"]
 
 
 def cookie(response: aiohttp.ClientResponse) -> dict[str, str]:
@@ -66,6 +68,39 @@ async def test_a_hidden_job_and_a_missing_one_are_answered_alike() -> None:
         assert len(set(answers)) == 1
         assert answers[0][0] == 404
         assert three_queues().reviewer.reviews == before
+
+
+async def test_nodes_have_the_jobs_that_a_visitor_may_see() -> None:
+    """With what these hold; amounts of others stay in the sums. Without the right to list nodes
+    there is nothing.
+    """
+    made = Stage(clusters.three_queues(time.time()))
+    made.reviewer.known["half"] = Rights("half", {"nodes"}, {"robotics"})
+    found = {}
+    async with visited(made) as (client, _):
+        for token in (stage.ADMIN, "half", stage.TENANT):
+            async with client.get(f"{API}/nodes", headers=bearer(token)) as answer:
+                found[token] = await answer.json()
+        async with client.get(f"{API}/queues/robotics", headers=bearer("half")) as answer:
+            assert answer.status == 404
+        async with client.get(f"{API}/queues/robotics", headers=bearer(stage.TENANT)) as answer:
+            assert (await answer.json())["jobs"] == {"waiting": 2, "running": 1}
+    everything, half = found[stage.ADMIN], found["half"]
+    assert everything["resources"] == ["cpu", "memory", "nvidia.com/gpu"]
+    last = everything["nodes"][4]
+    assert (last["name"], last["total"], last["ours"]) == ("worker-4", [16, 2**36, 4], [12, 0, 0])
+    ((at, pods, *amounts),) = last["jobs"]
+    assert (everything["jobs"][at]["podGroup"], pods, amounts) == (
+        "simulate-1-000a",
+        12,
+        [12, 0, 0],
+    )
+    assert {each["namespace"] for each in half["jobs"]} == {"robotics"}
+    assert [len(each["jobs"]) for each in half["nodes"]] == [0, 0, 0, 0, 1]
+    assert [each["ours"] for each in half["nodes"]] == [
+        each["ours"] for each in everything["nodes"]
+    ]
+    assert (found[stage.TENANT]["nodes"], found[stage.TENANT]["jobs"]) == ([], [])
 
 
 async def test_a_browser_signs_in_and_out() -> None:

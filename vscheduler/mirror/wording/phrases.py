@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from vscheduler.model import resources
@@ -10,6 +11,7 @@ from vscheduler.model.resources import ResourceSpace
 BINDS_MAX = 3
 """How many binds of the same moment are named."""
 
+COUNTED = re.compile(r"\d+ of \d+ fits?")
 SHORT_MAX = 72
 """Characters of a short reason."""
 
@@ -114,11 +116,13 @@ def bound(named: Sequence[tuple[str, str]], count: int) -> str:
 
 def short(message: str) -> str:
     """Return the first statement of a sentence that isn't what the job needs, cut to SHORT_MAX
-    characters.
+    characters. How many pods fit is no cause, so that the next statement follows.
     """
     first, *others = message.removeprefix("not admitted: ").split("; ")
     if first.startswith("needs ") and others:
-        first = others[0]
+        first, *others = others
+    if COUNTED.fullmatch(first) and others:
+        first = f"{first}; {others[0]}"
     return first if len(first) <= SHORT_MAX else f"{first[: SHORT_MAX - 1].rstrip()}…"
 
 

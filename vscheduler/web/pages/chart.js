@@ -1,6 +1,9 @@
-// The chart of fairness: the share of a few queues over the last hour. 1 is what a queue deserves.
+// A chart of lines over time: shares of queues, of which 1 is what a queue deserves.
 
-import { byId, element, empty, shape } from "./dom.js";
+import { element, empty, shape } from "./dom.js";
+import { kindOf, meet, slotOf } from "./colors.js";
+import { toQueue } from "./route.js";
+import { link } from "./dom.js";
 
 const HEIGHT = 190;
 const LEFT = 34;
@@ -8,34 +11,36 @@ const BOTTOM = 22;
 const TOP = 8;
 const HOUR = 3600;
 const HIGHEST = 3;
-
-let last = null;
+const GAP_SECONDS = 60;
 
 // The chart is as wide as its place, so that its text keeps its shape.
-new ResizeObserver(() => last && show(...last)).observe(byId("fairness-body"));
+const watcher = new ResizeObserver((entries) => {
+  for (const { target } of entries) if (target.lastFound) draw(target, ...target.lastFound);
+});
 
-export function show(found, now) {
-  last = [found, now];
-  const body = byId("fairness-body");
+export function show(body, found, now) {
+  if (!body.lastFound) watcher.observe(body);
+  body.lastFound = [found, now];
+  draw(body, found, now);
+}
+
+function draw(body, found, now) {
   const width = Math.max(240, body.clientWidth - 32);
   if (!found.queues.length) {
     body.replaceChildren(empty("No queue has or wants anything, or you may not list queues."));
     return;
   }
+  meet(found.queues.map((queue) => queue.name));
   const shares = found.queues.flatMap((queue) => queue.shares.filter((each) => each !== null));
   const most = Math.min(HIGHEST, Math.max(1.25, ...shares) * 1.05);
   const x = (time) => LEFT + ((width - LEFT - 4) * (time - (now - HOUR))) / HOUR;
   const y = (share) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(share, most) / most);
-  const chart = shape("svg", {
-    class: "chart",
-    viewBox: `0 0 ${width} ${HEIGHT}`,
-    "aria-hidden": "true",
-  });
+  const chart = shape("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" });
   axes(chart, width, most, x, y, now);
   found.queues.forEach((queue, at) => {
-    for (const points of runs(found.times, queue.shares, now)) {
+    for (const points of runs(found, queue, now)) {
       const text = points.map(([time, share]) => `${x(time).toFixed(1)},${y(share).toFixed(1)}`);
-      chart.append(shape("polyline", { class: `line-${at + 1}`, points: text.join(" ") }));
+      chart.append(shape("polyline", { class: `line ${kindOf(queue.name)} dash-${slotOf(queue.name) || at + 1}`, points: text.join(" ") }));
     }
   });
   body.replaceChildren(element("div", { class: "plot" }, chart), lines(found));
@@ -55,36 +60,37 @@ function axes(chart, width, most, x, y, now) {
   }
 }
 
-// Pieces of a line: a queue that has and wants nothing has no share.
-function runs(times, shares, now) {
+// Pieces of a line: a queue that has and wants nothing has no share, and nobody noted any while
+// another instance led. The last piece ends with the share of this moment.
+function runs({ times, now: current }, queue, now) {
   const found = [];
   let piece = [];
-  shares.forEach((share, at) => {
-    if (share === null) {
-      if (piece.length) found.push(piece);
+  const points = queue.shares.map((share, at) => [times[at], share]);
+  if (queue.name in current) points.push([now, current[queue.name]]);
+  for (const [time, share] of points) {
+    const last = piece.at(-1);
+    if (piece.length && (share === null || time - last[0] > GAP_SECONDS)) {
+      found.push(piece);
       piece = [];
-    } else {
-      piece.push([Math.max(times[at], now - HOUR), share]);
     }
-  });
-  if (piece.length) found.push([...piece, [now, piece.at(-1)[1]]]);
-  return found;
+    if (share !== null) piece.push([Math.max(time, now - HOUR), share]);
+  }
+  if (piece.length) found.push(piece);
+  return found.map((each) => (each.length > 1 ? each : [[each[0][0] - 5, each[0][1]], each[0]]));
 }
 
 function lines(found) {
   const items = found.queues.map((queue, at) => {
-    const line = { class: `line-${at + 1}`, x1: 0, x2: 30, y1: 4, y2: 4 };
-    const share = queue.shares.at(-1);
+    const kind = `line ${kindOf(queue.name)} dash-${slotOf(queue.name) || at + 1}`;
+    const share = found.now[queue.name] ?? null;
     return element(
       "li",
       {},
-      shape("svg", { "aria-hidden": "true" }, shape("line", line)),
-      element("span", {}, `${queue.name} `, element("strong", {}, share === null ? "–" : share.toFixed(2))),
+      shape("svg", { "aria-hidden": "true" }, shape("line", { class: kind, x1: 0, x2: 30, y1: 4, y2: 4 })),
+      element("span", {}, link(toQueue(queue.name), queue.name), " ", element("strong", {}, share === null ? "–" : share.toFixed(2))),
     );
   });
   const others = found.count - items.length;
-  if (others > 0) {
-    items.push(element("li", {}, `${others} queues that are nearer to what they deserve`));
-  }
+  if (others > 0) items.push(element("li", {}, `${others} more are nearer to what they deserve`));
   return element("ul", { class: "lines", "aria-label": "Shares now: has ÷ deserves" }, items);
 }

@@ -1,42 +1,67 @@
-// Recent decisions: what was bound, evicted for whom, and refused.
+// Decisions: what was bound, evicted for whom, and refused.
 
-import { byId, element, empty, reconcile } from "./dom.js";
-import { clock } from "./format.js";
+import { choice, element, empty, link, panel, reconcile, searchField } from "./dom.js";
+import { get } from "./api.js";
+import { moment } from "./format.js";
+import { change, toJob } from "./route.js";
 
-let list = null;
+const KINDS = ["bound", "evicted", "room made", "refused"];
+export const needs = ["decisions"];
+export const title = () => "Decisions";
 
-export function show(found) {
-  const body = byId("decisions-body");
-  if (!found.decisions.length) {
-    list = null;
-    body.replaceChildren(empty("Nothing was decided lately about jobs that you may see."));
+let parts = null;
+
+export function enter(root, { query, reload }) {
+  const choose = (more) => {
+    change(more);
+    reload();
+  };
+  const kinds = [["", "All"], ...KINDS.map((each) => [each, each[0].toUpperCase() + each.slice(1)])];
+  const made = panel("decisions", "Decisions", [
+    choice("kind", "Kind", kinds, query.kind ?? "", (kind) => choose({ kind })),
+    element("div", { class: "filters" }, searchField("Job or namespace", query.search ?? "", (search) => choose({ search }))),
+  ]);
+  root.append(made.whole);
+  parts = { made };
+}
+
+export const load = () => get("decisions", { limit: 200 });
+
+export function show(root, found, { query }) {
+  const name = (each) => `${each.namespace}/${each.podGroup}`;
+  const shown = found.decisions.filter(
+    (each) => (!query.kind || each.kind === query.kind) && (!query.search || name(each).includes(query.search)),
+  );
+  list(parts.made.body, shown, query.kind || query.search ? "No decision matches." : undefined);
+}
+
+export function list(body, decisions, nothing = "Nothing was decided lately about jobs that you may see.") {
+  if (!decisions.length) {
+    body.replaceChildren(empty(nothing));
     return;
   }
-  if (!list?.isConnected) {
-    list = element("ol", { class: "log" });
-    body.replaceChildren(list);
+  let log = body.firstElementChild;
+  if (!log?.matches(".log")) {
+    log = element("ol", { class: "log" });
+    body.replaceChildren(log);
   }
   const seen = new Map();
-  const items = found.decisions.map((each) => {
+  const items = decisions.map((each) => {
     const base = `${each.time} ${each.kind} ${each.namespace}/${each.podGroup}`;
     seen.set(base, (seen.get(base) ?? 0) + 1);
     return { ...each, key: `${base} ${seen.get(base)}` };
   });
-  reconcile(list, items, (each) => each.key, line);
+  reconcile(log, items, (each) => each.key, line);
 }
 
 function line(each) {
   const kind = `mark kind-${each.kind.replaceAll(" ", "-")}`;
+  const name = each.podGroup === undefined ? [] : [link(toJob(each), `${each.namespace}/${each.podGroup}`)];
   return element(
     "li",
     {},
-    element("time", { datetime: each.time }, clock(each.time)),
+    element("time", { datetime: each.time }, moment(each.time)),
     element("span", {}, element("span", { class: kind }, each.kind)),
-    element(
-      "span",
-      { class: "what" },
-      element("span", { class: "name" }, `${each.namespace}/${each.podGroup}`),
-      element("span", { class: "sub" }, each.what),
-    ),
+    element("span", { class: "what" }, ...name, element("span", { class: "sub" }, each.what)),
   );
 }

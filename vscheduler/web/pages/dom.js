@@ -78,6 +78,59 @@ export function empty(sentence) {
   return element("p", { class: "empty" }, sentence);
 }
 
+// A part of the page with a heading; `more` stands beside the heading.
+export function panel(kind, title, more = []) {
+  const body = element("div", { class: "body" });
+  const id = `title-${kind.replaceAll(" ", "-")}`;
+  const head = element("div", { class: "head" }, element("h2", { id }, title), more);
+  const whole = element("section", { class: `panel ${kind}`, "aria-labelledby": id }, head, body);
+  return { whole, head, body };
+}
+
+// Puts elements there, unless the same ones are there already: what has the focus keeps it.
+export function fillWith(parent, state, make) {
+  const text = JSON.stringify(state);
+  if (parent.shownState === text) return;
+  parent.shownState = text;
+  const focused = document.activeElement;
+  const part = parent.contains(focused) ? focused.dataset.part : undefined;
+  parent.replaceChildren(...make());
+  if (part) parent.querySelector(`[data-part="${CSS.escape(part)}"]`)?.focus();
+}
+
+export const link = (href, ...children) => element("a", { href, "data-part": href }, ...children);
+
+// A choice of one of a few.
+export function choice(name, legend, values, chosen, change) {
+  const labels = values.map(([value, text]) =>
+    element(
+      "label",
+      {},
+      element("input", { type: "radio", name, value, checked: value === chosen, change: () => change(value) }),
+      element("span", {}, text),
+    ),
+  );
+  return element("fieldset", { class: "choice" }, element("legend", { class: "hidden" }, legend), labels);
+}
+
+// A field to search in, which asks after a short pause.
+export function searchField(label, value, change) {
+  let timer = 0;
+  const input = element("input", {
+    type: "search",
+    placeholder: label,
+    "aria-label": label,
+    autocomplete: "off",
+    spellcheck: "false",
+    value,
+    input: () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => change(input.value.trim()), 250);
+    },
+  });
+  return input;
+}
+
 // Buttons to the pages before and after, for lists that are longer than a page.
 export function pager(parent, offset, shown, count, go) {
   let made = parent.querySelector(".pages");
@@ -101,4 +154,16 @@ export function pager(parent, offset, shown, count, go) {
   before.onclick = () => go(-1);
   after.onclick = () => go(1);
   text.textContent = `${offset + 1} to ${offset + shown} of ${count}`;
+}
+
+// The pattern for what is borrowed, which all bars share.
+export function hatch() {
+  const pattern = shape(
+    "pattern",
+    { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+    shape("rect", { class: "hatch-ground", width: 6, height: 6 }),
+    shape("line", { class: "hatch-line", x1: 1, x2: 1, y1: 0, y2: 6 }),
+  );
+  const holder = { width: 0, height: 0, "aria-hidden": "true", class: "hidden" };
+  return shape("svg", holder, shape("defs", {}, pattern));
 }

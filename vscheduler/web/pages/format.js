@@ -1,11 +1,13 @@
-// Times as kubectl prints them (apimachinery: duration.HumanDuration); everything else comes as text
-// from the server.
+// Times as kubectl prints them (apimachinery: duration.HumanDuration), and amounts that the page has
+// added up itself; other amounts come as text from the server.
 
 let ahead = 0;
 
 export function setClock(serverTime) {
   ahead = Date.parse(serverTime) - Date.now();
 }
+
+export const now = () => (Date.now() + ahead) / 1000;
 
 export function age(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
@@ -28,10 +30,18 @@ export function age(seconds) {
   return `${Math.floor(days / 365)}y`;
 }
 
-export const ageSince = (time) => age((Date.now() + ahead - Date.parse(time)) / 1000);
+export const ageSince = (time) => age(now() - Date.parse(time) / 1000);
 
 export function clock(time) {
   return new Date(Date.parse(time)).toLocaleTimeString([], { hour12: false });
+}
+
+// With the day, unless it is today.
+export function moment(time) {
+  const then = new Date(Date.parse(time));
+  if (then.toDateString() === new Date().toDateString()) return clock(time);
+  const day = then.toLocaleDateString([], { month: "short", day: "numeric" });
+  return `${day} ${then.toLocaleTimeString([], { hour12: false, hour: "2-digit", minute: "2-digit" })}`;
 }
 
 // Ages grow without any news.
@@ -42,4 +52,32 @@ export function keepAges() {
       if (each.textContent !== text) each.textContent = text;
     }
   }, 1000);
+}
+
+const BYTES = /^(memory|ephemeral-storage|storage|hugepages-)/;
+const UNITS = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+
+export function quantity(name, value) {
+  let power = 0;
+  let size = value;
+  while (BYTES.test(name) && size >= 1024 && power < UNITS.length - 1) {
+    size /= 1024;
+    power += 1;
+  }
+  return `${Number(size.toFixed(size < 100 ? 2 : 0))}${UNITS[power]}`;
+}
+
+// What people call a resource: GPUs, CPUs, memory.
+export function called(name) {
+  const last = name.split("/").at(-1);
+  if (/^(gpu|tpu|npu|cpu)$/.test(last)) return `${last.toUpperCase()}s`;
+  return last;
+}
+
+export const count = (number, one, more = `${one}s`) => `${number} ${number === 1 ? one : more}`;
+
+// NotEnoughResources → Not enough resources
+export function words(code) {
+  const text = code.replace(/([a-z])([A-Z])/g, (_, before, after) => `${before} ${after.toLowerCase()}`);
+  return text || "No reason yet";
 }

@@ -1,294 +1,160 @@
-// Jobs: those that wait, in the order of their turns, with their reasons; and those that run.
+// Jobs: those that wait, in the order of their turns, with their reasons; those that run, and those
+// that have finished.
 
-import { byId, cell, element, empty, pager, reconcile, row, table } from "./dom.js";
-import { ageSince, clock } from "./format.js";
+import { cell, choice, element, empty, link, pager, panel, reconcile, row, searchField, table } from "./dom.js";
+import * as route from "./route.js";
+import { ageSince, called, clock, words } from "./format.js";
 import { get } from "./api.js";
 
 const PAGE = 50;
-const filter = { state: "waiting", search: "", queue: "", namespace: "", offset: 0 };
-const REMEDIES_MS = 150000;
-const open = new Map();
-const remedies = new Map();
-let list = null;
-let listed = "";
+const STATES = [["waiting", "Waiting"], ["running", "Running"], ["finished", "Finished"], ["all", "All"]];
+export const needs = ["jobs"];
+export const title = () => "Jobs";
 
-export const parameters = () => ({ ...filter, limit: PAGE });
+let parts = null;
+let offset = 0;
 
-export function setFilter(changes, reload) {
-  Object.assign(filter, { offset: 0 }, changes);
-  byId("search").value = filter.search;
-  byId("filter-queue").value = filter.queue;
-  byId("filter-namespace").value = filter.namespace;
-  const query = new URLSearchParams(
-    Object.entries(filter).filter(([name, value]) => value && name !== "offset" && value !== "waiting"),
-  ).toString();
-  history.replaceState(null, "", query ? `?${query}` : location.pathname);
-  reload();
+export function enter(root, { query, reload }) {
+  offset = 0;
+  const change = (more) => {
+    offset = 0;
+    route.change(more);
+    reload();
+  };
+  const states = choice("state", "Which jobs", STATES, query.state ?? "waiting", (state) => change({ state, reason: "" }));
+  const fields = [["Any name", "search"], ["Queue", "queue"], ["Namespace", "namespace"]];
+  const filters = element(
+    "div",
+    { class: "filters" },
+    fields.map(([label, name]) => searchField(label, query[name] ?? "", (value) => change({ [name]: value }))),
+  );
+  const made = panel("jobs", "Jobs", [states, filters]);
+  const reasons = element("ul", { class: "choices", "aria-label": "Waiting jobs by reason" });
+  made.head.after(reasons);
+  root.append(made.whole);
+  parts = { ...made, reasons, states, change };
 }
 
-export function wire(reload) {
-  const given = new URLSearchParams(location.search);
-  for (const name of ["state", "search", "queue", "namespace"]) {
-    if (given.has(name)) filter[name] = given.get(name);
-  }
-  if (filter.state !== "running") filter.state = "waiting";
-  for (const each of byId("states").querySelectorAll("input")) {
-    each.checked = each.value === filter.state;
-    each.addEventListener("change", () => setFilter({ state: each.value }, reload));
-  }
-  const fields = { search: "search", "filter-queue": "queue", "filter-namespace": "namespace" };
-  for (const [id, name] of Object.entries(fields)) {
-    let timer = 0;
-    byId(id).value = filter[name];
-    byId(id).addEventListener("input", (event) => {
-      clearTimeout(timer);
-      const value = event.target.value.trim();
-      timer = setTimeout(() => setFilter({ [name]: value }, reload), 250);
-    });
-  }
+export function load({ query }) {
+  const { state = "waiting", search = "", queue = "", namespace = "", reason = "" } = query;
+  return get("jobs", { state, search, queue, namespace, reason, offset, limit: PAGE });
 }
 
-export function show(found, reload) {
-  const body = byId("jobs-body");
+export function show(root, found, { about, query, reload }) {
+  const state = query.state ?? "waiting";
+  for (const input of parts.states.querySelectorAll("input")) {
+    const number = found.states[input.value];
+    const text = STATES.find(([value]) => value === input.value)[1];
+    input.nextElementSibling.textContent = number === undefined ? text : `${text} ${number}`;
+    input.checked = input.value === state;
+  }
+  byReason(found.reasons, query, state);
   if (!found.count) {
-    list = null;
-    body.replaceChildren(empty(nothing()));
+    parts.body.replaceChildren(empty(nothing(query, state)));
     return;
   }
-  if (filter.offset >= found.count) {
-    filter.offset = 0;
+  if (offset >= found.count) {
+    offset = 0;
     reload();
     return;
   }
-  const waits = filter.state === "waiting";
-  if (!list?.whole.isConnected || listed !== filter.state) {
-    listed = filter.state;
-    list = waits
-      ? table("Waiting jobs, in the order of their turns", [
-          ["Job", ""], ["Place", "number"], ["Pods", "number"], ["Waiting", "number"], ["Why", ""],
-        ])
-      : table("Running jobs", [
-          ["Job", ""], ["Pods", "number"], ["Age", "number"], ["On nodes", ""],
-        ]);
-    body.replaceChildren(list.whole);
-  }
-  const items = found.jobs.flatMap((job) => {
-    const key = keyOf(job);
-    return open.has(key) ? [{ job, open: true }, { job, details: open.get(key), remedies: remedies.get(key) }] : [{ job }];
-  });
-  reconcile(
-    list.body,
-    items,
-    (item) => keyOf(item.job) + (item.details ? " details" : ""),
-    (item) => (item.details ? detailsOf(item, () => show(found, reload)) : rowOf(item, waits, () => show(found, reload))),
-  );
-  pager(body, found.offset, found.jobs.length, found.count, (way) => {
-    filter.offset = Math.max(0, filter.offset + way * PAGE);
+  list(parts.body, found.jobs, state, about.resources[0]?.name);
+  pager(parts.body, found.offset, found.jobs.length, found.count, (way) => {
+    offset = Math.max(0, offset + way * PAGE);
     reload();
   });
 }
 
-// Details of jobs that are open follow the cluster, too.
-export async function refreshDetails() {
-  await Promise.all([...open.keys()].map(load));
+function byReason(reasons, query, state) {
+  const shown = state === "waiting" && (reasons.length > 1 || query.reason) ? reasons : [];
+  const one = ({ reason, jobs }) => {
+    const chosen = query.reason === reason && reason !== "";
+    const press = () => parts.change({ reason: chosen ? "" : reason });
+    const attributes = { type: "button", "aria-pressed": String(chosen), "data-part": reason, click: press };
+    return element("li", {}, element("button", attributes, `${words(reason)} `, element("strong", {}, String(jobs))));
+  };
+  const focused = parts.reasons.contains(document.activeElement) ? document.activeElement.dataset.part : null;
+  parts.reasons.replaceChildren(...shown.filter((each) => each.reason).map(one));
+  if (focused) parts.reasons.querySelector(`[data-part="${focused}"]`)?.focus();
 }
 
-async function load(key) {
-  try {
-    open.set(key, await get(`jobs/${key.split("/").map(encodeURIComponent).join("/")}`));
-  } catch (error) {
-    open.set(key, { problem: error.message });
+function nothing(query, state) {
+  if (query.search || query.queue || query.namespace || query.reason) return "No job matches.";
+  const verb = { waiting: "waits", running: "runs", finished: "has finished", all: "is there" }[state];
+  return `No job that you may see ${verb ?? "is there"}.`;
+}
+
+// A table of jobs, those of one state, or of all.
+export function list(body, jobs, state, resource) {
+  const columns = {
+    waiting: [["Job", ""], ["Place", "number"], ["Pods", "number"], ["Asks for", "number"], ["Waiting", "number"], ["Why", ""]],
+    running: [["Job", ""], ["Pods", "number"], ["Has", "number"], ["Age", "number"], ["On nodes", ""]],
+  };
+  const kind = state === "waiting" ? "waiting" : "running";
+  let whole = body.querySelector("table");
+  if (!whole || whole.dataset.kind !== kind) {
+    whole = table("Jobs", columns[kind]).whole;
+    whole.dataset.kind = kind;
+    body.replaceChildren(whole);
   }
+  const items = jobs.map((job) => ({ job, kind, resource, all: state === "all" }));
+  reconcile(whole.querySelector("tbody"), items, ({ job }) => `${job.namespace}/${job.podGroup}`, rowOf);
 }
 
-const keyOf = (job) => `${job.namespace}/${job.podGroup}`;
-
-function nothing() {
-  const filtered = filter.search || filter.queue || filter.namespace;
-  if (filtered) return "No job matches.";
-  return filter.state === "waiting" ? "No job that you may see waits." : "No job that you may see runs.";
-}
-
-function rowOf({ job, open: isOpen }, waits, again) {
-  const key = keyOf(job);
-  const button = element(
-    "button",
-    {
-      type: "button",
-      class: "plain more",
-      "data-part": "more",
-      "aria-expanded": String(Boolean(isOpen)),
-      click: async () => {
-        if (open.has(key)) open.delete(key);
-        else await load(key);
-        again();
-      },
-    },
-    element("span", {}, job.workload),
-  );
+function rowOf({ job, kind, resource, all }) {
   const name = cell(
     { class: "job" },
-    button,
-    element("span", { class: "sub" }, `${job.namespace}, queue ${job.queue}`),
+    link(route.toJob(job), job.workload),
+    element("span", { class: "sub" }, `${job.namespace}, queue `, link(route.toQueue(job.queue), job.queue)),
   );
   const pods = cell(
     { class: "number", "data-title": "pods", title: "running / minimum / all" },
     `${job.pods.running}/${job.pods.minimum}/${job.pods.total}`,
   );
-  if (!waits) {
+  const amount = cell({ class: "number", "data-title": kind === "waiting" ? "asks for" : "has" }, ...amountOf(job, resource));
+  if (kind === "running") {
     const since = element("span", { "data-since": job.created }, ageSince(job.created));
-    return row({}, name, pods, cell({ class: "number", "data-title": "age" }, since), nodesOf(job));
+    const state = all ? [element("span", { class: "sub" }, job.waitingSince ? "waits" : job.state.toLowerCase())] : [];
+    return row({}, name, pods, amount, cell({ class: "number", "data-title": "age" }, since, state), nodesOf(job));
   }
   const place = job.place
     ? [String(job.place.overall), element("span", { class: "sub" }, `${job.place.inQueue} of ${job.place.ofQueue}`)]
     : ["–"];
   const since = element("span", { "data-since": job.waitingSince }, ageSince(job.waitingSince));
+  const promise = job.startsBy ? [element("span", { class: "sub" }, `starts by ${clock(job.startsBy)}`)] : [];
   return row(
     {},
     name,
     cell({ class: "number", "data-title": "place", title: job.place?.sentence ?? null }, ...place),
     pods,
+    amount,
     cell({ class: "number", "data-title": "waiting" }, since),
-    cell({ class: "reason" }, job.short ?? "The scheduler hasn't said anything about it yet."),
+    cell({ class: "reason" }, whyOf(job), promise),
   );
 }
 
-function nodesOf(job) {
+export function whyOf(job) {
+  if (job.short) return job.short;
+  return job.nodes.count ? "Its pods are being bound." : "The scheduler hasn't said anything about it yet.";
+}
+
+function amountOf(job, resource) {
+  const name = job.amounts[resource] ? resource : "cpu";
+  const found = job.amounts[name];
+  return found ? [found.text, element("span", { class: "sub" }, called(name))] : ["–"];
+}
+
+export function nodesOf(job) {
   const { nodes } = job;
   if (!nodes.named) {
-    const words = nodes.count === 1 ? "node" : "nodes";
-    return cell({ class: "node-list" }, `${nodes.count} ${words}`);
+    const noun = nodes.count === 1 ? "node" : "nodes";
+    return cell({ class: "node-list" }, `${nodes.count} ${noun}`);
   }
   const chips = nodes.named.map((each) =>
-    element("li", {}, each.pods === 1 ? each.name : `${each.name} ×${each.pods}`),
+    element("li", {}, link(route.toNode(each.name), each.pods === 1 ? each.name : `${each.name} ×${each.pods}`)),
   );
-  if (nodes.count > chips.length) chips.push(element("li", {}, `and ${nodes.count - chips.length} more`));
+  if (nodes.count > chips.length) {
+    chips.push(element("li", {}, link(route.address("nodes", [], { search: job.podGroup }), `and ${nodes.count - chips.length} more`)));
+  }
   return cell({ class: "node-list" }, element("ul", { class: "chips" }, chips));
 }
-
-function detailsOf({ job, details }, again) {
-  const columns = filter.state === "waiting" ? 5 : 4;
-  const inside = details.problem
-    ? [element("p", { class: "problem" }, details.problem)]
-    : [...reasonOf(job, details, again), ...membersOf(details), ...historyOf(details)];
-  return row({ class: "details" }, cell({ colspan: columns }, ...inside));
-}
-
-function reasonOf(job, details, again) {
-  const made = [];
-  if (details.message) made.push(element("p", { class: "message" }, details.message));
-  if (details.place) made.push(element("p", {}, `Place in line: ${details.place.sentence}.`));
-  if (details.domain) made.push(element("p", {}, `In the network: ${details.domain}.`));
-  if (details.waitingSince) {
-    const words = `vscheduler job why ${job.workload} -n ${job.namespace}`;
-    made.push(
-      element(
-        "div",
-        { class: "block" },
-        element("h3", {}, "What would help"),
-        ...remediesOf(keyOf(job), again),
-        element("div", { class: "command" }, element("code", {}, words), copy(words)),
-      ),
-    );
-  }
-  return made;
-}
-
-// What would start a job takes the scheduler some seconds, so it is asked for by a button.
-function remediesOf(key, again) {
-  const known = remedies.get(key);
-  const ask = async () => {
-    remedies.set(key, { busy: true });
-    again();
-    try {
-      const path = `jobs/${key.split("/").map(encodeURIComponent).join("/")}/remedies`;
-      remedies.set(key, { found: await get(path, {}, REMEDIES_MS), at: new Date().toISOString() });
-    } catch (error) {
-      remedies.set(key, { problem: error.message });
-    }
-    again();
-  };
-  const words = known?.found || known?.problem ? "Ask again" : "Find out what would start it";
-  const button = element(
-    "button",
-    { type: "button", "data-part": "remedies", disabled: known?.busy ?? null, click: ask },
-    known?.busy ? "The scheduler tries changes…" : words,
-  );
-  return [...(known ? [element("div", { role: "status" }, ...saidOf(known))] : []), element("p", {}, button)];
-}
-
-function saidOf({ found, at, problem }) {
-  if (problem) return [element("p", { class: "problem" }, problem)];
-  if (!found) return [];
-  const made = [];
-  const then = found.forAdmission ? "; its owner creates its pods then" : "";
-  const does = found.forAdmission ? `have it admitted${then}` : "start it";
-  if (found.startsInCycle) {
-    const first = found.startsInCycle === 1;
-    const [begins, begin] = found.forAdmission ? ["is admitted", "be admitted"] : ["starts", "start"];
-    const start = first ? `${begins} in cycle 1 if nothing changes` : `can ${begin} in cycle ${found.startsInCycle} at the earliest`;
-    made.push(element("p", {}, `It ${start}${then}.`));
-  } else {
-    if (found.reclaim) made.push(element("p", {}, found.reclaim));
-    if (found.domains.length) {
-      made.push(element("p", {}, "The domains with most room:"));
-      made.push(element("ul", {}, found.domains.map((each) => element("li", {}, each))));
-    }
-    const lines = found.remedies.map((each) => element("li", {}, each.message));
-    made.push(
-      element("p", {}, lines.length ? `Any one of these changes would ${does}:` : `No single change that was tried would ${does}.`),
-    );
-    if (lines.length) made.push(element("ul", { class: "remedies" }, lines));
-  }
-  const rest = [];
-  if (found.hidden) rest.push(`${found.hidden} more would, which concern what you may not see.`);
-  if (found.cutShort.length) rest.push(`Not searched to the end: ${found.cutShort.join(", ")}.`);
-  for (const said of found.untried) {
-    rest.push(`Not tried: what would let nodes pass a filter of your own ("${said}").`);
-  }
-  made.push(element("p", { class: "sub" }, `As of ${clock(at)}. ${rest.join(" ")}`));
-  return made;
-}
-
-function copy(words) {
-  const said = element("span", { role: "status", class: "sub" });
-  const press = async () => {
-    try {
-      await navigator.clipboard.writeText(words);
-      said.textContent = "Copied.";
-    } catch {
-      said.textContent = "This browser doesn't allow it: copy the text by hand.";
-    }
-  };
-  return element("span", {}, element("button", { type: "button", click: press }, "Copy"), said);
-}
-
-function membersOf(details) {
-  if (!details.members) {
-    const { pods, count } = details.nodes;
-    return pods ? [element("p", {}, `${pods} pods on ${count} nodes.`)] : [];
-  }
-  const members = details.members.map((pod) =>
-    element("li", {}, pod.node ? `${pod.name} on ${pod.node}, ${pod.status}` : `${pod.name}, ${pod.status}`),
-  );
-  if (!members.length) return [];
-  return [
-    element(
-      "div",
-      { class: "block" },
-      element("h3", {}, `Pods of ${details.podGroup}`),
-      element("ul", { class: "members", tabindex: 0, "aria-label": `Pods of ${details.podGroup}` }, members),
-    ),
-  ];
-}
-
-function historyOf(details) {
-  if (!details.history.length) return [];
-  const lines = details.history.map((each) =>
-    element("li", {}, element("time", { datetime: each.time }, clock(each.time)), element("span", {}, each.what)),
-  );
-  return [
-    element("div", { class: "block" }, element("h3", {}, "Recent decisions"), element("ol", { class: "history" }, lines)),
-  ];
-}
-

@@ -1,58 +1,44 @@
-// The page: signs in, listens for news, and shows the sections that have changed.
+// The page: signs in, listens for news, and shows the view that the address names.
 
-import { get, Refused, signIn, signOut, stream } from "./api.js";
-import { byId, element } from "./dom.js";
+import { Refused, get, signIn, signOut, stream } from "./api.js";
+import { byId, element, empty, hatch } from "./dom.js";
 import { clock, keepAges, setClock } from "./format.js";
-import * as chart from "./chart.js";
+import * as colors from "./colors.js";
 import * as decisions from "./decisions.js";
+import * as history_ from "./usage.js";
+import * as job from "./job.js";
 import * as jobs from "./jobs.js";
+import * as nodes from "./nodes.js";
+import * as overview from "./overview.js";
+import * as queue from "./queue.js";
 import * as queues from "./queues.js";
+import * as route from "./route.js";
 
 const FIRST_PAUSE = 1000;
 const LONGEST_PAUSE = 30000;
 const SIGN_IN = "sign-in=";
+const VIEWS = { overview, jobs, job, queues, queue, nodes, history: history_, decisions };
+const PART_OF = { job: "jobs", queue: "queues" };
 
 let source = null;
 let pause = FIRST_PAUSE;
 let retry = 0;
 let versions = {};
+let shown = null;
+let seenAt = "";
 let busy = false;
 let again = false;
-let seenAt = "";
-
-const sections = {
-  async jobs() {
-    const found = await get("jobs", jobs.parameters());
-    await jobs.refreshDetails();
-    jobs.show(found, () => refresh("jobs"));
-  },
-  async queues() {
-    const wiring = { onQueue: showQueue, reload: () => refresh("queues") };
-    queues.show(await get("queues", queues.parameters()), wiring);
-  },
-  async decisions() {
-    decisions.show(await get("decisions", { limit: 30 }));
-  },
-  async fairness() {
-    chart.show(await get("fairness"), Date.parse(seenAt) / 1000);
-  },
-};
-
-function showQueue(name) {
-  jobs.setFilter({ queue: name }, () => refresh("jobs"));
-  byId("jobs").scrollIntoView();
-}
 
 function show(which) {
   for (const id of ["loading", "sign-in", "page"]) byId(id).hidden = id !== which;
-  byId("visitor").hidden = which !== "page";
+  for (const id of ["visitor", "views"]) byId(id).hidden = which !== "page";
 }
 
 function connection(state, words) {
-  const shown = byId("connection");
-  if (shown.dataset.state === state && shown.textContent === words) return;
-  shown.dataset.state = state;
-  shown.textContent = words;
+  const line = byId("connection");
+  if (line.dataset.state === state && line.textContent === words) return;
+  line.dataset.state = state;
+  line.textContent = words;
   document.body.classList.toggle("stale", state === "lost");
 }
 
@@ -60,55 +46,67 @@ async function summary() {
   const found = await get("summary");
   seenAt = found.time;
   setClock(found.time);
-  byId("instance").textContent = found.instance.sentence;
+  byId("instance").textContent = found.instance.leads ? found.instance.sentence : "";
   byId("visitor-name").textContent = found.visitor.name;
   byId("visitor-name").title = found.visitor.name;
-  const { notice } = { notice: byId("notice") };
+  const notice = byId("notice");
   notice.hidden = found.instance.leads;
   notice.textContent = found.instance.leads ? "" : found.instance.sentence;
   byId("notes").replaceChildren(...found.visitor.notes.map((each) => element("li", {}, each)));
-  figures(found);
+  return found;
 }
 
-function figures(found) {
-  const made = [
-    ["jobs wait", String(found.jobs.waiting)],
-    ["jobs run", String(found.jobs.running)],
-  ];
-  const total = Object.entries(found.total).filter(([, each]) => each.value > 0);
-  for (const [name, each] of total.slice(0, 4)) made.push([`${name} shared among queues`, each.text]);
-  byId("figures").replaceChildren(
-    ...made.map(([title, text]) => element("div", {}, element("dt", {}, title), element("dd", {}, text))),
-  );
-}
-
-// Loads sections one refresh after the other; what changes meanwhile is loaded next.
-async function refresh(...names) {
-  try {
-    await summary();
-    await Promise.all(names.map((name) => sections[name]()));
-  } catch (error) {
-    failed(error);
+// Makes room for the view that the address names, and marks its link.
+function enter() {
+  const { view, names } = route.current();
+  const made = VIEWS[view] ?? null;
+  const key = [view, ...names].join("/");
+  if (shown?.key === key) return;
+  const root = element("div", { class: `view view-${view}` });
+  byId("view").replaceChildren(root);
+  if (made && !made.heads) root.append(element("h1", { class: "hidden" }, made.title(names)));
+  shown = { key, view: made, root };
+  for (const link of byId("views").querySelectorAll("a")) {
+    const mine = link.getAttribute("href").slice(2) || "overview";
+    if (mine === (PART_OF[view] ?? view)) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
   }
+  document.title = [...(made ? [made.title(names)] : []), "vscheduler"].join(" - ");
+  if (!made) root.append(element("section", { class: "panel" }, empty("There is no such view.")));
+  else made.enter?.(root, { names, query: route.current().query, reload: load });
 }
 
-async function take(fresh) {
+// Loads the view. What is asked for meanwhile is loaded next.
+async function load() {
   if (busy) {
-    again = fresh;
+    again = true;
     return;
   }
   busy = true;
-  const all = fresh.access !== versions.access || fresh.instance !== versions.instance;
-  const names = Object.keys(sections).filter((name) => all || fresh[name] !== versions[name]);
-  versions = fresh;
-  await refresh(...names);
-  show(byId("sign-in").hidden ? "page" : "sign-in");
+  try {
+    enter();
+    const about = await summary();
+    versions = { ...versions, ...about.versions }; // the view is at least as new
+    const { root, view } = shown;
+    const { names, query } = route.current();
+    const found = view ? await view.load({ names, query }) : null;
+    if (view && shown?.root === root) view.show(root, found, { about, names, query, reload: load });
+    if (byId("sign-in").hidden) show("page");
+  } catch (error) {
+    failed(error);
+  }
   busy = false;
   if (again) {
-    const next = again;
     again = false;
-    take(next);
+    load();
   }
+}
+
+function take(fresh) {
+  const before = { access: fresh.access, ...versions };
+  versions = fresh;
+  const needs = ["access", "instance", ...(shown?.view?.needs ?? [])];
+  if (needs.some((name) => fresh[name] !== before[name])) load();
 }
 
 function listen() {
@@ -125,9 +123,9 @@ function listen() {
 }
 
 function failed(error) {
-  if (error instanceof Refused && error.status === 401) askToSignIn("");
-  else if (error instanceof Refused) lost(error.message);
-  else throw error;
+  if (!(error instanceof Refused)) throw error;
+  if (error.status === 401) askToSignIn(error.message);
+  else lost(error.message);
 }
 
 function lost(message) {
@@ -146,25 +144,20 @@ function askToSignIn(message) {
   source = null;
   clearTimeout(retry);
   versions = {};
+  shown = null;
+  colors.forget();
   connection("", "");
   byId("instance").textContent = "";
   byId("sign-in-problem").textContent = message;
-  for (const id of ["jobs-body", "queues-body", "fairness-body", "decisions-body", "figures", "notes"]) {
-    byId(id).replaceChildren();
-  }
+  for (const id of ["view", "notes"]) byId(id).replaceChildren();
   show("sign-in");
   byId("token").focus();
 }
 
 async function start() {
-  try {
-    await summary();
-  } catch (error) {
-    failed(error);
-    return;
-  }
   versions = {};
-  listen();
+  await load();
+  if (!byId("page").hidden) listen();
 }
 
 async function useCode() {
@@ -204,8 +197,23 @@ byId("sign-out").addEventListener("click", async () => {
   }
 });
 
-document.body.append(queues.hatch());
-jobs.wire(() => refresh("jobs"));
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names a view
+  byId("content").focus();
+});
+
+window.addEventListener("hashchange", () => {
+  if (!location.hash.startsWith("#/") || byId("page").hidden) return;
+  const before = shown?.key;
+  shown = null; // fields show what the new address says
+  load().then(() => {
+    if (shown?.key === before) return;
+    window.scrollTo(0, 0);
+    byId("content").focus({ preventScroll: true });
+  });
+});
+
+document.body.append(hatch());
 keepAges();
 await useCode();
 start();

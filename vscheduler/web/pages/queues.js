@@ -1,22 +1,44 @@
 // The tree of queues, with bars: what each has, deserves and wants.
 
-import { byId, cell, element, empty, pager, reconcile, row, shape, table } from "./dom.js";
+import { cell, choice, element, empty, link, pager, panel, reconcile, row, searchField, shape, table } from "./dom.js";
+import { kindOf, meet } from "./colors.js";
+import { called } from "./format.js";
+import { get } from "./api.js";
+import { change, toQueue } from "./route.js";
 
-const PAGE = 40;
+const PAGE = 50;
+export const needs = ["queues", "nodes"];
+export const title = () => "Queues";
+
+let parts = null;
 let offset = 0;
-let resource = "";
-let last = null;
-let list = null;
 
-export const parameters = () => ({ offset, limit: PAGE });
+export function enter(root, { query, reload }) {
+  offset = 0;
+  const search = searchField("Name of the queue", query.search ?? "", (text) => {
+    offset = 0;
+    change({ search: text });
+    reload();
+  });
+  const resources = element("div", {});
+  const made = panel("queues", "Queues", [resources, element("div", { class: "filters" }, search)]);
+  made.head.after(legend());
+  root.append(made.whole);
+  parts = { ...made, resources };
+}
 
-export function show(found, { onQueue, reload }) {
-  last = found;
-  const body = byId("queues-body");
+export const load = ({ query }) => get("queues", { offset, limit: PAGE, search: query.search ?? "" });
+
+export function show(root, found, { query, reload }) {
+  const { body } = parts;
+  const names = found.resources.slice(0, 6);
+  const resource = names.includes(query.resource) ? query.resource : names[0];
+  chooseResource(parts.resources, names, resource, (name) => {
+    change({ resource: name });
+    reload();
+  });
   if (!found.count) {
-    byId("resources").replaceChildren(byId("resources").querySelector("legend"));
-    list = null;
-    body.replaceChildren(empty("There are no queues that you may see."));
+    body.replaceChildren(empty(query.search ? "No queue matches." : "There are no queues that you may see."));
     return;
   }
   if (offset >= found.count) {
@@ -24,100 +46,90 @@ export function show(found, { onQueue, reload }) {
     reload();
     return;
   }
-  chooseResource(found, () => show(last, { onQueue, reload }));
-  if (!list?.whole.isConnected) {
-    list = table("Queues", [
-      ["Queue", ""],
-      [element("span", { class: "hidden" }, "Bar"), ""],
-      ["Has", "number"],
-      ["Deserves", "number"],
-      ["Wants", "number"],
-      ["Share", ""],
-      ["Waiting", "number"],
-      ["Running", "number"],
-    ]);
-    body.replaceChildren(list.whole);
-  }
-  const scale = scaleOf(found.queues);
-  const items = found.queues.map((queue) => ({ queue, scale, resource }));
-  reconcile(list.body, items, (item) => item.queue.name, (item) => rowOf(item, onQueue));
+  list(body, found.queues, resource);
   pager(body, found.offset, found.queues.length, found.count, (way) => {
     offset = Math.max(0, offset + way * PAGE);
     reload();
   });
 }
 
-function chooseResource(found, again) {
-  const field = byId("resources");
-  const names = found.resources.slice(0, 6);
-  if (!names.includes(resource)) [resource] = names;
-  const shown = [...field.querySelectorAll("input")].map((each) => each.value);
-  if (shown.join(" ") === names.join(" ")) return;
-  field.replaceChildren(
-    field.querySelector("legend"),
-    ...names.map((name) =>
-      element(
-        "label",
-        {},
-        element("input", {
-          type: "radio",
-          name: "resource",
-          value: name,
-          checked: name === resource,
-          change: () => {
-            resource = name;
-            again();
-          },
-        }),
-        element("span", {}, name),
-      ),
-    ),
+export function chooseResource(place, names, resource, change) {
+  const state = JSON.stringify([names, resource]);
+  if (place.shownState === state) return;
+  const focused = place.contains(document.activeElement);
+  place.shownState = state;
+  place.replaceChildren(...(names.length > 1 ? [choice("resource", "Resource", names.map((name) => [name, name]), resource, change)] : []));
+  if (focused) place.querySelector("input:checked")?.focus();
+}
+
+export function legend() {
+  const key = (kind, text, attributes) =>
+    element("li", {}, shape("svg", { class: "key", "aria-hidden": "true" }, shape("rect", { class: kind, ...attributes })), text);
+  const whole = { width: "100%", height: "100%" };
+  return element(
+    "ul",
+    { class: "legend", "aria-label": "Bars" },
+    key("has", "has", whole),
+    key("borrowed", "borrowed", whole),
+    key("wants", "wants", { x: 1, y: 1, width: 24, height: 10 }),
+    key("deserves", "deserves", { x: 4, width: 3, height: "100%" }),
   );
+}
+
+export function list(body, queues, resource) {
+  let whole = body.querySelector("table");
+  if (!whole) {
+    whole = table("Queues", [
+      ["Queue", ""], [element("span", { class: "hidden" }, "Bar"), ""], ["Has", "number"], ["Deserves", "number"],
+      ["Wants", "number"], ["Share", "number"], ["Waiting", "number"], ["Running", "number"],
+    ]).whole;
+    body.replaceChildren(whole);
+  }
+  meetHolders(queues, resource);
+  const scale = scaleOf(queues, resource);
+  const items = queues.map((queue) => ({ queue, scale, resource }));
+  reconcile(whole.querySelector("tbody"), items, (item) => item.queue.name, rowOf);
+}
+
+// Gives colours to those that have most first. Inner queues have what others have.
+export function meetHolders(queues, resource) {
+  const has = (queue) => queue.resources[resource]?.has.value ?? 0;
+  const holders = queues.filter((queue) => !queue.inner && has(queue) > 0);
+  holders.sort((one, other) => has(other) - has(one) || (one.name < other.name ? -1 : 1));
+  meet(holders.map((each) => each.name));
+  return holders;
 }
 
 const valueOf = (figure, name) => figure?.[name]?.value ?? 0;
-const figureOf = (queue) => queue.resources[resource];
 
 // All bars have the same scale. Wishes beyond it are cut, and have their number.
-function scaleOf(queues) {
+export function scaleOf(queues, resource) {
   let most = 0;
   for (const queue of queues) {
-    const figure = figureOf(queue);
+    const figure = queue.resources[resource];
     most = Math.max(most, valueOf(figure, "has"), valueOf(figure, "deserves"));
   }
-  const wanted = Math.max(0, ...queues.map((queue) => valueOf(figureOf(queue), "wants")));
+  const wanted = Math.max(0, ...queues.map((queue) => valueOf(queue.resources[resource], "wants")));
   return Math.max(Math.min(wanted, most * 1.6), most * 1.04) || 1;
 }
 
-function rowOf({ queue, scale }, onQueue) {
-  const figure = figureOf(queue);
+function rowOf({ queue, scale, resource }) {
+  const figure = queue.resources[resource];
   const borrowed = valueOf(figure, "borrowed");
   const about = [`weight ${queue.weight}`];
   if (queue.state !== "Open") about.unshift(queue.state);
-  const name = element(
-    "button",
-    {
-      type: "button",
-      class: "queue-name",
-      "data-part": "name",
-      title: queue.sentence || null,
-      click: () => onQueue(queue.name),
-    },
-    queue.name,
-    element("span", { class: "hidden" }, ": show its jobs"),
-  );
   const has = [figure?.has.text ?? "0"];
-  if (borrowed > 0) {
-    has.push(element("span", { class: "sub over" }, `${figure.borrowed.text} borrowed`));
-  }
+  if (borrowed > 0) has.push(element("span", { class: "sub over" }, `${figure.borrowed.text} borrowed`));
+  const share = queue.ratio === null ? ["–"] : [queue.ratio.toFixed(2), element("span", { class: "sub" }, called(queue.share.split(" ")[1] ?? ""))];
   return row(
-    {},
+    queue.inner ? { class: "inner" } : {},
     cell(
       { class: "queue" },
       element(
         "div",
         { class: `indent-${Math.min(queue.depth, 4)}` },
-        name,
+        queue.inner ? null : element("span", { class: `swatch ${kindOf(queue.name)}`, "aria-hidden": "true" }),
+        link(toQueue(queue.name), queue.name),
         element("span", { class: "sub" }, about.join(", ")),
       ),
     ),
@@ -125,52 +137,30 @@ function rowOf({ queue, scale }, onQueue) {
     cell({ class: "number", "data-title": "has" }, ...has),
     cell({ class: "number", "data-title": "deserves" }, figure?.deserves?.text ?? "–"),
     cell({ class: "number", "data-title": "wants" }, figure?.wants.text ?? "0"),
-    cell({ "data-title": "share" }, queue.share || "–"),
+    cell({ class: "number", "data-title": "share", title: "has ÷ deserves, of the resource with the largest" }, ...share),
     cell({ class: "number", "data-title": "waiting" }, String(queue.jobs.waiting)),
     cell({ class: "number", "data-title": "running" }, String(queue.jobs.running)),
   );
 }
 
-function bar(figure, scale) {
+export function bar(figure, scale) {
   const part = (value) => `${(100 * Math.min(value, scale)) / scale}%`;
   const has = valueOf(figure, "has");
   const wants = valueOf(figure, "wants");
   const own = has - valueOf(figure, "borrowed");
   const made = shape("svg", { class: "bar", "aria-hidden": "true" });
   made.append(shape("rect", { class: "track", width: "100%", height: 14, y: 2, rx: 2 }));
-  if (wants > has) {
-    made.append(shape("rect", { class: "wants", width: part(wants), height: 13, y: 2.5 }));
-  }
+  if (wants > has) made.append(shape("rect", { class: "wants", width: part(wants), height: 13, y: 2.5 }));
   if (own > 0) made.append(shape("rect", { class: "has", width: part(own), height: 14, y: 2 }));
   if (has > own) {
-    made.append(
-      shape("rect", {
-        class: "borrowed",
-        x: part(own),
-        width: part(Math.min(has, scale) - Math.min(own, scale)),
-        height: 13,
-        y: 2.5,
-      }),
-    );
+    const width = part(Math.min(has, scale) - Math.min(own, scale));
+    made.append(shape("rect", { class: "borrowed", x: part(own), width, height: 13, y: 2.5 }));
   }
-  if (figure?.deserves) {
+  if (figure?.deserves?.value > 0) {
     const at = part(figure.deserves.value);
     made.append(
-      shape("svg", { x: at, overflow: "visible" },
-        shape("rect", { class: "deserves", x: -1.5, width: 3, height: 18 })),
+      shape("svg", { x: at, overflow: "visible" }, shape("rect", { class: "deserves", x: -1.5, width: 3, height: 18 })),
     );
   }
   return made;
-}
-
-// The pattern for what is borrowed, which all bars share.
-export function hatch() {
-  const pattern = shape(
-    "pattern",
-    { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-    shape("rect", { class: "hatch-ground", width: 6, height: 6 }),
-    shape("line", { class: "hatch-line", x1: 1, x2: 1, y1: 0, y2: 6 }),
-  );
-  const holder = { width: 0, height: 0, "aria-hidden": "true", class: "hidden" };
-  return shape("svg", holder, shape("defs", {}, pattern));
 }

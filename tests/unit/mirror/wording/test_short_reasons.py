@@ -45,7 +45,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "a gang that finds room for a part": (
         "node n1 cpu=4 node n2 cpu=3 queue q job q/i min=1 cpu=3 n1 job q/j min=2 cpu=2 - -",
-        "1 of 2 fits",
+        "1 of 2 fits; the largest hole is 1 cpu on n1",
     ),
     "a full queue": (
         """

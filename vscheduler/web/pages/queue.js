@@ -1,0 +1,110 @@
+// One queue: what it has, deserves and wants of each resource, its shares, the queues below it, and
+// its jobs.
+
+import { cell, element, fillWith, link, panel, reconcile, row, table } from "./dom.js";
+import { Refused, get } from "./api.js";
+import { address, toQueue } from "./route.js";
+import { kindOf, meet } from "./colors.js";
+import { bar, legend, list as queueList } from "./queues.js";
+import { now } from "./format.js";
+import { list as jobList } from "./jobs.js";
+import * as chart from "./chart.js";
+
+const JOBS = 10;
+export const needs = ["queues", "jobs", "fairness"];
+export const heads = true; // its heading is the name
+export const title = ([name]) => `Queue ${name}`;
+
+let parts = null;
+
+export function enter(root, { names: [name] }) {
+  const facts = element("section", { class: "panel about" });
+  const amounts = panel("queues amounts", "Resources");
+  amounts.head.after(legend());
+  const below = panel("queues below", "Queues below it");
+  const share = panel("fairness", "Share over the last hour");
+  const jobs = ["waiting", "running"].map((state) => {
+    const text = state === "waiting" ? "Waiting jobs" : "Running jobs";
+    return { state, ...panel(`jobs ${state}`, text, [link(address("jobs", [], { state, queue: name }), "All")]) };
+  });
+  parts = { facts, amounts, below, share, jobs };
+  root.append(
+    facts,
+    element("div", { class: "column first" }, amounts.whole, below.whole, share.whole),
+    element("div", { class: "column second" }, jobs.map((each) => each.whole)),
+  );
+}
+
+export async function load({ names: [name] }) {
+  try {
+    const [queue, shares, ...jobs] = await Promise.all([
+      get(`queues/${encodeURIComponent(name)}`),
+      get("fairness", { queue: name }),
+      ...parts.jobs.map(({ state }) => get("jobs", { state, queue: name, limit: JOBS })),
+    ]);
+    return { queue, shares, jobs };
+  } catch (error) {
+    if (error instanceof Refused && error.status === 404) return { problem: error.message };
+    throw error;
+  }
+}
+
+export function show(root, found, { about, names: [name] }) {
+  const all = [parts.amounts, parts.below, parts.share, ...parts.jobs];
+  for (const part of all) part.whole.hidden = Boolean(found.problem);
+  meet([name]);
+  fillWith(parts.facts, found.problem ?? found.queue, () =>
+    found.problem ? [element("h1", {}, name), element("p", { class: "empty" }, found.problem)] : facts(found.queue),
+  );
+  if (found.problem) return;
+  const { queue, shares, jobs } = found;
+  amounts(parts.amounts.body, queue);
+  parts.below.whole.hidden = !queue.below.length;
+  queueList(parts.below.body, queue.below, queue.names[0]);
+  parts.share.whole.hidden = !shares.queues.length;
+  chart.show(parts.share.body, shares, now());
+  parts.jobs.forEach((part, at) => {
+    const { count, jobs: listed } = jobs[at];
+    part.whole.hidden = !count;
+    jobList(part.body, listed, part.state, about.resources[0]?.name);
+  });
+}
+
+function facts(queue) {
+  const shown = [
+    ["State", queue.state],
+    ["Weight", String(queue.weight)],
+    ["Share", queue.ratio === null ? "has and wants nothing" : `${queue.share} of what it deserves`],
+    ["Jobs", `${queue.jobs.running} run, ${queue.jobs.waiting} wait`],
+  ];
+  const above = queue.above.flatMap((each) => [" / ", link(toQueue(each), each)]);
+  return [
+    element("p", { class: "crumbs" }, link("#/queues", "Queues"), ...above),
+    element("h1", {}, element("span", { class: `swatch ${kindOf(queue.name)}`, "aria-hidden": "true" }), queue.name),
+    element("dl", { class: "facts" }, shown.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
+    ...(queue.sentence ? [element("p", { class: "message" }, queue.sentence)] : []),
+  ];
+}
+
+function amounts(body, queue) {
+  let whole = body.querySelector("table");
+  if (!whole) {
+    whole = table("Resources", [
+      ["Resource", ""], [element("span", { class: "hidden" }, "Bar"), ""], ["Has", "number"], ["Deserves", "number"], ["Wants", "number"],
+    ]).whole;
+    body.replaceChildren(whole);
+  }
+  const items = queue.names.filter((name) => queue.resources[name]).map((name) => ({ name, figure: queue.resources[name] }));
+  reconcile(whole.querySelector("tbody"), items, (item) => item.name, ({ name, figure }) => {
+    const most = Math.max(figure.has.value, figure.wants.value, figure.deserves?.value ?? 0) || 1;
+    const borrowed = figure.borrowed?.value > 0 ? [element("span", { class: "sub over" }, `${figure.borrowed.text} borrowed`)] : [];
+    return row(
+      {},
+      cell({ class: "queue name" }, name),
+      cell({ class: "bar-cell" }, bar(figure, most * 1.04)),
+      cell({ class: "number", "data-title": "has" }, figure.has.text, borrowed),
+      cell({ class: "number", "data-title": "deserves" }, figure.deserves?.text ?? "–"),
+      cell({ class: "number", "data-title": "wants" }, figure.wants.text),
+    );
+  });
+}
