@@ -191,6 +191,7 @@ class Page:
     async def serving(self) -> AsyncIterator[int]:
         """Serve the page during the block; yield the port. Raises health.ListenError."""
         web, link = self._runtime.settings.web, self._runtime.connection
+        history = self._runtime.settings.history
         assert web is not None
         sources = Sources(
             look=self.look,
@@ -200,6 +201,7 @@ class Page:
             reviewer=Reviews(link),
             failures=self._runtime.failures,
             finder=RemedyProcess(self._runtime.settings),
+            history=None if history is None else Path(history.file),
         )
         host, port = web.address
         certificate = None

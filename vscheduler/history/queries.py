@@ -52,9 +52,9 @@ class Visible(msgspec.Struct, frozen=True, kw_only=True):
     native: frozenset[str] | None = None
     """For those with Kubernetes' own."""
 
-    def within(self, namespace: str) -> "Visible":
-        """Return the part in one namespace."""
-        only = frozenset([namespace])
+    def within(self, namespaces: Iterable[str]) -> "Visible":
+        """Return the part in these namespaces."""
+        only = frozenset(namespaces)
         return Visible(
             volcano=only if self.volcano is None else self.volcano & only,
             native=only if self.native is None else self.native & only,
@@ -194,17 +194,23 @@ class Reader:
     All methods raise sqlite3.Error, schema.HistoryError and TimeoutError.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seconds: float = QUERY_SECONDS) -> None:
+        """`seconds` is how long a query may take."""
         self._path = path
+        self._seconds = seconds
 
-    def namespaces(self) -> frozenset[str]:
-        """Return all namespaces with jobs."""
+    def namespaces(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return all namespaces with jobs, and those with PodGroups of Kubernetes' own API."""
         # One seek for each: the index is sorted by namespace.
         statement = """WITH RECURSIVE there(id) AS (SELECT MIN(namespace) FROM jobs UNION ALL
             SELECT (SELECT MIN(namespace) FROM jobs WHERE namespace > there.id) FROM there
             WHERE there.id IS NOT NULL) SELECT text FROM there JOIN names USING (id)"""
         with self._asking() as link:
-            return frozenset(str(row[0]) for row in link.execute(statement))
+            every = frozenset(str(row[0]) for row in link.execute(statement))
+            own = link.execute(
+                "SELECT DISTINCT text FROM kinds JOIN names ON names.id = namespace WHERE native"
+            )
+            return every, frozenset(str(row[0]) for row in own)
 
     def jobs(
         self, wanted: Filter, now: int, *, limit: int, before: tuple[int, int] | None = None
@@ -345,21 +351,21 @@ class Reader:
     @contextmanager
     def _asking(self) -> Iterator[sqlite3.Connection]:
         """Provide a connection that sees one state of the database, and that gives up in time."""
-        with closing(schema.open_to_read(self._path)) as link, _deadline(link):
+        with closing(schema.open_to_read(self._path)) as link, _deadline(link, self._seconds):
             link.execute("BEGIN")
             yield link
 
 
 @contextmanager
-def _deadline(link: sqlite3.Connection) -> Iterator[None]:
+def _deadline(link: sqlite3.Connection, seconds: float) -> Iterator[None]:
     """Interrupt queries that take too long. Raises TimeoutError."""
-    until = time.monotonic() + QUERY_SECONDS
+    until = time.monotonic() + seconds
     link.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
     try:
         yield
     except sqlite3.OperationalError as error:
         if "interrupted" in str(error):
-            raise TimeoutError(f"the query took longer than {QUERY_SECONDS:.0f} s") from None
+            raise TimeoutError(f"the query took longer than {seconds:.0f} s") from None
         raise
 
 

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from importlib import resources
 from typing import Any
@@ -26,6 +27,14 @@ from vscheduler.web.allowances import Attempts, TooManyError
 from vscheduler.web.cluster_view import View
 from vscheduler.web.connections import Guard
 from vscheduler.web.documents import Access, Query
+from vscheduler.web.job_history import (
+    BadQueryError,
+    JobHistory,
+    NoHistoryError,
+    OftenError,
+    Parameters,
+    UnreadableError,
+)
 from vscheduler.web.refresher import Refresher
 from vscheduler.web.remedies import BusyError, Finder, FinderError, RemedyDesk
 from vscheduler.web.sessions import Sessions
@@ -68,6 +77,10 @@ REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
     TooOftenError: (HTTPStatus.TOO_MANY_REQUESTS, ""),
     ReviewError: (HTTPStatus.SERVICE_UNAVAILABLE, ""),
     TooManyError: (HTTPStatus.TOO_MANY_REQUESTS, TOO_MANY),
+    NoHistoryError: (HTTPStatus.NOT_FOUND, ""),
+    BadQueryError: (HTTPStatus.BAD_REQUEST, ""),
+    UnreadableError: (HTTPStatus.SERVICE_UNAVAILABLE, ""),
+    OftenError: (HTTPStatus.TOO_MANY_REQUESTS, ""),
 }
 """Status and sentence for errors; without a sentence, the error's own."""
 
@@ -127,8 +140,8 @@ class Endpoints:
         self._held: tuple[tuple[object, ...], documents.Holdings] | None = None
         """What jobs hold on each node, and the parts of the view that this was made from."""
 
-    def application(self) -> web.Application:
-        """Return the application."""
+    def application(self, past: JobHistory) -> web.Application:
+        """Return the application; `past` answers about the history."""
         made = web.Application(middlewares=[self._contain], client_max_size=BODY_MAX)
         made.on_response_prepare.append(_add_headers)
         router = made.router
@@ -147,6 +160,8 @@ class Endpoints:
         router.add_get(f"{ROOT}/decisions", self._decisions)
         router.add_get(f"{ROOT}/fairness", self._fairness)
         router.add_get(f"{ROOT}/stream", self._stream)
+        for name, ask in (("jobs", past.jobs), ("report", past.report), ("usage", past.usage)):
+            router.add_get(f"{ROOT}/history/{name}", partial(self._past, ask))
         return made
 
     def close(self) -> None:
@@ -328,6 +343,16 @@ class Endpoints:
         found = await self._access(request, self._visit(request))
         wanted = request.query.getall("queue", [])[: documents.LINES_MAX]
         return _json(documents.fairness(await self._view(found), found, wanted))
+
+    async def _past(
+        self,
+        ask: Callable[[Access, Parameters], Awaitable[Mapping[str, Any]]],
+        request: web.Request,
+    ) -> web.StreamResponse:
+        """Return an answer about the history."""
+        found = await self._access(request, self._visit(request))
+        given = {name: request.query.getall(name) for name in request.query}
+        return _json(await ask(found, given))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         visit = self._visit(request)

@@ -23,6 +23,7 @@ from vscheduler.web.access import AccessTable, Populated, Reviewer
 from vscheduler.web.cluster_view import Domains, Look, NodeDomains, Places, ViewMaker
 from vscheduler.web.connections import Guard, Limits
 from vscheduler.web.endpoints import Endpoints
+from vscheduler.web.job_history import JobHistory
 from vscheduler.web.refresher import Refresher
 from vscheduler.web.remedies import Finder
 
@@ -91,6 +92,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     reviewer: Reviewer
     failures: Failures
     finder: Finder
+    history: Path | None = None
+    """The file of the history of jobs; None: none is kept."""
 
 
 class Server:
@@ -141,9 +144,10 @@ class Server:
         maker = ViewMaker(sources.places, sources.domains, sources.node_domains)
         views = Refresher(sources.look, maker, sources.failures)
 
+        past = JobHistory(sources.history)
+
         async def namespaces() -> Populated:
-            view = await views.view()
-            return Populated(all=view.namespaces, native=view.native_namespaces)
+            return await past.populated(await views.view())
 
         page = Endpoints(
             views,
@@ -153,7 +157,7 @@ class Server:
             secure=self._context is not None,
         )
         runner = web.AppRunner(
-            page.application(),
+            page.application(past),
             access_log=None,
             handle_signals=False,
             handler_cancellation=True,

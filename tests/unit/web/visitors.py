@@ -4,6 +4,7 @@ import contextlib
 import functools
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 from aiohttp import test_utils, web
@@ -14,26 +15,30 @@ from vscheduler.containment import Failures
 from vscheduler.web.access import AccessTable, Populated
 from vscheduler.web.cluster_view import ViewMaker
 from vscheduler.web.endpoints import Endpoints
+from vscheduler.web.job_history import JobHistory
 from vscheduler.web.refresher import Refresher
 
 Client = test_utils.TestClient[web.Request, web.Application]
 
 
 @contextlib.asynccontextmanager
-async def visited(made: Stage, *, secure: bool = False) -> AsyncIterator[tuple[Client, Endpoints]]:
+async def visited(
+    made: Stage, *, secure: bool = False, history: Path | None = None
+) -> AsyncIterator[tuple[Client, Endpoints]]:
     """A client without cookies, and the endpoints that answer it."""
     sources = made.sources()
     failures = Failures()
     maker = ViewMaker(sources.places, sources.domains, sources.node_domains)
     views = Refresher(sources.look, maker, failures)
 
+    past = JobHistory(history)
+
     async def namespaces() -> Populated:
-        view = await views.view()
-        return Populated(all=view.namespaces, native=view.native_namespaces)
+        return await past.populated(await views.view())
 
     table = AccessTable(made.reviewer, namespaces)
     page = Endpoints(views, table, failures, made.finder, secure=secure)
-    server = test_utils.TestServer(page.application())
+    server = test_utils.TestServer(page.application(past))
     async with test_utils.TestClient(server, cookie_jar=aiohttp.DummyCookieJar()) as client:
         yield client, page
 
