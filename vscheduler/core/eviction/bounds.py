@@ -456,9 +456,11 @@ class CheapestNodes:
         """Iterate over nodes with the least that evictions there could cost, the lowest first; ties
         go to the first row.
         """
-        while (bound := self._cheapest_unexplored()) is not None:
-            yield bound
-            self._unexplored[bound[1]] = False
+        while (cheapest := self._cheapest_unexplored()) is not None:
+            cost, rows = cheapest
+            for row in rows.tolist():
+                yield cost, row
+                self._unexplored[row] = False
 
     def evictable(self) -> Flags:
         """Return which pods may be evicted for such a task, (P,)."""
@@ -505,8 +507,8 @@ class CheapestNodes:
             eligible = eligible | (within & owned & (gangs <= step))
         return eligible, similar
 
-    def _cheapest_unexplored(self) -> tuple[Cost, int] | None:
-        """Return the lowest bound of the nodes whose cost isn't known, and its row."""
+    def _cheapest_unexplored(self) -> tuple[Cost, Ints] | None:
+        """Return the lowest bound of the nodes whose cost isn't known, and its rows."""
         for stage in self._stages:
             step = self._first_step(stage)
             if step is None:
@@ -518,7 +520,7 @@ class CheapestNodes:
             # Stages and steps are in the order of Cost, so no later one is cheaper.
             overshoot, rank = self._steps[step] if self._steps else (0.0, ())
             of_pods = PodCost(*bounds.costs[rows[0]].tolist())
-            return Cost(int(stage.whole), overshoot, rank, of_pods), int(rows[0])
+            return Cost(int(stage.whole), overshoot, rank, of_pods), rows
         return None
 
     def _first_step(self, stage: Stage) -> int | None:
