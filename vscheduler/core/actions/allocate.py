@@ -100,6 +100,8 @@ class Allocate(Action[Session]):
             session.reasons.skip(*(turn.state.job.id for turn in line.rest()))
         session.work_budget.grant(4)
         unschedulable_classes.report(session, blocked.groups)
+        with session.reservations.respected_by_all():
+            unschedulable_classes.report(session, classes.grouped(blocked.kept_out))
         queueing_hints.check_reasons(session)
 
     def conclude(self, session: Session) -> None:
@@ -169,20 +171,33 @@ def _take_turns(
             lines[queue.name] = Line()
             continue
         blocked.reserve_before(queue, line.first)
-        turn = line.leave()
-        session.work_budget.charge(turn.state.job.namespace)
-        if not _place(session, queue, turn):
-            in_vain += 1
-            blocked.reserve(turn.state)
-        elif turn.tasks:
-            line.join(ordering.job_key(session.dispatch, turn.state), turn)
-        session.work_budget.charge()
+        in_vain += not _take_turn(session, queue, line, classes, blocked)
         waiting.join(key(queue), queue)
         if in_vain and in_vain * JOBS_PER_FAILURE >= sum(map(len, lines.values())):
             in_vain = 0
             blocked.add(_without_room(session, lines, classes))
         spent = session.work_budget.over
     return spent
+
+
+def _take_turn(
+    session: Session,
+    queue: Queue,
+    line: Line[JobTurn],
+    classes: UnschedulableClasses,
+    blocked: "BlockedJobs",
+) -> bool:
+    """Give the first job of the line a turn, and return whether that wasn't in vain."""
+    turn, places = line.leave(), True
+    session.work_budget.charge(turn.state.job.namespace)
+    if _is_kept_out(session, classes, turn.state):
+        blocked.keep_out(turn.state)
+    elif not (places := _place(session, queue, turn)):
+        blocked.reserve(turn.state)
+    elif turn.tasks:
+        line.join(ordering.job_key(session.dispatch, turn.state), turn)
+    session.work_budget.charge()
+    return places
 
 
 class BlockedJobs:
@@ -192,6 +207,8 @@ class BlockedJobs:
         self._session = session
         self.groups = groups
         """Their groups, to be reported after all turns."""
+        self.kept_out: list[JobState] = []
+        """Jobs that can't start since what is free is reserved for others."""
         self._lines: dict[str, Line[JobState]] = {}
         self._join(groups)
 
@@ -207,6 +224,11 @@ class BlockedJobs:
         for state in itertools.chain.from_iterable(group for _, group in groups):
             line = self._lines.setdefault(state.job.queue, Line())
             line.join(ordering.job_key(session.dispatch, state), state)
+
+    def keep_out(self, state: JobState) -> None:
+        """Let a job wait that can't start since what is free is reserved for others."""
+        self.kept_out.append(state)
+        self.reserve(state)
 
     def reserve(self, state: JobState) -> None:
         """Promise a start to a job that has no turn, or has had it in vain."""
@@ -265,7 +287,8 @@ def _lend(session: Session, states: Sequence[JobState]) -> None:
             continue
         turn = line.leave()
         class_key = job_class.of_waiting(turn.state.job) if are_equal else None
-        if not (classes.lacks_room(turn.state) or class_key in in_vain):
+        lacks_room = classes.lacks_room(turn.state) or _is_kept_out(session, classes, turn.state)
+        if not (lacks_room or class_key in in_vain):
             session.work_budget.charge(turn.state.job.namespace)
             starts = _lend_to(session, queue, turn)
             session.work_budget.charge()
@@ -308,6 +331,15 @@ def _without_room(session: Session, lines: Lines, classes: UnschedulableClasses)
     for line in lines.values():
         line.part(functools.partial(_lacks_room, session, classes), dropped)
     return classes.grouped(turn.state for turn in dropped.rest())
+
+
+def _is_kept_out(session: Session, classes: UnschedulableClasses, state: JobState) -> bool:
+    """Whether a turn would be in vain because of reservations for other jobs."""
+    return (
+        session.reservations.keep_out(state)
+        and classes.is_grouped(state)
+        and not nominations.may_take_held_nodes(session, state)
+    )
 
 
 def _lacks_room(

@@ -124,6 +124,12 @@ class AllHooks(Hooks, Protocol):
         evicted, and its resources become available to waiting pods.
         """
 
+    def on_ended(self, amounts: Mapping[str, Vector]) -> None:
+        """[-; all] Pods will have ended by a start that is being planned: by the names of their
+        queues, what they have, (R,), counts as given back. Negative amounts undo it. A plugin that
+        counts what queues have, and lacks this hook, is told of each such pod by on_deallocate.
+        """
+
     def entitlements(self) -> Mapping[str, Entitlement]:
         """[-; last plugin with an answer] The share of each queue, for display."""
 

@@ -74,6 +74,7 @@ HOOKS: Mapping[str, Hook] = {
     "score_node_set": Hook("BatchNodeOrder", "enableNodeOrder", Combine.SUM),
     "on_allocate": Hook("AllocateFunc", None, Combine.EVERY),
     "on_deallocate": Hook("DeallocateFunc", None, Combine.EVERY),
+    "on_ended": Hook("", None, Combine.EVERY),
     "entitlements": Hook("", None, Combine.LAST),
     "usages": Hook("", None, Combine.LAST),
 }

@@ -100,7 +100,7 @@ class Planner:
             return False
         candidates = functools.partial(self._pool, queue, scope)
         every = candidates(self._rules(whole=self._limits.whole_gangs is not WholeGangs.NEVER))
-        with session.reservations.respected_by(preemptor.state):
+        with session.reservations.respected_by(preemptor.state, evicting=True):
             ruled_out = self._bounds.rule_out(preemptor, every)
             if not ruled_out and self._finds_where(queue, preemptor, candidates, every):
                 return True

@@ -86,6 +86,10 @@ class UnschedulableClasses:
         self._note_without_room(task, (state,))
         return True
 
+    def is_grouped(self, state: JobState) -> bool:
+        """Whether `grouped` finds the job: its pods have equal chances."""
+        return self._member(state) is not None
+
     def _note_without_room(self, task: Task, states: Sequence[JobState]) -> None:
         """Let jobs wait for resources if nothing else decides about their pods."""
         session = self._session

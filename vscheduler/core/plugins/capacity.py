@@ -29,7 +29,7 @@ from vscheduler.model.decisions import (
 )
 from vscheduler.model.jobs import PodClass, Task
 from vscheduler.model.queues import Queue, QueueProblem, Tree
-from vscheduler.model.resources import ResourceMap
+from vscheduler.model.resources import ResourceMap, Vector
 
 DRA = "dynamic resource allocation"
 
@@ -243,6 +243,12 @@ class Capacity(Plugin):
     def on_deallocate(self, task: Task) -> None:
         """Stop counting the task."""
         self._usage_tree.take(self._usage_of(task), self._request(task), -1)
+
+    def on_ended(self, amounts: Mapping[str, Vector]) -> None:
+        """Stop counting what pods have that will have ended."""
+        for name, vector in amounts.items():
+            request = [(column, each) for column, each in enumerate(vector.tolist()) if each]
+            self._usage_tree.take(self._usage_tree.usages[name], request, -1)
 
     def entitlements(self) -> Mapping[str, Entitlement]:
         """Return the entitlements of all queues, with the problem of each queue set aside."""

@@ -390,6 +390,18 @@ class Proportion(Plugin):
         if self._surpluses is not None:
             self._surpluses.move(task, -1)
 
+    def on_ended(self, amounts: Mapping[str, Vector]) -> None:
+        """Stop counting what pods have that will have ended; victims aren't chosen meanwhile."""
+        for name, vector in amounts.items():
+            attributes = self._attributes.get(name)
+            if attributes is None:
+                continue
+            for column, amount in enumerate(vector.tolist()):
+                attributes.allocated[column] -= amount
+                if self._root is not None:
+                    self._root.allocated[column] -= amount
+            attributes.share = None
+
     def entitlements(self) -> Mapping[str, Entitlement]:
         """Return all entitlements. A queue without jobs deserves at most its guarantee."""
         names = self._session.space.names

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.core.api.contracts import NodeView
 from vscheduler.core.api.further_hooks import AllHooks
@@ -216,11 +217,10 @@ class ClusterState:
             self._volumes.move(task, row, PodPresence.COMING, step)
         self._touched.append(row)
 
-    def hold(self, row: int, amounts: Vector) -> None:
-        """Let more, (R,), of a node count as used; undone with the negative amounts."""
-        future = self.future_used[row]
-        future += amounts
-        self._touched.append(row)
+    def hold(self, rows: NDArray[np.int64], amounts: Vector) -> None:
+        """Let more, (n, R), of these nodes (n,) count as used; undone with the negative amounts."""
+        self.future_used[rows] += amounts
+        self._touched += rows.tolist()
 
     def evict(self, task: Task, row: int) -> None:
         """Make the task's resources available to waiting pods."""

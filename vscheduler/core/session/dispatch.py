@@ -128,6 +128,11 @@ class Dispatch:
         """Whether plugins declare what all answers about single nodes depend on."""
         return self.declares(*NODES)
 
+    def filters_rest_on(self, what: On) -> bool:
+        """Whether any filter declares that its answers depend on this."""
+        calls = self.declared(AllHooks.filter_nodes)
+        return any(call.depends is not None and call.depends.on & what for call in calls)
+
     @computed.once
     def equal_for_equal_jobs(self) -> bool:
         """Whether plugins answer equally for jobs from one template, and for their pods."""

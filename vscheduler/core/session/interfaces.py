@@ -112,8 +112,16 @@ class Reservations(Protocol):
     def reserve(self, state: JobState) -> None:
         """Promise the job the first start that can be found, if there is any."""
 
-    def respected_by(self, state: JobState) -> AbstractContextManager[None]:
+    def respected_by(
+        self, state: JobState, *, evicting: bool = False
+    ) -> AbstractContextManager[None]:
         """Let what is reserved for others count as used, as far as the job would still run then."""
+
+    def keep_out(self, state: JobState) -> bool:
+        """Whether the job surely can't start by now, since what is free is reserved for others."""
+
+    def respected_by_all(self) -> AbstractContextManager[None]:
+        """Let all that is reserved count as used, for the reasons of jobs that it keeps out."""
 
     def conclude(self) -> None:
         """Drop the reservations of jobs that start, and tell the jobs that wait."""

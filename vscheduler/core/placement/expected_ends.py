@@ -1,0 +1,236 @@
+"""When pods end at the latest that run, or start in this cycle, and what nodes have free then."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.memo import evictable_pods
+from vscheduler.core.session.session import Session
+from vscheduler.model import run_times
+from vscheduler.model.jobs import EVICTABLE, Job, PodClass, Task, TaskStatus
+from vscheduler.model.resources import Vector
+
+Rows = NDArray[np.int64]
+Times = NDArray[np.float64]
+
+
+class _OfJob(NamedTuple):
+    """The pods of one job that hold nodes, as far as the job itself tells."""
+
+    tasks: Sequence[Task]
+    nodes: Sequence[str]
+    starts: Times
+    """When they got their nodes; NaN if that isn't known."""
+    limits: Times
+    """How many seconds they run at most; NaN if job and pod don't say it."""
+    classes: Sequence[PodClass]
+    class_numbers: Rows
+    """The places of the pods' classes in `classes`."""
+
+
+class _Columns(NamedTuple):
+    """Pods (P) in the order of their ends."""
+
+    times: Times
+    rows: Rows
+    """The rows of their nodes."""
+    amounts: Vector
+    """What they release, (P, R)."""
+    queues: Rows
+    """The numbers of their queues."""
+    places: Rows
+    """Their places among the tasks."""
+
+    def of(self, chosen: Rows) -> "_Columns":
+        """Return these of the pods, in this order."""
+        times, *others = self
+        return _Columns(times[chosen], *(column[chosen] for column in others))
+
+    def with_more(self, more: "_Columns") -> "_Columns":
+        """Return these pods, and then more."""
+        pairs = zip(self[1:], more[1:], strict=True)
+        return _Columns(np.concatenate([self.times, more.times]), *map(np.concatenate, pairs))
+
+
+class ExpectedEnds:
+    """The ends of pods, as far as their run times are known, and the amounts that are free then."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._queues = {name: number for number, name in enumerate(session.queues)}
+        self._tasks: list[Task] = []
+        self._seen = (-1, -1)
+        """How many binds and evictions the columns include."""
+        self._known: _Columns | None = None
+        self._released: dict[int, Vector] = {}
+        """By number of pods that have ended, what they release on nodes, (N, R)."""
+
+    def before(self, instant: float) -> Sequence[Task]:
+        """Return the pods that end until then."""
+        columns = self._columns()
+        return [self._tasks[at] for at in columns.places[: _last(columns.times, instant)].tolist()]
+
+    def between(self, begin: float, until: float) -> tuple[Times, Rows, Vector]:
+        """Return when pods end after one instant until another, (n,), on which rows, (n,), and what
+        they release, (n, R).
+        """
+        columns = self._columns()
+        chosen = slice(_last(columns.times, begin), _last(columns.times, until))
+        return columns.times[chosen], columns.rows[chosen], columns.amounts[chosen]
+
+    def free_at(self, instant: float) -> Vector:
+        """Return what nodes will have free then, (N, R), if nothing else starts."""
+        columns = self._columns()
+        last, free = _last(columns.times, instant), self._session.free
+        released = self._released.get(last)
+        if released is None:
+            released = self._released[last] = np.zeros_like(free)
+            np.add.at(released, columns.rows[:last], columns.amounts[:last])
+        return free + released
+
+    def total_at(self, instants: Times) -> Vector:
+        """Return what all nodes together have free at most at these instants (n,), as (n, R)."""
+        columns = self._columns()
+        sums = np.zeros((len(columns.times) + 1, self._session.space.size), dtype=np.int64)
+        np.cumsum(columns.amounts, axis=0, out=sums[1:])
+        found: Vector = (
+            np.maximum(self._session.free, 0).sum(axis=0)
+            + (sums[np.searchsorted(columns.times, instants, side="right")])
+        )
+        return found
+
+    def by_queue(self, instant: float) -> Mapping[str, Vector]:
+        """Return what pods that end until then release, (R,), by the names of their queues."""
+        columns = self._columns()
+        last = _last(columns.times, instant)
+        found = np.zeros((len(self._queues), self._session.space.size), dtype=np.int64)
+        np.add.at(found, columns.queues[:last], columns.amounts[:last])
+        return {name: found[at] for name, at in self._queues.items() if found[at].any()}
+
+    def instants(self) -> Times:
+        """Return when pods end, in ascending order."""
+        return self._columns().times
+
+    def _columns(self) -> _Columns:
+        decided = self._session.decided
+        seen = len(decided.binds), len(decided.evicts)
+        if self._known is None or seen[1] != self._seen[1]:
+            self._tasks.clear()
+            self._known = self._sorted(list(self._running()))
+            self._seen = 0, seen[1]
+        if seen != self._seen:
+            binds = decided.binds[self._seen[0] :]
+            more = []
+            for bind in binds:
+                job = self._session.job_states[bind.task.job].job
+                more.append((job, _of_pods(job, [bind.task], [bind.node])))
+            self._known = self._sorted(more, self._known)
+            self._seen = seen
+        return self._known
+
+    def _running(self) -> Iterator[tuple[Job, _OfJob]]:
+        leaving = self._session.decided.evicts
+        for job in self._session.snapshot.jobs:
+            if job.queue not in self._queues or not any(map(job.counts.__getitem__, EVICTABLE)):
+                continue
+            if leaving and any(task.uid in leaving for task in job.tasks):
+                yield job, _of_running([task for task in job.tasks if task.uid not in leaving], job)
+            else:
+                yield job, _known_running(job)
+
+    def _sorted(
+        self, more: Sequence[tuple[Job, _OfJob]], known: _Columns | None = None
+    ) -> _Columns:
+        """Return the columns of these pods, and of those that are known."""
+        session, first = self._session, len(self._tasks)
+        for _, found in more:
+            self._tasks += found.tasks
+        rows = session.layout.rows
+        nodes = [rows.get(node, -1) for _, found in more for node in found.nodes]
+        sizes = [len(found.tasks) for _, found in more]
+        defaults = [session.queues[job.queue].max_run_time for job, _ in more]
+        unknown = np.array([np.nan if each is None else each for each in defaults], dtype=float)
+        none = np.zeros(0)
+        limits = np.concatenate([none, *(found.limits for _, found in more)])
+        limits = np.where(np.isnan(limits), np.repeat(unknown, sizes), limits)
+        starts = np.concatenate([none, *(found.starts for _, found in more)])
+        queues = np.repeat(np.array([self._queues[job.queue] for job, _ in more], int), sizes)
+        columns = _Columns(
+            _ends(starts, limits, session.snapshot.now),
+            np.array(nodes, dtype=np.int64),
+            self._amounts(more),
+            queues,
+            np.arange(first, len(self._tasks)),
+        )
+        columns = columns.of(np.flatnonzero(~np.isnan(columns.times) & (columns.rows >= 0)))
+        if known is not None:
+            columns = known.with_more(columns)
+        self._released.clear()
+        return columns.of(np.argsort(columns.times, kind="stable"))
+
+    def _amounts(self, more: Sequence[tuple[Job, _OfJob]]) -> Vector:
+        """Return what these pods release, (n, R)."""
+        session, numbers = self._session, dict[PodClass, int]()
+        requests: list[Vector] = []
+        found = [np.zeros(0, dtype=np.int64)]
+        for _, pods in more:
+            own = []
+            for at, pod_class in enumerate(pods.classes):
+                number = numbers.get(pod_class)
+                if number is None:
+                    number = numbers[pod_class] = len(requests)
+                    first = int(np.argmax(pods.class_numbers == at))
+                    requests.append(session.request(pods.tasks[first]))
+                own.append(number)
+            found.append(np.array(own, dtype=np.int64)[pods.class_numbers])
+        table = np.array(requests, dtype=np.int64).reshape(-1, session.space.size)
+        amounts: Vector = table[np.concatenate(found)]
+        return amounts
+
+
+def _known_running(job: Job) -> _OfJob:
+    return job.memo("ends", lambda: _of_running(job.tasks, job))
+
+
+def _of_running(tasks: Sequence[Task], job: Job) -> _OfJob:
+    """Return the pods of a job that run."""
+    running = [task for task in tasks if task.status in EVICTABLE and task.node is not None]
+    return _of_pods(job, running, [task.node or "" for task in running])
+
+
+def _of_pods(job: Job, tasks: Sequence[Task], nodes: Sequence[str]) -> _OfJob:
+    """Return pods with their nodes; those that start in this cycle got them just now."""
+    limits = [job.max_run_time, *(task.max_run_time for task in tasks)]
+    every = [limits[0] if limits[0] is not None else limit for limit in limits[1:]]
+    numbers: dict[PodClass, int] = {}
+    for task in tasks:
+        numbers.setdefault(task.pod_class, len(numbers))
+    return _OfJob(
+        tasks=tuple(tasks),
+        nodes=tuple(nodes),
+        starts=np.array([_start(task) for task in tasks], dtype=float),
+        limits=np.array([np.nan if each is None else each for each in every], dtype=float),
+        classes=tuple(numbers),
+        class_numbers=np.array([numbers[task.pod_class] for task in tasks], dtype=np.int64),
+    )
+
+
+def _start(task: Task) -> float:
+    known = task.scheduled_at is not None or task.status is TaskStatus.RUNNING
+    return evictable_pods.start(task) if known else np.nan
+
+
+def _ends(starts: Times, limits: Times, now: float) -> Times:
+    """Return when pods end that got their nodes then (NaN: now) and run at most so many seconds."""
+    starts = np.where(np.isnan(starts), now, starts)
+    ends: Times = starts + limits
+    for at in np.flatnonzero(ends <= now).tolist():
+        ends[at] = run_times.end(float(starts[at]), float(limits[at]), now)
+    return ends
+
+
+def _last(times: Times, instant: float) -> int:
+    """Return how many of these times, in ascending order, are at the instant or before."""
+    return int(np.searchsorted(times, instant, side="right"))

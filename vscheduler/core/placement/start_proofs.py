@@ -1,0 +1,239 @@
+"""StartProofs: on which nodes the minimum of a job fits at an instant to come, or not.
+
+If nothing but amounts and shares tells pods of the job apart from those that end until then, arrays
+say it. Else the core places the pods on a cluster from which the others are gone; nothing remains
+of that.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from vscheduler.core.api.depends import On
+from vscheduler.core.api.further_hooks import AllHooks
+from vscheduler.core.config.policy import Backfill
+from vscheduler.core.placement.expected_ends import ExpectedEnds, Rows
+from vscheduler.core.session import ordering
+from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.session import Session
+from vscheduler.core.session.statement import Statement
+from vscheduler.model import computed, resources
+from vscheduler.model.decisions import Evict
+from vscheduler.model.jobs import EVICTABLE, PLACED, JobId, PodClass, Task, TaskStatus
+from vscheduler.model.nodes import Mask
+from vscheduler.model.resources import Vector
+
+ENDS = "ends"
+"""In place of the action, for pods that are expected to have ended."""
+
+Places = Sequence[tuple[Task, int]]
+"""Pods, and the rows of their nodes."""
+
+
+class Minimum(msgspec.Struct, frozen=True, eq=False):
+    """What a job lacks of its minimum."""
+
+    task: Task
+    """One of its waiting pods."""
+    request: Vector
+    """Of which so many copies must fit, whichever pods start, (R,)."""
+    needed: int
+    limit: float
+    """How many seconds the pods run at most; infinite if that isn't known of all."""
+    alike: bool
+    """Whether only amounts and shares decide about the pods, which are all equal."""
+
+
+class _Waiting(NamedTuple):
+    """The waiting pods of a job, but those without requests."""
+
+    tasks: Sequence[Task]
+    firsts: Sequence[Task]
+    """The first of each class."""
+    limits: frozenset[float | None]
+    """How many seconds they run at most, as they say it."""
+
+
+class StartProofs:
+    """The proofs of a cycle."""
+
+    def __init__(self, session: Session, ends: ExpectedEnds) -> None:
+        self._session, self._ends = session, ends
+        self._minimums: dict[tuple[JobId, int], Minimum] = {}
+        """By job, and how many of its pods wait."""
+        self._usable: dict[tuple[PodClass, str], tuple[Mask, Rows]] = {}
+
+    def minimum(self, state: JobState) -> Minimum:
+        """Return what the job lacks."""
+        key = state.job.id, state.counts[TaskStatus.PENDING]
+        found = self._minimums.get(key)
+        if found is None:
+            found = self._minimums[key] = self._minimum(state)
+        return found
+
+    def usable(self, state: JobState, minimum: Minimum) -> tuple[Mask, Rows]:
+        """Return the nodes (N,) that filters allow to equal pods, and their rows, best first."""
+        session, task = self._session, minimum.task
+        key = task.pod_class, state.job.queue
+        if key not in self._usable:
+            view, mask = session.cluster.view(), np.ones(session.layout.size, dtype=np.bool_)
+            for result in session.placement.verdicts(task, view):
+                mask &= result.passes
+            asks, rows = session.dispatch.asks, np.flatnonzero(mask)
+            if asks(AllHooks.score_nodes) or asks(AllHooks.score_node_set):
+                rows = np.array(session.placement.ranked(task, mask), dtype=np.int64)
+            self._usable[key] = mask, rows
+        return self._usable[key]
+
+    def filled(self, state: JobState, minimum: Minimum, free: Vector, *, at_once: bool) -> Places:
+        """Return nodes for the minimum of equal pods, if so much is free, (N, R); none if it
+        doesn't fit.
+
+        With EASY backfill, nodes come first that aren't free before the pods start: what is free
+        stays for others, whoever runs beyond that start.
+        """
+        cluster = self._session.cluster
+        idle = cluster.allocatable - cluster.used
+        copies = resources.copies(minimum.request, np.minimum(free, idle) if at_once else free)
+        _, ranked = self.usable(state, minimum)
+        rows = ranked[copies[ranked] > 0]
+        if self._session.policy.backfill is Backfill.EASY and not at_once:
+            now = resources.fits(minimum.request, idle)[rows]
+            rows = np.concatenate([rows[~now], rows[now]])
+        before = copies[rows].cumsum()
+        last = int(np.searchsorted(before, minimum.needed))
+        if last == len(rows):
+            return ()
+        chosen = np.repeat(rows[: last + 1], copies[rows[: last + 1]])
+        tasks = ordering.pending(self._session.dispatch, state)
+        if len(tasks) < minimum.needed:
+            return ()
+        return list(zip(tasks, chosen[: minimum.needed].tolist(), strict=False))
+
+    def within_share(self, state: JobState, minimum: Minimum, start: float) -> bool:
+        """Whether the queue may have equal pods at an instant."""
+        dispatch, queue = self._session.dispatch, self._session.queues[state.job.queue]
+        if not self.shares_decide:
+            return True
+        task = minimum.task
+        others = {queue.name: (1 - minimum.needed) * self._session.counted(task)}
+        released = self._ends.by_queue(start)
+        dispatch.notify(AllHooks.on_ended, released)
+        within = not dispatch.any_says(AllHooks.overused, queue)
+        dispatch.notify(AllHooks.on_ended, others)
+        within = within and dispatch.all_agree(AllHooks.allocatable, queue, task)
+        dispatch.notify(AllHooks.on_ended, _negative(others))
+        dispatch.notify(AllHooks.on_ended, _negative(released))
+        return within
+
+    def placed(self, state: JobState, start: float) -> Places:
+        """Return nodes for the minimum of the job as the core places its pods, one by one, once
+        others have ended; none if it doesn't fit, or isn't within the rights of its queue.
+        """
+        session = self._session
+        queue, places = session.queues[state.job.queue], []
+        at_once = start <= session.snapshot.now
+        with session.statement() as ended:
+            for task in self._ends.before(start):
+                self._remove(ended, task)
+            if session.dispatch.any_says(AllHooks.overused, queue):
+                return ()
+            with session.statement() as trial:
+                for task in ordering.pending(session.dispatch, state):
+                    if not session.dispatch.all_agree(AllHooks.allocatable, queue, task):
+                        continue
+                    row = self._row(task, at_once=at_once)
+                    if row is None:
+                        continue
+                    trial.pipeline(task, row)
+                    places.append((task, row))
+                    if state.reaches(PLACED):
+                        return places
+        return ()
+
+    def _row(self, task: Task, *, at_once: bool) -> int | None:
+        """Return the best node for a pod, in the order of `filled`."""
+        session = self._session
+        now, later = session.placement.fits(task)
+        fits = now if at_once else later
+        busy = later & ~now
+        if session.policy.backfill is Backfill.EASY and not at_once and busy.any():
+            fits = busy
+        rows = np.flatnonzero(fits)
+        return int(rows[session.placement.scores(task)[rows].argmax()]) if len(rows) else None
+
+    def _remove(self, ended: Statement, task: Task) -> None:
+        """Remove a pod from its node that runs, or starts in this cycle."""
+        state = self._session.job_state_of(task)
+        status = state.status(task)
+        if status in EVICTABLE:
+            node = state.node(task) or ""
+            ended.evict(Evict(task=task, node=node, action=ENDS, beneficiary=None))
+        elif status is TaskStatus.ALLOCATED:
+            ended.lift(task)
+
+    def _minimum(self, state: JobState) -> Minimum:
+        session, job = self._session, state.job
+        if state.untouched:
+            waiting = job.memo("waiting pods", lambda: _waiting(state))
+        else:
+            waiting = _waiting(state)
+        limits = {job.max_run_time} if job.max_run_time is not None else waiting.limits
+        default = session.queues[job.queue].max_run_time
+        known = [default if each is None else each for each in limits]
+        return Minimum(
+            task=waiting.firsts[0],
+            request=np.minimum.reduce([session.request(task) for task in waiting.firsts]),
+            needed=max(1, state.minimum - state.ready_tasks - state.waiting_tasks),
+            limit=max(inf if each is None else each for each in known),
+            alike=len(waiting.firsts) == 1 and self._are_alike(state, waiting.tasks),
+        )
+
+    def _are_alike(self, state: JobState, tasks: Sequence[Task]) -> bool:
+        session, job = self._session, state.job
+        if not self._amounts_decide or job.sub_groups or job.roles_count:
+            return False
+        if state.ready_tasks or state.waiting_tasks or state.pending_best_effort:
+            return False
+        limits = tasks[0].pod_class.constraints
+        if limits.ports or limits.volumes or limits.resource_claims:
+            return False
+        if session.topology.of(job.id) is not None or session.placement.follows_pods(tasks[0]):
+            return False
+        near, nominated = session.affinity_counts, session.nominated
+        if near.nobody and not nominated.anybody:
+            return True
+        return all(near.state_of(task) is None and nominated.of(task) is None for task in tasks)
+
+    @computed.once
+    def shares_decide(self) -> bool:
+        """Whether any plugin limits what queues have."""
+        dispatch = self._session.dispatch
+        return dispatch.asks(AllHooks.overused) or dispatch.asks(AllHooks.allocatable)
+
+    @computed.once
+    def _amounts_decide(self) -> bool:
+        """Whether plugins declare that their filters don't look at what pods use, and those that
+        count what queues have do so for pods that will have ended, too.
+        """
+        dispatch = self._session.dispatch
+        asked = AllHooks.filter_nodes, AllHooks.overused, AllHooks.allocatable
+        if not dispatch.declares(*asked) or dispatch.filters_rest_on(On.USED):
+            return False
+        deciding = {name for hook in asked for name in dispatch.plugins(hook)}
+        counting = {*dispatch.plugins(AllHooks.on_deallocate)}
+        return deciding & counting <= {*dispatch.plugins(AllHooks.on_ended)}
+
+
+def _waiting(state: JobState) -> _Waiting:
+    tasks = [task for task in state.tasks(TaskStatus.PENDING) if not task.best_effort]
+    firsts = {task.pod_class: task for task in reversed(tasks)}
+    limits = frozenset(task.max_run_time for task in tasks)
+    return _Waiting(tasks, tuple(firsts.values()), limits)
+
+
+def _negative(amounts: Mapping[str, Vector]) -> Mapping[str, Vector]:
+    return {name: -vector for name, vector in amounts.items()}
