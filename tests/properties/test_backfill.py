@@ -3,12 +3,15 @@
 import math
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy as policies
 from vscheduler.core.config.policy import Policy
+from vscheduler.core.placement import reservations
+from vscheduler.core.placement.start_proofs import StartProofs
 from vscheduler.mirror.state import Mirror
 from vscheduler.model.decisions import CycleResult
 from vscheduler.model.resources import CPU
@@ -18,8 +21,13 @@ from vscheduler.simulator.replay.clusters import NodeShape
 from vscheduler.simulator.replay.traces import CORE, Trace, TraceJob
 from vscheduler.simulator.replay.virtual_time import History, Options
 
-TRACES = 150
 FIFO = "gang, predicates"
+
+
+def seeds(first: int, few: int, many: int) -> list[Any]:
+    """Seeds from the first one on, of which all but a few are for long runs."""
+    marks = [() if at < few else pytest.mark.at_length for at in range(many)]
+    return [pytest.param(first + at, marks=mark) for at, mark in enumerate(marks)]
 
 
 def policy(backfill: str, names: str = FIFO) -> Policy:
@@ -58,9 +66,9 @@ def a_trace(seed: int, *, queues: int = 1) -> tuple[Trace, int]:
     return Trace(jobs=tuple(jobs)), cores
 
 
-def played(trace: Trace, cores: int, rules: Policy) -> History:
-    """What becomes of the jobs on nodes of one CPU."""
-    mirror = clusters.of_shape(NodeShape(nodes=cores, cores=cores), rules.reads)
+def played(trace: Trace, cores: int, rules: Policy, nodes: int | None = None) -> History:
+    """What becomes of the jobs on nodes of one CPU, or on fewer nodes."""
+    mirror = clusters.of_shape(NodeShape(nodes=nodes or cores, cores=cores), rules.reads)
     clusters.add_queues(mirror, {job.queue for job in trace.jobs})
     return virtual_time.replay(trace, mirror, rules, Options())
 
@@ -135,7 +143,7 @@ class Easy:
         return math.inf, math.inf
 
 
-@pytest.mark.parametrize("seed", range(TRACES))
+@pytest.mark.parametrize("seed", seeds(0, 24, 150))
 def test_easy_starts_are_those_of_an_oracle(seed: int) -> None:
     """On equal nodes of one CPU, nothing but counts matters."""
     trace, cores = a_trace(seed)
@@ -143,8 +151,22 @@ def test_easy_starts_are_those_of_an_oracle(seed: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["easy", "conservative"])
+@pytest.mark.parametrize("seed", seeds(2000, 8, 60))
+def test_arrays_say_what_the_core_says(
+    seed: int, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If pods are placed one by one where others have ended, and no job is kept from its turn."""
+    trace, cores = a_trace(seed, queues=3)
+    nodes = random.Random(seed).randint(1, cores)
+    found = played(trace, cores, policy(mode), nodes)
+    monkeypatch.setattr(StartProofs, "_are_alike", lambda *_: False)
+    monkeypatch.setattr(reservations, "PROOFS_MAX", 1000)
+    assert played(trace, cores, policy(mode), nodes).runs == found.runs
+
+
+@pytest.mark.parametrize("mode", ["easy", "conservative"])
 @pytest.mark.parametrize("names", [FIFO, "gang, predicates, proportion"])
-@pytest.mark.parametrize("seed", range(1000, 1000 + TRACES // 3))
+@pytest.mark.parametrize("seed", seeds(1000, 5, 50))
 def test_no_job_starts_later_than_promised(
     seed: int, names: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,11 @@ class ExpectedEnds:
         self._released: dict[int, Vector] = {}
         """By number of pods that have ended, what they release on nodes, (N, R)."""
 
+    @property
+    def decided(self) -> tuple[int, int]:
+        """How many binds and evictions of this cycle are taken into account."""
+        return len(self._session.decided.binds), len(self._session.decided.evicts)
+
     def before(self, instant: float) -> Sequence[Task]:
         """Return the pods that end until then."""
         columns = self._columns()
@@ -114,14 +119,12 @@ class ExpectedEnds:
         return self._columns().times
 
     def _columns(self) -> _Columns:
-        decided = self._session.decided
-        seen = len(decided.binds), len(decided.evicts)
+        seen, binds = self.decided, self._session.decided.binds[max(0, self._seen[0]) :]
         if self._known is None or seen[1] != self._seen[1]:
             self._tasks.clear()
             self._known = self._sorted(list(self._running()))
-            self._seen = 0, seen[1]
+            self._seen, binds = (0, seen[1]), self._session.decided.binds
         if seen != self._seen:
-            binds = decided.binds[self._seen[0] :]
             more = []
             for bind in binds:
                 job = self._session.job_states[bind.task.job].job

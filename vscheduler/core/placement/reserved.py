@@ -56,6 +56,8 @@ class Reserved:
         self._columns: _Columns | None = None
         self._sums: _Sums | None = None
         self._first: Reservation | None = None
+        self._whole: tuple[tuple[int, int], Timeline] | None = None
+        """The timeline of all, with the binds and evictions that it includes."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -69,12 +71,12 @@ class Reserved:
     def put(self, held: Held) -> None:
         """Add a reservation, or put it in the place of the job's other one."""
         self._held[held.reservation.job] = held
-        self._columns = self._sums = self._first = None
+        self._columns = self._sums = self._first = self._whole = None
 
     def drop(self, job: JobId) -> None:
         """Forget the reservation of a job."""
         del self._held[job]
-        self._columns = self._sums = self._first = None
+        self._columns = self._sums = self._first = self._whole = None
 
     def of(self, job: JobId) -> Held | None:
         """Return the reservation of a job."""
@@ -109,8 +111,12 @@ class Reserved:
         """Return what other jobs' reservations take over time, on rows of the mask (N,), if pods
         end sooner than expected by the slack, in seconds.
         """
+        is_whole = on is None and without not in self._held and not slack
+        decided = self._ends.decided
+        if is_whole and self._whole is not None and self._whole[0] == decided:
+            return self._whole[1]
         rows, amounts, starts, untils, numbers = self._flat()
-        if on is not None or without in self._held:
+        if not is_whole:
             chosen = np.ones(len(rows), dtype=np.bool_) if on is None else on[rows]
             if without in self._held:
                 chosen &= numbers != list(self._held).index(without)
@@ -122,12 +128,15 @@ class Reserved:
         there[rows] = True
         ending = there[where]
         none = np.zeros_like(amounts)
-        return Timeline(
+        found = Timeline(
             np.concatenate([rows, rows, where[ending]]),
             np.concatenate([starts, untils, times[ending] - slack]),
             np.concatenate([amounts, -amounts, np.zeros_like(released[ending])]),
             np.concatenate([none, none, released[ending]]),
         )
+        if is_whole:
+            self._whole = decided, found
+        return found
 
     def _flat(self) -> _Columns:
         if self._columns is None:

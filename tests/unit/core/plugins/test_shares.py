@@ -122,6 +122,11 @@ def test_a_queue_takes_up_to_its_share() -> None:
     assert plugin.shortages(queue, second) == (
         Shortage(resource="cpu", requested=1000, allocated=1000, limit=1500.0),
     )
+    ended = {"a": session.request(first)}
+    plugin.on_ended(ended)
+    assert plugin.allocatable(queue, second)
+    plugin.on_ended({"a": -ended["a"]})
+    assert not plugin.allocatable(queue, second)
     plugin.on_deallocate(first)
     assert plugin.allocatable(queue, second)
     assert plugin.shortages(queue, second) == ()
