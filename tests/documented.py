@@ -24,6 +24,7 @@ HERE = ("On this machine",)
 """Sections of docs/quick-start.md that are followed as a whole."""
 
 INTEGRATION = "tests/integration/"
+PAST = "tests/unit/cli/job/test_past.py::"
 
 
 class Way(StrEnum):
@@ -86,6 +87,11 @@ ELSEWHERE: Mapping[str, str] = {
     "vscheduler queue list -w --sort-by share": (
         f"{INTEGRATION}test_queue_commands.py::test_a_watch_tells_what_changes"
     ),
+    "vscheduler job history -n team-a --since 7d": f"{PAST}test_filters",
+    "vscheduler job history -A --queue vision --state completed -o csv": (
+        f"{PAST}test_values_are_exact"
+    ),
+    "vscheduler report --since 30d --by user": f"{PAST}test_a_report_sums_up",
     "vscheduler run --kubeconfig ~/.kube/config": (
         f"{INTEGRATION}test_documented_commands.py::test_the_quick_start_leads_to_gangs_that_run"
     ),

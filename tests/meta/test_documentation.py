@@ -84,13 +84,16 @@ def page_of(words: str) -> str:
     names = {
         "check": "check.md",
         "job": "jobs.md",
+        "job history": "history.md",
         "plugin": "plugins.md",
         "replay": "replay.md",
+        "report": "history.md",
         "simulate": "simulate.md",
         "queue": "queues.md",
         "run": "volcano.md",
     }
-    return PAGES.get(names.get("".join(words.split()[1:2]), ""), README)
+    command, *within = words.split()[1:] or [""]
+    return PAGES.get(names.get(" ".join((command, *within)), names.get(command, "")), README)
 
 
 @functools.cache

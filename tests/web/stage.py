@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -149,6 +150,7 @@ class Stage:
         self.reviewer = Reviewer()
         self.finder = Finder()
         self.past = History()
+        self.history: Path | None = None
         self.instance = Instance(leads=True, sentence="vscheduler: leader")
         self.show(found)
 
@@ -225,6 +227,7 @@ class Stage:
             reviewer=self.reviewer,
             failures=Failures(),
             finder=self.finder,
+            history=self.history,
         )
 
 

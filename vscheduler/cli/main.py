@@ -33,6 +33,10 @@ COMMANDS = {
         "vscheduler.cli.replay.command",
         short_help="Show how jobs of the past would have fared under a policy.",
     ),
+    "report": Place(
+        "vscheduler.cli.report",
+        short_help="Sum up what queues, namespaces or users have used.",
+    ),
     "run": Place(
         "vscheduler.cli.run",
         help="Schedule the pods of a cluster, until SIGTERM, SIGINT or SIGHUP.",

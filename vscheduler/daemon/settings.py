@@ -10,12 +10,9 @@ import msgspec
 
 from vscheduler.daemon.leader_election import election_settings
 from vscheduler.daemon.leader_election.election_settings import DaemonParts, Election
-from vscheduler.mirror.decode import quantities
-from vscheduler.mirror.decode.quantities import QuantityError
 from vscheduler.mirror.translate import bounds
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.model import durations
-from vscheduler.model.resources import MEMORY
 
 if TYPE_CHECKING:
     from vscheduler.mirror.statuses import ObjectReference
@@ -276,6 +273,10 @@ def _history(problems: list[str], given: Given) -> History | None:
 
 def _bytes(text: str) -> int:
     """Parse a size such as 1Gi. Raises ValueError."""
+    from vscheduler.mirror.decode import quantities  # noqa: PLC0415 - help goes without
+    from vscheduler.mirror.decode.quantities import QuantityError  # noqa: PLC0415
+    from vscheduler.model.resources import MEMORY  # noqa: PLC0415
+
     try:
         size = quantities.parse(MEMORY, text)
     except QuantityError as error:

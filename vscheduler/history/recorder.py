@@ -6,7 +6,7 @@ both times are read from the pod's status where it tells, so they don't depend o
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 import msgspec
@@ -103,19 +103,23 @@ class Recorder:
             if job is not None:
                 job.has_group = True
                 self._current[group.job.id] = group.job.uid
-        there = set()
         for pod in listing.pods:
-            there.add(pod.uid)
+            self._begin_late(pod, now)
+        for pod in listing.pods:
             self.pod(None, pod, now)
         for group, queue in listing.groups:
             self.group(group, group, queue, now)
+        self._end_what_is_gone({pod.uid for pod in listing.pods}, stored.seen)
+        self._looked_until = None
+
+    def _end_what_is_gone(self, there: Collection[TaskId], seen: int) -> None:
+        """End the runs of pods that aren't there, and jobs without a PodGroup."""
         for uid in [uid for uid in self._runs if uid not in there]:
-            self._end(uid, None, stored.seen, Ending.UNKNOWN)
+            self._end(uid, None, seen, Ending.UNKNOWN)
             del self._ended[uid]
         for job in list(self._jobs.values()):
             if not job.has_group:
-                self._end_of_group(job, stored.seen)
-        self._looked_until = None
+                self._end_of_group(job, seen)
 
     def pod(self, old: Pod | None, new: Pod | None, now: int) -> None:
         """Take a pod that came, changed or went."""
@@ -295,16 +299,18 @@ class Recorder:
 
     def _finishes(self, pod: Pod, now: int) -> None:
         """Take a pod that has come to an end."""
+        self._begin_late(pod, now)
         how = Ending.SUCCEEDED if pod.status is TaskStatus.SUCCEEDED else Ending.FAILED
-        if pod.uid not in self._runs:
-            if pod.uid in self._ended or pod.node is None:
-                return
-            began = _bound_at(pod, now)
-            self._begin(self._job_of(pod), pod, began)
-            if pod.ended_at is None and self._looked_until is not None:
-                how = Ending.UNKNOWN
         unknown = now if self._looked_until is None else self._looked_until
         self._end(pod.uid, pod.ended_at, unknown, how)
+
+    def _begin_late(self, pod: Pod, now: int) -> None:
+        """Begin the run of a pod that has ended, if nobody saw it run. In a listing, the pods of a
+        job begin before any of them ends: they ran together.
+        """
+        known = pod.uid in self._runs or pod.uid in self._ended
+        if pod.status in FINISHED and pod.node is not None and not known:
+            self._begin(self._job_of(pod), pod, _bound_at(pod, now))
 
     def _end(self, uid: TaskId, ended_at: float | None, unknown: int, how: Ending) -> None:
         """End the run of a pod, if there is one; `unknown` is its end if the pod doesn't tell."""

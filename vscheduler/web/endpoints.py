@@ -18,6 +18,7 @@ import structlog
 from aiohttp import web
 
 from vscheduler.containment import Failures
+from vscheduler.history.answers import BadQueryError, Parameters
 from vscheduler.mirror import paths
 from vscheduler.mirror.wording import phrases, plain_text
 from vscheduler.model.decisions import ReasonCode
@@ -28,11 +29,9 @@ from vscheduler.web.cluster_view import View
 from vscheduler.web.connections import Guard
 from vscheduler.web.documents import Access, Query
 from vscheduler.web.job_history import (
-    BadQueryError,
     JobHistory,
     NoHistoryError,
     OftenError,
-    Parameters,
     UnreadableError,
 )
 from vscheduler.web.refresher import Refresher

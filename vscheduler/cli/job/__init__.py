@@ -1,1 +1,1 @@
-"""`vscheduler job`: list, get, why."""
+"""`vscheduler job`: list, get, why, history."""

@@ -1,4 +1,6 @@
-"""`vscheduler job list|get|why`: the jobs of a cluster, their places in line, and why they wait."""
+"""`vscheduler job list|get|why|history`: the jobs of a cluster, their places in line, why they
+wait, and those of the past.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +27,7 @@ from vscheduler.mirror import workloads
 from vscheduler.mirror.wording import plain_text
 
 with lazy_commands.importing():
-    from vscheduler.cli.job import explained, listing, page_client, placing
+    from vscheduler.cli.job import explained, listing, page_client, past, placing
     from vscheduler.cli.job.explained import Explained
     from vscheduler.core.config import policy as policies
     from vscheduler.daemon import configuration, settings
@@ -286,6 +288,9 @@ def why_command(*, names: tuple[str, ...], output: str, **flags: object) -> None
                 err=True,
             )
         _end(seen, missing)
+
+
+command.add_command(past.history_command)
 
 
 @contextmanager

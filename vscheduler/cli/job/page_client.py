@@ -128,6 +128,10 @@ class PageClient:
         """Return what would start a waiting job, as docs/page.md describes it."""
         return self._get(_path(job, "remedies"), seconds=REMEDY_SECONDS)
 
+    def past(self, what: str, asked: Mapping[str, Sequence[str]]) -> Document:
+        """Return an answer about the past: jobs or report, as docs/history.md describes it."""
+        return self._get(f"history/{what}", asked)
+
     def about_queue(self, name: str) -> list[str]:
         """Return sentences about a queue; none if the token may not see it."""
         found = next((each for each in self._all("queues") if each["name"] == name), None)
@@ -151,7 +155,7 @@ class PageClient:
             offset += PAGE
 
     def _get(
-        self, path: str, asked: Mapping[str, str] = NOTHING, seconds: float = ANSWER_SECONDS
+        self, path: str, asked: Mapping[str, Any] = NOTHING, seconds: float = ANSWER_SECONDS
     ) -> Document:
         """Return a document. Raises ClusterError."""
         where = self._client.url
