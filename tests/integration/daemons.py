@@ -25,6 +25,7 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/volcano-system/leases"
+FOR_ALL, FOR_GANGS = "--podgroups=all", "--podgroups=gangs"
 ALONE = "--leader-elect=false"
 """For who follows one that was killed: it doesn't wait for that one's Lease."""
 

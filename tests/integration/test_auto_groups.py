@@ -4,6 +4,8 @@ import time
 from functools import partial
 from typing import Any
 
+import pytest
+
 from sandbox.control_plane import ControlPlane
 from tests.integration import daemons
 from tests.integration.daemons import Start
@@ -17,6 +19,12 @@ SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
 QUIET_SECONDS = 3.0
 Document = dict[str, Any]
+
+
+@pytest.fixture
+def start(start: Start) -> Start:
+    """Daemons that make PodGroups for all pods."""
+    return partial(start, daemons.FOR_ALL)
 
 
 def template(name: str, *, scheduler: str = "vscheduler", **more: Any) -> Document:

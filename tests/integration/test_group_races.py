@@ -102,7 +102,7 @@ def test_no_delete_hits_a_group_in_use(
     chance = Random(SEED)
     fleets = fleets_of(cluster, at_once)
     kubeconfig = f"--kubeconfig={through(way_through, cluster, tmp_path)}"
-    flags = (kubeconfig, daemons.ALONE, "--podgroup-grace=0s")
+    flags = (kubeconfig, daemons.ALONE, daemons.FOR_ALL, "--podgroup-grace=0s")
     running = [start(*flags) for _ in range(at_work)]
 
     def problems() -> list[str]:

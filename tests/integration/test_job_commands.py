@@ -62,7 +62,7 @@ def test_an_automatic_podgroup_bears_the_name_of_its_workload(
 ) -> None:
     """A Deployment, by its own name, and how its pods came to their node."""
     cluster.create_nodes(count=1, cpu="4")
-    daemon = start()
+    daemon = start(daemons.FOR_ALL)
     test_auto_groups.a_set(cluster, "Deployment", "web", 2)
     daemons.until(lambda: test_auto_groups.run(cluster, "web", 2), daemon)
     (group,) = cluster.api.list(daemons.GROUPS)

@@ -86,7 +86,7 @@ def test_the_command_opens_and_closes(cluster: ControlPlane, start: Start) -> No
     assert run_queue(cluster, "close", "leaf", "--timeout=0.5")[0] == 1
     daemon = start()
     daemons.until(lambda: tenancy.state_of(cluster, "leaf") == "Closing", daemon)
-    held = "queue leaf is closing: it takes no PodGroups, and still holds 1 PodGroup"
+    held = "queue leaf is closing: it takes no jobs, and still holds 1 job"
     status, said = run_queue(cluster, "close", "top", "leaf")
     assert (status, set(said.splitlines())) == (0, {"queue top is closed", held})
     assert run_queue(cluster, "open", "top", "leaf")[0] == 0

@@ -70,7 +70,7 @@ def test_the_daemon_does_without_them(bare: ControlPlane, tmp_path: Path) -> Non
     """Nobody restarts anything, and it says what is missing."""
     account = permissions.permit_account(bare, permissions.TESTED, "vscheduler")
     (port,) = free_ports.choose(1)
-    flags = (ALONE, "--enable-healthz", f"--healthz-address=127.0.0.1:{port}")
+    flags = (ALONE, daemons.FOR_ALL, "--enable-healthz", f"--healthz-address=127.0.0.1:{port}")
     daemon = Daemon(account, tmp_path / "log", *flags)
 
     def is_ready(says: str) -> bool:

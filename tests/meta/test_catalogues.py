@@ -232,7 +232,7 @@ def test_commands_of_the_readme_are_targets_of_make() -> None:
 def test_every_watched_kind_has_its_path_and_its_role(kind: Kind) -> None:
     """The shipped ClusterRole of the scheduler may list and watch what the daemon follows."""
     path = paths.WATCHED[kind]
-    assert path.kind == paths.COLLECTIONS[kind].kind
+    assert path.kind == (paths.METADATA if kind in paths.OWNERS else paths.COLLECTIONS[kind].kind)
     roles = yaml.safe_load_all((ROOT / "manifests" / "cluster" / "roles.yaml").read_text())
     (role,) = [role for role in roles if role["metadata"]["name"] == "vscheduler-scheduler"]
     group, _, _ = path.api_version.rpartition("/")
@@ -250,7 +250,8 @@ def test_every_kind_has_its_rows() -> None:
     mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
     kinds = set(Kind)
     assert set(paths.COLLECTIONS) == set(events.STRUCTS) == set(mirror._reader._table()) == kinds
-    assert {*mirror._table(), Kind.POD, Kind.RESOURCE_CLAIM_TEMPLATE} == kinds
+    of_their_own = {Kind.POD, Kind.RESOURCE_CLAIM_TEMPLATE, *paths.OWNERS}
+    assert {*mirror._table(), *of_their_own} == kinds
 
 
 @pytest.mark.parametrize("page", ["simulate.md", "moving.md"])

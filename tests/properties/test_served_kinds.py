@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios.test_without_volcanos_kinds import (
+from tests.scenarios.alone import (
     QUEUE,
     a_group,
     a_mirror,

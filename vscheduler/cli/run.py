@@ -211,6 +211,13 @@ def ignored(command: Decorated) -> Decorated:
     type=click.Choice(settings.PARTS),
     default=None,
 )
+@flags.option(
+    "--podgroups",
+    "Make PodGroups for all pods that have none, or only where a minimum or another setting needs "
+    "one [default: gangs; all with compatibility: volcano]",
+    type=click.Choice(settings.POD_GROUPS),
+    default=None,
+)
 @click.option("--supervised", is_flag=True, hidden=True)
 @flags.switch(
     "--inherit-owner-annotations",

@@ -34,7 +34,7 @@ from vscheduler.cluster.http.connection import (
 from vscheduler.cluster.http.lists import EarlyPages, Meta
 from vscheduler.cluster.http.responses import Lines
 from vscheduler.containment import Failures
-from vscheduler.mirror.paths import Path
+from vscheduler.mirror.paths import METADATA, Path
 
 log = structlog.get_logger(__name__)
 
@@ -302,7 +302,10 @@ class Reflector(Generic[Event]):
         """Pass on the changes of one watch until the watch ends."""
         pace = self._pace
         async with self._link.stream(
-            path, silence_seconds=pace.silence_seconds, gather_seconds=pace.gather_seconds
+            path,
+            accept=connection.METADATA_WATCH if path.kind == METADATA else connection.JSON,
+            silence_seconds=pace.silence_seconds,
+            gather_seconds=pace.gather_seconds,
         ) as chunks:
             self._mark_alive()
             text = Lines()

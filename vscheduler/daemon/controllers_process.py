@@ -13,7 +13,7 @@ from vscheduler.cluster.http.connection import ApiError, Forbidden
 from vscheduler.cluster.reflector import Reflector
 from vscheduler.controllers import hyper_node_controller, operator
 from vscheduler.controllers.hyper_node_controller import HyperNodeController, NodeCodec
-from vscheduler.controllers.podgroups import owners, podgroup_controller
+from vscheduler.controllers.podgroups import owners, podgroup_controller, podgroup_lister
 from vscheduler.controllers.podgroups.owners import Codec, Event, Owners, Seen
 from vscheduler.controllers.podgroups.podgroup_controller import (
     Options,
@@ -126,6 +126,9 @@ class Controllers:
         self._session = LeaderSession(runtime, self._serve)
         self._access = KindAccess(runtime.mirror, runtime.informers.states)
         self._owners = Owners()
+        self._inherits = runtime.settings.inherit_owner_annotations
+        self._refused: set[str] = set()
+        """The collections of owners that we may not read."""
         self._indices: asyncio.Future[Indices] = asyncio.get_running_loop().create_future()
         self._queues: QueueController | None = None
         self._hyper_nodes: HyperNodeController | None = None
@@ -149,6 +152,8 @@ class Controllers:
         for event in batch:
             with self._runtime.failures.contained("owners", event.kind):
                 seen += self._owners.apply(event)
+                if self._inherits:
+                    self._runtime.mirror.apply(owners.mirrored(event))
         if self._podgroups is not None:
             self._podgroups.follow(seen)
 
@@ -199,7 +204,10 @@ class Controllers:
         keeper = self._queues = QueueController(
             port,
             index=QueueIndex(
-                indices, runtime.settings.default_queue, StatusEvidence(runtime.mirror).counter
+                indices,
+                runtime.settings.default_queue,
+                StatusEvidence(runtime.mirror).counter,
+                partial(podgroup_lister.lone_counts, runtime.mirror),
             ),
             observe=runtime.metrics.observe_write,
             pace=queue_controller.Pace(),
@@ -264,11 +272,20 @@ class Controllers:
                 if not warned:
                     log.warning("owners.forbidden", path=watch.path, message=str(error))
                 warned = True
+                self._refuse(watch.path, refused=True)
                 await asyncio.sleep(FORBIDDEN_SECONDS)
                 continue
             except ApiError:  # the reflector retries
                 pass
+            self._refuse(watch.path, refused=False)
             await watch.run()
+
+    def _refuse(self, path: str, *, refused: bool) -> None:
+        """Note whether a kind of owner may be read."""
+        (self._refused.add if refused else self._refused.discard)(path)
+        self._runtime.mirror.serve_owners(served=not self._refused)
+        if self._podgroups is not None:
+            self._podgroups.changed()
 
     def _podgroup_controller(
         self, scheduler_names: tuple[str, ...], token: Token

@@ -302,12 +302,13 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindAccess:
-    """Tells the Mirror whether decisions can consider volumes, devices and Volcano's kinds.
+    """Tells the Mirror whether decisions can consider volumes, devices, owners and Volcano's kinds.
 
     Without one of the kinds about volumes that are needed, nothing is known about volumes. Then
     they are no obstacle for any pod, as in a cluster without volumes. Without one of those about
     devices, no pod with resource claims can start. Without Queues all jobs are in one queue, and
-    without Volcano's PodGroups pods start alone. All of that is logged as warnings.
+    without Volcano's PodGroups pods start alone. Without the owners of pods, pods that have one
+    need a PodGroup. All of that is logged as warnings.
     """
 
     def __init__(self, mirror: Mirror, states: Callable[[], Sequence[WatchState]]) -> None:
@@ -331,6 +332,12 @@ class KindAccess:
                 on="queues.on",
                 needed={Kind.QUEUE},
                 serve=lambda served: mirror.serve_queues(served=served),
+            ),
+            Topic(
+                off="owners.off",
+                on="owners.on",
+                needed=paths.OWNERS,
+                serve=lambda served: mirror.serve_owners(served=served),
             ),
             Topic(
                 off="podgroups.off",

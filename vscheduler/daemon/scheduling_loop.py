@@ -163,6 +163,7 @@ class SchedulingLoop:
             with self._failures.contained("schedule", "objects that are left out"):
                 self._log_objects_left_out()
                 self._warn_of_invalid_groups()
+                self._tell_ungrouped(time.time())
             with self._failures.contained("schedule", "what was never confirmed"):
                 if expired := self._mirror.expire(time.time()):
                     log.warning("call.unconfirmed", pods=len(expired))
@@ -189,6 +190,15 @@ class SchedulingLoop:
             self._ungrouped = ungrouped
             log.info("pods.ungrouped", pods=ungrouped)
         self._metrics.observe_rejected(rejected=len(rejected), ungrouped=ungrouped)
+
+    def _tell_ungrouped(self, now: float) -> None:
+        """Record on pods that have waited long enough that they need a PodGroup, and why."""
+        for pod in self._mirror.ungrouped():
+            task = pod.task
+            if task is None or not pod.waits or now < task.created + GROUP_SECONDS:
+                continue
+            if why := self._mirror.why_ungrouped(pod):
+                self._reporter.without_group(task, why)
 
     def _warn_of_invalid_groups(self) -> None:
         """Record an event on each PodGroup that can't be used, once per version."""
@@ -440,6 +450,9 @@ class SchedulingLoop:
         """Whether a bind decided on this node layout is still correct."""
         return self._mirror.still_fits(bind.task.uid, layout.specs[layout.rows[bind.node]])
 
+
+GROUP_SECONDS = 10.0
+"""How long a pod waits for its PodGroup before it is told so."""
 
 LENGTH_MAX = 500
 """Longest message in characters: an admission webhook may answer at any length."""

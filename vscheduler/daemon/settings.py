@@ -15,6 +15,7 @@ from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.model import durations
 
 if TYPE_CHECKING:
+    from vscheduler.core.config.cycle_rules import CycleRules
     from vscheduler.mirror.statuses import ObjectReference
 
 T = TypeVar("T")
@@ -30,6 +31,12 @@ SCHEDULER = "scheduler"
 CONTROLLERS = "controllers"
 PARTS = (SCHEDULER, CONTROLLERS)
 """The parts of the daemon that can run alone."""
+
+ALL = "all"
+GANGS = "gangs"
+DEFAULT = ALL
+POD_GROUPS = (ALL, GANGS)
+"""Which pods without a PodGroup get one: all of them, or those that need one."""
 
 
 class Address(NamedTuple):
@@ -82,6 +89,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The pod of this process, if known."""
     only: str = ""
     """One of PARTS, or empty for both: this process schedules, and a child of it controls."""
+    podgroups: str = ""
+    """One of POD_GROUPS, or empty for what the configuration implies."""
     inherit_owner_annotations: bool = True
     podgroup_grace_seconds: float = 30.0
     cycle_deadline_seconds: float = 30.0
@@ -107,6 +116,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def supervises(self) -> bool:
         """Whether this process schedules, and runs the controllers in a child process."""
         return not self.only
+
+    def spares_groups(self, rules: CycleRules | None = None) -> bool:
+        """Whether only pods that need a PodGroup get one; None: as far as flags tell."""
+        implied = ALL if rules is not None and rules.groups_all_pods else DEFAULT
+        return (self.podgroups or implied) == GANGS
 
 
 class Given(election_settings.Given, frozen=True, kw_only=True):
@@ -142,6 +156,7 @@ class Given(election_settings.Given, frozen=True, kw_only=True):
     pod_name: str = ""
     pod_uid: str = ""
     only: str | None = None
+    podgroups: str | None = None
     inherit_owner_annotations: bool = True
     podgroup_grace: str = "30s"
     cycle_deadline: str = "30s"
@@ -217,6 +232,7 @@ def check(given: Given) -> Settings:
         log_format=given.log_format,
         own_pod=_own_pod(given),
         only=given.only or "",
+        podgroups=given.podgroups or "",
         inherit_owner_annotations=given.inherit_owner_annotations,
         podgroup_grace_seconds=grace,
         cycle_deadline_seconds=deadline,
@@ -229,6 +245,7 @@ def check(given: Given) -> Settings:
 def _check_choices(problems: list[str], given: Given) -> None:
     for flag, value, choices in (
         ("--only", given.only or SCHEDULER, PARTS),
+        ("--podgroups", given.podgroups or ALL, POD_GROUPS),
         ("--log-level", given.log_level, LOG_LEVELS),
         ("--log-format", given.log_format, LOG_FORMATS),
     ):

@@ -43,10 +43,19 @@ class Kind(StrEnum):
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"
     HYPER_NODE = "HyperNode"
+    REPLICA_SET = "ReplicaSet"
+    STATEFUL_SET = "StatefulSet"
+    JOB = "Job"
 
 
 DEVICE_KINDS = frozenset({Kind.RESOURCE_CLAIM, Kind.RESOURCE_SLICE, Kind.DEVICE_CLASS})
 """The watched kinds about devices (dynamic resource allocation)."""
+
+OWNERS = frozenset({Kind.REPLICA_SET, Kind.STATEFUL_SET, Kind.JOB})
+"""The kinds of pods' owners whose annotations count for their pods. Only their metadata is read."""
+
+METADATA = "PartialObjectMetadata"
+"""The kind of objects of which only the metadata is read."""
 
 GROUPS = (Kind.POD_GROUP, Kind.NATIVE_POD_GROUP, Kind.COMPOSITE_POD_GROUP)
 """The kinds of groups of pods."""
@@ -121,6 +130,11 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     def everywhere(self) -> Path:
         """The path of the collection, over all namespaces."""
         return self._to(version(self.api_version), self.plural)
+
+    @property
+    def metadata_everywhere(self) -> Path:
+        """The same, for the metadata of the objects alone."""
+        return Path.to(self.everywhere, kind=METADATA, api_version=self.api_version)
 
     def within(self, namespace: str) -> Path:
         """Return the path of the collection in a namespace. Raises UnusableNameError."""
@@ -294,7 +308,7 @@ COLLECTIONS: Mapping[Kind, Collection] = {
             *(NODES, PODS, POD_GROUPS, QUEUES, PRIORITY_CLASSES, BUDGETS, QUOTAS, NAMESPACES),
             *(CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CAPACITIES, ATTACHMENTS),
             *(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES),
-            *(HYPER_NODES, COMPOSITE_POD_GROUPS),
+            *(HYPER_NODES, COMPOSITE_POD_GROUPS, REPLICA_SETS, STATEFUL_SETS, JOBS),
         )
     },
     Kind.NATIVE_POD_GROUP: NATIVE_POD_GROUPS,
@@ -302,7 +316,7 @@ COLLECTIONS: Mapping[Kind, Collection] = {
 """Where the objects of each kind are served, in the order in which they are listed."""
 
 WATCHED: Mapping[Kind, Path] = {
-    kind: collection.everywhere
+    kind: collection.metadata_everywhere if kind in OWNERS else collection.everywhere
     for kind, collection in COLLECTIONS.items()
     if kind is not Kind.RESOURCE_CLAIM_TEMPLATE
 }

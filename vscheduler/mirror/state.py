@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Remove, Upsert
 from vscheduler.mirror.index import entries
@@ -29,17 +30,20 @@ from vscheduler.mirror.index.entries import (
 )
 from vscheduler.mirror.index.group_trees import GroupTrees
 from vscheduler.mirror.index.job_index import JobIndex
-from vscheduler.mirror.index.node_usage import NodeColumns, PodOverlay, ResourceNames
+from vscheduler.mirror.index.node_usage import Alone, NodeColumns, PodOverlay, ResourceNames
+from vscheduler.mirror.index.owner_index import OwnerIndex
 from vscheduler.mirror.index.pod_affinity_index import PodAffinityIndexer
 from vscheduler.mirror.index.pods_by_class import PodsByClass
 from vscheduler.mirror.translate import bounds, lone_pods
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.kubelet_refusals import KubeletRefusals, NominatedPods
+from vscheduler.mirror.translate.lone_pods import Need
+from vscheduler.mirror.translate.pod_owners import Owner
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.mirror.translate.translation import Group, Namespace, Node, PriorityClass
 from vscheduler.model import jobs, pod_texts
 from vscheduler.model import snapshot as snapshots
-from vscheduler.model.jobs import WAITING, GroupState, JobId, TaskId
+from vscheduler.model.jobs import WAITING, GroupState, JobId, Phase, TaskId
 from vscheduler.model.nodes import NodeSpec
 from vscheduler.model.pod_texts import PodReads
 from vscheduler.model.queues import DEFAULT, Queue
@@ -65,6 +69,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     most: Bounds = bounds.DEFAULT
     """Upper bounds on the constraints of a pod."""
     reads: PodReads = pod_texts.NOTHING  # what plugins read of pods
+    spares_groups: bool = False
+    """Whether PodGroups are made only for pods that need one. The others are jobs by themselves."""
+    inherits: bool = True
+    """Whether annotations of pods' owners count."""
 
 
 Index: TypeAlias = Callable[[str, Any, Any], bool | None]
@@ -120,7 +128,10 @@ class Mirror:
         self._pod_affinity = PodAffinityIndexer(self.work, self._columns.placed_pods)
         pods = self._entries[Kind.POD]
         self._trees = GroupTrees()
-        self._overlay = overlay = PodOverlay(self._reader, pods)
+        self._lone_pods: Counter[tuple[str, Phase]] = Counter()
+        self._owners = OwnerIndex(self._reader.take)
+        alone = Alone(spares_groups=options.spares_groups, inherits=options.inherits)
+        self._overlay = overlay = PodOverlay(self._reader, pods, self._owners, alone)
         self._as_seen = overlay.as_seen
         self._assumed, self._evicting = overlay.assumed, overlay.evicting
         self._job_index = JobIndex(
@@ -165,8 +176,20 @@ class Mirror:
         self._job_index.serve_volcano(served=served)
         if not served:
             self._take_in(Replace(kind=Kind.POD_GROUP, found={}))
-        if self._overlay.alone is served:
-            for before, after in self._overlay.separate(alone=not served):
+        if self._overlay.alone.served is not served:
+            self._decide_anew(partial(setattr, self._overlay.alone, "served", served))
+
+    def serve_owners(self, *, served: bool) -> None:
+        """Say whether owners of pods can be read. If they can't, all pods with owners need
+        PodGroups.
+        """
+        if self._overlay.alone.readable is not served:
+            self._decide_anew(partial(setattr, self._overlay.alone, "readable", served))
+
+    def _decide_anew(self, change: Callable[[], None]) -> None:
+        """Make a change that decides which pods are jobs by themselves."""
+        for before, after in self._overlay.revise(self._overlay.without_podgroup(), change):
+            if before != after:
                 self._move_pod(before, after)
 
     def read(self, event: Upsert | DecodeFailed) -> tuple[str, Entry]:
@@ -179,6 +202,8 @@ class Mirror:
         An object older than the known version is ignored. A Replace is applied even when versions
         go back, as they do after a restore of etcd.
         """
+        if event.kind in paths.OWNERS:
+            return self._take_owners(event)
         match event:
             case Upsert():
                 key, entry = self.read(event)
@@ -348,6 +373,27 @@ class Mirror:
         """How many binds are in flight."""
         return len(self._assumed)
 
+    @property
+    def spares_groups(self) -> bool:
+        """Whether PodGroups are made only for pods that need one, as far as owners are known."""
+        return self._overlay.alone.spares_groups and self._overlay.alone.readable
+
+    def owner_annotations(self, owner: Owner) -> Mapping[str, str] | None:
+        """Return the annotations that count of a pod's owner; None if it isn't known."""
+        return self._owners.annotations(owner)
+
+    def need(self, pod: Pod) -> Need:
+        """Return whether a pod without a PodGroup needs one."""
+        return self._overlay.need(pod)
+
+    def why_ungrouped(self, pod: Pod) -> str:
+        """Return why a pod needs an automatic PodGroup; empty if it doesn't."""
+        if pod.origin is None:
+            return ""
+        owner = self._overlay.owner_annotations(pod)
+        needed, spares = self._overlay.need(pod), self.spares_groups
+        return lone_pods.why(pod.origin, owner, needed, spares_groups=spares)
+
     def ungrouped(self) -> Iterator[Pod]:
         """Iterate over our pods that cannot be placed: their PodGroup is unnamed or missing."""
         self._settle()
@@ -358,6 +404,11 @@ class Mirror:
         """All known PodGroups, whichever scheduler owns them."""
         self._settle()
         return self._job_index.groups
+
+    @property
+    def lone_pods(self) -> Mapping[tuple[str, Phase], int]:
+        """How many jobs are pods without a PodGroup, by queue and phase."""
+        return MappingProxyType(self._lone_pods)
 
     @property
     def unqueued(self) -> Collection[JobId]:
@@ -438,6 +489,21 @@ class Mirror:
         changes += [self._put(kind, key, entry) for key, entry in new]
         return max(changes, default=Change.NONE)
 
+    def _take_owners(self, event: Event) -> Change:
+        """Apply an event about owners of pods: decide anew about their pods."""
+        changed = self._owners.changed(event)
+        stored = (self._pod(uid) for uid in self._owners.pods(changed))
+        pods = [pod for pod in stored if pod is not None]
+        change = partial(self._owners.take, event.kind, changed)
+        most = Change.NONE
+        for before, after in self._overlay.revise(pods, change):
+            if before != after:
+                most = Change.OTHER
+                self._move_pod(before, after)
+            elif self._move_lone(after):  # the owner may name another queue
+                most = Change.OTHER
+        return most
+
     def _note(self, kind: Kind, key: str, rejection: DecodeError | None) -> None:
         """Note whether the object can't be used; pods of a PodGroup are told so, or no longer."""
         if rejection is not None:
@@ -508,6 +574,7 @@ class Mirror:
             self._nominated.note(new.uid, new.nominated)
         elif old is not None and old.nominated is not None:
             self._nominated.note(old.uid, None)
+        self._owners.move_pod(old, new)
         known = old or new
         if known is not None:
             self._overlay.place(known.uid, new)
@@ -558,24 +625,30 @@ class Mirror:
             self._end_lone(old.group)
         self.claims.move_pod(old, new)  # last: it may move the pod, or others, once more
 
-    def _move_lone(self, pod: Pod | None) -> None:
-        """Let a pod that is a job by itself have a group, before it is a member of it."""
+    def _move_lone(self, pod: Pod | None) -> bool:
+        """Let a pod that is a job by itself have a group, before it is a member of it; return
+        whether the group is new or has changed.
+        """
         if pod is None or pod.group is None or not jobs.is_lone_pod(pod.group):
-            return
+            return False
         queue = self.queue_of_namespace(pod.namespace)
-        group = lone_pods.group_of(pod, queue, self._options.default_queue)
+        owner = self._overlay.owner_annotations(pod)
+        group = lone_pods.group_of(pod, owner, queue, self._options.default_queue)
         known = self._job_index.groups.get(pod.group)
         if group != known:
             self._move_group("", known, group)
+        return group != known
 
     def _end_lone(self, key: JobId) -> None:
         """Drop the group of a lone pod that is gone, or isn't one any more."""
         if not self._job_index.members(key):
             self._move_group("", self._job_index.groups[key], None)
 
-    def _move_namespace(self, key: str, _: Namespace | None, new: Namespace | None) -> None:
+    def _move_namespace(self, key: str, old: Namespace | None, new: Namespace | None) -> None:
         self._pod_affinity.move_namespace(key, None if new is None else new.labels)
-        if self._overlay.alone:  # the namespace may name another queue for its pods
+        default = self._options.default_queue
+        named = {default if each is None else each.queue_of_groups(default) for each in (old, new)}
+        if len(named) > 1:  # another queue for its pods
             lone = [job for job in self._job_index.groups if jobs.is_lone_pod(job)]
             for pod in [pod for job in lone for pod in self._job_index.members(job)]:
                 if pod.namespace == key:
@@ -609,6 +682,8 @@ class Mirror:
         group = new or old
         assert group is not None, "one of both exists"
         key = group.job.id
+        if jobs.is_lone_pod(key):
+            self._count_lone(old, new)
         self._job_index.move_group(key, new)
         if self._follower is not None:
             self._follower.group(old, new, self._job_index.queue_of(group))
@@ -619,9 +694,20 @@ class Mirror:
         self._pods_by_class.move_group(key, after, members)
         if before is None or after is None:
             self._columns.reseat(members)
+        if jobs.is_lone_pod(key):
+            return
         texts = {} if new is None else self._reader.group_texts(new)
         for pod, regrouped in self._overlay.regroup(key, texts, members):
             self._move_pod(pod, regrouped)
+
+    def _count_lone(self, old: Group | None, new: Group | None) -> None:
+        """Count a pod that is a job by itself in its queue."""
+        for group, step in ((old, -1), (new, 1)):
+            if group is not None:
+                counted = group.job.queue, group.job.state.phase
+                self._lone_pods[counted] += step
+                if not self._lone_pods[counted]:
+                    del self._lone_pods[counted]
 
 
 class NamedObjects:

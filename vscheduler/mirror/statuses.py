@@ -354,6 +354,13 @@ def pod_words(
             yield pod, ReasonAndMessage(topic=message, reason=SCHEDULER_ERROR, message=message)
 
 
+def without_group(why: str) -> ReasonAndMessage:
+    """Return the reason of a pod that waits for its automatic PodGroup."""
+    message = f"waits for a PodGroup, which the controllers make: {why}"
+    code = jobs.POD_GROUP_NEEDED
+    return ReasonAndMessage(topic=code, reason=code, message=message)
+
+
 def pod_patch(words: ReasonAndMessage, *, now: float) -> Body:
     """Return the pod `status` to merge (strategic merge: conditions are merged by type)."""
     return {

@@ -43,6 +43,11 @@ COMPOSITE = "@composite.scheduling.k8s.io"
 LONE_POD = "@pod"
 """Marks a pod that is a job by itself: none of Volcano's PodGroups can be made for it."""
 
+POD_GROUP_NEEDED = "PodGroupNeeded"
+"""The reason of condition PodScheduled of pods that wait for an automatic PodGroup. The controllers
+make one then, even if they know of no need.
+"""
+
 POD_GROUP_LABEL = "@PodGroup"
 """Label of tasks below a CompositePodGroup: the name of their PodGroup. Objects can't have such a
 label."""

@@ -1,5 +1,6 @@
 """What an API server and our controllers would have added to manifests: priorities from their
-PriorityClasses, queues of Kubernetes' own PodGroups, and the states of queues below a closed queue.
+PriorityClasses, queues of Kubernetes' own PodGroups, the states of queues below a closed queue; and
+what owners say about their pods.
 
 kubernetes: plugin/pkg/admission/priority. Volcano: controllers/queue closes and opens the children
 of a queue with the queue.
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.decode.events import DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.wire import Queue
-from vscheduler.mirror.translate import group_terms, translation
+from vscheduler.mirror.translate import group_terms, lone_pods, pod_owners, translation
 from vscheduler.mirror.translate.group_terms import Source, Terms
 from vscheduler.model.queues import ROOT, QueueState
 from vscheduler.simulator.manifests import DEFAULT_NAMESPACE, Named, Problem
@@ -220,6 +221,25 @@ CLOSED = str(QueueState.CLOSED)
 
 
 Event: TypeAlias = Upsert | DecodeFailed
+
+
+def owners(found: Iterable[Event], every: Iterable[object]) -> Iterator[Event]:
+    """Iterate over the owners of these pods, as far as their annotations count: those that aren't
+    among the manifests say nothing.
+    """
+    trees: Mapping[Owner, Tree] | None = None
+    for each in found:
+        if not isinstance(each, Upsert) or not isinstance(each.object, wire.Pod):
+            continue
+        namespace = each.object.metadata.namespace
+        owner = pod_owners.controller(each.object.metadata)
+        kind = None if owner is None else lone_pods.kind_of(owner)
+        if owner is None or kind is None:
+            continue
+        trees = _by_owner(every) if trees is None else trees
+        texts = _source(trees.get((owner.kind, namespace, owner.name), {})).annotations
+        metadata = {"name": owner.name, "uid": owner.uid, "annotations": texts}
+        yield events.convert(kind, {"metadata": {**metadata, "namespace": namespace}})
 
 
 def below_closed(found: Iterable[Event]) -> list[Event]:

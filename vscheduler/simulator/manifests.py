@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.documents import Document
 from vscheduler.mirror.decode.events import Kind
-from vscheduler.mirror.paths import COLLECTIONS
+from vscheduler.mirror.paths import COLLECTIONS, OWNERS
 from vscheduler.mirror.translate import storage
 from vscheduler.model.queues import ROOT
 
@@ -33,6 +33,9 @@ LATEST = dt.datetime(LATEST_YEAR, 1, 1, tzinfo=dt.UTC).timestamp()
 
 _PART = re.compile(r"[^.\[\]]+")
 """A step of a field path such as spec.containers[0].resources."""
+
+RELEVANT = frozenset(Kind) - OWNERS
+"""Kinds of manifests that decisions depend on. Of owners, only what they say about pods counts."""
 
 ORDER = {kind: place for place, kind in enumerate(reversed(Kind))}
 """Sort order of kinds: priority classes first, pods last, as users would create them."""
@@ -226,7 +229,7 @@ def _irrelevant_kind(tree: Mapping[str, Any]) -> str:
     relevant kind.
     """
     kind = str(tree["kind"])
-    return f"{kind} of {tree['apiVersion']}" if kind in frozenset(Kind) else kind
+    return f"{kind} of {tree['apiVersion']}" if kind in RELEVANT else kind
 
 
 def _metadata(tree: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -69,6 +69,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     default_queue: str = DEFAULT
     queues_served: bool = True
     """Whether the cluster has the kind Queue; without it, all jobs are in the default queue."""
+    spares_groups: bool = True
+    """Whether pods without a PodGroup start alone unless they need one. `simulate` takes it from
+    the policy."""
     cycles: int = 1
     now: float | None = None
     """Seconds since the epoch; None: the latest time in the input, never the clock."""
@@ -227,7 +230,8 @@ def simulate(
     """
     if options.unlimited_search:
         policy = policy.with_argument("allocate", allocate.SEARCH_STEPS, UNLIMITED_STEPS)
-    given = read(documents, replace(options, reads=policy.reads))
+    spares = not policy.rules.groups_all_pods
+    given = read(documents, replace(options, reads=policy.reads, spares_groups=spares))
     collected, mirror = given.collected, given.mirror
     problems = tuple(given.problems)
     notes = tuple(_notes(collected, mirror))
@@ -271,6 +275,7 @@ def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options)
             claim_unowned=options.claim_unowned,
             most=options.most,
             reads=options.reads,
+            spares_groups=options.spares_groups,
         )
     )
     mirror.serve_queues(served=options.queues_served)
@@ -280,13 +285,13 @@ def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options)
         problems = (*collected.problems, *map(admission.problem, admitted.unknown))
         collected = replace(collected, problems=problems)
     objects = _with_permanent_queues(objects, options.default_queue)
-    trees = (each.tree for each in manifests.expanded(every))
+    trees = [each.tree for each in manifests.expanded(every)]
     objects = list(admission.with_queues(objects, options.default_queue, trees))
     decoded = simulated_claims.with_claims(
         events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)
     )
     settled = tuple(admission.below_closed(decoded))
-    for event in settled:
+    for event in (*admission.owners(settled, trees), *settled):
         mirror.apply(event)
     return Given(
         collected=collected, objects=tuple(objects), events=settled, mirror=mirror, now=now

@@ -1,4 +1,5 @@
 import asyncio
+import datetime as dt
 import functools
 import threading
 import time
@@ -233,6 +234,33 @@ async def test_a_pod_that_is_always_refused_does_not_busy_the_server(
         started = time.monotonic()
         await patience.until(lambda: made.bound()["a-0"] == 5)
         assert time.monotonic() - started > 0.05 + 0.1 + 0.2
+
+
+async def test_a_pod_that_waits_for_its_podgroup_is_told_so(serve: Serve) -> None:
+    """Once it has waited for long; a pod that is just made gets it in a moment."""
+    documents = pictures.documents(TWO_GANGS)
+    pod = next(document for document in documents if document["metadata"]["name"] == "whole-0")
+    now = dt.datetime.now(dt.UTC)
+    late, early = (
+        {**pod, "metadata": {"name": name, "namespace": "default", "uid": name, **rest}}
+        for name, rest in (
+            ("late", {"creationTimestamp": now - dt.timedelta(minutes=1)}),
+            ("early", {"creationTimestamp": now}),
+        )
+    )
+    async with worlds.world(serve, TWO_GANGS) as made:
+        made.show(late, early)
+
+        def told(name: str) -> list[Any]:
+            end = f"/pods/{name}/status"
+            return [body["status"] for _, path, body in made.calls if path.endswith(end)]
+
+        await patience.until(lambda: told("late"))
+        await worlds.rest(made)
+        assert not told("early")
+        ((condition,),) = [status["conditions"] for status in told("late")]
+        assert (condition["type"], condition["reason"]) == ("PodScheduled", "PodGroupNeeded")
+        assert condition["message"].startswith("waits for a PodGroup, which the controllers make")
 
 
 async def test_what_is_left_out_is_told_once(serve: Serve) -> None:

@@ -178,7 +178,7 @@ def test_what_decides_nothing_is_said_once() -> None:
     documents = pictures.documents(PICTURE)
     for document in documents:
         if document["metadata"]["name"].startswith("small-"):
-            document["metadata"]["annotations"] = {}
+            document["metadata"]["annotations"] = {"volcano.sh/task-spec": "small"}
         if document["metadata"]["name"] == "big-0":
             document["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "lost"}
     documents += [{"apiVersion": "apps/v1", "kind": "Deployment"}] * 2

@@ -261,9 +261,11 @@ class _Inspection:
 
     def _about_group(self, remark: FindingText) -> Finding | None:
         """Return a finding about the PodGroup of a job; None for a missing one of Kubernetes' own,
-        which is told of its pods.
+        and for a pod without any, of which others tell.
         """
         job = JobId(remark.name)
+        if jobs.is_lone_pod(job):
+            return None
         if not jobs.is_native(job):
             return self._about(Kind.POD_GROUP, remark)
         kind, key = events.kind_of_job(job), events.key_of(*jobs.names_of(job))

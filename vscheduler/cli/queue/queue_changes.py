@@ -152,7 +152,7 @@ def _problem(name: str, queue: Object | None) -> str:
     held = sum(status.get(each, 0) for each in HELD)
     if not held:
         return ""
-    noun = "PodGroup" if held == 1 else "PodGroups"
+    noun = "job" if held == 1 else "jobs"
     return (
         f"queue {name} still holds {held} {noun}: close it with `vscheduler queue close {name}`, "
         f"and delete it when they are gone"

@@ -179,8 +179,8 @@ def _done(name: str, queue: Object | None, wanted: str) -> str:
                 status.get(each, 0)
                 for each in ("pending", "inqueue", "running", "unknown", "completed")
             )
-            noun = "PodGroup" if held == 1 else "PodGroups"
-            return f"queue {name} is closing: it takes no PodGroups, and still holds {held} {noun}"
+            noun = "job" if held == 1 else "jobs"
+            return f"queue {name} is closing: it takes no jobs, and still holds {held} {noun}"
     return ""
 
 

@@ -29,6 +29,9 @@ APPLY_PATCH = "application/apply-patch+yaml"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Accept header of a list that needs only the objects' metadata."""
 
+METADATA_WATCH = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""The same of a watch."""
+
 BUDGET = "DisruptionBudget"
 """The cause that the Eviction API (policy/v1) reports when a PodDisruptionBudget forbids an
 eviction."""
@@ -235,7 +238,12 @@ class Connection:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, silence_seconds: float, gather_seconds: float = 0.0
+        self,
+        path: str,
+        *,
+        accept: str = JSON,
+        silence_seconds: float,
+        gather_seconds: float = 0.0,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a long-lived response, as an iterator over chunks of bytes.
 
@@ -245,7 +253,7 @@ class Connection:
         """
         try:
             async with asyncio.timeout(silence_seconds) as opening:
-                with await self._send("GET", path, {"Accept": JSON}) as answer:
+                with await self._send("GET", path, {"Accept": accept}) as answer:
                     if answer.status >= 300:
                         said = await answer.body(responses.WRITTEN_MAX_BYTES)
                         raise error_of(answer.status, said, answer.retry_after)

@@ -9,7 +9,7 @@ import msgspec
 
 from vscheduler.cluster.http import connection, responses
 from vscheduler.cluster.http.connection import ApiError, Connection, Unavailable
-from vscheduler.mirror.paths import Path
+from vscheduler.mirror.paths import METADATA, Path
 
 PAGE_SIZE = 500
 """Objects on a page."""
@@ -27,10 +27,6 @@ CLOSE_SECONDS = 1.0
 
 Version = Annotated[str, msgspec.Meta(max_length=responses.VERSION_MAX)]
 Token = Annotated[str, msgspec.Meta(max_length=responses.TOKEN_MAX)]
-
-
-METADATA = "PartialObjectMetadata"
-"""The kind of objects of which only the metadata is listed."""
 
 
 class UnexpectedError(Unavailable):
@@ -93,7 +89,7 @@ async def page(
     query = {name: value for name, value in query.items() if value not in ("", "0")}
     most = most_bytes(size) if most is None else most
     accept, kind = connection.JSON, path.kind
-    if metadata_only:
+    if metadata_only or kind == METADATA:
         accept, kind = connection.METADATA_LIST, METADATA
     try:
         body = await link.call("GET", path.with_query(query), accept=accept, most_bytes=most)

@@ -184,6 +184,12 @@ class StatusWriter:
         """Record on the PodGroup with this UID that it can't be used."""
         self._recorder.notify(statuses.invalid_notice(uid, rejection))
 
+    def without_group(self, pod: Task | InvalidPod, why: str) -> None:
+        """Record on a pod that it waits for its automatic PodGroup, and why."""
+        words = statuses.without_group(why)
+        if self._pod_reasons.get(pod.uid) != words:
+            self._pod_writes.offer(pod.uid, partial(self._write_reason, pod, words))
+
     def nominate(self, nominations: Iterable[Pipeline]) -> None:
         """Write the nominated node onto waiting pods, for users and autoscalers."""
         for nomination in nominations:

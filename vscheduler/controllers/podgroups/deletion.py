@@ -1,10 +1,10 @@
 """Rules for the deletion of automatic PodGroups: whether, in which steps, and with which
 preconditions.
 
-Only automatic PodGroups of ours are deleted, and only unused ones: the owner is gone or wants no
-pods, and no live pod is in the group or about to join. Between a read and a write anything may
-happen, and a request may be delayed, repeated, or outlive its sender. So a deletion takes two
-steps.
+Only automatic PodGroups of ours are deleted, and only unused ones: the owner is gone, wants no
+pods, or none that need a group, and no live pod is in the group or about to join. Between a read
+and a write anything may happen, and a request may be delayed, repeated, or outlive its sender. So a
+deletion takes two steps.
 
 1. A group that was unused for the grace period is *marked*: an annotation is set, with the UID and
    resourceVersion of the group as preconditions.
@@ -49,6 +49,7 @@ class OwnerState(StrEnum):
 
     GONE = "gone"
     SCALED_TO_ZERO = "scaled to zero"
+    SPARED = "its pods need no PodGroup"
     ALIVE = "alive"
     UNKNOWN = "unknown"
     """The owner couldn't be read: forbidden, or no answer."""
@@ -199,7 +200,10 @@ def found(
         ours=is_ours(group, schedulers),
         marked=is_marked(group),
         owner=owner,
-        pods=sum(pod.live and name in pod.groups for pod in pods),
+        pods=sum(
+            pod.live and (pod.group == name if owner is OwnerState.SPARED else name in pod.groups)
+            for pod in pods
+        ),
         unused_since=unused_since,
     )
 

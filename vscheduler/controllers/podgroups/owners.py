@@ -15,9 +15,13 @@ from vscheduler.controllers.podgroups import auto_groups, deletion
 from vscheduler.controllers.podgroups.auto_groups import OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.mirror import paths
+from vscheduler.mirror.decode.events import Remove
 from vscheduler.mirror.decode.wire import Metadata, Struct
-from vscheduler.mirror.paths import Collection, Path
+from vscheduler.mirror.index import entries
+from vscheduler.mirror.index.entries import Entry, Part, Replace
+from vscheduler.mirror.paths import Collection, Kind, Path
 from vscheduler.mirror.translate import pod_owners
+from vscheduler.mirror.translate.pod_owners import OwnerTexts
 
 
 class OwnerKind(StrEnum):
@@ -133,10 +137,8 @@ class Codec:
             "spec": msgspec.structs.asdict(found.spec),
             "status": msgspec.structs.asdict(found.status),
         }
-        kept = {
-            name: text for name, text in metadata.annotations.items() if pod_owners.DOMAIN in name
-        }
-        owner = replace(auto_groups.owner(body), annotations=kept)
+        texts = pod_owners.texts_of_owner(metadata)
+        owner = replace(auto_groups.owner(body), annotations=texts.annotations)
         return Seen(metadata.namespace, owner)
 
 
@@ -187,6 +189,23 @@ class Owners:
             return OwnerState.UNKNOWN
         seen = self._known[kind].get(ref.uid)
         return deletion.owner_state(ref.uid, None if seen is None else seen.owner)
+
+
+def mirrored(event: Event) -> entries.Event:
+    """Return the same event for the Mirror, which has the annotations of owners only."""
+    kind = Kind(event.kind)
+    match event:
+        case Listed():
+            return Replace(kind=kind, found=dict(map(_entry, event.found)))
+        case Changed():
+            return Part(kind=kind, found=dict([_entry(event.seen)]))
+        case Removed():
+            return Remove(kind=kind, namespace="", name="", uid=event.uid)
+
+
+def _entry(seen: Seen) -> tuple[str, Entry]:
+    texts = OwnerTexts(seen.owner.annotations)
+    return seen.owner.ref.uid, Entry(entries.UNKNOWN.reference, texts)
 
 
 def path_of(ref: OwnerRef, namespace: str) -> Path | None:

@@ -124,7 +124,11 @@ class PodGroupController:
             api, notes, events_of_refusals, inherit_owner_annotations=inherit
         )
         self._gc = PodGroupGC(
-            api, notes, schedulers=options.schedulers, grace_seconds=options.grace_seconds
+            api,
+            notes,
+            schedulers=options.schedulers,
+            grace_seconds=options.grace_seconds,
+            spares=lister.spares,
         )
         self._pauses = pauses
         self._grace_seconds = options.grace_seconds

@@ -6,12 +6,13 @@ then written separately, so that a slow write doesn't delay the writes after it.
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import structlog
 
 from vscheduler.controllers.podgroups import deletion, group_reading
+from vscheduler.controllers.podgroups.auto_groups import Owner
 from vscheduler.controllers.podgroups.deletion import (
     Delete,
     Keep,
@@ -68,12 +69,15 @@ class PodGroupGC:
         *,
         schedulers: Sequence[str],
         grace_seconds: float,
+        spares: Callable[[Object, Owner], bool],
     ) -> None:
+        """`spares` tells whether new pods of an owner go without this group."""
         self._api = api
         self._notes = notes
         self._reader = Reader(api, notes)
         self._schedulers = tuple(schedulers)
         self._grace_seconds = grace_seconds
+        self._spares = spares
 
     async def look(self, namespace: str, unused: Mapping[str, float]) -> list[UnusedPodGroup]:
         """Judge groups by name that seem unused since the given times (time.monotonic).
@@ -131,7 +135,9 @@ class PodGroupGC:
         ref = deletion.owner_ref(group)
         if ref is None:
             return OwnerState.GONE
-        state, _ = await self._reader.owner(ref, namespace)
+        state, owner = await self._reader.owner(ref, namespace)
+        if state is OwnerState.ALIVE and owner is not None and self._spares(group, owner):
+            return OwnerState.SPARED
         return state
 
     def _judge(self, case: UnusedPodGroup, pods: Sequence[Pod]) -> Step | None:

@@ -4,7 +4,8 @@ The module also checks PodGroup statuses against pods. The Mirror may lag behind
 where to look, not which step to take.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vscheduler.controllers.podgroups import auto_groups, deletion
 from vscheduler.controllers.podgroups.adoption import UnqueuedGroup
@@ -12,12 +13,14 @@ from vscheduler.controllers.podgroups.auto_groups import Body, Member, OwnerRef
 from vscheduler.controllers.podgroups.deletion import OwnerState
 from vscheduler.controllers.podgroups.owners import Owners, Seen
 from vscheduler.controllers.podgroups.podgroup_creation import OwnedPods
+from vscheduler.controllers.ports import Object
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.decode.events import Kind, Upsert
 from vscheduler.mirror.decode.wire import PodGroup
 from vscheduler.mirror.state import Mirror
-from vscheduler.mirror.translate import group_terms, pod_owners, translation
+from vscheduler.mirror.translate import group_terms, lone_pods, pod_owners, translation
+from vscheduler.mirror.translate.lone_pods import Need
 from vscheduler.mirror.translate.pod_owners import OwnerTemplate
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.model import jobs
@@ -44,7 +47,9 @@ class PodGroupLister:
         """
         for pod in self._mirror.ungrouped():
             native = pod.group is not None and jobs.is_native(pod.group)
-            if pod.lives and not native and pod.origin is not None and _belongs_to_group(pod):
+            if not pod.lives or native or pod.origin is None or not _belongs_to_group(pod):
+                continue
+            if self._mirror.need(pod) is Need.POD_GROUP:
                 yield self._automatic_group(pod, pod.origin), pod
 
     def owned_pods(self, key: JobId, waiting: Iterable[Pod] = ()) -> OwnedPods | None:
@@ -143,11 +148,40 @@ class PodGroupLister:
                 continue
             marked = deletion.LEAVING in group.job.annotations
             owner = self._owner_state(group)
+            if owner is OwnerState.ALIVE and self._is_spared(group):
+                owner = OwnerState.SPARED
             used = owner is OwnerState.ALIVE or any(pod.lives for pod in self._mirror.members(key))
             if not used and owner is OwnerState.UNKNOWN:
                 continue
             if marked or not used:
                 yield key, group.job.uid, marked
+
+    def spares(self, group: Object, owner: auto_groups.Owner) -> bool:
+        """Whether new pods of an owner go without this group: neither says more than a pod can
+        have.
+        """
+        event = events.convert(Kind.POD_GROUP, group)
+        if not isinstance(event, Upsert) or not isinstance(event.object, PodGroup):
+            return False
+        found = translation.pod_group(event.object, "")
+        return self._needs_none(found) and not lone_pods.says_more(owner.annotations)
+
+    def _is_spared(self, group: translation.Group) -> bool:
+        owner = group.owner
+        known = None if owner is None else self._mirror.owner_annotations(owner)
+        return known is not None and self._needs_none(group) and not lone_pods.says_more(known)
+
+    def _needs_none(self, group: translation.Group) -> bool:
+        job, owner = group.job, group.owner
+        return (
+            self._mirror.spares_groups
+            and owner is not None
+            and lone_pods.kind_of(owner) is not None
+            and group.scheduler != pod_owners.VOLCANO
+            and job.min_member <= 1
+            and job.topology is None
+            and not lone_pods.says_more(job.annotations)
+        )
 
     def _automatic_group(self, pod: Pod, origin: OwnerTemplate) -> JobId:
         """Return the key of the automatic group that a pod belongs to.
@@ -215,6 +249,14 @@ class StatusEvidence:
 
     def _holds_resources(self, group: queue_objects.Group) -> bool:
         return any(pod.holds_resources for pod in self._mirror.members(group.key))
+
+
+def lone_counts(mirror: Mirror) -> Mapping[str, Mapping[str, int]]:
+    """Return how many pods without a PodGroup each queue has, by field of its status."""
+    counts: dict[str, Counter[str]] = {}
+    for (queue, phase), number in mirror.lone_pods.items():
+        counts.setdefault(queue, Counter())[queue_objects.PHASES[phase]] += number
+    return counts
 
 
 def _followed(group: translation.Group) -> tuple[object, ...]:

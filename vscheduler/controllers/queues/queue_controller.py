@@ -269,7 +269,9 @@ class QueueController:
         """Return the next step of each queue, from the indices."""
         queues, now = self._index.queues, time.time()
         steps = []
-        for name, plan in queue_reconcile.plans(queues, self._index.counts).items():
+        for name, plan in queue_reconcile.plans(
+            queues, self._index.counts, self._index.alone
+        ).items():
             queue = queues[name]
             if not self._may_try(queue.uid) or not self._shows(queue):
                 continue

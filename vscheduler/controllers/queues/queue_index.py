@@ -1,4 +1,5 @@
-"""Queues, PodGroups of both APIs, and Commands as Kopf's in-memory indices have them.
+"""Queues, PodGroups of both APIs, and Commands as Kopf's in-memory indices have them; pods without
+a PodGroup as the Mirror has them.
 
 Kopf keeps the indices as its watches tell. It doesn't hear of deletions from times without a
 connection, so objects that a live list lacks are left out. A UID that is gone never comes back, so
@@ -32,6 +33,8 @@ class Identified(Protocol):
 
 Item = TypeVar("Item", bound=Identified)
 Index: TypeAlias = Mapping[str, Collection[Item]]
+Counts: TypeAlias = Mapping[str, Mapping[str, int]]
+"""By queue and status field."""
 
 KINDS: Mapping[FollowedKind, Place] = {
     FollowedKind.QUEUE: paths.QUEUES,
@@ -68,8 +71,16 @@ class Indices(msgspec.Struct, frozen=True, kw_only=True):
 class QueueIndex:
     """The Queues and PodGroups of the indices that exist, and how many PodGroups a queue has."""
 
-    def __init__(self, indices: Indices, default_queue: str, witness: Witness = as_written) -> None:
+    def __init__(
+        self,
+        indices: Indices,
+        default_queue: str,
+        witness: Witness = as_written,
+        alone: Callable[[], Counts] = dict,
+    ) -> None:
+        """`alone` returns how many pods without a PodGroup a queue has, by status field."""
         self._indices = indices
+        self._alone = alone
         self.default_queue = default_queue
         self._witness = witness
         self._before: frozenset[str] = frozenset()
@@ -98,9 +109,14 @@ class QueueIndex:
         return sorted(commands, key=queue_objects.age)
 
     @property
-    def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """PodGroups by queue and by status field, all counted anew."""
-        counts: dict[str, Counter[str]] = {}
+    def alone(self) -> Mapping[str, int]:
+        """How many pods without a PodGroup each queue has."""
+        return {name: sum(found.values()) for name, found in self._alone().items()}
+
+    @property
+    def counts(self) -> Counts:
+        """PodGroups, and pods without one, by queue and by status field, all counted anew."""
+        counts = {name: Counter(found) for name, found in self._alone().items()}
         for index in self._groups:
             for name, groups in index.items():
                 held = Counter(map(self._witness, self._present([groups])))
@@ -113,8 +129,8 @@ class QueueIndex:
         return self._indices.podgroups, self._indices.nativepodgroups
 
     def may_release(self, queue: Queue) -> bool:
-        """Whether the last list had nothing in this queue."""
-        return queue.name not in self._occupied
+        """Whether the last list had nothing in this queue, and there is no pod in it."""
+        return queue.name not in self._occupied and not self.alone.get(queue.name)
 
     def begin(self) -> None:
         """Prepare for a list."""

@@ -17,7 +17,7 @@ from vscheduler.controllers.queues.queue_objects import Action
 from vscheduler.mirror import queue_status
 from vscheduler.mirror.decode import quantities
 from vscheduler.mirror.translate import translation
-from vscheduler.mirror.wording import sentences
+from vscheduler.mirror.wording import phrases, sentences
 from vscheduler.model import queues
 from vscheduler.model.queues import QueueState
 from vscheduler.model.resources import ResourceMap
@@ -39,7 +39,9 @@ SETTINGS = "vscheduler.io/Settings"
 
 Body: TypeAlias = dict[str, Any]
 Counts: TypeAlias = Mapping[str, int]
-"""PodGroups of a queue by status field."""
+"""PodGroups of a queue, and pods without one, by status field."""
+
+NONE: Mapping[str, int] = {}
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,9 +86,13 @@ Step: TypeAlias = Mark | Tell | Release
 
 
 def plans(
-    queues: Mapping[str, queue_objects.Queue], counts: Mapping[str, Counts]
+    queues: Mapping[str, queue_objects.Queue],
+    counts: Mapping[str, Counts],
+    alone: Mapping[str, int] = NONE,
 ) -> dict[str, Plan]:
-    """Return the plan for each Queue, by name."""
+    """Return the plan for each Queue, by name; `alone`: how many of those counted are pods without
+    a PodGroup.
+    """
     tree = tree_of(queues.values())
     below = children(queues.values())
     by_name = {}
@@ -100,7 +106,7 @@ def plans(
         conditions = [
             each
             for each in (
-                _in_use(jobs, kids) if queue.deleting else None,
+                _in_use(jobs, alone.get(name, 0), kids) if queue.deleting else None,
                 _settings(queue),
                 tree.problems.get(name),
                 _wanted_state(queue, above),
@@ -226,11 +232,16 @@ def _closed_above(queues: Mapping[str, queue_objects.Queue], path: Sequence[str]
     return shut[-1] if shut else ""
 
 
-def _in_use(jobs: int, kids: Sequence[str]) -> Body | None:
-    """Return the condition of a queue whose deletion waits for its contents, or None."""
+def _in_use(jobs: int, alone: int, kids: Sequence[str]) -> Body | None:
+    """Return the condition of a queue whose deletion waits for its contents, or None; `alone`: how
+    many of its jobs are pods without a PodGroup.
+    """
     parts = []
-    if jobs:
-        parts.append("1 PodGroup" if jobs == 1 else f"{jobs} PodGroups")
+    groups = jobs - alone
+    if groups:
+        parts.append("1 PodGroup" if groups == 1 else f"{groups} PodGroups")
+    if alone:
+        parts.append(f"{phrases.pods(alone)} without a PodGroup")
     if len(kids) == 1:
         parts.append(f"child queue {kids[0]}")
     elif len(kids) <= NAMED and kids:
@@ -240,7 +251,10 @@ def _in_use(jobs: int, kids: Sequence[str]) -> Body | None:
     if not parts:
         return None
     message = f"the deletion waits for {' and '.join(parts)}"
-    return _condition(IN_USE, "True", "PodGroups" if jobs else "ChildQueues", message)
+    reason = "ChildQueues"
+    if jobs:
+        reason = "PodGroups" if groups else "Pods"
+    return _condition(IN_USE, "True", reason, message)
 
 
 def _settings(queue: queue_objects.Queue) -> Body | None:

@@ -23,6 +23,7 @@ class VolcanoCycleRules(CycleRules):
     searches_gangs: ClassVar[bool] = False
     lends: ClassVar[bool] = False
     leaves_jobs_out: ClassVar[bool] = False
+    groups_all_pods: ClassVar[bool] = True
 
     def total(self, session: Session) -> Vector:
         """Return what all ready nodes have, (R,), whether any pod could use them or not."""

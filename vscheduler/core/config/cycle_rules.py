@@ -41,6 +41,8 @@ class CycleRules:
     leaves_jobs_out: ClassVar[bool] = True
     """Whether cycles leave out jobs without room (session.unschedulable_pool), and jobs that run
     (session.unchanged_jobs)."""
+    groups_all_pods: ClassVar[bool] = False
+    """Whether all pods get PodGroups unless a flag says otherwise."""
 
     def total(self, session: Session) -> Vector:
         """Return the resources to be shared, (R,): the parts of nodes usable by pods of queues."""

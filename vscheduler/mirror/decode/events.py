@@ -168,7 +168,11 @@ DECODERS: Mapping[Kind, msgspec.json.Decoder[Object]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in STRUCTS.items()
 }
 
-_KINDS = {(each.api_version, each.kind): kind for kind, each in COLLECTIONS.items()}
+_KINDS = {
+    (each.api_version, each.kind): kind
+    for kind, each in COLLECTIONS.items()
+    if kind not in paths.OWNERS
+}
 
 TEXT_MAPS = ("labels", "annotations", "nodeSelector", "matchLabels")
 """Maps in which null means the empty text, as in API servers."""
@@ -270,7 +274,9 @@ def _refused(kind: Kind, document: object, error: Exception) -> DecodeFailed:
 
 
 def kind_of(document: Mapping[str, Any]) -> Kind | None:
-    """Return the kind of a manifest; None for a kind that decisions don't depend on."""
+    """Return the kind of a manifest; None for a kind that decisions don't depend on, and for owners
+    of pods, of which only annotations count.
+    """
     named = str(document.get("apiVersion")), str(document.get("kind"))
     return _KINDS.get(named)
 

@@ -717,6 +717,24 @@ class HyperNode(Struct, frozen=True):
     spec: HyperNodeSpec = HyperNodeSpec()
 
 
+class ReplicaSet(Struct, frozen=True):
+    """The metadata of an apps/v1 ReplicaSet."""
+
+    metadata: Metadata = Metadata()
+
+
+class StatefulSet(Struct, frozen=True):
+    """The metadata of an apps/v1 StatefulSet."""
+
+    metadata: Metadata = Metadata()
+
+
+class Job(Struct, frozen=True):
+    """The metadata of a batch/v1 Job."""
+
+    metadata: Metadata = Metadata()
+
+
 Object: TypeAlias = (
     Pod
     | Node
@@ -729,4 +747,7 @@ Object: TypeAlias = (
     | PodDisruptionBudget
     | ResourceQuota
     | HyperNode
+    | ReplicaSet
+    | StatefulSet
+    | Job
 )

@@ -7,13 +7,14 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events, fields, wire, wire_devices, wire_storage
 from vscheduler.mirror.decode.events import DecodeError, DecodeFailed, Kind, Upsert
 from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.decode.wire import CompositePodGroup, NativePodGroup, PodGroup
 from vscheduler.mirror.decode.wire_storage import PersistentVolume, PersistentVolumeClaim
 from vscheduler.mirror.translate import devices as dra
-from vscheduler.mirror.translate import pods, translation, usage_annotation
+from vscheduler.mirror.translate import pod_owners, pods, translation, usage_annotation
 from vscheduler.mirror.translate import storage as volumes
 from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.mirror.translate.pods import Translator
@@ -43,6 +44,7 @@ Value: TypeAlias = (
     | topology.HyperNode
     | storage.Object
     | devices.Object
+    | pod_owners.OwnerTexts
 )
 
 
@@ -153,7 +155,16 @@ class Reader:
 
     def group_texts(self, group: Group) -> Mapping[str, str]:
         """Return what plugins read of a PodGroup, as hints of its pods' classes."""
-        return self._translator.group_texts(group.job)
+        return self.texts(group.job.annotations, group.job.labels)
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether plugins read annotations or labels."""
+        return self._reads != pod_texts.NOTHING
+
+    def texts(self, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Mapping[str, str]:
+        """Return what plugins read of annotations and labels of a PodGroup."""
+        return self._translator.group_texts(annotations, labels)
 
     def grouped(self, pod: pods.Pod, texts: Mapping[str, str]) -> pods.Pod:
         """Return the pod as one of a PodGroup with these texts."""
@@ -193,6 +204,8 @@ class Reader:
         except FieldError as error:
             key = events.key_of(metadata.namespace, metadata.name)
             return key, Entry(reference, None, translation.reject(kind, metadata, error))
+        if isinstance(value, pod_owners.OwnerTexts):
+            return metadata.uid, Entry(reference, value)
         if isinstance(value, pods.Pod):
             assert isinstance(found, wire.Pod)
             return value.uid, Entry(reference, value, value.rejection, pods.has_reason(found))
@@ -218,6 +231,9 @@ class Reader:
                 _row(wire.PodDisruptionBudget, translation.budget),
                 _row(wire.ResourceQuota, translation.quota),
                 _row(wire.HyperNode, translation.hyper_node),
+                _row(wire.ReplicaSet, lambda owner: pod_owners.texts_of_owner(owner.metadata)),
+                _row(wire.StatefulSet, lambda owner: pod_owners.texts_of_owner(owner.metadata)),
+                _row(wire.Job, lambda owner: pod_owners.texts_of_owner(owner.metadata)),
                 _row(
                     PersistentVolumeClaim, lambda claim: volumes.claim(claim, self._scheduler_names)
                 ),
@@ -273,7 +289,7 @@ def values(stored: Mapping[str, Entry], kind: type[V]) -> Iterator[V]:
 def refused(event: DecodeFailed) -> tuple[str, Entry]:
     """Return the key and the entry of an object that can't be decoded."""
     key = events.key_of(event.namespace, event.name)
-    if event.kind is Kind.POD:
+    if event.kind is Kind.POD or event.kind in paths.OWNERS:
         key = event.uid or key
     return key, Entry(Reference(uid=event.uid, resource_version=""), None, event.rejection)
 

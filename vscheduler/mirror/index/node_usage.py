@@ -11,7 +11,9 @@ import numpy as np
 
 from vscheduler.mirror.index import entries, pods_by_class
 from vscheduler.mirror.index.entries import Entry, Reader, Value
+from vscheduler.mirror.index.owner_index import OwnerIndex
 from vscheduler.mirror.translate import extended_resources, lone_pods
+from vscheduler.mirror.translate.lone_pods import Need
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.mirror.translate.translation import Group, Node
 from vscheduler.model import nodes, resources
@@ -346,6 +348,19 @@ class Assumption(msgspec.Struct, frozen=True):
 NOBODY = JobId("")
 
 
+class Alone(msgspec.Struct):
+    """Which pods that name no PodGroup are jobs by themselves."""
+
+    spares_groups: bool = False
+    """Whether PodGroups are made only for pods that need one; False: for all."""
+    inherits: bool = True
+    """Whether annotations of pods' owners count."""
+    readable: bool = True
+    """Whether owners can be read."""
+    served: bool = True
+    """Whether there are PodGroups of Volcano's at all."""
+
+
 class PodOverlay:
     """Pods as cycles see them, with what the API server doesn't say of them, by UID.
 
@@ -353,9 +368,13 @@ class PodOverlay:
     that stand for devices, and the devices of claims that count for a pod.
     """
 
-    def __init__(self, reader: Reader, stored: Mapping[str, Entry]) -> None:
+    def __init__(
+        self, reader: Reader, stored: Mapping[str, Entry], owners: OwnerIndex, alone: Alone
+    ) -> None:
         """`stored` are all pods as last seen, by UID."""
         self._reader, self._stored = reader, stored
+        self._owners = owners
+        self.alone = alone
         self.classes: Mapping[str, str] = {}
         """DeviceClasses by the extended resource that stands for their devices."""
         self.assumed: dict[TaskId, Assumption] = {}
@@ -368,8 +387,6 @@ class PodOverlay:
         """Devices of claims that count for the pod."""
         self.group_texts: dict[JobId, Mapping[str, str]] = {}
         """What plugins read of PodGroups, as hints of pod classes."""
-        self.alone = False
-        """Whether pods without a PodGroup are jobs by themselves."""
         self.roots: dict[JobId, JobId] = {}
         """The CompositePodGroup whose job the pods of a PodGroup belong to."""
         self._below: dict[TaskId, JobId] = {}
@@ -387,8 +404,8 @@ class PodOverlay:
         """Return the pod with all of this: Binding, leaving, or held back."""
         if pod is None:
             return None
-        if self.alone and lone_pods.is_lone(pod):
-            pod = lone_pods.alone(pod)
+        if pod.origin is not None and self._is_alone(pod):
+            pod = self._with_texts(lone_pods.alone(pod))
         if self._below and (root := self._below.get(pod.uid)):
             pod = pod.below(root)
         if pod.extended and self.classes:
@@ -416,15 +433,63 @@ class PodOverlay:
         self.classes = classes
         return list(zip(before, map(self.as_seen, concerned), strict=True))
 
-    def separate(self, *, alone: bool) -> Iterator[tuple[Pod | None, Pod | None]]:
-        """Let pods without a PodGroup be jobs by themselves, or no longer; iterate over them as
-        seen before and now.
+    def need(self, pod: Pod) -> Need:
+        """Return whether a pod that names no PodGroup needs one."""
+        if not self.alone.served:
+            return Need.NOTHING
+        if not self.alone.spares_groups or pod.group is not None or pod.origin is None:
+            return Need.POD_GROUP
+        if pod.asks_for_group:
+            return Need.POD_GROUP
+        return lone_pods.need(
+            pod.origin,
+            self.owner_annotations(pod),
+            inherits=self.alone.inherits,
+            readable=self.alone.readable,
+        )
+
+    def owner_annotations(self, pod: Pod) -> Mapping[str, str] | None:
+        """Return the annotations of the pod's owner, if they count and are known."""
+        if not self.alone.inherits or pod.origin is None:
+            return None
+        return self._owners.annotations(pod.origin.owner)
+
+    def _is_alone(self, pod: Pod) -> bool:
+        """Whether the pod is a job by itself.
+
+        Of one with a node, the owner may be gone. It has started alone, as it names no PodGroup.
         """
+        if not self.alone.served:
+            return lone_pods.is_lone(pod)
+        if not self.alone.spares_groups or pod.group is not None:
+            return False
+        need = self.need(pod)
+        started = pod.node is not None or pod.uid in self.assumed
+        return need is Need.NOTHING or (need is Need.OWNER and started)
+
+    def _with_texts(self, pod: Pod) -> Pod:
+        """Return a pod that is a job by itself, with the texts that plugins read of PodGroups."""
+        if not self._reader.reads_texts:
+            return pod
+        found = lone_pods.texts_of(pod, self.owner_annotations(pod))
+        texts = self._reader.texts(found.annotations, found.labels)
+        return self._reader.grouped(pod, texts) if texts else pod
+
+    def revise(
+        self, pods: Iterable[Pod], change: Callable[[], None]
+    ) -> Iterator[tuple[Pod | None, Pod | None]]:
+        """Make a change of what is known of these pods; iterate over them as seen before and
+        now.
+        """
+        known = list(pods)
+        before = [self.as_seen(pod) for pod in known]
+        change()
+        return zip(before, map(self.as_seen, known), strict=True)
+
+    def without_podgroup(self) -> Iterator[Pod]:
+        """Iterate over all pods of ours, of which nobody but us might have made a PodGroup."""
         every = (entry.value for entry in self._stored.values())
-        lone = [pod for pod in every if isinstance(pod, Pod) and lone_pods.is_lone(pod)]
-        before = [self.as_seen(pod) for pod in lone]
-        self.alone = alone
-        return zip(before, map(self.as_seen, lone), strict=True)
+        return (pod for pod in every if isinstance(pod, Pod) and lone_pods.is_lone(pod))
 
     def regroup(
         self, key: JobId, texts: Mapping[str, str], members: Collection[Pod]

@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.core.topology import network
 from vscheduler.mirror.decode import fields, quantities
 from vscheduler.mirror.decode.fields import FieldError
-from vscheduler.mirror.translate import translation
+from vscheduler.mirror.translate import pod_owners, translation
 from vscheduler.model import pod_texts
 from vscheduler.model.jobs import PREEMPTABLE
 from vscheduler.model.resources import ResourceMap
@@ -106,9 +105,9 @@ class Terms:
                 continue
             if text == PARALLELISM and of_job:
                 return replicas or 1
-            number = _number(text)
-            if number is not None:
-                return number
+            minimum = number(text)
+            if minimum is not None:
+                return minimum
             self._report(source, MIN_MEMBER, f"{text!r} is not a number of pods; 1 is used")
             break
         return 1
@@ -137,7 +136,7 @@ class Terms:
             name = source.annotations.get(QUEUE)
             if not name:
                 continue
-            if len(name) <= NAME_MAX and _NAME.fullmatch(name):
+            if can_be_queue(name):
                 return name
             message = f"{name!r} can't be the name of a Queue; the default is used"
             self._report(source, QUEUE, message)
@@ -160,13 +159,13 @@ class Terms:
             topology["mode"] = MODES[0]
         tier = annotations.get(TOPOLOGY_TIER)
         if tier is not None:
-            number = _number(tier)
-            if number is None:
+            highest = number(tier)
+            if highest is None:
                 self._report(
                     self._pod, TOPOLOGY_TIER, f"{tier!r} is not a tier; any tier is allowed"
                 )
             else:
-                topology["highestTierAllowed"] = number
+                topology["highestTierAllowed"] = highest
         return topology
 
     def annotations(self) -> dict[str, str]:
@@ -237,16 +236,21 @@ def labels(texts: Mapping[str, str]) -> dict[str, str]:
 
 def inherited(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the annotations that groups have of their pods and owners: those below volcano.sh/,
-    and the name of a network topology.
+    the name of a network topology, and how long pods run.
     """
     return {
         name: text
         for name, text in sorted(texts.items())
-        if name.startswith(pod_texts.OWN) or name == network.TOPOLOGY
+        if name.startswith(pod_texts.OWN) or name in pod_owners.OURS
     }
 
 
-def _number(text: str) -> int | None:
+def can_be_queue(name: str) -> bool:
+    """Whether a Queue can have this name."""
+    return len(name) <= NAME_MAX and _NAME.fullmatch(name) is not None
+
+
+def number(text: str) -> int | None:
     """Return a non-negative 32-bit integer as Go parses it; None for any other text."""
     if _NUMBER.fullmatch(text) is None or int(text) > INT_MAX:
         return None

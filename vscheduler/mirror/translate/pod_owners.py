@@ -13,7 +13,9 @@ from functools import lru_cache
 
 import msgspec
 
+from vscheduler.core.topology import network
 from vscheduler.mirror.decode.wire import Metadata, OwnerReference, Pod
+from vscheduler.model import run_times
 
 VOLCANO = "volcano"
 """The scheduler name whose automatic PodGroups have Volcano's names."""
@@ -107,6 +109,9 @@ def _digest(text: str) -> str:
 DOMAIN = "volcano.sh/"
 """Part of annotation names that an automatic PodGroup copies, or is built from."""
 
+OURS = (network.TOPOLOGY, run_times.MAX_RUN_TIME)
+"""Names of further such annotations."""
+
 OWNERS_MAX = 4096
 """How many distinct owners and templates are cached."""
 
@@ -122,6 +127,14 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
 
 
+class OwnerTexts(msgspec.Struct, frozen=True):
+    """An owner of pods, reduced to the annotations that count for its pods. Equal ones are the same
+    object.
+    """
+
+    annotations: Mapping[str, str]
+
+
 class OwnerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """Pod fields that an automatic PodGroup depends on, apart from labels and requests.
 
@@ -131,7 +144,7 @@ class OwnerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     owner: Owner | None
     """The controller; None for a bare pod."""
     annotations: Mapping[str, str]
-    """Annotations in Volcano's domains."""
+    """Annotations that count for PodGroups."""
     priority_class: str
     scheduler: str
     """The pod's spec.schedulerName."""
@@ -148,11 +161,29 @@ def template_of(pod: Pod, group: str | None) -> OwnerTemplate | None:
     metadata = pod.metadata
     if group is not None and not _is_of_automatic_group(group, pod):
         return None
-    annotations = tuple(sorted(each for each in metadata.annotations.items() if DOMAIN in each[0]))
     spec = pod.spec
     return _template(
-        controller(metadata), annotations, spec.priority_class_name, spec.scheduler_name
+        controller(metadata), kept(metadata), spec.priority_class_name, spec.scheduler_name
     )
+
+
+def kept(metadata: Metadata) -> tuple[tuple[str, str], ...]:
+    """Return the annotations that count for PodGroups, sorted."""
+    return tuple(sorted(each for each in metadata.annotations.items() if _counts(each[0])))
+
+
+def _counts(name: str) -> bool:
+    return DOMAIN in name or name in OURS
+
+
+def texts_of_owner(metadata: Metadata) -> OwnerTexts:
+    """Return what counts of an owner with this metadata."""
+    return _owner_texts(kept(metadata))
+
+
+@lru_cache(maxsize=OWNERS_MAX)
+def _owner_texts(annotations: tuple[tuple[str, str], ...]) -> OwnerTexts:
+    return OwnerTexts(dict(annotations))
 
 
 def _is_of_automatic_group(group: str, pod: Pod) -> bool:

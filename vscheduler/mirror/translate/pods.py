@@ -39,7 +39,6 @@ from vscheduler.model.jobs import (
     PREEMPTABLE,
     ROLE,
     WAITING,
-    Job,
     JobId,
     PodClass,
     Task,
@@ -106,6 +105,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     rejection: DecodeError | None = None
     origin: OwnerTemplate | None = None
     """Only for pods of ours without a PodGroup, or with an automatic one or Kubernetes' own."""
+    asks_for_group: bool = False
+    """Whether the scheduler says in the pod's condition that it waits for a PodGroup."""
     answer: Answer | None = None
     """Only for pods of ours."""
     nominated: Nominated | None = None
@@ -215,9 +216,11 @@ class Translator:
         claims = (*constraints.resource_claims, use)
         return pod.of_class(self._classes.with_claims(pod.pod_class, constraints.volumes, claims))
 
-    def group_texts(self, job: Job) -> Mapping[str, str]:
+    def group_texts(
+        self, annotations: Mapping[str, str], labels: Mapping[str, str]
+    ) -> Mapping[str, str]:
         """Return what plugins read of a PodGroup, as hints of its pods' classes."""
-        declared = _declared(job.annotations, job.labels, self._reads)
+        declared = _declared(annotations, labels, self._reads)
         return {f"{pod_texts.GROUP} {name}": text for name, text in declared.items()}
 
     def grouped(self, pod: Pod, texts: Mapping[str, str]) -> Pod:
@@ -299,6 +302,7 @@ class Translator:
             task=task,
             rejection=rejection,
             origin=pod_owners.template_of(pod, _volcano_group(pod)),
+            asks_for_group=status in WAITING and _asks_for_group(pod),
             answer=kubelet_refusals.answer_of(pod, answered),
             gone_by=_gone_by(pod),
             ended_at=_ended_at(pod) if status in FINISHED else None,
@@ -528,6 +532,10 @@ def has_reason(pod: wire.Pod) -> bool:
     return "False" in [  # no generator: every pod is looked at with every change
         condition.status for condition in pod.status.conditions if condition.type == SCHEDULED
     ]
+
+
+def _asks_for_group(pod: wire.Pod) -> bool:
+    return jobs.POD_GROUP_NEEDED in [condition.reason for condition in pod.status.conditions]
 
 
 def times(pod: wire.Pod) -> tuple[float, float | None, float]:

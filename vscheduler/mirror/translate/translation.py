@@ -335,7 +335,7 @@ def pod_group(group: PodGroup, default_queue: str) -> Group:
             state=_state(group.status),
             annotations=GroupAnnotations(metadata.annotations),
             labels=GroupLabels(metadata.labels),
-            owner=_creator(owner),
+            owner=creator(owner),
             max_run_time=run_times.parse(metadata.annotations.get(MAX_RUN_TIME)),
         ),
         priority_class=spec.priority_class_name,
@@ -393,7 +393,7 @@ def _of_scheduling(
             state=_native_state(group, key),
             annotations=GroupAnnotations(metadata.annotations),
             labels=GroupLabels(metadata.labels),
-            owner=_creator(owner),
+            owner=creator(owner),
             goes_whole=spec.disruption_mode.all is not None,
             max_run_time=run_times.parse(metadata.annotations.get(MAX_RUN_TIME)),
         ),
@@ -473,7 +473,7 @@ def _native_state(group: NativePodGroup | CompositePodGroup, key: JobId) -> Grou
     )
 
 
-def _creator(owner: Owner | None) -> str:
+def creator(owner: Owner | None) -> str:
     """Return what creates the pods of a PodGroup with this owner; a pod creates none."""
     if owner is None or owner.kind == "Pod":
         return ""

@@ -98,7 +98,7 @@ def test_queues_in_use_are_kept(run: Run, cluster: Fake) -> None:
     assert done.exit_code == 1
     assert done.stdout == "queue empty deleted\n"
     busy, default, none = done.stderr.splitlines()
-    assert busy.startswith("queue busy still holds 1 PodGroup: close it with `vscheduler queue")
+    assert busy.startswith("queue busy still holds 1 job: close it with `vscheduler queue")
     assert default == "queue default can't be deleted: a scheduler would create it again"
     assert none == "there is no queue none"
     assert set(cluster.queues) == {"busy", "default"}

@@ -53,7 +53,7 @@ class Queues:
         (
             "Closed",
             {"state": "Closing", "running": 2, "completed": 1},
-            "queue red is closing: it takes no PodGroups, and still holds 3 PodGroups",
+            "queue red is closing: it takes no jobs, and still holds 3 jobs",
         ),
     ],
 )

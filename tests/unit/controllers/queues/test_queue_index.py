@@ -1,9 +1,14 @@
 """What counts as known of Kopf's indices."""
 
+from functools import partial
+
 from tests.unit.mirror import manifests
+from vscheduler.controllers.podgroups import podgroup_lister
 from vscheduler.controllers.podgroups.podgroup_lister import StatusEvidence
 from vscheduler.controllers.queues.queue_index import Indices, QueueIndex
 from vscheduler.controllers.queues.queue_objects import Group, Queue
+from vscheduler.mirror.decode.events import Kind, Remove
+from vscheduler.mirror.state import Mirror, Options
 from vscheduler.model import jobs
 from vscheduler.model.jobs import JobId
 
@@ -51,6 +56,29 @@ def test_groups_count_where_their_pods_are() -> None:
     assert index.counts == {"red": {"pending": 1}}
     mirror.apply(manifests.event_of(manifests.pod("p", group="a", node="n1")))
     assert index.counts == {"red": {"running": 1}}
+
+
+def test_pods_without_a_podgroup_count_as_their_podgroups_would() -> None:
+    """Those that run, wait or have ended, each in its queue; a queue with pods isn't empty."""
+    in_red = {"scheduling.volcano.sh/queue-name": "red"}
+    mirror = Mirror(Options(scheduler_names=("vscheduler",), spares_groups=True))
+    for document in (
+        manifests.pod("a", node="n1", metadata={"annotations": in_red}),
+        manifests.pod("b", metadata={"annotations": in_red}),
+        manifests.pod("c", node="n1", phase="Succeeded"),
+    ):
+        mirror.apply(manifests.event_of(document))
+    alone = partial(podgroup_lister.lone_counts, mirror)
+    indices = Indices(queues={}, podgroups={"red": [a_group("a")]}, commands={})
+    index = QueueIndex(indices, "default", alone=alone)
+    assert index.counts == {"red": {"running": 2, "pending": 1}, "default": {"completed": 1}}
+    assert index.alone == {"red": 2, "default": 1}
+    index.compare([], [])
+    assert not index.may_release(a_queue("red"))
+    assert index.may_release(a_queue("blue"))
+    for pod in list(mirror.members(JobId("ns/a@pod"))):
+        mirror.apply(Remove(kind=Kind.POD, namespace="ns", name="a", uid=pod.uid))
+    assert index.counts["red"] == {"running": 1, "pending": 1}
 
 
 def test_groups_of_both_apis_count_where_their_pods_are() -> None:

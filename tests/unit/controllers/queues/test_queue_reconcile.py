@@ -166,6 +166,24 @@ def test_what_a_parent_closed_opens_with_it() -> None:
     assert states(a_queue("top"), marked, own) == {"top": "Open", "leaf": "Open", "own": "Closed"}
 
 
+@pytest.mark.parametrize(
+    ("jobs", "pods", "reason", "message"),
+    [
+        (3, 2, "PodGroups", "the deletion waits for 1 PodGroup and 2 pods without a PodGroup"),
+        (1, 1, "Pods", "the deletion waits for 1 pod without a PodGroup"),
+    ],
+)
+def test_a_queue_that_is_being_deleted_waits_for_pods(
+    jobs: int, pods: int, reason: str, message: str
+) -> None:
+    """Those without a PodGroup are among what is counted, and named apart."""
+    known = {"top": a_queue("top", deleting=True)}
+    plan = queue_reconcile.plans(known, {"top": {"running": jobs}}, {"top": pods})["top"]
+    (condition,) = plan.status["conditions"]
+    assert (condition["reason"], condition["message"]) == (reason, message)
+    assert (plan.status["running"], plan.held) == (jobs, True)
+
+
 def test_a_queue_that_is_being_deleted_closes_alone() -> None:
     """It takes no PodGroups; those below it aren't touched, and stay untouched once it says so."""
     for state in ("Open", "Closing", "Closed"):
