@@ -10,6 +10,9 @@ from vscheduler.model.constraints import Selector
 Layout = TypeVar("Layout", bound=Hashable)
 Answer = TypeVar("Answer")
 
+TOPOLOGY = "vscheduler.io/network-topology"
+"""Annotation of a PodGroup: which of several topologies it means."""
+
 LAYOUTS_MAX = 2
 """The current nodes, and the nodes before some of them were lost."""
 

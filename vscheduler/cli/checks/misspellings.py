@@ -14,7 +14,7 @@ from vscheduler.core.topology import network
 from vscheduler.mirror.decode import fields
 from vscheduler.mirror.decode.wire import PodSpec
 from vscheduler.mirror.translate import group_terms, pods, translation
-from vscheduler.model import resources, run_times
+from vscheduler.model import resources, run_times, topology
 from vscheduler.model.jobs import PREEMPTABLE, ROLE
 from vscheduler.model.run_times import MAX_RUN_TIME
 
@@ -29,7 +29,7 @@ OURS = (
     *(PREEMPTABLE, fields.PRIORITY, fields.COOLDOWN, drf.HIERARCHY, drf.WEIGHTS),
     *(group_terms.QUEUE, group_terms.MIN_MEMBER, group_terms.MIN_RESOURCES, *group_terms.BUDGETS),
     *(group_terms.TOPOLOGY_MODE, group_terms.TOPOLOGY_TIER, nodegroup.LABEL),
-    *(network.PATIENCE, network.PREFERRED_TIER, network.TOPOLOGY),
+    *(network.PATIENCE, network.PREFERRED_TIER, topology.TOPOLOGY),
     *(translation.NAMESPACES, translation.SCHEDULER, translation.GROUP_LIMITS, gang.RECOVERY),
     *(
         MAX_RUN_TIME,

@@ -15,13 +15,12 @@ from vscheduler.model.nodes import NodeLayout
 from vscheduler.model.refusals import Refusal, RefusalCode
 from vscheduler.model.resources import Vector
 from vscheduler.model.snapshot import Snapshot
-from vscheduler.model.topology import TopologyRequest
+from vscheduler.model.topology import TOPOLOGY, TopologyRequest
 
 PATIENCE = "volcano.sh/network-topology-patience"
 PREFERRED_TIER = "volcano.sh/network-topology-preferred-tier"
-TOPOLOGY = "vscheduler.io/network-topology"
-"""Annotations of a PodGroup: for how long it waits for the tier that it prefers, that tier by name
-or number, and which of several topologies it means."""
+"""Annotations of a PodGroup: for how long it waits for the tier that it prefers, and that tier by
+name or number."""
 
 FEW = 4
 """So many times as many nodes as a pod may use there are at least if these are few."""

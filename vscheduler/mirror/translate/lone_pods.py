@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from vscheduler.core.topology import network
 from vscheduler.mirror import paths
 from vscheduler.mirror.paths import Kind
 from vscheduler.mirror.translate import group_terms, pod_owners, translation
@@ -20,7 +19,7 @@ from vscheduler.mirror.translate.group_terms import Source, Terms
 from vscheduler.mirror.translate.pod_owners import Owner, OwnerTemplate
 from vscheduler.mirror.translate.pods import Pod
 from vscheduler.mirror.translate.translation import MIN_MEMBER, Group
-from vscheduler.model import jobs, run_times
+from vscheduler.model import jobs, run_times, topology
 from vscheduler.model.group_texts import GroupAnnotations, GroupLabels
 from vscheduler.model.jobs import ROLE, GroupState, Job, Phase
 
@@ -36,7 +35,7 @@ SAY_NOTHING = frozenset({("v1", "ReplicationController"), ("apps/v1", "DaemonSet
 """Owners whose annotations never count."""
 
 OF_GROUPS = frozenset(
-    {group_terms.MIN_RESOURCES, *group_terms.BUDGETS, network.TOPOLOGY, ROLE},
+    {group_terms.MIN_RESOURCES, *group_terms.BUDGETS, topology.TOPOLOGY, ROLE},
 )
 """Annotations that mean something for a group of pods only."""
 

@@ -13,9 +13,8 @@ from functools import lru_cache
 
 import msgspec
 
-from vscheduler.core.topology import network
 from vscheduler.mirror.decode.wire import Metadata, OwnerReference, Pod
-from vscheduler.model import run_times
+from vscheduler.model import run_times, topology
 
 VOLCANO = "volcano"
 """The scheduler name whose automatic PodGroups have Volcano's names."""
@@ -109,7 +108,7 @@ def _digest(text: str) -> str:
 DOMAIN = "volcano.sh/"
 """Part of annotation names that an automatic PodGroup copies, or is built from."""
 
-OURS = (network.TOPOLOGY, run_times.MAX_RUN_TIME)
+OURS = (topology.TOPOLOGY, run_times.MAX_RUN_TIME)
 """Names of further such annotations."""
 
 OWNERS_MAX = 4096
