@@ -237,9 +237,8 @@ class Translator:
         return len(self._classes)
 
     def pod(self, pod: wire.Pod) -> Pod:
-        """Translate a pod. A defective pod has a rejection instead of a task.
-
-        Even a defective pod with a node keeps its room there; with unreadable requests, a pod slot.
+        """Translate a pod. A defective one has a rejection instead of a task, and keeps its room on
+        its node; with unreadable requests, a pod slot.
         """
         metadata, spec = pod.metadata, pod.spec
         key = events.key_of(metadata.namespace, metadata.name)
