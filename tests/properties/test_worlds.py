@@ -336,6 +336,11 @@ def test_a_world_comes_to_rest_that_once_did_not(seed: int, configuration: str) 
     lives_well(Plan(seed=seed, configuration=configuration))
 
 
+def test_a_job_behind_gates_is_told_of_room_in_volcanos_way() -> None:
+    """Volcano counts pods behind gates; whether evictions would help its job isn't judged."""
+    lives_well(Plan(seed=300077, configuration="capacity-volcano"))
+
+
 def test_volcanos_way_may_swap_pods_of_a_job_that_cannot_start() -> None:
     """But not for a pod that goes elsewhere, nor at the cost of other jobs."""
     picture = """

@@ -358,11 +358,14 @@ def _pods(case: Case, named: Sequence[str], text: str) -> Iterator[str]:
     free = [pod for pod in pods if _may_go(case, pod)]
     if len(free) != int(found["free"]):
         return  # which of them may go is a matter of rules that other judges know
-    for group, waiting in rest_rules.waiting(case.moment):
-        if case.census.groups[group]["spec"]["queue"] != case.queue:
-            continue
-        if not rest_rules.starts(case.moment, waiting, free):
-            return
+    jobs = [
+        waiting
+        for group, waiting in rest_rules.waiting(case.moment)
+        if case.census.groups[group]["spec"]["queue"] == case.queue
+    ]
+    # Where gates hold pods back, Volcano's rules let the job wait for room; it isn't among these.
+    if not jobs or not all(rest_rules.starts(case.moment, waiting, free) for waiting in jobs):
+        return
     yield f"enough room for all its jobs would be made by {len(free)} pods"
 
 
