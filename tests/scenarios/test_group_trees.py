@@ -85,6 +85,16 @@ def test_as_many_groups_start_as_fit() -> None:
     assert started(more) == {"a": 2, "b": 2, "c": 2}
 
 
+def test_the_needed_groups_may_be_unlike() -> None:
+    """Two of three are needed: a small one starts with a large one, or with the other small one."""
+    tree = [root("r", 2), parts("r", "a", count=4), parts("r", "b", count=1), parts("r", "c")]
+    assert started(simulate(node("n1", 6), *tree)) == {"b": 1, "c": 2}
+    assert started(simulate(node("n1", 5), *tree)) == {}
+    assert started(simulate(node("n1", 10), node("n2", 4), *tree)) == {"a": 4, "b": 1, "c": 2}
+    outcome = simulate(node("n1", 5), *tree)
+    assert "3 pods" in told(outcome, "r")["message"]
+
+
 def test_fewer_groups_than_are_needed_do_not_start() -> None:
     """Two are needed, and one has room."""
     outcome = simulate(node("n1", 7), root("r", 2), parts("r", "a", "b", "c", cpu=3))
@@ -134,6 +144,8 @@ REFILLED = {
     "a group that hasn't started lacks a pod": ("a2:RR b2:RR c2:W", 0, {}),
     "a pod has succeeded, and a group hasn't started": ("a2:RW b2:R c2:W", 1, {"a": 1}),
     "a pod waits behind a gate": ("a2:RG b2:RW", 0, {"b": 1}),
+    "all pods of the small one of three have succeeded": ("a3:RRW b1: c4:", 1, {"a": 1}),
+    "one pod of the large one of three has succeeded": ("a1:W b4: c4:", 1, {}),
 }
 
 
@@ -235,7 +247,7 @@ MISSING = (
 )
 UNEQUAL = (
     "CompositePodGroup r: minGroupCount 1 of 2 groups is only supported for PodGroups with "
-    "equal minCount and topology"
+    "equal topology"
 )
 ALL: Document = {"disruptionMode": {"all": {}}}
 WRONG: dict[str, tuple[list[Document], str]] = {
@@ -269,7 +281,7 @@ WRONG: dict[str, tuple[list[Document], str]] = {
         "PodGroup a names Workload (none), CompositePodGroup r w; both must name the same",
     ),
     "unequal": (
-        [root("r", 1), group("a", 1, "r"), group("b", 2, "r")],
+        [root("r", 1), group("a", 1, "r"), group("b", 1, "r", **near("rack"))],
         UNEQUAL,
     ),
     "some of groups of groups": (

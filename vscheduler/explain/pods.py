@@ -289,7 +289,7 @@ def _by_values(job: Job, policy: SubGroup) -> Counter[tuple[str, ...]]:
 
 
 def _whole(job: Job, policy: SubGroup) -> int:
-    return sum(count >= policy.size for count in _by_values(job, policy).values())
+    return sum(count >= policy.size_of(values) for values, count in _by_values(job, policy).items())
 
 
 def _lacking(job: Job, members: Sequence[Pod]) -> Iterator[NewPods]:
@@ -320,9 +320,9 @@ def _of_sub_groups(job: Job) -> Iterator[NewPods]:
             if values is not None:
                 groups[values].append(task)
         missing = policy.minimum - _whole(job, policy)
-        short = [each for each in groups.items() if len(each[1]) < policy.size]
-        for _, tasks in sorted(short, key=lambda each: (-len(each[1]), each[0]))[:missing]:
-            yield NewPods(like=tasks[0].uid, count=policy.size - len(tasks))
+        short = [each for each in groups.items() if len(each[1]) < policy.size_of(each[0])]
+        for values, tasks in sorted(short, key=lambda each: (-len(each[1]), each[0]))[:missing]:
+            yield NewPods(like=tasks[0].uid, count=policy.size_of(values) - len(tasks))
             missing -= 1
         if jobs.is_composite(job.id):
             continue  # pods of another PodGroup are no copies of these

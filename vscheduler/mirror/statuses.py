@@ -224,7 +224,7 @@ def of_parts(status: GroupStatus, job: Job, binds: Iterable[Bind]) -> Iterator[G
     for policy in job.sub_groups:
         assert policy.selector is not None, "a policy of PodGroups selects them by name"
         for name in policy.selector.requirements[0].values:
-            has_started = placed[name] >= policy.size
+            has_started = placed[name] >= policy.size_of((name,))
             waits = Phase.INQUEUE if status.phase not in jobs.YOUNG else status.phase
             yield GroupStatus(
                 job=jobs.native_id(job.namespace, name),

@@ -281,7 +281,9 @@ class SubGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     size: int = 1
-    """How many pods a sub-group needs."""
+    """How many pods a sub-group needs, at least."""
+    sizes: Mapping[str, int] = {}
+    """How many each needs by its value of the only label key, unless all need the same."""
     minimum: int = 0
     """How many complete sub-groups the job needs to start."""
     selector: Selector | None = None
@@ -299,6 +301,10 @@ class SubGroup(msgspec.Struct, frozen=True, kw_only=True):
             return None
         found = tuple(labels.get(key, "") for key in self.keys)
         return found if all(found) else None
+
+    def size_of(self, values: tuple[str, ...]) -> int:
+        """Return how many pods the sub-group with these values needs."""
+        return self.sizes.get(values[0], self.size) if self.sizes and values else self.size
 
 
 PHASE = "vscheduler.io/Phase"

@@ -23,7 +23,8 @@ def gangs_start_whole(moment: Moment) -> Iterable[str]:
         for key, members in _sub_groups(document, pods).items():
             size = _size(document)
             whole = len(_sub_groups(document, has)[key])
-            if members and whole < size:
+            refilled = moment.trees and key in _living(moment, group)
+            if members and whole < size and not refilled:
                 yield f"PART {group} is bound with sub-group {key} of {whole}, needs {size}"
 
 
@@ -51,7 +52,8 @@ def is_filled_up(moment: Moment, group: str, has: Sequence[Document]) -> bool:
     """Whether it lost pods, and these are all that it could have, of each role that lacks some."""
     document = moment.census.groups[group]
     phase = document.get("status", {}).get("phase")
-    if phase not in ("Running", "Unknown") or document["spec"].get("subGroupPolicy"):
+    divided = bool(document["spec"].get("subGroupPolicy"))
+    if phase not in ("Running", "Unknown") or (divided and not moment.trees):
         return False
     if not any(not censuses.finished(pod) for pod in standing(moment, group)):
         return False
@@ -61,12 +63,22 @@ def is_filled_up(moment: Moment, group: str, has: Sequence[Document]) -> bool:
         if not (censuses.has_node(pod) or censuses.leaving(pod) or censuses.finished(pod))
         and not pod["spec"].get("schedulingGates")
     ]
-    if len(has) >= document["spec"]["minMember"]:
+    if divided:
+        parts, living = _sub_groups(document, has), _living(moment, group)
+        short = {key for key in living if len(parts[key]) < _size(document)}
+        others = [pod for pod in others if pod["metadata"]["labels"].get(manifests.ROLE) in short]
+    elif len(has) >= document["spec"]["minMember"]:
         least = document["spec"].get("minTaskMember", {})
         count = Counter(_role(pod) for pod in has)
         others = [pod for pod in others if count[_role(pod)] < least.get(_role(pod), 0)]
     there = {censuses.pod_key(pod) for pod in has}
     return all(censuses.pod_key(pod) in there for pod in others)
+
+
+def _living(moment: Moment, group: str) -> set[str]:
+    """The sub-groups of which pods still run."""
+    pods = [pod for pod in standing(moment, group) if not censuses.finished(pod)]
+    return set(_sub_groups(moment.census.groups[group], pods))
 
 
 def _role(pod: Document) -> str | None:

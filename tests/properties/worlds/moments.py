@@ -58,6 +58,8 @@ class Moment:
     number: int
     """From 1."""
     setting: Setting
+    trees: bool
+    """Whether sub-groups are PodGroups of a tree, which are refilled one by one."""
     census: Census
     """What was there before its decisions."""
     binds: tuple[Placement, ...]

@@ -456,6 +456,13 @@ KINDS = (
         "sub-groups exist",
         r"\d+ of \d+ sub-groups? of policy \S+ have all their pods \(minSubGroups \d+\)",
     ),
+    kind(
+        "pods of a PodGroup exist",
+        r"\d+ of \d+ pods? of PodGroup \S+ exist \(spec.schedulingPolicy.gang.minCount \d+\)"
+        r"|PodGroup \S+ has fewer pods than its minCount"
+        r"|\d+ of \d+ PodGroups of CompositePodGroup \S+ have all their pods "
+        r"\(minGroupCount \d+\)",
+    ),
     kind("create", r"create (\d+ more|the others)"),
     kind("set aside", r"queue \S+ is set aside(?:: | until ).+|create it, or correct spec.parent"),
     kind("gated", r"(?P<may>\d+) of (?P<minimum>\d+) pods?.* may be placed \(.*\)", _gated),

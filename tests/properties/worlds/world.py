@@ -109,24 +109,25 @@ class World:
 
     def _show(self, document: Document) -> None:
         """The scheduler sees the object, as its API has it."""
-        shown = self.as_shown(document)
-        kind = events.kind_of(shown)
-        assert kind is not None
-        self._mirror.apply(events.convert(kind, shown))
+        for shown in self.as_shown(document):
+            kind = events.kind_of(shown)
+            assert kind is not None
+            self._mirror.apply(events.convert(kind, shown))
 
     def drop(self, key: Key) -> None:
         """The object is gone."""
         document = self.documents.pop(key)
         self._note(document["kind"])
         self._going.pop(key, None)
-        kind = events.kind_of(self.as_shown(document))
-        assert kind is not None
-        uid = document["metadata"]["uid"]
         if key[0] == "PodGroup":
             self._removed.pop(censuses.pod_key(document), None)
         elif key[0] == "Pod":
             self._count_removed(document)
-        self._mirror.apply(Remove(kind=kind, namespace=key[1], name=key[2], uid=uid))
+        for shown in self.as_shown(document):
+            kind, metadata = events.kind_of(shown), shown["metadata"]
+            assert kind is not None
+            name, uid = metadata["name"], metadata["uid"]
+            self._mirror.apply(Remove(kind=kind, namespace=key[1], name=name, uid=uid))
 
     def _count_removed(self, pod: Document) -> None:
         """A group without pods begins anew."""
@@ -212,6 +213,7 @@ class World:
         moment = Moment(
             number=self.cycles,
             setting=self.setting,
+            trees=self.as_shown is not native.as_it_is,
             census=before,
             binds=_placements(result.binds),
             pipelined=_placements(result.pipelined, result.carried.nominations),

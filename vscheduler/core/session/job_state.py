@@ -168,7 +168,7 @@ class SubGroups:
 
     def _size(self, key: Key) -> int:
         """Return how many pods the sub-group needs."""
-        return self._policies[key[0]].size - self._forgiven.get(key, 0)
+        return self._policies[key[0]].size_of(key[1]) - self._forgiven.get(key, 0)
 
     def _refill(self) -> None:
         """Let sub-groups of which pods hold resources be content with their pods that exist, as the
@@ -189,7 +189,10 @@ class SubGroups:
             keys = {key for key in self._keys.values() if key[0] == place}
             there = sorted((self._size(key) - self._count_in(key, VALID), key) for key in keys)
             some: list[tuple[int, Key | None]] = [each for each in there if each[0] > 0]
-            for missing, key in [*some, *[(policy.size, None)] * lacks][:lacks]:
+            absent = [
+                size for value, size in policy.sizes.items() if (place, (value,)) not in keys
+            ] or [policy.size] * lacks
+            for missing, key in [*some, *((size, None) for size in sorted(absent))][:lacks]:
                 if missing > gone:
                     continue
                 gone -= missing

@@ -185,7 +185,8 @@ def short_sub_group(state: JobState) -> Reason | None:
     (place, values), usable, gated = found
     policy = state.job.sub_groups[place]
     code = ReasonCode.TOO_FEW_OF_SUB_GROUP
-    if usable + gated >= policy.size:
+    size = policy.size_of(values)
+    if usable + gated >= size:
         code = ReasonCode.GATED
     return of(
         state,
@@ -193,7 +194,7 @@ def short_sub_group(state: JobState) -> Reason | None:
         subject=policy.name,
         sub_group=dict(zip(policy.keys, values, strict=True)),
         tasks=usable,
-        minimum=policy.size,
+        minimum=size,
         unassigned=unassigned_pods.of_sub_group(state.job, policy),
         owner=state.job.owner,
     )

@@ -217,7 +217,7 @@ class GroupTree:
         topology = _topology(group.job, found)
         if topology is not None:
             parts = [replace(part, topology=_within(part.topology, group.job)) for part in parts]
-        needed = sum(part.size * part.minimum for part in parts)
+        needed = sum(map(_least, parts))
         job = replace(
             group.job,
             queue=queue or next((job.queue for job in found if job.queue), ""),
@@ -243,22 +243,14 @@ class GroupTree:
         if count == len(children):
             return [part for child in children for part in self._parts(child)]
         leaves = [self._groups[child].job for child in children]
-        unlike = {(job.min_member, job.topology and job.topology.key) for job in leaves}
+        unlike = {job.topology and job.topology.key for job in leaves}
         if any(map(jobs.is_composite, children)) or len(unlike) > 1:
             raise TreeError(
                 f"{_named(key)}: minGroupCount {count} of {len(children)} groups is only supported "
-                f"for PodGroups with equal minCount and topology"
+                f"for PodGroups with equal topology"
             )
-        names, first = tuple(job.name for job in leaves), leaves[0]
-        return [
-            _sub_group(
-                _named(key),
-                names,
-                size=first.min_member,
-                minimum=count,
-                topology=first.topology,
-            )
-        ]
+        sizes = {job.name: job.min_member for job in leaves}
+        return [_sub_group(_named(key), sizes, minimum=count, topology=leaves[0].topology)]
 
     def _is_root(self, key: JobId) -> bool:
         """Whether a gang isn't part of another one."""
@@ -319,25 +311,32 @@ def _within(topology: TopologyRequest | None, root: jobs.Job) -> TopologyRequest
 
 def _part(group: Group, minimum: int) -> SubGroup:
     job = group.job
-    return _sub_group(
-        _named(job.id), (job.name,), size=job.min_member, minimum=minimum, topology=job.topology
-    )
+    sizes = {job.name: job.min_member}
+    return _sub_group(_named(job.id), sizes, minimum=minimum, topology=job.topology)
 
 
 def _sub_group(
-    name: str,
-    of: tuple[str, ...],
-    *,
-    size: int,
-    minimum: int,
-    topology: TopologyRequest | None,
+    name: str, sizes: Mapping[str, int], *, minimum: int, topology: TopologyRequest | None
 ) -> SubGroup:
-    """Return the policy of these PodGroups."""
-    selector = Selector((Requirement(jobs.POD_GROUP_LABEL, Operator.IN, of),))
-    keys = (jobs.POD_GROUP_LABEL,)
+    """Return the policy of the PodGroups with these sizes, by name."""
+    selector = Selector((Requirement(jobs.POD_GROUP_LABEL, Operator.IN, tuple(sizes)),))
+    least, most = min(sizes.values()), max(sizes.values())
     return SubGroup(
-        name=name, size=size, minimum=minimum, selector=selector, keys=keys, topology=topology
+        name=name,
+        size=least,
+        sizes=sizes if most > least else {},
+        minimum=minimum,
+        selector=selector,
+        keys=(jobs.POD_GROUP_LABEL,),
+        topology=topology,
     )
+
+
+def _least(policy: SubGroup) -> int:
+    """Return how many pods the smallest PodGroups need of which the policy needs so many."""
+    assert policy.selector is not None, "a policy of PodGroups selects them by name"
+    names = policy.selector.requirements[0].values
+    return sum(sorted(policy.size_of((name,)) for name in names)[: policy.minimum])
 
 
 def _named(key: JobId) -> str:
