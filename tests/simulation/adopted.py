@@ -3,10 +3,12 @@ PodGroups of Kubernetes' own API.
 
 Three Jobs are created again and again in a world in which nothing else happens: one names its queue
 itself, one in its pod template, and one names none. The Job controller has made a PodGroup for each
-of them, without a queue. At their first write, at the second one and so on, the process that writes
-is killed: before the request leaves, or right after that. In some rounds the API vanishes then, and
-comes back. In the end each Job has started in the right queue, all Queues count it, and no PodGroup
-of Volcano's API was made. Prints each write at which a process was killed.
+of them, without a queue. With `--tree`, two more, which name different queues, start together below
+a CompositePodGroup. At their first write, at the second one and so on, the process that writes is
+killed: before the request leaves, or right after that. In some rounds the API vanishes then, and
+comes back. In the end each Job has started in the right queue, all Queues count it, the tree is in
+one queue, no pod was bound twice, and no PodGroup of Volcano's API was made. Prints each write at
+which a process was killed.
 """
 
 import argparse
@@ -30,12 +32,14 @@ from tests.simulation.kernel.processes import Process
 from tests.simulation.knobs import Knobs
 from tests.simulation.simulation import Options, Outcome, Simulation
 
-GROUPS = kinds.NATIVE_POD_GROUPS.key
+GROUPS, COMPOSITES = kinds.NATIVE_POD_GROUPS.key, kinds.COMPOSITE_POD_GROUPS.key
 NAMESPACE = "team-0"
 SIZE = 2
 QUEUES: Mapping[str, str] = {"by-job": "q1", "by-pods": "q2", "by-nobody": "default"}
 """The queue of each Job."""
-COUNTED = re.compile(rb"^(POST|PUT|PATCH|DELETE) [^?]*/(pods|podgroups)\b")
+TREE: Mapping[str, str] = {"below-1": "q1", "below-2": "q2"}
+"""Jobs of a tree, and the queues that they name: all are in one of these."""
+COUNTED = re.compile(rb"^(POST|PUT|PATCH|DELETE) [^?]*/(pods|podgroups|compositepodgroups)\b")
 POSITIONS_MAX = 100
 HASH_SEED = "1"
 WAYS = ("lost", "carried out")
@@ -69,7 +73,9 @@ class Round:
 class Adopted:
     """A world with these Jobs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, with_tree: bool) -> None:
+        self._queues = {**QUEUES, **(TREE if with_tree else {})}
+        self._tree = [COMPOSITES] if with_tree else []
         turned = Knobs(nodes=2, jobs=1, denied=0.0, faults=())
         options = Options(seed="adopted", turned=turned, without=actors.RESTLESS)
         self._run = Unjudged(options, folder)
@@ -81,10 +87,11 @@ class Adopted:
     def begin(self) -> None:
         """Let somebody lead; the API comes later than the daemon."""
         self._run.begin()
+        self._run.world.store.on("pods", self._look_at)
         self._go(BEGIN_SECONDS)
         self._launch()
         self._go(BEGIN_SECONDS)
-        self._run.api.serve(GROUPS, on=True)
+        self._serve(on=True)
         self._make_groups()
         self._end_round()
 
@@ -99,20 +106,22 @@ class Adopted:
         self._wait(lambda: bool(self._line) or self._is_counted(), "the write")
         self._run.net.on_send = None
         if given.vanishes and self._line:
-            self._run.api.serve(GROUPS, on=False)
+            self._serve(on=False)
             self._go(GONE_SECONDS)
-            self._run.api.serve(GROUPS, on=True)
+            self._serve(on=True)
         self._end_round()
         return self._line.decode()
 
     def _end_round(self) -> None:
         """Wait until all is as it should be; delete everything, and wait again."""
         self._wait(self._has_started, "the start")
-        self._note(self._wrong())
         self._wait(self._is_counted, "the counts")
-        for name in QUEUES:
+        self._note(self._wrong())
+        for name in self._queues:
             for plural in ("jobs", GROUPS):
                 self._client.delete(path(plural, NAMESPACE, name))
+        for plural in self._tree:
+            self._client.delete(path(plural, NAMESPACE, "tree"))
         self._wait(lambda: not self._pods(), "the end of the pods")
         self._wait(lambda: not any(self._counted().values()), "the end of the counts")
 
@@ -128,8 +137,18 @@ class Adopted:
             process.exit(faults.KILLED)
         self._run.kernel.after(0.0, lambda: process.end(faults.KILLED))
 
+    def _serve(self, *, on: bool) -> None:
+        for key in (GROUPS, *self._tree):
+            self._run.api.serve(key, on=on)
+
+    def _look_at(self, before: Object | None, after: Object | None) -> None:
+        """Note a pod that gets another node."""
+        node = reading.node_of(before) if before else ""
+        if node and after and reading.node_of(after) != node:
+            self._note(iter([f"pod {after['metadata']['name']} is bound twice"]))
+
     def _launch(self) -> None:
-        for name, queue in QUEUES.items():
+        for name, queue in self._queues.items():
             own = {objects.QUEUE: queue}
             template = Template(
                 scheduler=simulation.SCHEDULER,
@@ -139,19 +158,30 @@ class Adopted:
                 spec={"schedulingGroup": {"podGroupName": name}},
             )
             job = objects.job(name, template, SIZE)
-            job["metadata"]["annotations"] = own if name == "by-job" else {}
+            job["metadata"]["annotations"] = own if name in {"by-job", *TREE} else {}
             self._client.create(path("jobs", NAMESPACE), job)
 
     def _make_groups(self) -> None:
-        """Do what the Job controller does."""
-        for name in QUEUES:
+        """Do what the Job controller does, and whoever makes trees before."""
+        of = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
+        for plural in self._tree:
+            policy = {"schedulingPolicy": {"gang": {"minGroupCount": len(TREE)}}}
+            tree = {
+                "apiVersion": kinds.COMPOSITE_POD_GROUPS.api_version,
+                "kind": "CompositePodGroup",
+                "metadata": {"name": "tree"},
+                "spec": {**of, **policy},
+            }
+            self._client.create(path(plural, NAMESPACE), tree)
+        for name in self._queues:
+            below = {**of, "parentCompositePodGroupName": "tree"} if name in TREE else {}
             job = self._client.get(path("jobs", NAMESPACE, name))
             metadata = {"name": name, "ownerReferences": [objects.reference(job)]}
             body = {
                 "apiVersion": kinds.NATIVE_POD_GROUPS.api_version,
                 "kind": "PodGroup",
                 "metadata": metadata,
-                "spec": {"schedulingPolicy": {"gang": {"minCount": SIZE}}},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": SIZE}}, **below},
             }
             self._client.create(path(GROUPS, NAMESPACE), body)
 
@@ -160,10 +190,15 @@ class Adopted:
 
     def _has_started(self) -> bool:
         placed = sum(bool(reading.node_of(pod)) for pod in self._pods())
-        return placed == SIZE * len(QUEUES)
+        return placed == SIZE * len(self._queues)
 
     def _is_counted(self) -> bool:
-        return self._counted() == dict.fromkeys(QUEUES.values(), 1)
+        """Whether each Queue counts its groups; the whole tree is in one of them."""
+        found = self._counted()
+        wanted = dict.fromkeys(QUEUES.values(), 1)
+        if self._tree:
+            wanted[max(found, key=lambda queue: (found[queue], queue))] += len(TREE)
+        return found == wanted
 
     def _counted(self) -> dict[str, int]:
         """How many running PodGroups the Queues count."""
@@ -175,12 +210,19 @@ class Adopted:
     def _wrong(self) -> Iterator[str]:
         """What isn't as it should be of Jobs that have started."""
         for name, queue in QUEUES.items():
-            group = self._client.get(path(GROUPS, NAMESPACE, name))
-            found = reading.annotations(group).get(objects.QUEUE)
-            if found != queue:
+            if (found := self._queue_of(GROUPS, name)) != queue:
                 yield f"PodGroup {name} is in queue {found}"
+        for plural in self._tree:
+            root = self._queue_of(plural, "tree")
+            of_parts = {self._queue_of(GROUPS, name) for name in TREE}
+            if root not in TREE.values() or of_parts != {root}:
+                yield f"the tree is in queue {root}, and its PodGroups in {of_parts}"
         for each in self._run.world.store.all("podgroups"):
             yield f"there is PodGroup {each['metadata']['name']} of Volcano's API"
+
+    def _queue_of(self, plural: str, name: str) -> str | None:
+        found = self._client.get(path(plural, NAMESPACE, name))
+        return reading.annotations(found).get(objects.QUEUE)
 
     def _note(self, found: Iterator[str]) -> None:
         at = self._run.kernel.now()
@@ -214,13 +256,14 @@ def rounds(first: int, step: int, *, long: bool) -> Iterator[tuple[Round, ...]]:
 def main(arguments: Sequence[str]) -> int:
     """Play all rounds; 0 if nothing was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.adopted")
+    parser.add_argument("--tree", action="store_true", help="some Jobs are parts of a tree")
     parser.add_argument("--long", action="store_true", help="all ways to end at each write")
     parser.add_argument("--first", type=int, default=1, help="the first write in question")
     parser.add_argument("--step", type=int, default=1, help="only every so many writes")
     options = parser.parse_args(arguments)
     write, began = sys.stdout.write, simulation.cpu_seconds()
     with tempfile.TemporaryDirectory() as folder:
-        world = Adopted(Path(folder))
+        world = Adopted(Path(folder), with_tree=options.tree)
         world.begin()
         for each in rounds(options.first, options.step, long=options.long):
             lines = [(given, world.play(given)) for given in each if world.outcome.faultless]

@@ -3,6 +3,7 @@
 import datetime as dt
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -17,15 +18,22 @@ def adopted(*arguments: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "HTTP/1.1" in line]
 
 
-def test_jobs_start_in_their_queues_after_some_of_the_kills() -> None:
-    """Others each day; of nine or more writes."""
+@pytest.mark.parametrize(("flags", "writes"), [((), 9), (("--tree",), 18)], ids=["jobs", "tree"])
+def test_jobs_start_in_their_queues_after_some_of_the_kills(
+    flags: Sequence[str], writes: int
+) -> None:
+    """Others each day; of so many writes or more."""
     today = dt.datetime.now(dt.UTC).date().toordinal()
-    assert len(adopted(f"--first={today % STEP + 1}", f"--step={STEP}")) >= 9 // STEP
+    step = STEP * writes // 9
+    found = adopted(*flags, f"--first={today % step + 1}", f"--step={step}")
+    assert len(found) >= writes // step
 
 
 @pytest.mark.at_length
-def test_jobs_start_in_their_queues_after_every_kill() -> None:
+@pytest.mark.parametrize("flags", [(), ("--tree",)], ids=["jobs", "tree"])
+def test_jobs_start_in_their_queues_after_every_kill(flags: Sequence[str]) -> None:
     """In each way: before the write leaves and after it; the API stays, or vanishes for a while."""
-    lines = adopted("--long")
-    for kind in ("podgroups/by-", "/status", "binding"):
+    lines = adopted("--long", *flags)
+    trees = ("compositepodgroups/tree HTTP", "compositepodgroups/tree/status") if flags else ()
+    for kind in ("podgroups/by-", "/status", "binding", *trees):
         assert any(kind in line for line in lines), kind

@@ -32,6 +32,7 @@ GROUPS = {
     "csistoragecapacities": "/apis/storage.k8s.io/v1",
     "volumeattachments": "/apis/storage.k8s.io/v1",
     "podgroups.scheduling.k8s.io": "/apis/scheduling.k8s.io/v1beta1",
+    "compositepodgroups": "/apis/scheduling.k8s.io/v1alpha3",
     "resourceclaims": "/apis/resource.k8s.io/v1",
     "resourceclaimtemplates": "/apis/resource.k8s.io/v1",
     "resourceslices": "/apis/resource.k8s.io/v1",

@@ -102,6 +102,14 @@ NATIVE_POD_GROUPS = Kind(
     alias="podgroups.scheduling.k8s.io",
 )
 """Kubernetes' own, behind a feature gate: not served unless switched on."""
+COMPOSITE_POD_GROUPS = Kind(
+    group="scheduling.k8s.io",
+    version="v1alpha3",
+    plural="compositepodgroups",
+    kind="CompositePodGroup",
+    status=True,
+)
+"""Above those, and behind a gate, too."""
 CLAIMS = Kind(
     plural="persistentvolumeclaims",
     kind="PersistentVolumeClaim",
@@ -172,6 +180,7 @@ BUILT_IN = (
     BUDGETS,
     PRIORITY_CLASSES,
     NATIVE_POD_GROUPS,
+    COMPOSITE_POD_GROUPS,
     Kind(plural="configmaps", kind="ConfigMap", generations=False),
     Kind(plural="serviceaccounts", kind="ServiceAccount", generations=False),
     Kind(plural="resourcequotas", kind="ResourceQuota", status=True, generations=False),
@@ -232,7 +241,7 @@ class Catalogue:
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._all = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
-        self._off = {NATIVE_POD_GROUPS.key}
+        self._off = {NATIVE_POD_GROUPS.key, COMPOSITE_POD_GROUPS.key}
 
     def __iter__(self) -> Iterator[Kind]:
         return (each for each in self._all.values() if each.key not in self._off)
