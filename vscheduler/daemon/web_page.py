@@ -27,6 +27,7 @@ from vscheduler.daemon.settings import Settings
 from vscheduler.mirror import paths, workloads
 from vscheduler.mirror.paths import Collection
 from vscheduler.mirror.wording import plain_text
+from vscheduler.mirror.workloads import Workload
 from vscheduler.model import jobs
 from vscheduler.model.decisions import DomainRoom
 from vscheduler.model.jobs import JobId
@@ -343,9 +344,10 @@ def command(settings: Settings, namespace: str, name: str) -> Sequence[str]:
         "--output": ["json"],
     }
     words = [f"{flag}={value}" for flag, values in flags.items() for value in values]
-    if not jobs.is_native(JobId(name)):
-        name = f"{name}{workloads.OF_VOLCANO}"  # there may be one of each kind
-    return [sys.executable, "-m", "vscheduler", "job", "why", f"podgroup/{name}", *words]
+    job = workloads.of_group_name(name)
+    if job.kind == workloads.POD_GROUP and not jobs.is_native(JobId(name)):
+        job = Workload(job.kind, f"{name}{workloads.OF_VOLCANO}")  # there may be one of each kind
+    return [sys.executable, "-m", "vscheduler", "job", "why", str(job), *words]
 
 
 def memory_left(group: Path) -> int:

@@ -244,7 +244,7 @@ def _required(objects: Objects, change: Change) -> list[Event]:
             metadata = Metadata(name=change.queue, uid=change.queue)
             made = [Upsert(kind=Kind.QUEUE, object=Queue(metadata=metadata))]
         case OtherQueue() | DropAnnotation() | EndOfPatience():
-            made = [_changed_group(objects.group(objects.job), change)]
+            made = _changed_settings(objects, change)
         case SoftTopology() | HigherTier() | WithoutConstraints():
             made = [_with_topology(objects.group(objects.job), change)]
         case HonorTaints() | MayPreempt() | PodPriorities() | OneScheduler():
@@ -274,6 +274,17 @@ def _opened(objects: Objects, change: OpenQueues) -> Iterator[Event]:
             yield Upsert(kind=Kind.QUEUE, object=queue)
 
 
+def _changed_settings(
+    objects: Objects, change: OtherQueue | DropAnnotation | EndOfPatience
+) -> Iterator[Event]:
+    """Yield the PodGroup, or the pod that is a job by itself, with other annotations."""
+    if jobs.is_lone_pod(objects.job):
+        after = change.after if isinstance(change, OtherQueue) else ""
+        yield from (_pod(_with_queue(pod, after)) for pod in objects.waiting)
+    else:
+        yield _changed_group(objects.group(objects.job), change)
+
+
 def _changed_group(group: Group, change: OtherQueue | DropAnnotation | EndOfPatience) -> Event:
     match change:
         case DropAnnotation():
@@ -284,6 +295,12 @@ def _changed_group(group: Group, change: OtherQueue | DropAnnotation | EndOfPati
             if isinstance(group, PodGroup):
                 return _group(_alter(group, spec=_alter(group.spec, queue=change.after)))
             return _annotated(group, translation.QUEUE, change.after)
+
+
+def _with_queue(pod: Pod, queue: str) -> Pod:
+    """Return a lone pod in another queue."""
+    annotations = {**pod.metadata.annotations, translation.QUEUE: queue}
+    return _alter(pod, metadata=_alter(pod.metadata, annotations=annotations))
 
 
 def _annotated(group: Group, key: str, text: str | None) -> Upsert:
@@ -496,9 +513,9 @@ def _smaller(objects: Objects, change: FewerPods | SmallerRequest) -> list[Event
         after += requested(smaller, name)
         if smaller is not pod:
             made.append(_pod(smaller))
-    group = objects.group(objects.job)
+    group = objects.stored_group(objects.job)
     least = group.spec.min_resources if isinstance(group, PodGroup) else None
-    if least and name in least and before:
+    if isinstance(group, PodGroup) and least and name in least and before:
         amount = -(-_read(name, least[name]) * after // before)
         spec = _alter(group.spec, min_resources={**least, name: _written(name, amount)})
         made.append(_group(_alter(group, spec=spec)))

@@ -119,7 +119,9 @@ def group_name(group: Object) -> str:
 
 
 def of_group_name(name: str) -> Workload:
-    """Return a PodGroup or CompositePodGroup, named as in JobIds, as a workload."""
+    """Return a PodGroup, CompositePodGroup or lone pod, named as in JobIds, as a workload."""
+    if jobs.is_lone_pod(JobId(name)):
+        return Workload(POD, name.removesuffix(jobs.LONE_POD))
     if jobs.is_composite(JobId(name)):
         return Workload(COMPOSITE_POD_GROUP, name.removesuffix(jobs.COMPOSITE))
     return Workload(POD_GROUP, name)

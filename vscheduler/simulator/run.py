@@ -72,6 +72,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     spares_groups: bool = True
     """Whether pods without a PodGroup start alone unless they need one. `simulate` takes it from
     the policy."""
+    pod_groups_served: bool = True
+    """Whether the cluster has Volcano's PodGroups; without them, pods without one start alone."""
     cycles: int = 1
     now: float | None = None
     """Seconds since the epoch; None: the latest time in the input, never the clock."""
@@ -279,6 +281,7 @@ def read(documents: Iterable[Manifest | Mapping[str, object]], options: Options)
         )
     )
     mirror.serve_queues(served=options.queues_served)
+    mirror.serve_pod_groups(served=options.pod_groups_served)
     admitted = admission.with_priorities(collected.objects)
     objects = [*admitted.objects, *(admitted.unknown if options.unknown_classes else ())]
     if admitted.unknown and not options.unknown_classes:

@@ -61,6 +61,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     def sees(self, job: JobId) -> bool:
         """Whether the visitor may see a job, by its namespace and the API of its PodGroup."""
         inside = self.native_in if jobs.is_native(job) else self.groups_in
+        if jobs.is_lone_pod(job):
+            inside = self.pods_in
         return inside is None or jobs.names_of(job)[0] in inside
 
     @property

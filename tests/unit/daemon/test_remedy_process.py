@@ -46,8 +46,12 @@ def test_the_command_has_the_daemons_own_settings() -> None:
 
 def test_of_podgroups_of_one_name_one_is_asked_about() -> None:
     """Each API has names of its own."""
-    words = web_page.command(GIVEN, "lab", "train@scheduling.k8s.io")
-    assert words[5] == "podgroup/train@scheduling.k8s.io"
+    for name, asked in (
+        ("train@scheduling.k8s.io", "podgroup/train@scheduling.k8s.io"),
+        ("train@composite.scheduling.k8s.io", "compositepodgroup/train"),
+        ("train@pod", "pod/train"),
+    ):
+        assert web_page.command(GIVEN, "lab", name)[5] == asked
 
 
 async def test_the_answer_of_the_process_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:

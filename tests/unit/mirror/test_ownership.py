@@ -266,9 +266,12 @@ def member() -> Document:
 
 
 def test_a_native_group_is_no_job_until_it_has_a_queue() -> None:
-    """The controllers write it; pods that wait for that are told nothing."""
+    """The controllers write it; pods that wait are told that, and get nothing."""
     seen = manifests.mirror(native(""), member())
-    assert seen.snapshot(0.0).jobs == ()
+    (job,) = seen.snapshot(0.0).jobs
+    assert (job.uid, job.queue, job.tasks) == ("", "", ())
+    assert [each.field for each in job.rejections] == ["spec.schedulingGroup.podGroupName"]
+    assert "PodGroup g has no queue yet" in job.defect
     seen.apply(manifests.event_of(native("a")))
     (job,) = seen.snapshot(0.0).jobs
     assert (job.id, job.queue, len(job.tasks)) == ("ns/g@scheduling.k8s.io", "a", 1)

@@ -12,7 +12,7 @@ import msgspec
 
 from vscheduler.cli import lazy_commands, screen
 from vscheduler.cli.job import job_figures, selection
-from vscheduler.cli.job.job_figures import Job
+from vscheduler.cli.job.job_figures import Job, Places
 from vscheduler.cli.job.selection import Selection
 from vscheduler.cli.queue import cluster_client, completion
 from vscheduler.cli.queue.cluster_client import (
@@ -333,14 +333,19 @@ def _sentences() -> Iterator[None]:
 
 def _jobs(seen: placing.Seen, namespace: str | None, policy: policies.Policy) -> list[Job]:
     """Return the jobs of the namespace. Places are computed only if a job waits."""
-    groups = _inside(seen.groups, namespace)
-    pods = seen.objects.get(Kind.POD)
-    members = None if pods is None else _inside(pods, namespace)
-    found = job_figures.jobs_of(groups, members, placing.NO_PLACES)
+    found = _placed(seen, namespace, placing.NO_PLACES)
     schedulers = {each.scheduler for each in found if each.waits} - {""}
     if not schedulers:
         return found
-    return job_figures.jobs_of(groups, members, placing.places(seen, policy, schedulers))
+    return _placed(seen, namespace, placing.places(seen, policy, schedulers))
+
+
+def _placed(seen: placing.Seen, namespace: str | None, places: Places) -> list[Job]:
+    pods = seen.objects.get(Kind.POD)
+    members = None if pods is None else _inside(pods, namespace)
+    found = job_figures.jobs_of(_inside(seen.groups, namespace), members, places)
+    spaces = seen.objects.get(Kind.NAMESPACE, ())
+    return found + job_figures.lone_pods(members or (), spaces, places, surely=seen.alone)
 
 
 def _inside(objects: Sequence[Object], namespace: str | None) -> list[Object]:
@@ -365,7 +370,7 @@ def _chosen(
 
 
 def _everywhere(seen: placing.Seen) -> list[Job]:
-    return job_figures.jobs_of(seen.groups, seen.objects.get(Kind.POD), placing.NO_PLACES)
+    return _placed(seen, None, placing.NO_PLACES)
 
 
 def _group_key(pod: Object) -> str:

@@ -52,10 +52,14 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """The message of condition PodScheduled while the condition is False."""
     evicted: tuple[float, str] | None
     """When the pod was evicted, and for whom."""
+    why: str = ""
+    """The reason of that condition in one word."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodGroup with its pods, or a CompositePodGroup with those of all PodGroups below it."""
+    """A PodGroup with its pods, a CompositePodGroup with those of all PodGroups below it, or a pod
+    alone.
+    """
 
     namespace: str
     name: str
@@ -102,6 +106,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def group(self) -> str:
         """Kind and name of the PodGroup or CompositePodGroup."""
+        if jobs.is_lone_pod(JobId(self.name)):
+            return f"Pod {self.name.removesuffix(jobs.LONE_POD)}"
         if jobs.is_composite(JobId(self.name)):
             return f"CompositePodGroup {self.name.removesuffix(jobs.COMPOSITE)}"
         return f"PodGroup {self.name}"
@@ -133,6 +139,67 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
     found: Mapping[str, Place]
     approximate: bool
+
+
+def lone_pods(
+    pods: Iterable[Object], namespaces: Iterable[Object], places: Places, *, surely: bool
+) -> list[Job]:
+    """Return a job for each pod without a PodGroup. `surely`: there are none for them; otherwise
+    pods of which no scheduler has said anything may still get one.
+    """
+    queues = {each["metadata"]["name"]: _annotated_queue(each) for each in namespaces}
+    found = [
+        _lone(pod, queues.get(pod["metadata"].get("namespace", ""), ""), places)
+        for pod in map(screen.plain, pods)
+        if is_lone(pod)
+    ]
+    return [
+        job
+        for job in found
+        if surely
+        or job.phase != Phase.PENDING
+        or (job.message and job.reason != jobs.POD_GROUP_NEEDED)
+    ]
+
+
+def is_lone(pod: Object) -> bool:
+    """Whether a pod of another scheduler than kube-scheduler has no PodGroup."""
+    scheduler = (pod.get("spec") or {}).get("schedulerName") or KUBE_SCHEDULER
+    return scheduler != KUBE_SCHEDULER and not workloads.group_of(pod)
+
+
+def _annotated_queue(found: Object) -> str:
+    return str((found["metadata"].get("annotations") or {}).get(jobs.QUEUE_NAME) or "")
+
+
+def _lone(pod: Object, queue_of_namespace: str, places: Places) -> Job:
+    """Return a pod as a job."""
+    found, namespace = _pod(pod), pod["metadata"].get("namespace", "")
+    key = jobs.pod_id(namespace, found.name)
+    waits = not found.node and found.phase not in FINISHED
+    place = places.found.get(key) if waits else None
+    queue = _annotated_queue(pod) or queue_of_namespace or DEFAULT
+    phase = Phase.PENDING if waits else Phase.RUNNING
+    return Job(
+        namespace=namespace,
+        name=f"{found.name}{jobs.LONE_POD}",
+        uid=found.uid,
+        names=tuple(workloads.of_pod(pod)),
+        queue=queue if place is None else place.queue,
+        phase=Phase.COMPLETED if found.phase in FINISHED else phase,
+        minimum=1,
+        running=int(found.phase == "Running"),
+        pods=(found,),
+        created=found.created,
+        since=found.created if waits else 0.0,
+        admitted=found.bound,
+        reason=found.why if waits else "",
+        message=found.waits_because,
+        unreadable="",
+        scheduler=found.scheduler,
+        place=place,
+        approximate=places.approximate,
+    )
 
 
 def jobs_of(groups: Iterable[Object], pods: Iterable[Object] | None, places: Places) -> list[Job]:
@@ -312,6 +379,7 @@ def _pod(pod: Object) -> Pod:
             if evicted.get("status") == "True"
             else None
         ),
+        why=scheduled.get("reason", "") if scheduled.get("status") == "False" else "",
     )
 
 
@@ -345,7 +413,11 @@ def history_of(job: Job, events: Iterable[Object]) -> list[Entry]:
 
 
 def _entry_of(job: Job, event: Object) -> Entry | None:
-    """Return the entry for an event about the PodGroup; None for other events."""
+    """Return the entry for an event about the PodGroup; None for other events. A pod tells itself
+    when it was bound and evicted.
+    """
+    if jobs.is_lone_pod(JobId(job.name)):
+        return None
     about, reason = event.get("involvedObject") or {}, event.get("reason", "")
     if about.get("uid") != job.uid or reason not in EVENT_WORDS:
         return None

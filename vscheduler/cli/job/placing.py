@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from vscheduler.cli.job import job_figures
 from vscheduler.cli.job.job_figures import Places
 from vscheduler.cli.queue import cluster_client, queue_watch
 from vscheduler.cli.queue.cluster_client import (
@@ -59,13 +60,16 @@ class Seen(msgspec.Struct, kw_only=True):
     """Why a kind is missing, or is known only in one namespace."""
     node_selector: tuple[tuple[str, str], ...] = ()
     """The labels of which the scheduler's nodes have one; empty: all nodes."""
+    alone: bool = False
+    """Whether all pods without a PodGroup are jobs by themselves: there are none for them."""
     notes: Sequence[str] = ()
     """What the page says of what it doesn't show."""
 
     @property
     def manifests(self) -> list[Object]:
         """All objects that the order of jobs depends on."""
-        return [each for kind in SNAPSHOT for each in self.objects.get(kind, ())]
+        kinds = (*SNAPSHOT, Kind.NAMESPACE)
+        return [each for kind in kinds for each in self.objects.get(kind, ())]
 
     @property
     def groups(self) -> list[Object]:
@@ -105,11 +109,20 @@ def look(
                 raise
             if kind not in NEEDNT_BE_SERVED or kind in seen.objects:
                 seen.left_out[kind] = str(error)
+    _do_without(seen, cluster, unserved)
+    return seen
+
+
+def _do_without(seen: Seen, cluster: Cluster, unserved: Mapping[Kind, NotServed]) -> None:
+    """Note which of Volcano's kinds there aren't; raise NotServed if there are no jobs at all."""
     if unserved and Kind.NATIVE_POD_GROUP not in seen.objects:
         raise next(iter(unserved.values()))
     if Kind.QUEUE in unserved:
         seen.notes = (NO_QUEUES,)
-    return seen
+    seen.alone = Kind.POD_GROUP in unserved
+    if any(map(job_figures.is_lone, seen.objects.get(Kind.POD, ()))):
+        with suppress(Forbidden):  # they name queues
+            seen.objects[Kind.NAMESPACE] = cluster.list(Kind.NAMESPACE).items
 
 
 def _look_inside(seen: Seen, cluster: Cluster, namespace: str | None, kind: Kind) -> None:
@@ -152,6 +165,7 @@ def options(seen: Seen, scheduler: str) -> Options:
         scheduler_names=(scheduler,),
         node_selector=seen.node_selector,
         queues_served=Kind.QUEUE in {*seen.objects, *seen.left_out},
+        pod_groups_served=not seen.alone,
         now=time.time(),
     )
 

@@ -313,7 +313,10 @@ class StatusWriter:
         for pod, words in statuses.pod_words(status):
             # What was last written is offered again while an older write is still to come.
             if self._pod_reasons.get(pod.uid) != words or self._pod_writes.is_busy(pod.uid):
-                self._pod_writes.offer(pod.uid, partial(self._write_reason, pod, words))
+                # A PodGroup that is missing, or has no queue, is soon made or adopted as a rule.
+                soon_over = not status.uid and pod.uid not in self._pod_reasons
+                offer = self._pod_writes.offer_later if soon_over else self._pod_writes.offer
+                offer(pod.uid, partial(self._write_reason, pod, words))
 
     def _has_sent_reason(self, pod: TaskId) -> bool:
         """Whether the pod's condition gives a reason, which must not stay when it is outdated."""

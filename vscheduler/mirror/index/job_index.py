@@ -252,9 +252,12 @@ class JobIndex:
         group, members = self._groups.get(key), self.members(key)
         if group is None:
             tell = jobs.is_native(key) or not self._volcano_served
-            return self._without_group_job(key, members) if tell else None
+            why = gang_sentences.no_group(key, self._refused, served=self._volcano_served)
+            return _told(key, members, why) if tell else None
         queue = self.queue_of(group)
-        if not queue or not self._is_ours(group, members):
+        if not queue:
+            return _told(key, members, group.defect or gang_sentences.no_queue(key))
+        if not self._is_ours(group, members):
             return None
         self._work["jobs"] += 1
         defect = self._defect(group, members) if jobs.is_native(key) else group.defect
@@ -275,24 +278,6 @@ class JobIndex:
         priority = of_class if own else self._priority_of_pods(tasks, of_class)
         return replace(
             group.job, queue=queue, priority=priority, class_priority=of_class, **tallied
-        )
-
-    def _without_group_job(self, key: JobId, members: Collection[Pod]) -> Job | None:
-        """Return a job for pods that wait for their PodGroup, so that they are told so."""
-        why = gang_sentences.no_group(key, self._refused, served=self._volcano_served)
-        waiting = _rejections(members, why)
-        if not waiting:
-            return None
-        namespace, name = jobs.names_of(key)
-        return Job(
-            id=key,
-            uid="",
-            namespace=namespace,
-            name=name,
-            queue="",
-            created=0.0,
-            rejections=waiting,
-            defect=why,
         )
 
     def _defect(self, group: Group, members: Iterable[Pod]) -> str:
@@ -376,6 +361,24 @@ class JobIndex:
             ),
             default=default,
         )
+
+
+def _told(key: JobId, members: Collection[Pod], why: str) -> Job | None:
+    """Return a job for pods that wait for their PodGroup, or its queue, and are told so."""
+    waiting = _rejections(members, why)
+    if not waiting:
+        return None
+    namespace, name = jobs.names_of(key)
+    return Job(
+        id=key,
+        uid="",
+        namespace=namespace,
+        name=name,
+        queue="",
+        created=0.0,
+        rejections=waiting,
+        defect=why,
+    )
 
 
 def _contradicts(task: Task, group: Group) -> bool:

@@ -155,6 +155,14 @@ def no_group(
     return f"there is no PodGroup {key} of {version}, or the API server doesn't serve this version"
 
 
+def no_queue(group: JobId) -> str:
+    """Return that a PodGroup of Kubernetes' own API names no queue yet."""
+    return (
+        f"PodGroup {jobs.names_of(group)[1]} has no queue yet: vscheduler's controllers write "
+        f"annotation {QUEUE_NAME}, unless its namespace requires that you do"
+    )
+
+
 def too_few_pods(reason: Reason) -> str:
     """Return how many pods of minMember exist, and who creates the others."""
     field = reason.minimum_field

@@ -1,12 +1,16 @@
 """`job list -w`: what is followed, and what is printed of it."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
+from click import testing
 
+from tests.scenarios.alone import a_pod
 from tests.unit.cli import job_objects
 from tests.unit.cli.job_objects import Fake
+from vscheduler.cli import main
 from vscheduler.cli.job import job_figures, placing
 from vscheduler.cli.job.job_figures import Job, Places
 from vscheduler.cli.job.listing import Listing
@@ -132,3 +136,76 @@ def test_volcanos_kinds_need_not_be_served_where_kubernetes_own_are() -> None:
     cluster.without = (*placing.VOLCANO, Kind.NATIVE_POD_GROUP)
     with pytest.raises(NotServed, match="no kind Queue"):
         placing.look(cluster, None)
+
+
+NOTE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
+SPACE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "lab", "annotations": {"scheduling.volcano.sh/queue-name": "shop"}},
+}
+
+
+def lonely() -> Bare:
+    """Two pods with room for one of them, and one of kube-scheduler; a group of two."""
+    found = job_objects.objects("node n1 cpu=1\nqueue shop")
+    for name, node, scheduler in (
+        ("a", "n1", "vscheduler"),
+        ("b", "", "vscheduler"),
+        ("k", "", ""),
+    ):
+        pod = a_pod(name, on=node)
+        pod["metadata"]["namespace"] = "lab"
+        pod["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
+        pod["spec"] |= {"schedulerName": scheduler}
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = 1
+        if name == "b":
+            pod["status"]["conditions"] = [NOTE]
+            job_objects.owned(pod, "Job", "fit")
+        found[Kind.POD].append(pod)
+    found[Kind.NAMESPACE].append(SPACE)
+    found[Kind.NODE][0]["status"]["allocatable"]["cpu"] = "1500m"
+    return Bare(found)
+
+
+def test_pods_without_groups_are_jobs_where_there_are_no_groups_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the queue of their namespace; those of kube-scheduler aren't."""
+    cluster = lonely()
+    cluster.without = (Kind.POD_GROUP,)
+    monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(cluster))
+    done = testing.CliRunner().invoke(main.vscheduler, ["job", "list", "-A", "-o", "json"])
+    found = {each["podGroup"]: each for each in json.loads(done.stdout)["jobs"]}
+    assert set(found) == {"a@pod", "b@pod"}
+    assert (found["a@pod"]["workload"], found["a@pod"]["state"]) == ("pod/a", "Running")
+    waits = found["b@pod"]
+    assert (waits["workload"], waits["queue"], waits["message"]) == ("job/fit", "shop", "full")
+    assert waits["pods"] == {"running": 0, "minimum": 1, "total": 1}
+    assert (waits["place"]["inQueue"], waits["place"]["ofAll"]) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["b", "pod/b", "job/fit"])
+def test_why_a_pod_waits_that_starts_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """With what would start it."""
+    cluster = lonely()
+    cluster.without = (Kind.POD_GROUP,)
+    monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(cluster))
+    done = testing.CliRunner().invoke(main.vscheduler, ["job", "why", name, "-n", "lab"])
+    assert "Pod b, queue shop: 0 of 1 pod run" in done.stdout, done.output
+    assert "full" in done.stdout
+    assert "add 1 more node like n1" in done.stdout
+    assert "let its pods ask for 0.5 cpu" in done.stdout
+
+
+def test_another_queue_for_a_pod_that_starts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its annotation names it."""
+    cluster = lonely()
+    cluster.without = (Kind.POD_GROUP,)
+    (pod,) = (each for each in cluster.found[Kind.POD] if each["metadata"]["name"] == "b")
+    pod["metadata"]["annotations"] = {"scheduling.volcano.sh/queue-name": "shup"}
+    (node,) = cluster.found[Kind.NODE]
+    node["status"]["allocatable"] |= {"cpu": "2"}
+    monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(cluster))
+    done = testing.CliRunner().invoke(main.vscheduler, ["job", "why", "b", "-n", "lab"])
+    assert "name queue shop instead of shup" in done.stdout, done.output

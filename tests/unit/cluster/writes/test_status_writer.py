@@ -33,6 +33,7 @@ from vscheduler.model.decisions import (
 from vscheduler.model.jobs import (
     Condition,
     GroupState,
+    InvalidPod,
     Job,
     JobId,
     Phase,
@@ -504,3 +505,29 @@ def test_an_event_fits_into_its_bounds() -> None:
     assert body["eventTime"] == "1970-01-01T00:00:01.500000Z"
     assert (body["reportingController"], body["action"]) == ("vscheduler", "Binding")
     assert body["regarding"]["uid"] == "uid-a-0"
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+async def test_pods_are_told_that_their_group_has_no_queue_if_that_lasts(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, adopted: bool
+) -> None:
+    """The controllers write one in a moment, as a rule: that is nothing to write about."""
+    monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 1.0)
+    pod = InvalidPod(
+        uid=TaskId("uid-a-0"), namespace="ns", name="a-0", field="f", message="no queue"
+    )
+    waits = replace(WAITS, uid="", queue="", unplaced=(), rejections=(pod,))
+    async with desk(serve) as made:
+
+        def messages() -> list[str]:
+            said = [body for _, path, body in made.calls if path.endswith("/a-0/status")]
+            return [each["status"]["conditions"][0]["message"] for each in said]
+
+        made.report(waits)
+        await asyncio.sleep(0.05)
+        assert messages() == []
+        if adopted:
+            made.report(WAITS)
+        await patience.until(messages)
+        await made.settle()
+        assert ["no queue" in each for each in messages()] == [not adopted]
