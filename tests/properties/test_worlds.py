@@ -96,6 +96,14 @@ def test_who_asks_for_more_than_may_be_promised_is_not_idle(asked: str, idle: li
     assert resting(picture, rest_rules.nothing_is_idle) == idle
 
 
+@pytest.mark.parametrize(("asked", "idle"), [("2", ["IDLE"]), ("2100m", [])])
+def test_who_asks_for_more_than_its_queue_may_have_is_not_idle(asked: str, idle: list[str]) -> None:
+    """Although its pods ask for less than its minResources."""
+    free = WAITING.replace("cpu=2", "cpu=5").replace("queue b", "queue b capability=cpu:2")
+    picture = f"{free} job b/late phase=Pending min=1 minresources=cpu:{asked} -"
+    assert resting(picture, rest_rules.nothing_is_idle) == idle
+
+
 def test_a_world_at_rest_owes_nobody_a_share() -> None:
     """One of two pods goes for a queue that has nothing; not one that its own job can't spare."""
     owed = WAITING + "job b/late min=1 -"

@@ -7,6 +7,7 @@ changes from outside. So whoever still waits, waits for ever. Not in Volcano's w
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 
 from tests.properties.filters_by_hand import judging as by_hand
 from tests.properties.filters_by_hand import worlds as worlds_by_hand
@@ -210,15 +211,19 @@ def within_limits(
 
 
 def may_be_admitted(moment: Moment, group: str) -> bool:
-    """Whether the nodes that its pods may use have its minResources to promise: what is free there
-    and a fifth of what they have, however much of it is promised to others.
+    """Whether its queue and those above may have its minResources, which may be more than its pods
+    ask for, and the nodes that its pods may use have them to promise: what is free there and a
+    fifth of what they have, however much of it is promised to others.
     """
     asked = moment.census.groups[group]["spec"].get("minResources", {})
     phase = moment.census.groups[group]["status"]["phase"]
-    holds = "enqueue" in moment.setting.actions and OVERCOMMIT in moment.setting.plugins
-    if phase != "Pending" or not holds:
+    if phase != "Pending" or "enqueue" not in moment.setting.actions:
         return True
     case = Case.of(moment, group, "")
+    if moment.setting.plugins & LIMITED and not _may_have(case, asked):
+        return False
+    if OVERCOMMIT not in moment.setting.plugins:
+        return True
     nodes = {name for pod in case.pods for name in sentence_case.usable(case, pod)}
     promise: Counter[str] = Counter()
     for name in nodes:
@@ -226,6 +231,17 @@ def may_be_admitted(moment: Moment, group: str) -> bool:
         for resource, amount in case.census.offered(name).items():
             promise[resource] += amount // 5
     return all(case.least_lacking(name) <= promise[name] + 1 for name in asked)
+
+
+def _may_have(case: Case, asked: Iterable[str]) -> bool:
+    """Whether minResources are within the capabilities of the queue and of those above it."""
+    census = case.census
+    for name in _line(census, case.spec["queue"]):
+        limits = censuses.amounts(census.queues[name]["spec"].get("capability", {}))
+        has = _allocated_below(census, name)
+        if any(has[each] + case.least_lacking(each) > limits.get(each, inf) for each in asked):
+            return False
+    return True
 
 
 def waiting(moment: Moment) -> Iterator[tuple[str, list[Document]]]:
