@@ -92,6 +92,10 @@ def configuration(name: str) -> str:
         (OVERLAYS / "without-devices", {"devices": False}),
         (OVERLAYS / "page", {"page": True}),
         (
+            OVERLAYS / "history",
+            {"schedulers": [{"name": "vscheduler", "history": {"enabled": True}}]},
+        ),
+        (
             OVERLAYS / "two-schedulers",
             {
                 "schedulers": [
@@ -227,6 +231,17 @@ def test_pods_run_as_the_values_say(helm: Path) -> None:
         assert container["args"][-1] == "--v=4"
         assert container["resources"]["requests"] == {"cpu": "2", "memory": "256Mi"}
         assert objects["PodDisruptionBudget", name]["spec"]["minAvailable"] == 0
+
+
+def test_history_can_be_in_the_volume_of_a_claim(helm: Path) -> None:
+    """Of one of several schedulers; the others keep none."""
+    kept = {"name": "one", "history": {"enabled": True, "claim": "past"}}
+    objects = rendered(helm, {"schedulers": [kept, {"name": "two"}]})
+    one, two = (objects["Deployment", name]["spec"]["template"]["spec"] for name in ("one", "two"))
+    claim = {"name": "history", "persistentVolumeClaim": {"claimName": "past"}}
+    assert one["volumes"][-1] == claim
+    assert one["securityContext"]["fsGroup"] == 65532
+    assert "history" not in json.dumps(two)
 
 
 def test_parts_can_be_left_out(helm: Path) -> None:

@@ -4,6 +4,7 @@ Texts that repeat are rows of `names`. What runs are summed by is a row of `kind
 are few: with an index that begins with it, sums need no sorting.
 """
 
+import os
 import sqlite3
 from pathlib import Path
 from urllib.parse import quote
@@ -13,6 +14,9 @@ VERSION = 1
 
 BUSY_SECONDS = 5.0
 WAL_BYTES_MAX = 16 << 20
+
+IN_MEMORY = "PRAGMA temp_store = MEMORY"
+"""Sorting needs no file: a container may have no folder to write to."""
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -92,13 +96,16 @@ class NewerError(HistoryError):
 def open_to_write(path: Path) -> sqlite3.Connection:
     """Open or create the database; its thread alone may use it.
 
-    Raises sqlite3.Error, and NewerError. With a write-ahead log, readers don't disturb the writer,
-    and a process that is killed leaves whole transactions only. FULL syncs each of them to disk, so
-    that this is true of power failures as well.
+    Raises sqlite3.Error, OSError and NewerError. With a write-ahead log, readers don't disturb the
+    writer, and a process that is killed leaves whole transactions only. FULL syncs each of them to
+    disk, so that this is true of power failures as well.
     """
+    # Its log has the same permissions: names of all tenants are nobody else's business.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     link = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         version = _version(link, path)
+        link.execute(IN_MEMORY)
         if not version:
             link.execute("PRAGMA auto_vacuum = INCREMENTAL")
         link.execute("PRAGMA journal_mode = WAL")
@@ -125,6 +132,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     )
     try:
         version = _version(link, path)
+        link.execute(IN_MEMORY)
     except BaseException:
         link.close()
         raise

@@ -124,6 +124,18 @@ they are, or ""; `half` with the values of its Deployment, or an empty dict.
 {{- if and .name $values.page -}}
 {{- $flags = append $flags "--web-address=127.0.0.1:8090" -}}
 {{- end -}}
+{{- $history := .half.history | default dict -}}
+{{- if $history.enabled -}}
+{{- $flags = append $flags "--history-file=/var/lib/vscheduler/history.db" -}}
+{{- $mount := dict "name" "history" "mountPath" "/var/lib/vscheduler" -}}
+{{- $_ := set $container "volumeMounts" (append $container.volumeMounts $mount) -}}
+{{- $volume := dict "name" "history" "emptyDir" (dict "sizeLimit" ($history.size | default "2Gi")) -}}
+{{- if $history.claim -}}
+{{- $volume = dict "name" "history" "persistentVolumeClaim" (dict "claimName" $history.claim) -}}
+{{- end -}}
+{{- $_ := set $pods.spec "volumes" (append $pods.spec.volumes $volume) -}}
+{{- $_ := set $pods.spec.securityContext "fsGroup" 65532 -}}
+{{- end -}}
 {{- $_ := set $container "args" (concat $flags (.half.args | default list)) -}}
 {{- range $key, $value := pick $values "nodeSelector" "tolerations" "affinity" -}}
 {{- if $value -}}

@@ -58,6 +58,19 @@ def test_a_file_that_cant_be_opened_is_tried_again(path: Path) -> None:
     assert (cluster.writer.status.works, cluster.writer.status.lost) == (True, 0)
 
 
+def test_the_file_is_for_its_owner_and_sorting_needs_no_other(path: Path) -> None:
+    """A container's root may be read-only, and the names in it are of all tenants."""
+    cluster = seen_one(path)
+    store = cluster.writer._work._store
+    assert store is not None
+    for each in (path, Path(f"{path}-wal"), Path(f"{path}.lock")):
+        assert each.stat().st_mode & 0o777 == 0o600
+    reading = schema.open_to_read(path)
+    for link in (store._link, reading):
+        assert link.execute("PRAGMA temp_store").fetchone() == (2,)
+    reading.close()
+
+
 def test_a_full_disk_loses_nothing_while_memory_lasts(path: Path) -> None:
     """A transaction that fails changes nothing, and is tried again."""
     cluster = seen_one(path)
