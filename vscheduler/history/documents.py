@@ -33,8 +33,9 @@ def instant(text: str, now: float) -> int:
     """
     if text.isascii() and text.isdecimal() and len(text) <= 12:
         return int(text)
-    if text[:-1].isascii() and text[:-1].isdecimal() and text[-1:] in _UNITS:
-        return int(now - int(text[:-1][:9]) * _UNITS[text[-1]])
+    count = text[:-1]
+    if count.isascii() and count.isdecimal() and len(count) <= 5 and text[-1] in _UNITS:
+        return int(now - int(count) * _UNITS[text[-1]])
     try:
         return int(now - durations.seconds(text))
     except ValueError:

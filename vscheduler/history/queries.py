@@ -319,10 +319,12 @@ class Reader:
         where = _Conditions(wanted, "jobs")
         statement = f"""SELECT {by}, started - created FROM jobs
             WHERE started >= :since AND started < :until AND created > 0 AND {where}"""
-        found: dict[int, list[int]] = defaultdict(list)
-        for key, wait in link.execute(statement, where.values):
-            found[key].append(max(0, wait))
-        return {key: _waits_of(sorted(waits)) for key, waits in found.items()}
+        rows = chain.from_iterable(link.execute(statement, where.values))
+        found = np.fromiter(rows, dtype=np.int64).reshape(-1, 2)
+        keys, waits = found[:, 0], np.maximum(found[:, 1], 0)
+        return {
+            int(key): _waits_of(np.sort(waits[keys == key]).tolist()) for key in np.unique(keys)
+        }
 
     def _finished(self, link: sqlite3.Connection, by: By, wanted: Filter) -> Mapping[int, int]:
         where = _Conditions(wanted, "jobs")

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.history.clusters import START, Cluster, group, pod
+from tests.unit.mirror import manifests
 from vscheduler.history.queries import By
-from vscheduler.history.records import JobState
+from vscheduler.history.recorder import Listing, Recorder
+from vscheduler.history.records import JobState, Stored
+from vscheduler.model.jobs import TaskId
 
 
 @pytest.fixture
@@ -182,3 +185,29 @@ def _all(cluster: Cluster) -> list:  # type: ignore[type-arg]  # PastJobs
     from vscheduler.history.queries import Filter, Reader  # noqa: PLC0415
 
     return Reader(cluster.path).jobs(Filter(), START, limit=100)
+
+
+def test_a_bind_that_fails_is_no_run(cluster: Cluster) -> None:
+    """What was sent counts for decisions only; the watch tells what came of it."""
+    cluster.show(group("train"), pod("a", "train"))
+    cluster.mirror.assume(TaskId("a-uid"), "n1", START)
+    cluster.show(pod("a", "train", labels={"still": "waits"}))
+    cluster.mirror.forget(TaskId("a-uid"))
+    cluster.turn()
+    job = cluster.jobs()["train"]
+    assert (job.state, job.pods, job.pod_seconds) == (JobState.WAITING, 0, {})
+
+
+def test_what_changes_while_a_batch_is_written_is_written_next() -> None:
+    """Of each record, its newest state."""
+    recorder = Recorder()
+    seen = manifests.mirror(group("train"), pod("a", "train", bound=1))
+    (one,), groups = seen.told_of()
+    recorder.start(Listing(pods=[one], groups=groups), Stored(), START)
+    batch = recorder.changed(10)
+    recorder.pod(one, None, START + 5)
+    recorder.written(batch)
+    (run,) = recorder.changed(10).runs
+    assert run.ended == START + 5
+    recorder.written(recorder.changed(10))
+    assert len(recorder.changed(10)) == 0
