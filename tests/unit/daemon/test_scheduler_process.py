@@ -409,7 +409,7 @@ async def test_who_leads_keeps_the_history(serve: Serve, tmp_path: Path) -> None
         made.serving.observe()
         (job,) = _history(path)
         assert (job.job, job.scheduler, job.pods) == ("ns/g-a", "vscheduler", 1)
-        assert b"vscheduler_history_writable 1.0" in made.observed.exposition()
+        assert b"vscheduler_history_failing 0.0" in made.observed.exposition()
 
 
 def _history(path: Path) -> list[PastJob]:

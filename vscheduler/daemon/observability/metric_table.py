@@ -208,9 +208,9 @@ TABLE = (
         about="Size of the history's file.",
     ),
     Metric(
-        name="vscheduler_history_writable",
+        name="vscheduler_history_failing",
         kind=MetricType.GAUGE,
-        about="1: the history's file can be written; 0: it can't, and the log says why.",
+        about="1 while the history's file can't be written; the log says why.",
     ),
     Metric(
         name="vscheduler_log_lines_dropped_total",

@@ -215,7 +215,7 @@ class Metrics:
         self._count("vscheduler_history_records_total", by=status.written - known.written)
         self._count("vscheduler_history_lost_total", by=status.lost - known.lost)
         self._gauges["vscheduler_history_size_bytes"].set(status.size)
-        self._gauges["vscheduler_history_writable"].set(status.works)
+        self._gauges["vscheduler_history_failing"].set(not status.works)
 
     def observe_reload(self, *, successful: bool, now: float) -> None:
         """Record whether the configuration just read is in effect."""
