@@ -217,6 +217,46 @@ def test_no_pod_starts_past_the_one_that_a_shared_claim_counts_for(plugins: str)
     assert found.allocated() == {}
 
 
+@pytest.mark.parametrize(("least", "got"), [(1, "aaabbbcc"), (4, "aaaabbbb")])
+def test_devices_that_no_queue_can_use_within_its_share_are_lent(least: int, got: str) -> None:
+    """Each queue deserves two and two thirds of eight devices, for pods that request nothing else.
+    Pods borrow one by one, where the least of a share is used, and gangs as a whole.
+    """
+    names = [f"{job}-{number}" for job in "abc" for number in range(4)]
+    found = lab(
+        f"""
+        queue q queue p queue r
+        job q/a min={least} cpu=1 age=3 -*4
+        job p/b min={least} cpu=1 age=2 -*4
+        job r/c min={least} cpu=1 age=1 -*4
+        """,
+        own(*names),
+    )
+    for name in names:
+        pod = found.get("Pod", name)
+        pod["spec"]["containers"] = [{"name": "main"}]
+        found.put(pod)
+    assert "".join(sorted(name[0] for name in started(run(found, 12)))) == got
+
+
+def test_devices_of_pods_that_request_nothing_else_are_reclaimed() -> None:
+    """By a queue that ends within its share."""
+    names = [f"{job}-{number}" for job in "ab" for number in range(8)]
+    found = lab(
+        """
+        queue q queue p weight=3
+        job q/a min=1 -*8
+        """,
+        own(*names),
+        actions="enqueue, allocate, backfill, reclaim",
+    )
+    assert len(started(run(found, 12))) == 8
+    for document in pictures.documents("queue p weight=3 job p/b min=1 cpu=1 -*3"):
+        device_labs.use(document, own(*names))
+        found.put(document)
+    assert len(found.cycle().evicts) == 3
+
+
 UNUSABLE: tuple[Document, ...] = (
     {"nodeSelector": {"zone": "elsewhere"}},
     {"containers": [{"name": "main", "resources": {"requests": {"cpu": "17"}}}]},

@@ -108,10 +108,8 @@ class Allocate(Action[Session]):
         """Lend what no queue can use within its share, not even by evictions.
 
         This comes after all actions, so that nothing is lent that a job within its share waits for.
-        Evicted pods hold what they have until they are gone, so a cycle that evicts lends nothing.
         """
-        busy = session.work_budget.exhausted or session.decided.evicts
-        if busy or not session.policy.rules.lends:
+        if not session.may_lend:
             return
         # Earlier cycles of an unfinished round have refused jobs as well.
         earlier = session.snapshot.carried.attempted
@@ -308,8 +306,7 @@ def _lending_key(session: Session, turn: JobTurn) -> SortKey:
     queue = session.queues[state.job.queue]
     missing = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
     tasks = list(itertools.islice(turn.tasks, missing))
-    share = session.dispatch.first(AllHooks.share_with, 0.0, queue, tasks) or 0.0
-    return (-queue.priority, share, state.job.created, state.job.id)
+    return ordering.lending_key(session.dispatch, queue, state, tasks)
 
 
 def _lend_to(session: Session, queue: Queue, turn: JobTurn) -> bool:
@@ -704,6 +701,7 @@ def _best_effort(
         session.spend("tasks", TASK_COST)
         if not session.dispatch.all_agree(AllHooks.allocatable, queue, task):
             reasons.note_share(session, queue, turn, task)
+            session.over_share[turn.state.job.id] = turn.state
             return False
         choice = session.placement.choose(task)
         if choice is None or (session.lending and not choice.idle):

@@ -5,6 +5,7 @@ actions/backfill.
 """
 
 import functools
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
@@ -15,6 +16,7 @@ from vscheduler.core.placement import best_effort, network_domains
 from vscheduler.core.placement.best_effort import BestEffortPlacement
 from vscheduler.core.session import job_state, ordering, reasons
 from vscheduler.core.session.job_state import JobState
+from vscheduler.core.session.ordering import Line, SortKey
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 from vscheduler.model.decisions import Reason, ReasonCode
@@ -40,6 +42,48 @@ class Backfill(Action[Session]):
                 _skip(session, state)
             else:
                 self._place(session, state)
+
+    def conclude(self, session: Session) -> None:
+        """Lend devices to pods that request nothing else, as allocate lends to all others.
+
+        A job borrows for its minimum, or for one more pod, and then waits for its next turn. This
+        has a quarter of the budget.
+        """
+        if not (session.devices.allocates and session.may_lend):
+            return
+        dispatch, lines = session.dispatch, dict[str, Line[JobState]]()
+        for state in _borrowers(session):
+            key = ordering.job_key(dispatch, state)
+            lines.setdefault(state.job.queue, Line()).join(key, state)
+        waiting, is_spent = Line[Queue](), session.work_budget.part(4)
+        for name, line in lines.items():
+            waiting.join(_lending_key(session, line.first), session.queues[name])
+        session.lending = True
+        while waiting and not is_spent():
+            queue = waiting.leave()
+            line = lines[queue.name]
+            if dispatch.any_says(AllHooks.overused, queue):
+                continue
+            state = line.leave()
+            session.work_budget.charge(state.job.namespace)
+            if self._lends(session, state) and state.pending_best_effort:
+                line.join(ordering.job_key(dispatch, state), state)
+            session.work_budget.charge()
+            if line:
+                waiting.join(_lending_key(session, line.first), queue)
+        session.lending = False
+
+    def _lends(self, session: Session, state: JobState) -> bool:
+        """Give the job one turn, and return whether pods start; if not, it waits for its old
+        reason.
+        """
+        reason, before = session.reasons.by_job.get(state.job.id), state.pending_best_effort
+        session.reasons.forget(state.job.id)
+        self._place(session, state)
+        if reason is not None and state.counts[TaskStatus.PENDING]:
+            session.reasons.forget(state.job.id)
+            session.reasons.note(state.job.id, reason)
+        return state.pending_best_effort < before
 
     def _place(self, session: Session, state: JobState) -> None:
         """Place the best-effort pods of a job; those of a gang that have to be near to each other
@@ -73,9 +117,13 @@ class Backfill(Action[Session]):
             best_effort_placement = BestEffortPlacement(
                 session=session, trial=trial, state=state, place=place, statuses=READY
             )
+            pending = state.pending_best_effort
             best_effort_placement.exchange()
             if best_effort_placement.needed():
-                best_effort_placement.others()
+                if not session.lending:
+                    best_effort_placement.others()
+                elif state.pending_best_effort == pending:
+                    best_effort_placement.another()
             starts = job_state.is_ready(session.dispatch, state)
             if starts:
                 best_effort.start(session, trial, state)
@@ -105,6 +153,8 @@ class Backfill(Action[Session]):
             statement.allocate(task, choice.row)
             return True
         statement.rollback(before)
+        if not allowed:
+            session.over_share[state.job.id] = state
         if state.status(task) is TaskStatus.PENDING:
             reason = no_room(session, task) if allowed else _no_share(session, queue, task)
             session.reasons.note(state.job.id, reason)
@@ -112,6 +162,34 @@ class Backfill(Action[Session]):
 
     def _give_up(self, session: Session, statement: Statement, state: JobState) -> None:
         """Leave the statement uncommitted, as the job isn't ready."""
+
+
+def _borrowers(session: Session) -> Iterator[JobState]:
+    """Iterate over the jobs that wait for devices beyond their queues' shares."""
+    # Earlier cycles of an unfinished round have refused jobs as well.
+    asking = {*session.over_share, *session.snapshot.carried.attempted}
+    for state in session.waiting_jobs() if asking else ():
+        if (
+            state.job.id in asking
+            and any(_with_devices(state))
+            and state.phase is not Phase.PENDING
+            and (state.has_minimum or not state.waiting_tasks)
+            and reasons.invalid(session, state) is None
+        ):
+            yield state
+
+
+def _with_devices(state: JobState) -> Iterator[Task]:
+    """Iterate over the best-effort pods that are pending, and for which devices count."""
+    pending = state.tasks(TaskStatus.PENDING) if state.pending_best_effort else ()
+    yield from (task for task in pending if task.best_effort and task.pod_class.devices)
+
+
+def _lending_key(session: Session, state: JobState) -> SortKey:
+    """Return the place of a queue whose first job is this one."""
+    missing = max(1, state.minimum - state.ready_tasks - state.waiting_tasks)
+    tasks = list(itertools.islice(_with_devices(state), missing))
+    return ordering.lending_key(session.dispatch, session.queues[state.job.queue], state, tasks)
 
 
 def _line_up(session: Session) -> Iterator[JobState]:

@@ -98,6 +98,10 @@ class BestEffortPlacement(msgspec.Struct, frozen=True, kw_only=True):
         for _ in self._each(_any if among is None else lambda task: task.uid in among):
             pass
 
+    def another(self) -> bool:
+        """Place one further member, or a sub-group, and return whether there is room for any."""
+        return any(self._each(_any))
+
     def exchange(self) -> None:
         """Place members waiting for resources being released, sub-groups only if complete."""
         state, groups = self.state, self.state.sub_groups

@@ -91,6 +91,16 @@ class Line(Generic[Item]):
         return (item for _, item in self._heap)
 
 
+def lending_key(
+    dispatch: Dispatch, queue: Queue, state: JobState, tasks: Sequence[Task]
+) -> SortKey:
+    """Return the place of a queue that would borrow for these tasks of a job: the one that ends
+    with the smallest part of its share comes first, then the oldest job.
+    """
+    share = dispatch.first(AllHooks.share_with, 0.0, queue, tasks) or 0.0
+    return (-queue.priority, share, state.job.created, state.job.id)
+
+
 class QueueLine(Protocol):
     """The queues that wait for a turn, first of all the queue with the smallest current key."""
 

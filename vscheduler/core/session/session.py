@@ -195,6 +195,14 @@ class Session:
         return bool(limited or [each for each in self.active.values() if each.hard_topology])
 
     @property
+    def may_lend(self) -> bool:
+        """Whether this cycle lends what no queue can use within its share. Evicted pods hold what
+        they have until they are gone, so a cycle that evicts lends nothing.
+        """
+        busy = self.work_budget.exhausted or self.decided.evicts
+        return self.policy.rules.lends and not busy
+
+    @property
     def known_domains(self) -> KnownDomains:
         """The nodes that pods of a queue could use, as known from the last cycle."""
         return self.memos.domains.known
