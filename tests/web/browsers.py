@@ -30,13 +30,17 @@ class Person:
         """Open the page in a window of this width, without any session."""
         self.driver.get("about:blank")
         self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
-        self.driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 500},
-        )
+        self.resize(width, 1000)
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
         self.driver.get(url)
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the window another size; below 500 pixels it is a telephone's."""
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500},
+        )
 
     def sign_in(self, token: str) -> None:
         """Type the token, press Enter, and wait for the page."""

@@ -97,6 +97,12 @@ def job(
         }
 
 
+def idle() -> list[Document]:
+    """Nodes and queues without jobs."""
+    found = [node(f"worker-{at}", cpu="8", memory="32Gi") for at in range(3)]
+    return [*found, *map(queue, ("robotics", "speech", "vision"))]
+
+
 def three_queues(now: float) -> list[Document]:
     """Three tenants: one within its share, one that borrows, one that waits for its share."""
     memory = "64Gi"

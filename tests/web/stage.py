@@ -116,7 +116,7 @@ class Finder:
         }
 
 
-def cycle_of(found: Sequence[Document], now: float) -> tuple[Cycle, Mirror]:
+def cycle_of(found: Sequence[Document], now: float, budget: int = 200_000) -> tuple[Cycle, Mirror]:
     """A cycle on these manifests, and the Mirror that has read them."""
     mirror = Mirror(Options(scheduler_names=(clusters.SCHEDULER,)))
     for document in found:
@@ -124,7 +124,7 @@ def cycle_of(found: Sequence[Document], now: float) -> tuple[Cycle, Mirror]:
         assert kind is not None
         mirror.apply(events.convert(kind, document))
     taken = mirror.snapshot(now)
-    return Cycle(taken=taken, result=cycle.run_cycle(taken, POLICY, 200_000)), mirror
+    return Cycle(taken=taken, result=cycle.run_cycle(taken, POLICY, budget)), mirror
 
 
 def places(taken: Snapshot) -> Mapping[JobId, Place]:
@@ -145,18 +145,21 @@ def node_domains(snapshot: Snapshot) -> Sequence[str]:
 class Stage:
     """A cluster, what a scheduler remembers of it, and the page."""
 
-    def __init__(self, found: Sequence[Document], now: float | None = None) -> None:
+    def __init__(
+        self, found: Sequence[Document], now: float | None = None, *, budget: int = 200_000
+    ) -> None:
         self.now = time.time() if now is None else now
         self.reviewer = Reviewer()
         self.finder = Finder()
         self.past = History()
         self.history: Path | None = None
         self.instance = Instance(leads=True, sentence="vscheduler: leader")
+        self._budget = budget
         self.show(found)
 
     def show(self, found: Sequence[Document]) -> None:
         """Run a cycle on these manifests."""
-        made, mirror = cycle_of(found, self.now)
+        made, mirror = cycle_of(found, self.now, self._budget)
         self.owners = {key: each.owner for key, each in mirror.groups.items() if each.owner}
         self.without_pods = tuple(cluster_view.without_pods(mirror, (clusters.SCHEDULER,)))
         self.taken, self.result = made.taken, made.result
