@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from selenium.webdriver.common.keys import Keys
 
-from tests.web import browsers, clusters, stage
+from tests.web import browsers, clusters, pasts, stage
 from tests.web.browsers import Person
 from tests.web.stage import Stage
 from vscheduler.cli.queue import queue_figures
@@ -271,6 +272,37 @@ def test_the_map_shows_what_is_free_where(person: Person) -> None:
         person.until(lambda: "job/train-asr" in person.one(".about.node").text)
         assert "node=gpu-08" in person.driver.current_url
         assert (person.overflow(), person.violations()) == (0, [])
+
+
+def test_the_history_has_use_waits_and_jobs_of_the_past(
+    person: Person, made: Stage, tmp_path: Path
+) -> None:
+    """By queue, namespace or user; without a history there is a sentence."""
+    with stage.served(made) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+        person.go("history")
+        person.until(lambda: "keeps no history of jobs" in person.one(".usage").text)
+    made.history = pasts.two_weeks(tmp_path / "history.db", made.now)
+    with stage.served(made) as url:
+        person.open(url)
+        person.sign_in(stage.ADMIN)
+        person.go("history?since=7d")
+        person.until(lambda: person.many(".report tbody tr"))
+        assert "speech" in person.one(".usage .legend").text
+        assert person.many(".usage path")
+        assert (person.overflow(), person.violations()) == (0, [])
+        person.one("input[value=user]").send_keys(" ")
+        person.until(lambda: "bob" in person.one(".report").text)
+        assert "by=user" in person.driver.current_url
+        first = person.one(".past td.job a").text
+        person.one(".past [data-part=after]").send_keys(Keys.ENTER)
+        person.until(lambda: first not in person.one(".past").text.split())
+        person.go("job/vision/run-13")
+        person.until(lambda: "this is what the history has" in person.one(".about").text)
+        assert "Completed" in person.one(".about h1").text
+        person.go("queue/vision")
+        person.until(lambda: person.many(".view-queue .usage path"))
 
 
 def test_it_follows_the_cluster_and_leaves_the_focus_alone(

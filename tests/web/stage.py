@@ -153,6 +153,7 @@ class Stage:
         self.finder = Finder()
         self.past = History()
         self.history: Path | None = None
+        """The file with the history of jobs, if there is one."""
         self.instance = Instance(leads=True, sentence="vscheduler: leader")
         self._budget = budget
         self.show(found)
@@ -196,14 +197,15 @@ class Stage:
                 if task.node:
                     self.past.bound(Bind(task=task, node=task.node), job.created + 2)
         some = next(iter(by_name.values())).tasks[0]
-        refused = Bind(task=some, node="worker-4")
+        refused = Bind(task=some, node=self.taken.nodes.layout.names[-1])
+        waiting = [job.id for job in by_name.values() if not any(task.node for task in job.tasks)]
         self.past.bind_refused(refused, "pods is forbidden: quota of this namespace", self.now - 90)
         victims = [
             Evict(
                 task=task,
                 node=task.node or "",
                 action="reclaim",
-                beneficiary=JobId("robotics/simulate-2-000a"),
+                beneficiary=min(waiting),
             )
             for task in next(iter(by_name.values())).tasks[:2]
         ]

@@ -5,6 +5,7 @@ import { Refused, get } from "./api.js";
 import { ageSince, clock, moment, words } from "./format.js";
 import { list as decisionList } from "./decisions.js";
 import { toNode, toQueue } from "./route.js";
+import { ofJob } from "./usage.js";
 import { whyOf } from "./jobs.js";
 
 const REMEDIES_MS = 150000;
@@ -36,7 +37,7 @@ export async function load({ names }) {
   try {
     return await get(path(names));
   } catch (error) {
-    if (error instanceof Refused && error.status === 404) return { problem: error.message };
+    if (error instanceof Refused && error.status === 404) return { problem: error.message, past: await ofJob(names) };
     throw error;
   }
 }
@@ -53,10 +54,31 @@ export function show(root, job, { names }) {
   decisionList(parts.log.body, job.history, "Nothing was decided about it lately.");
 }
 
-const gone = ([namespace, name], { problem }) => [
-  element("h1", {}, `${namespace}/${name}`),
-  element("p", { class: "empty" }, problem),
-];
+function gone([namespace, name], { problem, past }) {
+  if (!past) return [element("h1", {}, `${namespace}/${name}`), element("p", { class: "empty" }, problem)];
+  const { state } = past;
+  const evictions = past.evictions.map((each) => `${each.pods} at ${moment(each.time)}${each.for ? ` for ${each.for}` : ""}`);
+  const shown = [
+    ["Queue", link(toQueue(past.queue), past.queue)],
+    ["Namespace", past.namespace],
+    ["PodGroup", past.podGroup],
+    ["Pods", String(past.pods)],
+    ...(past.user ? [["User", past.user]] : []),
+    ...[["Created", past.created], ["Started", past.started], ["Finished", past.finished]]
+      .filter(([, time]) => time)
+      .map(([text, time]) => [text, moment(time)]),
+    ...(evictions.length ? [["Pods evicted", evictions.join("; ")]] : []),
+  ];
+  return [
+    element("p", { class: "crumbs" }, link("#/history", "History"), " / ", past.namespace),
+    element("h1", {}, past.workload || name, " ", element("span", { class: `mark state-${state.toLowerCase()}` }, state)),
+    definitions(shown),
+    element("p", { class: "empty" }, "It isn't there any more, or hasn't been seen yet; this is what the history has."),
+  ];
+}
+
+const definitions = (shown) =>
+  element("dl", { class: "facts" }, shown.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 
 function facts(job) {
   const waits = Boolean(job.waitingSince);
@@ -81,7 +103,7 @@ function facts(job) {
       " ",
       element("span", { class: `mark state-${waits ? "waiting" : job.state.toLowerCase()}` }, state),
     ),
-    element("dl", { class: "facts" }, shown.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
+    definitions(shown),
   ];
 }
 

@@ -8,14 +8,18 @@ import { kindOf, meet } from "./colors.js";
 import { bar, legend, list as queueList } from "./queues.js";
 import { now } from "./format.js";
 import { list as jobList } from "./jobs.js";
+import { ofQueue } from "./usage.js";
+import * as area from "./area.js";
 import * as chart from "./chart.js";
 
 const JOBS = 10;
+const KEPT_SECONDS = 60;
 export const needs = ["queues", "jobs", "fairness"];
 export const heads = true; // its heading is the name
 export const title = ([name]) => `Queue ${name}`;
 
 let parts = null;
+let week = null;
 
 export function enter(root, { names: [name] }) {
   const facts = element("section", { class: "panel about" });
@@ -23,14 +27,16 @@ export function enter(root, { names: [name] }) {
   amounts.head.after(legend());
   const below = panel("queues below", "Queues below it");
   const share = panel("fairness", "Share over the last hour");
+  const used = panel("usage", "Used over the last week", [link("#/history", "All queues")]);
   const jobs = ["waiting", "running"].map((state) => {
     const text = state === "waiting" ? "Waiting jobs" : "Running jobs";
     return { state, ...panel(`jobs ${state}`, text, [link(address("jobs", [], { state, queue: name }), "All")]) };
   });
-  parts = { facts, amounts, below, share, jobs };
+  parts = { facts, amounts, below, share, used, jobs };
+  week = null;
   root.append(
     facts,
-    element("div", { class: "column first" }, amounts.whole, below.whole, share.whole),
+    element("div", { class: "column first" }, amounts.whole, below.whole, share.whole, used.whole),
     element("div", { class: "column second" }, jobs.map((each) => each.whole)),
   );
 }
@@ -42,7 +48,8 @@ export async function load({ names: [name] }) {
       get("fairness", { queue: name }),
       ...parts.jobs.map(({ state }) => get("jobs", { state, queue: name, limit: JOBS })),
     ]);
-    return { queue, shares, jobs };
+    if (!week || now() - week.at > KEPT_SECONDS) week = { at: now(), usage: await ofQueue(name, "7d") };
+    return { queue, shares, jobs, usage: week.usage };
   } catch (error) {
     if (error instanceof Refused && error.status === 404) return { problem: error.message };
     throw error;
@@ -50,7 +57,7 @@ export async function load({ names: [name] }) {
 }
 
 export function show(root, found, { about, names: [name] }) {
-  const all = [parts.amounts, parts.below, parts.share, ...parts.jobs];
+  const all = [parts.amounts, parts.below, parts.share, parts.used, ...parts.jobs];
   for (const part of all) part.whole.hidden = Boolean(found.problem);
   meet([name]);
   fillWith(parts.facts, found.problem ?? found.queue, () =>
@@ -63,6 +70,9 @@ export function show(root, found, { about, names: [name] }) {
   queueList(parts.below.body, queue.below, queue.names[0]);
   parts.share.whole.hidden = !shares.queues.length;
   chart.show(parts.share.body, shares, now());
+  const resource = about.resources[0]?.name ?? "cpu";
+  parts.used.whole.hidden = !found.usage?.series.length;
+  if (found.usage) area.show(parts.used.body, { usage: found.usage, resource });
   parts.jobs.forEach((part, at) => {
     const { count, jobs: listed } = jobs[at];
     part.whole.hidden = !count;
