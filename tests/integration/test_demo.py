@@ -98,7 +98,10 @@ def visited(lines: list[str]) -> dict[str, Any]:
             assert time.monotonic() < deadline, helps.data
             time.sleep(1)
             helps = pool.request("GET", path, headers=cookie)
-    return {**found, "remedies": [each["message"] for each in helps.json()["remedies"]]}
+        trial = pool.request("GET", f"{url}api/v1/queues/robotics/what-if?weight=2", headers=cookie)
+        assert trial.status == 200, trial.data
+    helped = [each["message"] for each in helps.json()["remedies"]]
+    return {**found, "remedies": helped, "what if": trial.json()}
 
 
 def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> None:
@@ -117,7 +120,12 @@ def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> Non
             f"robotics/too-much waits whole: {WHY}",
         ]
         seen = visited(lines)
-        assert seen["jobs"] == {"waiting": 1, "running": 13}
+        assert seen["jobs"] == {"waiting": 1, "running": 13, "finished": 0}
+        assert seen["resources"][0]["name"] == "cpu"
+        assert seen["resources"][0]["free"]["value"] == 1
+        assert seen["what if"]["changes"] == ["weight 1 -> 2"]
+        assert seen["what if"]["starts"] == ["robotics/too-much"]
+        assert {each["for"] for each in seen["what if"]["evicted"]} == {"robotics/too-much"}
         weight = "raise the weight of queue robotics from 1 to 2"
         assert any(each.startswith(weight) for each in seen["remedies"])
         assert len(seen["remedies"]) >= 3

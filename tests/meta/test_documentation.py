@@ -90,6 +90,7 @@ def page_of(words: str) -> str:
         "report": "history.md",
         "simulate": "simulate.md",
         "queue": "queues.md",
+        "what-if": "queues.md",
         "run": "volcano.md",
     }
     command, *within = words.split()[1:] or [""]

@@ -165,6 +165,26 @@ def test_what_would_start_a_job_is_asked_for(person: Person, made: Stage, url: s
     person.until(lambda: "It takes too long." in person.text)
 
 
+def test_an_administrator_asks_what_another_setting_would_do(
+    person: Person, made: Stage, url: str
+) -> None:
+    """A tenant isn't offered it."""
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    person.go("queue/vision")
+    person.until(lambda: person.one("#trial-value").is_displayed())
+    person.one("#trial-value").send_keys("2", Keys.ENTER)
+    person.until(lambda: "8 pods would be evicted:" in person.one(".trial").text)
+    assert "8 pods of vision/render, for speech/tune" in person.one(".trial").text
+    assert made.finder.asked == ["vision --weight=2"]
+    assert (person.overflow(), person.violations()) == (0, [])
+    person.open(url)
+    person.sign_in(stage.TENANT)
+    person.go("queue/vision")
+    person.until(lambda: "weight 1" in person.one(".about").text)
+    assert not person.one(".trial").is_displayed()
+
+
 ADDRESSES = [
     *("", "jobs", "jobs?state=running", "job/robotics/too-much-0008", "queues"),
     *("queue/vision", "nodes?node=worker-4", "history", "decisions"),

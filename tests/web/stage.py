@@ -98,6 +98,23 @@ class Finder:
     """What answers wait for."""
     began: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def what_if(self, queue: str, flags: Sequence[str]) -> Found:
+        """What another setting of a queue would do."""
+        self.asked.append(" ".join((queue, *flags)))
+        await asyncio.sleep(0)
+        if self.problem:
+            raise FinderError(self.problem)
+        return {
+            "changes": ["weight 1 -> 2"],
+            "deserved": [],
+            "evicted": [{"job": "vision/render", "for": "speech/tune", "pods": 8}],
+            "spared": [],
+            "starts": ["speech/tune"],
+            "stops": ["vision/render"],
+            "settled": True,
+            "lines": ["8 pods are evicted:", "  8 pods of vision/render, for speech/tune"],
+        }
+
     async def find(self, namespace: str, name: str) -> Found:
         """What would start the job."""
         self.asked.append(f"{namespace}/{name}")

@@ -45,6 +45,10 @@ COMMANDS = {
         "vscheduler.cli.simulate",
         short_help="Show what scheduling cycles would decide on manifests, and why.",
     ),
+    "what-if": Place(
+        "vscheduler.cli.what_if",
+        short_help="Show what another setting of a queue would do.",
+    ),
 }
 """Commands by name, with the help line of each command repeated here for the list."""
 

@@ -291,7 +291,8 @@ CROWDED = "The scheduler has too little memory left to find out what would help.
 
 
 class RemedyProcess:
-    """Runs `vscheduler job why` with the daemon's own access to the cluster, in another process.
+    """Runs `vscheduler job why` and `vscheduler what-if` with the daemon's own access to the
+    cluster, in another process.
 
     No cycle waits for it: the process has the lowest priority, a time limit and a limit of memory,
     and the kernel ends it before the scheduler when memory runs short.
@@ -302,13 +303,27 @@ class RemedyProcess:
 
     async def find(self, namespace: str, name: str) -> Found:
         """Return the changes that would start the job of this PodGroup. Raises FinderError."""
+        output = await self._run(command(self._given, namespace, name))
+        remedies = json.loads(output).get("remedies")
+        if not remedies:
+            raise FinderError(UNKNOWN)
+        return dict(remedies)
+
+    async def what_if(self, queue: str, flags: Sequence[str]) -> Found:
+        """Return what other settings of a queue would do. Raises FinderError."""
+        scheduler = f"--scheduler-name={self._given.scheduler_names[0]}"
+        words = ["what-if", *flags, scheduler, *_access(self._given), "--output=json", "--", queue]
+        return dict(json.loads(await self._run([sys.executable, "-m", "vscheduler", *words])))
+
+    async def _run(self, words: Sequence[str]) -> bytes:
+        """Return what a command prints. Raises FinderError."""
         if self._given.master:
             raise FinderError("With --master, the page can't find out what would help.")
         memory = memory_left(GROUP)
         if memory < MEMORY_LEAST:
             raise FinderError(CROWDED)
         process = await asyncio.create_subprocess_exec(
-            *command(self._given, namespace, name),
+            *words,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -327,27 +342,27 @@ class RemedyProcess:
             said = plain_text.shown(errors.decode(errors="replace")[-2000:])
             log.warning("web.remedies_failed", status=process.returncode, message=said)
             raise FinderError(FAILED)
-        remedies = json.loads(output).get("remedies")
-        if not remedies:
-            raise FinderError(UNKNOWN)
-        return dict(remedies)
+        return output
 
 
 def command(settings: Settings, namespace: str, name: str) -> Sequence[str]:
     """Return the command line for one job."""
+    words = [*_access(settings), f"--namespace={namespace}", "--output=json"]
+    job = workloads.of_group_name(name)
+    if job.kind == workloads.POD_GROUP and not jobs.is_native(JobId(name)):
+        job = Workload(job.kind, f"{name}{workloads.OF_VOLCANO}")  # there may be one of each kind
+    return [sys.executable, "-m", "vscheduler", "job", "why", str(job), *words]
+
+
+def _access(settings: Settings) -> list[str]:
+    """Return the flags for the daemon's own access, configuration and nodes."""
     flags = {
         "--kubeconfig": [settings.kubeconfig] if settings.kubeconfig else [],
         "--context": [settings.context] if settings.context else [],
         "--scheduler-conf": [settings.scheduler_conf] if settings.scheduler_conf else [],
         "--node-selector": [f"{key}={value}" for key, value in settings.node_selector],
-        "--namespace": [namespace],
-        "--output": ["json"],
     }
-    words = [f"{flag}={value}" for flag, values in flags.items() for value in values]
-    job = workloads.of_group_name(name)
-    if job.kind == workloads.POD_GROUP and not jobs.is_native(JobId(name)):
-        job = Workload(job.kind, f"{name}{workloads.OF_VOLCANO}")  # there may be one of each kind
-    return [sys.executable, "-m", "vscheduler", "job", "why", str(job), *words]
+    return [f"{flag}={value}" for flag, values in flags.items() for value in values]
 
 
 def memory_left(group: Path) -> int:

@@ -438,6 +438,27 @@ def remedies(found: Mapping[str, Any], access: Access) -> Document:
     }
 
 
+def what_if(found: Mapping[str, Any]) -> Document:
+    """Return what other settings of a queue would do; `found` is a tree of explain.what_if."""
+    losses = {
+        name: [
+            {**each, "job": plain_text.shown(each["job"]), "for": plain_text.shown(each["for"])}
+            for each in found[name][:PAGE_MAX]
+        ]
+        for name in ("evicted", "spared")
+    }
+    return {
+        "apiVersion": VERSION,
+        "changes": [plain_text.shown(each) for each in found["changes"]],
+        "deserved": found["deserved"][:PAGE_MAX],
+        **losses,
+        "starts": [plain_text.shown(each) for each in found["starts"][:PAGE_MAX]],
+        "stops": [plain_text.shown(each) for each in found["stops"][:PAGE_MAX]],
+        "settled": found["settled"],
+        "lines": [plain_text.shown(each) for each in found["lines"][:PAGE_MAX]],
+    }
+
+
 OWN_CHANGES = frozenset(
     {
         *("FewerPods", "SmallerRequest", "Tolerate"),

@@ -7,6 +7,7 @@ once, so that no request leads to any other file.
 import asyncio
 import hashlib
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -35,7 +36,7 @@ from vscheduler.web.job_history import (
     UnreadableError,
 )
 from vscheduler.web.refresher import Refresher
-from vscheduler.web.remedies import BusyError, Finder, FinderError, RemedyDesk
+from vscheduler.web.remedies import BusyError, Finder, FinderError, Found, RemedyDesk
 from vscheduler.web.sessions import Sessions
 from vscheduler.web.streams import Streams, VisitorVersions
 
@@ -68,6 +69,7 @@ SIGN_IN = "Sign in with a Kubernetes token."
 UNKNOWN = "The API server doesn't know this token."
 NOT_THERE = "There is no such job, or you may not see it."
 NO_QUEUE = "There is no such queue, or you may not list queues."
+NOT_ALL = "This is for those who may list queues, and PodGroups in all namespaces."
 TOO_MANY = "Too many pages are open, or browsers signed in, by you or from your namespace."
 NOT_WAITING = "There is no such job, or it doesn't wait, or you may not see it."
 
@@ -152,6 +154,7 @@ class Endpoints:
         router.add_get(f"{ROOT}/summary", self._summary)
         router.add_get(f"{ROOT}/queues", self._queues)
         router.add_get(f"{ROOT}/queues/{{name}}", self._queue)
+        router.add_get(f"{ROOT}/queues/{{name}}/what-if", self._what_if)
         router.add_get(f"{ROOT}/nodes", self._nodes)
         router.add_get(f"{ROOT}/jobs", self._jobs)
         router.add_get(f"{ROOT}/jobs/{{namespace}}/{{name}}", self._job)
@@ -278,6 +281,36 @@ class Endpoints:
             raise Problem(HTTPStatus.NOT_FOUND, NO_QUEUE)
         return _json(made)
 
+    async def _what_if(self, request: web.Request) -> web.StreamResponse:
+        """Return what other settings of a queue would do, to those who may see all jobs."""
+        found = await self._access(request, self._visit(request))
+        view, name = await self._view(found), request.match_info["name"]
+        if not found.queues or found.namespaces is not None:
+            raise Problem(HTTPStatus.FORBIDDEN, NOT_ALL)
+        if documents.queue(view, found, name) is None:
+            raise Problem(HTTPStatus.NOT_FOUND, NO_QUEUE)
+        flags = flags_of(request.query)
+        version = (view.versions["queues"], view.versions["jobs"], view.versions["nodes"])
+        return _json(
+            documents.what_if(
+                await self._asked(
+                    request, lambda: self._desk.what_if(name, flags, version, found.name)
+                )
+            )
+        )
+
+    async def _asked(self, request: web.Request, ask: Callable[[], Awaitable[Found]]) -> Found:
+        """Return the answer of the desk. Raises Problem."""
+        guard = _guard(request)
+        if guard is not None:
+            guard.begin(REMEDY_SECONDS)
+        try:
+            return await ask()
+        except BusyError as error:
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, str(error)) from None
+        except FinderError as error:
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+
     async def _nodes(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
         view = await self._view(found)
@@ -322,15 +355,9 @@ class Endpoints:
             said = NOT_WAITING if row is None else phrases.without_pods(row.minimum, row.owner)
             raise Problem(HTTPStatus.NOT_FOUND, said)
         version = (view.versions["queues"], view.versions["jobs"])
-        guard = _guard(request)
-        if guard is not None:
-            guard.begin(REMEDY_SECONDS)
-        try:
-            tree = await self._desk.of(namespace, name, version, found.name)
-        except BusyError as error:
-            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, str(error)) from None
-        except FinderError as error:
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+        tree = await self._asked(
+            request, lambda: self._desk.of(namespace, name, version, found.name)
+        )
         return _json(documents.remedies(tree, found))
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
@@ -513,6 +540,26 @@ def window_of(request: web.Request, usual: int) -> tuple[int, int]:
             raise Problem(HTTPStatus.BAD_REQUEST, f"{name} is no number")
         found.append(int(text))
     return found[0], max(1, min(found[1], documents.PAGE_MAX))
+
+
+AMOUNTS = re.compile(r"[a-zA-Z0-9./_-]{1,120}=[0-9a-zA-Z.]{0,30}")
+COUNT = re.compile(r"[0-9]{1,9}")
+
+
+def flags_of(given: Mapping[str, str]) -> list[str]:
+    """Return the flags of `vscheduler what-if` for the parameters of a request. Raises Problem."""
+    made = []
+    for name, text in given.items():
+        amounts = name in {"capability", "deserved", "guarantee"} and AMOUNTS.fullmatch(text)
+        if amounts or (name in {"weight", "priority"} and COUNT.fullmatch(text)):
+            made.append(f"--{name}={text}")
+        elif name == "reclaimable" and text in {"true", "false"}:
+            made.append("--reclaimable" if text == "true" else "--not-reclaimable")
+        else:
+            raise Problem(HTTPStatus.BAD_REQUEST, f"{name} has no such value, or isn't known")
+    if not made:
+        raise Problem(HTTPStatus.BAD_REQUEST, "name a setting, such as weight")
+    return sorted(made)
 
 
 def is_loopback(host: str) -> bool:

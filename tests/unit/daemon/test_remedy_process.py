@@ -62,6 +62,26 @@ async def test_the_answer_of_the_process_is_returned(monkeypatch: pytest.MonkeyP
         await runs(monkeypatch, "print('{}')").find("a", "b")
 
 
+async def test_other_settings_are_tried_by_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the daemon's own settings; the name of a queue is never a flag."""
+    asked: list[Sequence[str]] = []
+
+    async def run(_: RemedyProcess, words: Sequence[str]) -> bytes:
+        asked.append(words)
+        return b'{"starts": ["a/b"]}'
+
+    monkeypatch.setattr(RemedyProcess, "_run", run)
+    found = await RemedyProcess(GIVEN).what_if("--help", ["--weight=2"])
+    assert found == {"starts": ["a/b"]}
+    assert asked == [
+        [
+            *(sys.executable, "-m", "vscheduler", "what-if", "--weight=2"),
+            *("--scheduler-name=vscheduler", "--kubeconfig=/k", "--scheduler-conf=/c"),
+            *("--node-selector=pool=batch", "--output=json", "--", "--help"),
+        ]
+    ]
+
+
 async def test_failures_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that fails, is too slow, or has too little memory."""
     with pytest.raises(FinderError, match="has failed"):

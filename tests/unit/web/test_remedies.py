@@ -78,6 +78,43 @@ def test_jobs_that_lose_pods_are_named_only_to_those_who_may_see_them() -> None:
         assert "victims" not in shown
 
 
+async def test_what_another_setting_would_do_is_for_those_who_see_all_jobs() -> None:
+    """Others get a sentence; so does who asks for a setting that doesn't exist."""
+    made = Stage(clusters.three_queues(visitors.three_queues().now))
+    made.reviewer.known["half"] = stage.Rights("half", {"queues", "nodes"}, {"robotics"})
+    path = "/api/v1/queues/vision/what-if"
+    async with visitors.visited(made) as (client, _):
+
+        async def asked(token: str, parameters: str, place: str = path) -> tuple[int, Document]:
+            async with client.get(f"{place}?{parameters}", headers=visitors.bearer(token)) as found:
+                return found.status, await found.json()
+
+        status, told = await asked(stage.ADMIN, "weight=2&capability=cpu=8")
+        assert (status, told["stops"]) == (200, ["vision/render"])
+        assert told["evicted"] == [{"job": "vision/render", "for": "speech/tune", "pods": 8}]
+        assert made.finder.asked == ["vision --capability=cpu=8 --weight=2"]
+        for token in (stage.TENANT, stage.STRANGER, "half"):
+            assert (await asked(token, "weight=2"))[0] == 403
+        for wrong in (
+            "",
+            "weight=x",
+            "weight=-1",
+            "reclaimable=maybe",
+            "kubeconfig=/x",
+            "parent=a",
+        ):
+            assert (await asked(stage.ADMIN, wrong))[0] == 400, wrong
+        for wrong in ("capability=cpu", "capability=--x=1,", "deserved=cpu=1%20--kubeconfig=x"):
+            assert (await asked(stage.ADMIN, wrong))[0] == 400, wrong
+        missing = "/api/v1/queues/missing/what-if"
+        assert (await asked(stage.ADMIN, "weight=2", missing))[0] == 404
+        assert len(made.finder.asked) == 1
+        await asked(stage.ADMIN, "reclaimable=false")
+        assert made.finder.asked[1] == "vision --not-reclaimable"
+        made.finder.problem = "It takes too long."
+        assert (await asked(stage.ADMIN, "weight=5"))[0] == 503
+
+
 async def test_equal_questions_are_asked_once_and_others_one_by_one() -> None:
     """The second job waits for the first; answers are kept while nothing changes."""
     clock, finder = Clock(), Finder(gate=asyncio.Event())
@@ -107,7 +144,7 @@ async def test_a_visitor_may_not_ask_without_end() -> None:
     desk = RemedyDesk(finder, clock=clock)
     for number in range(remedies.BURST):
         await desk.of("a", f"job-{number}", (1,), "ada")
-    with pytest.raises(BusyError, match="many jobs"):
+    with pytest.raises(BusyError, match="many questions"):
         await desk.of("a", "another", (1,), "ada")
     await desk.of("a", "another", (1,), "eve")
     clock.now += 1 / remedies.PER_SECOND

@@ -1,8 +1,8 @@
 """`vscheduler queue set`: changes a queue, and prints each field as it was and as it is then."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import click
 import msgspec
@@ -14,6 +14,7 @@ from vscheduler.mirror.decode.quantities import QuantityError
 from vscheduler.model.queues import ROOT
 
 NONE = "none"
+Command = TypeVar("Command", bound=Callable[..., Any])
 DEFAULTS: Mapping[str, Any] = {
     "weight": 1,
     "parent": ROOT,
@@ -51,26 +52,39 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return f"{name} {_text(self.before)} -> {_text(self.after)}"
 
 
+def fields(command: Command) -> Command:
+    """Add the flags for the fields of a queue."""
+    for add in (
+        click.option(
+            "--reclaimable/--not-reclaimable",
+            default=None,
+            help="Whether other queues may evict its pods to get back their share.",
+        ),
+        click.option(
+            "--priority",
+            type=click.IntRange(0),
+            help="Queues of higher priority have their turns first.",
+        ),
+        amounts("--guarantee", "What is never lent to other queues."),
+        amounts("--deserved", "Its quota, for plugin capacity."),
+        amounts("--capability", "The most that its pods may use, such as cpu=8."),
+        click.option(
+            "--parent",
+            metavar="QUEUE",
+            help="The queue above, in a tree of queues; root: none.",
+            shell_complete=completion.queues,
+        ),
+        click.option(
+            "--weight", type=click.IntRange(1, 65535), help="Share relative to other queues."
+        ),
+    ):
+        command = add(command)
+    return command
+
+
 @click.command("set", short_help="Change a queue.")
 @click.argument("name", metavar="NAME", shell_complete=completion.queues)
-@click.option("--weight", type=click.IntRange(1, 65535), help="Share relative to other queues.")
-@click.option(
-    "--parent",
-    metavar="QUEUE",
-    help="The queue above, in a tree of queues; root: none.",
-    shell_complete=completion.queues,
-)
-@amounts("--capability", "The most that its pods may use, such as cpu=8.")
-@amounts("--deserved", "Its quota, for plugin capacity.")
-@amounts("--guarantee", "What is never lent to other queues.")
-@click.option(
-    "--priority", type=click.IntRange(0), help="Queues of higher priority have their turns first."
-)
-@click.option(
-    "--reclaimable/--not-reclaimable",
-    default=None,
-    help="Whether other queues may evict its pods to get back their share.",
-)
+@fields
 @click.option(
     "--dry-run", is_flag=True, help="Let the API server check the change, and keep it not."
 )
@@ -103,8 +117,8 @@ def apply(
     if problem:
         return [], [problem]
     version = queue["metadata"].get("resourceVersion", "")
-    patch = {"metadata": {"resourceVersion": version}, "spec": _patch(found)}
-    if target.patch_queue(name, patch, dry_run=dry_run) is None:
+    change = {"metadata": {"resourceVersion": version}, "spec": patch(found)}
+    if target.patch_queue(name, change, dry_run=dry_run) is None:
         return [], [f"queue {name} has been deleted"]
     mark = " (dry run)" if dry_run else ""
     return [f"queue {name}: {each}{mark}" for each in found], []
@@ -137,7 +151,7 @@ def _equal(resource: str, before: Any, after: str | None) -> bool:
         return False
 
 
-def _patch(found: list[Change]) -> dict[str, Any]:
+def patch(found: Iterable[Change]) -> dict[str, Any]:
     """Return a merge patch of a spec."""
     made: dict[str, Any] = {}
     for each in found:

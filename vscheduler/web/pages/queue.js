@@ -1,12 +1,12 @@
 // One queue: what it has, deserves and wants of each resource, its shares, the queues below it, and
 // its jobs.
 
-import { cell, element, fillWith, link, panel, reconcile, row, table } from "./dom.js";
+import { byId, cell, element, fillWith, link, panel, reconcile, row, table } from "./dom.js";
 import { Refused, get } from "./api.js";
-import { address, toQueue } from "./route.js";
+import { address, toJob, toQueue } from "./route.js";
 import { kindOf, meet } from "./colors.js";
 import { bar, legend, list as queueList } from "./queues.js";
-import { now } from "./format.js";
+import { count, now } from "./format.js";
 import { list as jobList } from "./jobs.js";
 import { ofQueue } from "./usage.js";
 import * as area from "./area.js";
@@ -32,12 +32,14 @@ export function enter(root, { names: [name] }) {
     const text = state === "waiting" ? "Waiting jobs" : "Running jobs";
     return { state, ...panel(`jobs ${state}`, text, [link(address("jobs", [], { state, queue: name }), "All")]) };
   });
-  parts = { facts, amounts, below, share, used, jobs };
+  const trial = panel("trial", "What if …");
+  trial.body.append(form(name));
+  parts = { facts, amounts, below, share, used, jobs, trial, resources: "" };
   week = null;
   root.append(
     facts,
     element("div", { class: "column first" }, amounts.whole, below.whole, share.whole, used.whole),
-    element("div", { class: "column second" }, jobs.map((each) => each.whole)),
+    element("div", { class: "column second" }, jobs.map((each) => each.whole), trial.whole),
   );
 }
 
@@ -57,7 +59,7 @@ export async function load({ names: [name] }) {
 }
 
 export function show(root, found, { about, names: [name] }) {
-  const all = [parts.amounts, parts.below, parts.share, parts.used, ...parts.jobs];
+  const all = [parts.amounts, parts.below, parts.share, parts.used, parts.trial, ...parts.jobs];
   for (const part of all) part.whole.hidden = Boolean(found.problem);
   meet([name]);
   fillWith(parts.facts, found.problem ?? found.queue, () =>
@@ -66,6 +68,8 @@ export function show(root, found, { about, names: [name] }) {
   if (found.problem) return;
   const { queue, shares, jobs } = found;
   amounts(parts.amounts.body, queue);
+  parts.trial.whole.hidden = !about.visitor.queues || about.visitor.namespaces !== null;
+  fillWith(byId("trial-resource"), queue.names, () => queue.names.map((each) => element("option", {}, each)));
   parts.below.whole.hidden = !queue.below.length;
   queueList(parts.below.body, queue.below, queue.names[0]);
   parts.share.whole.hidden = !shares.queues.length;
@@ -117,4 +121,76 @@ function amounts(body, queue) {
       cell({ class: "number", "data-title": "wants" }, figure.wants.text),
     );
   });
+}
+
+const SETTINGS = ["weight", "capability", "deserved", "guarantee", "reclaimable", "priority"];
+const AMOUNTS = ["capability", "deserved", "guarantee"];
+const TRIAL_MS = 150000;
+
+// What another setting would do, found out by simulation: nothing is changed.
+function form(name) {
+  const setting = element("select", { id: "trial-setting", change: () => fit() }, SETTINGS.map((each) => element("option", {}, each)));
+  const resource = element("select", { id: "trial-resource", "aria-label": "Resource" });
+  const value = element("input", { id: "trial-value", "aria-label": "Value", required: true, autocomplete: "off", spellcheck: "false" });
+  const button = element("button", { type: "submit", class: "primary" }, "What would happen?");
+  const said = element("div", { role: "status" });
+  const fit = () => {
+    resource.hidden = !AMOUNTS.includes(setting.value);
+    value.placeholder = { weight: "2", priority: "10", reclaimable: "true or false" }[setting.value] ?? "amount, such as 16";
+  };
+  const submit = async (event) => {
+    event.preventDefault();
+    const text = value.value.trim();
+    const given = AMOUNTS.includes(setting.value) ? `${resource.value}=${text}` : text;
+    button.disabled = true;
+    said.replaceChildren(element("p", {}, "The scheduler tries it…"));
+    try {
+      const found = await get(`queues/${encodeURIComponent(name)}/what-if`, { [setting.value]: given }, TRIAL_MS);
+      said.replaceChildren(...answer(found));
+    } catch (error) {
+      said.replaceChildren(element("p", { class: "problem" }, error.message));
+    }
+    button.disabled = false;
+  };
+  fit();
+  return element(
+    "form",
+    { class: "text trial-form", submit },
+    element("p", { class: "fields" }, element("label", { for: "trial-setting" }, "Setting"), setting, resource, value, button),
+    said,
+    element("p", { class: "sub" }, "Cycles are simulated with and without the setting. Nothing is changed."),
+  );
+}
+
+function answer(found) {
+  const made = [element("p", { class: "headline" }, found.changes.join(", ") || "The queue has this setting already.")];
+  if (found.deserved.length) {
+    const lines = found.deserved.map((each) => `${each.queue} deserves ${each.after} instead of ${each.before} ${each.resource}`);
+    made.push(element("ul", { class: "remedies" }, lines.map((each) => element("li", {}, each))));
+  }
+  made.push(...losses(found.evicted, "would be evicted"), ...losses(found.spared, "would stay that are evicted otherwise"));
+  made.push(...jobs(found.starts, "would start"), ...jobs(found.stops, "would wait in the end"));
+  if (made.length === 1) made.push(element("p", {}, "Nothing would change."));
+  if (!found.settled) made.push(element("p", { class: "sub" }, "More would happen after the cycles that were simulated."));
+  return made;
+}
+
+const toNamed = (key) => {
+  const [namespace, podGroup] = key.split("/");
+  return link(toJob({ namespace, podGroup }), key);
+};
+
+function losses(found, verb) {
+  if (!found.length) return [];
+  const pods = found.reduce((sum, each) => sum + each.pods, 0);
+  const lines = found.slice(0, 20).map((each) =>
+    element("li", {}, `${count(each.pods, "pod")} of `, toNamed(each.job), each.for ? [", for ", toNamed(each.for)] : []),
+  );
+  return [element("p", {}, `${count(pods, "pod")} ${verb}:`), element("ul", { class: "remedies" }, lines)];
+}
+
+function jobs(found, verb) {
+  if (!found.length) return [];
+  const lines = found.slice(0, 20).map((each) => element("li", {}, toNamed(each)));
+  return [element("p", {}, `${count(found.length, "job")} ${verb}:`), element("ul", { class: "remedies" }, lines)];
 }
