@@ -93,6 +93,8 @@ def test_evictions_that_happen_anyway_arent_counted() -> None:
     for each in documents:
         if each["kind"] == "Queue":
             each["spec"].pop("reclaimable", None)
+    same = what_if.compare(documents, "speech", {"weight": 1}, POLICY, OPTIONS)
+    assert same == Comparison()
     found = what_if.compare(documents, "speech", {"reclaimable": False}, POLICY, OPTIONS)
     assert found is not None
     assert (found.pods, sum(loss.pods for loss in found.spares)) == (0, 8)
