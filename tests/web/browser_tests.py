@@ -343,6 +343,21 @@ def test_it_follows_the_cluster_and_leaves_the_focus_alone(
     assert person.focused == focused != ""
 
 
+def test_a_page_that_is_left_gives_its_connection_back(person: Person, url: str) -> None:
+    """A browser keeps pages that were left, and has six connections for a host."""
+    person.open(url)
+    person.sign_in(stage.ADMIN)
+    began = time.monotonic()
+    for _ in range(8):
+        person.driver.get("about:blank")
+        person.driver.get(f"{url}#/jobs")
+        person.until(lambda: person.one("#connection").text == "Live")
+    assert time.monotonic() - began < 30, "without any wait for a connection"
+    person.driver.back()
+    person.driver.back()
+    person.until(lambda: person.one("#connection").text == "Live")
+
+
 def test_it_says_that_the_connection_is_lost_and_comes_back(person: Person, made: Stage) -> None:
     """With the time of what is shown; after a restart, sessions are gone."""
     with stage.served(made) as url:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from vscheduler.mirror import statuses
 from vscheduler.mirror.wording import phrases, plain_text
@@ -546,18 +547,19 @@ def nodes(view: View, access: Access, held: Holdings) -> Document:
 
     def jobs_on(node: str) -> list[list[Any]]:
         listed = []
-        for key, (pods, amounts) in held.get(node, {}).items():
+        for key, (pods, has) in held.get(node, {}).items():
             if key in rows:
                 at = index.setdefault(key, len(index))
-                listed.append([at, pods, *_values(names, amounts[columns])])
+                listed.append([at, pods, *_values(names, has[np.newaxis, columns])[0]])
         return listed
 
+    amounts = {part: _values(names, getattr(found, part)[:, columns]) for part in PARTS}
     listed = [
         {
             "name": plain_text.shown(spec.name),
             **({"domain": plain_text.shown(domain)} if domain else {}),
             **({"problem": plain_text.shown(problem)} if problem else {}),
-            **{part: _values(names, getattr(found, part)[row, columns]) for part in PARTS},
+            **{part: amounts[part][row] for part in PARTS},
             "jobs": jobs_on(spec.name),
         }
         for row, (spec, domain, problem) in enumerate(
@@ -581,12 +583,14 @@ def _named(row: JobRow) -> Document:
     }
 
 
-def _values(names: Sequence[str], amounts: Vector) -> list[float]:
-    """Return amounts in cores, bytes or units."""
-    return [
-        each / 1000 if name == resources.CPU else each
-        for name, each in zip(names, amounts.tolist(), strict=True)
-    ]
+def _values(names: Sequence[str], amounts: Vector) -> list[list[float]]:
+    """Return amounts (N, R) in cores, bytes or units."""
+    found: list[list[float]] = amounts.tolist()
+    if resources.CPU in names:
+        at = names.index(resources.CPU)
+        for row in found:
+            row[at] /= 1000
+    return found
 
 
 def decisions(view: View, access: Access, limit: int) -> Document:

@@ -33,10 +33,12 @@ function draw(body, found, now) {
   meet(found.queues.map((queue) => queue.name));
   const shares = found.queues.flatMap((queue) => queue.shares.filter((each) => each !== null));
   const most = Math.min(HIGHEST, Math.max(1.25, ...shares) * 1.05);
-  const x = (time) => LEFT + ((width - LEFT - 4) * (time - (now - HOUR))) / HOUR;
+  // As much time as there is something of, in whole tens of minutes.
+  const span = Math.min(HOUR, Math.max(600, 600 * Math.ceil((now - (found.times[0] ?? now)) / 600)));
+  const x = (time) => LEFT + ((width - LEFT - 4) * (time - (now - span))) / span;
   const y = (share) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(share, most) / most);
   const chart = shape("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" });
-  axes(chart, width, most, x, y, now);
+  axes(chart, { width, most, x, y, now, span });
   found.queues.forEach((queue, at) => {
     for (const points of runs(found, queue, now)) {
       const text = points.map(([time, share]) => `${x(time).toFixed(1)},${y(share).toFixed(1)}`);
@@ -46,7 +48,7 @@ function draw(body, found, now) {
   body.replaceChildren(element("div", { class: "plot" }, chart), lines(found));
 }
 
-function axes(chart, width, most, x, y, now) {
+function axes(chart, { width, most, x, y, now, span }) {
   for (let share = 0; share <= most; share += 0.5) {
     chart.append(
       shape("line", { class: share === 1 ? "one" : "grid", x1: LEFT, x2: width, y1: y(share), y2: y(share) }),
@@ -54,7 +56,8 @@ function axes(chart, width, most, x, y, now) {
     );
   }
   chart.append(shape("text", { x: LEFT + 6, y: y(1) - 5 }, "what it deserves"));
-  for (const [minutes, anchor] of [[60, "start"], [30, "middle"], [0, "end"]]) {
+  const whole = span / 60;
+  for (const [minutes, anchor] of [[whole, "start"], [whole / 2, "middle"], [0, "end"]]) {
     const words = minutes ? `${minutes}m ago` : "now";
     chart.append(shape("text", { x: x(now - minutes * 60), y: HEIGHT - 4, "text-anchor": anchor }, words));
   }

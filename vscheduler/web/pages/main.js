@@ -213,6 +213,17 @@ window.addEventListener("hashchange", () => {
   });
 });
 
+// A browser keeps pages that were left for a while, with their connections, of which it has six for
+// a host: without this, the seventh visit would wait for them.
+window.addEventListener("pagehide", () => {
+  source?.close();
+  source = null;
+  clearTimeout(retry);
+});
+window.addEventListener("pageshow", (event) => {
+  if (event.persisted && !byId("page").hidden) start();
+});
+
 document.body.append(hatch());
 keepAges();
 await useCode();
