@@ -118,7 +118,7 @@ function rowOf({ job, kind, resource, all }) {
     return row({}, name, pods, amount, cell({ class: "number", "data-title": "age" }, since, state), nodesOf(job));
   }
   const place = job.place
-    ? [String(job.place.overall), element("span", { class: "sub" }, `${job.place.inQueue} of ${job.place.ofQueue}`)]
+    ? [String(job.place.overall), element("span", { class: "sub aside" }, `${job.place.inQueue} of ${job.place.ofQueue}`)]
     : ["–"];
   const since = element("span", { "data-since": job.waitingSince }, ageSince(job.waitingSince));
   const promise = job.startsBy ? [element("span", { class: "sub" }, `starts by ${clock(job.startsBy)}`)] : [];

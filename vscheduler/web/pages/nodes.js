@@ -211,37 +211,47 @@ function layout({ found, at }, width) {
   const down = cells ? Math.ceil(cells / across) : 1;
   const named = found.nodes.length <= NAMES_MAX;
   const titled = groups.size > 1 || sorted[0][0] !== "";
+  const largest = Math.max(...sorted.map(([, members]) => members.length));
   for (const side of [26, 22, 18, 15, 12, 10, 8, 7, 6, 5, 4]) {
     const tile = { width: Math.max(across * side + 4, named ? 96 : 0), height: down * side + 4 + (named ? 16 : 0) };
     const gap = side > 9 ? 8 : 4;
-    const tiles = new Map();
-    const titles = [];
-    // Small domains stand beside each other.
-    let x = 0;
-    let y = 0;
-    let rowHeight = 0;
-    for (const [name, members] of sorted) {
-      const perRow = Math.max(1, Math.floor((width + gap) / (tile.width + gap)));
-      const columns = Math.min(members.length, titled ? Math.max(Math.min(members.length, 8), Math.ceil(Math.sqrt(members.length * 3))) : perRow, perRow);
-      const blockWidth = Math.max(columns * (tile.width + gap), titled ? Math.min(name.length * 7 + 12, width) : 0);
-      const rows = Math.ceil(members.length / columns);
-      if (x > 0 && x + blockWidth - gap > width) {
-        x = 0;
-        y += rowHeight + 10;
-        rowHeight = 0;
-      }
-      const top = y + (titled ? 20 : 0);
-      if (titled) titles.push([name || "without a domain", x, y + 12]);
-      members.forEach((index, nth) => {
-        tiles.set(index, { x: x + (nth % columns) * (tile.width + gap), y: top + Math.floor(nth / columns) * (tile.height + gap) });
-      });
-      rowHeight = Math.max(rowHeight, (titled ? 20 : 0) + rows * (tile.height + gap));
-      x += blockWidth + (titled ? 14 : 0);
-    }
-    const height = y + rowHeight;
-    if (height <= HEIGHT_MAX || side === 4) return { side, tile, tiles, titles, height, cells, across, down, named };
+    const perRow = Math.max(1, Math.floor((width + gap) / (tile.width + gap)));
+    // Domains stand beside each other, in as many rows of nodes as make the map the least high.
+    const tried = (titled ? [1, 2, 3, 4, 5] : [1]).map((rows) => {
+      const across = titled ? Math.min(perRow, Math.ceil(largest / rows)) : perRow;
+      return arrange({ sorted, width, tile, gap, titled, across });
+    });
+    const found = tried.reduce((one, other) => (other.height < one.height ? other : one));
+    if (found.height <= HEIGHT_MAX || side === 4) return { side, tile, ...found, cells, across, down, named };
   }
   return null;
+}
+
+function arrange({ sorted, width, tile, gap, titled, across }) {
+  const tiles = new Map();
+  const titles = [];
+  const head = titled ? 20 : 0;
+  let x = 0;
+  let y = 0;
+  let rowHeight = 0;
+  for (const [name, members] of sorted) {
+    const columns = Math.min(members.length, across);
+    const blockWidth = Math.max(columns * (tile.width + gap), titled ? Math.min(name.length * 7 + 12, width) : 0);
+    const rows = Math.ceil(members.length / columns);
+    if (x > 0 && x + blockWidth - gap > width) {
+      x = 0;
+      y += rowHeight + 10;
+      rowHeight = 0;
+    }
+    if (titled) titles.push([name || "without a domain", x, y + 12]);
+    members.forEach((index, nth) => {
+      const row = Math.floor(nth / columns);
+      tiles.set(index, { x: x + (nth % columns) * (tile.width + gap), y: y + head + row * (tile.height + gap) });
+    });
+    rowHeight = Math.max(rowHeight, head + rows * (tile.height + gap));
+    x += blockWidth + (titled ? 14 : 0);
+  }
+  return { tiles, titles, height: y + rowHeight };
 }
 
 function draw() {
