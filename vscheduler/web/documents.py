@@ -142,6 +142,11 @@ def _capacities(view: View) -> list[Document]:
     if found is None:
         return []
     sums = {name: _summed(found, getattr(found, name)) for name in PARTS}
+    for name, (total, held) in _device_classes(view).items():
+        for part in PARTS:
+            sums[part][name] = 0.0
+        sums["total"][name], sums["ours"][name] = total, held
+        sums["free"][name] = total - held
     names = capacity.by_concern(sums["total"], view.wanted)
     return [
         {
@@ -151,6 +156,20 @@ def _capacities(view: View) -> list[Document]:
         }
         for name in names[:RESOURCES_MAX]
     ]
+
+
+def _device_classes(view: View) -> Mapping[str, tuple[float, float]]:
+    """Return by DeviceClass how many devices there are, and how many of them queues have.
+
+    Nodes have no columns for devices of claims, but shares have.
+    """
+    found = {}
+    for name, total in view.total.items():
+        if name.startswith(resources.DEVICE_CLASS) and total:
+            figures = (row.figures.get(name) for row in view.queue_rows if not row.inner)
+            held = sum(figure.has for figure in figures if figure is not None)
+            found[name] = (max(total, held), held)
+    return found
 
 
 def _summed(found: Capacity, amounts: Vector) -> dict[str, float]:

@@ -78,6 +78,31 @@ def test_inner_queues_have_what_the_queues_below_have_together() -> None:
     assert documents.queue(view, Access(name="t"), "org") is None
 
 
+def test_devices_of_claims_are_counted_by_their_class() -> None:
+    """They are the first resource if jobs ask for them, as other accelerators are."""
+    view = view_of(Stage(clusters.three_queues(NOW), NOW))
+    name = "deviceclass.resource.k8s.io/gpu"
+    first, *others = view.queue_rows
+    figure = cluster_view.Figure(has=3.0, deserves=8.0, wants=5.0)
+    changed = replace(first, figures={**first.figures, name: figure})
+    view = replace(
+        view,
+        total={**view.total, name: 8.0, "deviceclass.resource.k8s.io/none": 0.0},
+        wanted={**view.wanted, name: 5.0},
+        queue_rows=(changed, *others),
+    )
+    found = documents.summary(view, stage.everything())["resources"]
+    assert [each["name"] for each in found] == [name, "cpu", "memory", "nvidia.com/gpu"]
+    values = {part: found[0][part]["value"] for part in (*documents.PARTS, "wanted")}
+    assert values == {
+        **dict.fromkeys(documents.PARTS, 0.0),
+        "total": 8.0,
+        "ours": 3.0,
+        "free": 5.0,
+        "wanted": 5.0,
+    }
+
+
 def test_without_a_deserved_amount_there_is_no_share() -> None:
     """Plugin capacity computes 1 for whoever has anything of what it deserves nothing of."""
     assert history.ratio({"cpu": 8}, {"cpu": 8}, {}) is None
