@@ -73,7 +73,7 @@ export function show(root, found, { about, names: [name] }) {
   parts.below.whole.hidden = !queue.below.length;
   queueList(parts.below.body, queue.below, queue.names[0]);
   parts.share.whole.hidden = !shares.queues.length;
-  chart.show(parts.share.body, shares, now());
+  chart.show(parts.share.body, { ...shares, count: shares.queues.length }, now());
   const resource = about.resources[0]?.name ?? "cpu";
   parts.used.whole.hidden = !found.usage?.series.length;
   if (found.usage) area.show(parts.used.body, { usage: found.usage, resource });
@@ -84,11 +84,17 @@ export function show(root, found, { about, names: [name] }) {
   });
 }
 
+function shareOf({ ratio, share }) {
+  if (ratio === null) return "none";
+  const [, resource] = share.split(" ");
+  return `${ratio.toFixed(2)} of what it deserves${resource ? `, of ${resource}` : ""}`;
+}
+
 function facts(queue) {
   const shown = [
     ["State", queue.state],
     ["Weight", String(queue.weight)],
-    ["Share", queue.ratio === null ? "has and wants nothing" : `${queue.share} of what it deserves`],
+    ["Share", shareOf(queue)],
     ["Jobs", `${queue.jobs.running} run, ${queue.jobs.waiting} wait`],
   ];
   const above = queue.above.flatMap((each) => [" / ", link(toQueue(each), each)]);
