@@ -138,8 +138,8 @@ class Endpoints:
         self._assets = load_assets()
         self.streams = Streams()
         self._desk = RemedyDesk(finder)
-        self._held: tuple[tuple[object, ...], documents.Holdings] | None = None
-        """What jobs hold on each node, and the parts of the view that this was made from."""
+        self._held: tuple[tuple[int, int], documents.Holdings] | None = None
+        """What jobs hold on each node, and the versions of jobs and nodes that this is of."""
 
     def application(self, past: JobHistory) -> web.Application:
         """Return the application; `past` answers about the history."""
@@ -313,9 +313,10 @@ class Endpoints:
 
     async def _nodes(self, request: web.Request) -> web.StreamResponse:
         found = await self._access(request, self._visit(request))
-        view = await self._view(found)
-        stamp = (view.capacity, view.by_key, view.binds)
-        if self._held is None or any(a is not b for a, b in zip(self._held[0], stamp, strict=True)):
+        latest = await self._views.view()
+        view = self._versions.of(latest, found)
+        stamp = (latest.versions["jobs"], latest.versions["nodes"])
+        if self._held is None or self._held[0] != stamp:
             self._held = (stamp, documents.holdings(view))
         return _json(documents.nodes(view, found, self._held[1]))
 
