@@ -214,9 +214,10 @@ def ignored(command: Decorated) -> Decorated:
 @flags.option(
     "--podgroups",
     "Make PodGroups for all pods that have none, or only where a minimum or another setting needs "
-    "one [default: gangs; all with compatibility: volcano]",
+    "one; other pods start alone then.",
     type=click.Choice(settings.POD_GROUPS),
-    default=None,
+    default=settings.ALL,
+    show_default=True,
 )
 @click.option("--supervised", is_flag=True, hidden=True)
 @flags.switch(

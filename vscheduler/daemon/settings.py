@@ -15,7 +15,6 @@ from vscheduler.mirror.translate.bounds import Bounds
 from vscheduler.model import durations
 
 if TYPE_CHECKING:
-    from vscheduler.core.config.cycle_rules import CycleRules
     from vscheduler.mirror.statuses import ObjectReference
 
 T = TypeVar("T")
@@ -34,7 +33,6 @@ PARTS = (SCHEDULER, CONTROLLERS)
 
 ALL = "all"
 GANGS = "gangs"
-DEFAULT = ALL
 POD_GROUPS = (ALL, GANGS)
 """Which pods without a PodGroup get one: all of them, or those that need one."""
 
@@ -89,8 +87,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The pod of this process, if known."""
     only: str = ""
     """One of PARTS, or empty for both: this process schedules, and a child of it controls."""
-    podgroups: str = ""
-    """One of POD_GROUPS, or empty for what the configuration implies."""
+    podgroups: str = ALL
+    """One of POD_GROUPS."""
     inherit_owner_annotations: bool = True
     podgroup_grace_seconds: float = 30.0
     cycle_deadline_seconds: float = 30.0
@@ -117,10 +115,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this process schedules, and runs the controllers in a child process."""
         return not self.only
 
-    def spares_groups(self, rules: CycleRules | None = None) -> bool:
-        """Whether only pods that need a PodGroup get one; None: as far as flags tell."""
-        implied = ALL if rules is not None and rules.groups_all_pods else DEFAULT
-        return (self.podgroups or implied) == GANGS
+    @property
+    def spares_groups(self) -> bool:
+        """Whether only pods that need a PodGroup get one."""
+        return self.podgroups == GANGS
 
 
 class Given(election_settings.Given, frozen=True, kw_only=True):
@@ -156,7 +154,7 @@ class Given(election_settings.Given, frozen=True, kw_only=True):
     pod_name: str = ""
     pod_uid: str = ""
     only: str | None = None
-    podgroups: str | None = None
+    podgroups: str = ALL
     inherit_owner_annotations: bool = True
     podgroup_grace: str = "30s"
     cycle_deadline: str = "30s"
@@ -232,7 +230,7 @@ def check(given: Given) -> Settings:
         log_format=given.log_format,
         own_pod=_own_pod(given),
         only=given.only or "",
-        podgroups=given.podgroups or "",
+        podgroups=given.podgroups,
         inherit_owner_annotations=given.inherit_owner_annotations,
         podgroup_grace_seconds=grace,
         cycle_deadline_seconds=deadline,
@@ -245,7 +243,7 @@ def check(given: Given) -> Settings:
 def _check_choices(problems: list[str], given: Given) -> None:
     for flag, value, choices in (
         ("--only", given.only or SCHEDULER, PARTS),
-        ("--podgroups", given.podgroups or ALL, POD_GROUPS),
+        ("--podgroups", given.podgroups, POD_GROUPS),
         ("--log-level", given.log_level, LOG_LEVELS),
         ("--log-format", given.log_format, LOG_FORMATS),
     ):

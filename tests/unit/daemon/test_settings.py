@@ -2,8 +2,6 @@ import re
 
 import pytest
 
-from vscheduler.core.compat.cycle_rules import VolcanoCycleRules
-from vscheduler.core.config.cycle_rules import CycleRules
 from vscheduler.daemon import settings
 from vscheduler.daemon.settings import Address, Given, History, SettingsError, Web
 
@@ -191,11 +189,8 @@ def test_history_is_kept_where_a_flag_names_a_file() -> None:
 
 
 def test_podgroups_are_for_all_pods_or_for_those_that_need_one() -> None:
-    """A flag says so; else the configuration, which may be compatible with Volcano."""
-    rules, volcanos = CycleRules(), VolcanoCycleRules()
-    for flag, alone in (("all", False), ("gangs", True)):
-        found = settings.check(Given(podgroups=flag))
-        assert found.spares_groups(rules) is found.spares_groups(volcanos) is alone
-    assert not settings.check(Given()).spares_groups(volcanos)
+    """As a flag says."""
+    assert not settings.check(Given()).spares_groups
+    assert settings.check(Given(podgroups="gangs")).spares_groups
     with pytest.raises(SettingsError, match="--podgroups: 'some' is none of all, gangs"):
         settings.check(Given(podgroups="some"))
