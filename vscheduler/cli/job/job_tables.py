@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vscheduler.cli.job.job_figures import Job, Pod
 from vscheduler.cli.queue import queue_figures, queue_tables
 from vscheduler.cli.queue.queue_tables import ABSENT, Row, Style
-from vscheduler.mirror.wording import phrases
+from vscheduler.mirror.wording import phrases, sentences
 
 
 def listed(shown: Sequence[Job], style: Style, *, namespaces: bool) -> list[str]:
@@ -33,6 +33,7 @@ def _row(job: Job, style: Style, *, namespaces: bool) -> Row:
                 "PODGROUP": job.name,
                 "SCHEDULER": job.scheduler or ABSENT,
                 "AGE": queue_figures.age(style.now - job.created),
+                "STARTS BY": sentences.promised_start(job.message) or ABSENT,
                 "REASON": job.message or ABSENT,
             }
             if style.wide

@@ -71,6 +71,10 @@ def _rows(unit: str) -> Sequence[Row]:
         ("evictions of jobs", lambda of: of.evictions, _count),
         ("evictions of pods", lambda of: of.evicted_pods, _count),
         (f"{unit} hours lost", lambda of: of.lost_hours, _decimal),
+        ("jobs promised a start", lambda of: of.promises.jobs, _count),
+        ("promises missed", lambda of: of.promises.missed, _count),
+        ("earlier than first promised, P50", lambda of: of.promises.early_p50, phrases.duration),
+        ("earlier than first promised, P90", lambda of: of.promises.early_p90, phrases.duration),
         ("first submission to last end", lambda of: of.makespan, phrases.duration),
         ("cycles", lambda of: of.cycles, _count),
     )

@@ -15,6 +15,7 @@ from vscheduler.mirror.decode.fields import FieldError
 from vscheduler.mirror.translate import group_terms, pod_owners, pods, translation
 from vscheduler.mirror.translate.group_terms import Problem, Source, Terms
 from vscheduler.model.resources import ResourceMap
+from vscheduler.model.run_times import MAX_RUN_TIME
 
 Body = dict[str, Any]
 """An object, or a patch, as plain JSON data."""
@@ -58,6 +59,8 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """How many pods the controller wants at a time; None for unknown kinds. A Job wants no more
     pods than it lacks completions, and one when it is complete.
     """
+    deadline_seconds: int | None = None
+    """How many seconds a Job runs at most (`activeDeadlineSeconds`), and so each of its pods."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +127,10 @@ def wanted(
     topology = terms.topology()
     if topology is not None:
         spec["networkTopology"] = topology
-    texts = {"annotations": terms.annotations(), "labels": group_terms.labels(member.labels)}
+    annotations = terms.annotations()
+    if inherit_owner_annotations and owner is not None and owner.deadline_seconds:
+        annotations.setdefault(MAX_RUN_TIME, f"{owner.deadline_seconds}s")
+    texts = {"annotations": annotations, "labels": group_terms.labels(member.labels)}
     written = {name: spec.get(name) for name in FOLLOWED} | texts
     conditions = _conditions(terms.problems)
     return {
@@ -265,6 +271,7 @@ def owner(body: Mapping[str, Any]) -> Owner:
         labels=metadata.get("labels", {}),
         annotations=metadata.get("annotations", {}),
         replicas=group_terms.replicas(body),
+        deadline_seconds=group_terms.deadline_seconds(body),
     )
 
 

@@ -214,6 +214,14 @@ def replicas(owner: Mapping[str, Any]) -> int | None:
     return found
 
 
+def deadline_seconds(owner: Mapping[str, Any]) -> int | None:
+    """Return how many seconds a Job of Kubernetes runs at most; None if it doesn't say."""
+    if not is_job(str(owner.get("apiVersion")), str(owner.get("kind"))):
+        return None
+    found: int | None = owner.get("spec", {}).get("activeDeadlineSeconds")
+    return found
+
+
 def is_job(api_version: str, kind: str) -> bool:
     """Whether an owner is a Job of Kubernetes."""
     return kind == "Job" and api_version.startswith("batch/")

@@ -4,6 +4,7 @@ Phrases about nodes are kube-scheduler's, known to kubectl users.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.eviction import incomplete_gangs
@@ -49,11 +50,22 @@ def sentence(reason: Reason) -> str:
     return f"{text}; before, {_refusal(refused, refused.task.key)}"
 
 
+_STARTS_BY = re.compile(r"(?:^|; )starts by (\S+ \S+ UTC) at the latest")
+
+
 def _promised(promised: PromisedStart) -> str:
     by = (
         f"starts by {phrases.instant(promised.at)} at the latest, if running jobs keep their limits"
     )
     return by if promised.own else f"nodes are reserved for {promised.job}, which {by}"
+
+
+def promised_start(message: str) -> str:
+    """Return by when the job of this sentence starts at the latest; empty without a promise of its
+    own.
+    """
+    found = _STARTS_BY.search(message)
+    return found[1] if found else ""
 
 
 def rejected(pod: InvalidPod) -> str:

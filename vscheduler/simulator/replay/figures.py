@@ -21,6 +21,9 @@ INSTANTS = 2000
 SHORTEST_SECONDS = 10.0
 """Shorter jobs count as of this length in slowdowns, as is the custom (bounded slowdown)."""
 
+LATE_SECONDS = 0.001
+"""Later than promised by no more than this is rounding."""
+
 HOUR = 3600.0
 DIGITS = 6
 
@@ -34,6 +37,18 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     p90: float
     p99: float
     most: float
+
+
+class Promises(msgspec.Struct, frozen=True, kw_only=True):
+    """How starts compare with those that jobs were promised."""
+
+    jobs: int
+    """How many were promised one."""
+    missed: int
+    """How many started later than they were told at any time."""
+    early_p50: float
+    """How many seconds before the start that they were told first."""
+    early_p90: float
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +91,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     unstarted: Mapping[str, str]
     """Jobs that never started, with the reason."""
     cycles: int
+    promises: Promises
     series: Series
 
 
@@ -160,6 +176,7 @@ def _figures(
         makespan=max(ends, default=first) - first,
         unstarted={jobs[at].id: reason for at, reason in history.unstarted.items()},
         cycles=history.cycles,
+        promises=_promises(history),
         series=series,
     )
 
@@ -187,6 +204,12 @@ def tree(replay: Replayed) -> dict[str, Any]:
             "jobs": figures.evictions,
             "pods": figures.evicted_pods,
             "lostHours": _round(figures.lost_hours),
+        },
+        "promises": {
+            "jobs": figures.promises.jobs,
+            "missed": figures.promises.missed,
+            "earlyP50": _round(figures.promises.early_p50),
+            "earlyP90": _round(figures.promises.early_p90),
         },
         "makespan": _round(figures.makespan),
         "unstarted": [{"id": name, "reason": why} for name, why in figures.unstarted.items()],
@@ -233,6 +256,20 @@ def _waits(waits: Floats) -> Waits:
         p90=_nearest(ordered, 0.9),
         p99=_nearest(ordered, 0.99),
         most=float(ordered[-1]),
+    )
+
+
+def _promises(history: History) -> Promises:
+    started: dict[int, float] = {}
+    for run in history.runs:
+        started[run.job] = min(run.start, started.get(run.job, run.start))
+    pairs = [(each, started.get(at, np.inf)) for at, each in history.promised.items()]
+    early = np.sort([each.first - start for each, start in pairs if start < np.inf])
+    return Promises(
+        jobs=len(pairs),
+        missed=sum(start > each.least + LATE_SECONDS for each, start in pairs),
+        early_p50=_nearest(early, 0.5) if len(early) else 0.0,
+        early_p90=_nearest(early, 0.9) if len(early) else 0.0,
     )
 
 

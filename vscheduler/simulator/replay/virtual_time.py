@@ -25,7 +25,7 @@ from vscheduler.mirror.wording import sentences
 from vscheduler.model.decisions import Bind, CycleResult, Evict
 from vscheduler.model.jobs import GroupState, Job, JobId, PodClass, Task, TaskId, TaskStatus
 from vscheduler.model.resources import PODS
-from vscheduler.model.snapshot import FRESH, Carried
+from vscheduler.model.snapshot import FRESH, Carried, Reservation
 from vscheduler.simulator.replay import clusters
 from vscheduler.simulator.replay.traces import Trace, TraceJob
 
@@ -66,6 +66,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it ended by an eviction."""
 
 
+class Promised(msgspec.Struct, frozen=True, kw_only=True):
+    """Starts that a job was promised before it ran."""
+
+    first: float
+    """When it was to start at the latest, as it was told first."""
+    least: float
+    """The earliest of all that it was told."""
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the jobs of a trace. Times are on the clock of the trace."""
 
@@ -75,6 +84,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that never started, by place in the trace, with the reason."""
     cycles: int
     evicted_pods: int
+    promised: dict[int, Promised] = msgspec.field(default_factory=dict)
+    """Jobs that were promised a start, by place in the trace."""
 
 
 class _Moment(IntEnum):
@@ -153,6 +164,7 @@ class _World:
         self._reasons: dict[JobId, str] = {}
         self._last: CycleResult | None = None
         self._evicted_pods = 0
+        self._promised: dict[int, Promised] = {}
         self.waiting = 0
         """How many jobs don't run."""
         self.ended = 0
@@ -193,6 +205,7 @@ class _World:
     def obey(self, result: CycleResult, now: float) -> None:
         """Carry out the decisions of a cycle."""
         self._last = result
+        self._note_promises(result.carried.reservations)
         self._bind(result.binds, now)
         self._evict(result.evicts, now)
         changed = {}
@@ -217,7 +230,16 @@ class _World:
             unstarted=dict(sorted(unstarted.items())),
             cycles=cycles,
             evicted_pods=self._evicted_pods,
+            promised=self._promised,
         )
+
+    def _note_promises(self, reservations: Iterable[Reservation]) -> None:
+        """Remember what jobs are told that haven't run yet."""
+        for each in reservations:
+            live, start = self._live[each.job], each.start - self._trace.epoch
+            if not live.run:
+                known = self._promised.get(live.at, Promised(first=start, least=start))
+                self._promised[live.at] = replace(known, least=min(known.least, start))
 
     def _new(self, at: int, job: TraceJob) -> _Live:
         """Return a job that is submitted, with its pods."""

@@ -9,6 +9,7 @@ from vscheduler.controllers.podgroups import auto_groups
 from vscheduler.controllers.podgroups.auto_groups import Body, Member, Owner, OwnerRef
 from vscheduler.mirror.translate import group_terms, pod_owners
 from vscheduler.mirror.translate.group_terms import MIN_MEMBER, MIN_RESOURCES, QUEUE
+from vscheduler.model.run_times import MAX_RUN_TIME
 
 REF = OwnerRef(api_version="apps/v1", kind="ReplicaSet", name="web", uid="r1")
 NAME = pod_owners.short_name("web", "r1")
@@ -218,6 +219,30 @@ def test_annotations_and_labels_are_inherited() -> None:
         "volcano.sh/preemptable": "false",
         "app.kubernetes.io/managed-by": "vscheduler",
     }
+
+
+def test_the_deadline_of_a_job_is_the_run_time_of_its_pods() -> None:
+    """Unless its annotation, or that of its pods, says how long they run."""
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "uid": "j1"},
+        "spec": {"parallelism": 2, "activeDeadlineSeconds": 600},
+    }
+
+    def told(**annotations: str) -> str | None:
+        of = auto_groups.owner(body)
+        pod = member(owner=JOB, annotations=annotations)
+        found: str | None = wanted(pod, of)["metadata"]["annotations"].get(MAX_RUN_TIME)
+        return found
+
+    assert told() == "600s"
+    assert told(**{MAX_RUN_TIME: "5m"}) == "5m"
+    body["metadata"]["annotations"] = {MAX_RUN_TIME: "7m"}  # type: ignore[index]  # a mapping
+    assert told() == "7m"
+    body["kind"] = "Other"
+    body["metadata"]["annotations"] = {}  # type: ignore[index]  # a mapping
+    assert told() is None
 
 
 def test_without_inheritance_nothing_of_the_owner_counts_but_its_replicas() -> None:

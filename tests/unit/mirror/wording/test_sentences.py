@@ -10,6 +10,7 @@ from vscheduler.model.decisions import (
     DomainRoom,
     Evict,
     MissingResource,
+    PromisedStart,
     Reason,
     ReasonCode,
     Shortage,
@@ -474,3 +475,12 @@ def test_events_say_what_happened_to_a_pod() -> None:
     )
     assert sentences.lost([evict]) == "1 pod evicted by reclaim so that ns/needy can start"
     assert sentences.lost([replace(evict, beneficiary=None)] * 2) == "2 pods evicted by reclaim"
+
+
+def test_a_promised_start_is_found_in_its_sentence() -> None:
+    """Of the job's own, and not of one for which it waits."""
+    reason = Reason(code=ReasonCode.NEVER_FITS, queue="a")
+    own = replace(reason, promised=PromisedStart(job=JobId("lab/a"), own=True, at=60.0))
+    assert sentences.promised_start(sentences.sentence(own)) == "1970-01-01 00:01:00 UTC"
+    other = replace(reason, promised=PromisedStart(job=JobId("lab/a"), own=False, at=60.0))
+    assert sentences.promised_start(sentences.sentence(other)) == ""

@@ -4,8 +4,8 @@ import pytest
 from vscheduler.model import pod_texts
 from vscheduler.simulator.replay import clusters, figures, traces
 from vscheduler.simulator.replay.clusters import NodeShape
-from vscheduler.simulator.replay.figures import Replayed
-from vscheduler.simulator.replay.virtual_time import History, Run
+from vscheduler.simulator.replay.figures import Promises, Replayed
+from vscheduler.simulator.replay.virtual_time import History, Promised, Run
 
 NO_READS = pod_texts.NOTHING
 
@@ -129,6 +129,21 @@ def test_jobs_have_their_times_in_the_tree() -> None:
     }
     assert tree["jobs"][1]["start"] is None
     assert tree["evictions"] == {"jobs": 1, "pods": 0, "lostHours": round(2 * 10 / 3600, 6)}
+
+
+def test_promised_starts_are_compared_with_starts() -> None:
+    """With the earliest that a job was told, and how far off the first one was."""
+    history = History(
+        runs=tuple(
+            Run(job=at, start=start, end=99, evicted=False) for at, start in ((0, 5), (1, 9))
+        ),
+        unstarted={},
+        cycles=1,
+        evicted_pods=0,
+        promised={0: Promised(first=25, least=5), 1: Promised(first=19, least=8)},
+    )
+    found = figures._promises(history)
+    assert found == Promises(jobs=2, missed=1, early_p50=10, early_p90=20)
 
 
 def test_gpus_count_where_there_are_any() -> None:

@@ -57,6 +57,16 @@ def test_jobs_start_when_there_is_room_and_end_after_their_time() -> None:
     assert all(not run.evicted for run in found.runs)
 
 
+def test_promises_are_kept_with_what_jobs_are_told_first() -> None:
+    """The first job ends long before its limit, so that others start earlier than promised."""
+    trace = table("a,0,10,2,50", "b,1,5,2,5", "c,2,7,2,7", columns="id,submit,duration,pods,limit")
+    rules = policy(FIFO).with_argument("allocate", "allocate.backfill", "conservative")
+    found = played(trace, 2, rules)
+    assert spans(trace, found) == {"a": (0, 10), "b": (10, 15), "c": (15, 22)}
+    assert {at: each.first for at, each in found.promised.items()} == {1: 50, 2: 55}
+    assert {at: each.least for at, each in found.promised.items()} == {1: 50, 2: 15}
+
+
 def test_time_is_that_of_the_trace() -> None:
     """Fractions of seconds and the epoch change nothing."""
     line = "{} {} 0 {} 2 -1 -1 2 -1 -1 1 1 1 1 1 -1 -1 -1"
