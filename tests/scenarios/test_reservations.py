@@ -74,6 +74,58 @@ def test_without_run_times_nobody_waits_for_a_promise() -> None:
     assert outcome.last.carried.reservations == ()
 
 
+def told(outcome: Outcome, job: str) -> str:
+    """What the job is told in the last cycle."""
+    (found,) = (each.reason for each in outcome.last.groups if str(each.job) == f"default/{job}")
+    assert found is not None
+    return sentences.sentence(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "unknown"),
+    [
+        ((f"{RUN_TIME}=20m", ""), "pods that run have no max-run-time"),
+        (("min=4", "min=4 port=80"), "volumes, devices and host ports aren't kept free for it"),
+        (
+            ("min=4", "min=4 apart=app=other@host label=app=big"),
+            "where its pods may run depends on other pods",
+        ),
+    ],
+)
+def test_who_gets_no_promise_is_told_what_is_not_known(
+    change: tuple[str, str], unknown: str
+) -> None:
+    """A promise that something else could break isn't given."""
+    outcome = simulated(PICTURE.replace(*change))
+    assert "default/big" not in {each.job for each in outcome.last.carried.reservations}
+    assert told(outcome, "big").endswith(f"; no start is promised: {unknown}")
+
+
+NEAR = f"""
+    node  n1 cpu=1   node n2 cpu=1   node n3 cpu=1   node n4 cpu=1
+    hypernode r1 tier=1 nodes=n1,n2   hypernode r2 tier=1 nodes=n3,n4
+    queue q
+    job   q/a scheduled=600 {RUN_TIME}=20m n1
+    job   q/b scheduled=600 {RUN_TIME}=25m n2
+    job   q/c scheduled=600 {RUN_TIME}=22m n3
+    job   q/d scheduled=600 {RUN_TIME}=30m n4
+    job   q/near min=2 age=50 topology=hard:1 - -
+    job   q/short age=40 {RUN_TIME}=1m -
+"""
+"""Two nodes are free after 12 minutes, and two of one rack after 15."""
+
+
+def test_a_gang_that_must_be_near_is_promised_a_domain() -> None:
+    """At the first instant at which all of it fits into one."""
+    tree = {**running.TREE, "actions": "enqueue, allocate"}
+    tree["tiers"] = [*running.TREE["tiers"], {"plugins": [{"name": "network-topology-aware"}]}]
+    tree["configurations"] = [{"name": "allocate", "arguments": {"allocate.backfill": "easy"}}]
+    outcome = run.simulate(pictures.documents(NEAR), running.policy_of(tree), Options(cycles=3))
+    (promise,) = outcome.last.carried.reservations
+    assert (promise.job, promise.start) == ("default/near", pictures.BORN.timestamp() + 900)
+    assert {node for _, node in promise.nodes} == {"n1", "n2"}
+
+
 def test_what_is_left_over_at_that_time_is_for_anybody() -> None:
     """On a node that the large job doesn't need, others may run for ever."""
     outcome = simulated(PICTURE.replace("node n2 cpu=2", "node n2 cpu=2 node n3 cpu=1"))

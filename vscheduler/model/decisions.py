@@ -278,14 +278,30 @@ LEAVES_MAX = 5
 """How many leaf queues are named when a job was submitted to an inner queue."""
 
 
+class NoPromise(StrEnum):
+    """What isn't known of the future, so that a job is promised no start."""
+
+    RUN_TIMES = "run times"
+    """How long pods run that have what it needs."""
+    CLAIMS = "claims"
+    """Which volumes, devices and host ports will be left."""
+    OTHER_PODS = "other pods"
+    """Where other pods will be, on which depends where its own may be."""
+    PLUGINS = "plugins"
+    """What plugins will say, whose filters change with time or with what pods use."""
+
+
 class PromisedStart(msgspec.Struct, frozen=True, kw_only=True):
-    """A start that is promised to a waiting job."""
+    """A start that is promised to a waiting job, or why none is."""
 
     job: JobId
     own: bool
     """Whether that is the job with the reason, and not one that it would delay."""
     at: float
-    """At the latest, in seconds since the epoch, if running pods keep their limits."""
+    """At the latest, in seconds since the epoch, if running pods keep their limits; infinite
+    without a promise."""
+    unknown: NoPromise | None = None
+    """Why no start is promised."""
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):

@@ -232,6 +232,8 @@ class BlockedJobs:
         """Promise a start to a job that has no turn, or has had it in vain."""
         if self._session.reservations.wanted(state.job.queue):
             self._session.reservations.reserve(state)
+        else:
+            self._session.reservations.note_unknown(state)
 
     def reserve_before(self, queue: Queue, turn: JobTurn) -> None:
         """Promise starts to jobs of the queue that come before this one."""
@@ -244,9 +246,9 @@ class BlockedJobs:
 
     def reserve_for_all(self) -> None:
         """Promise starts to jobs that come after all turns."""
-        for name, line in sorted(self._lines.items()):
-            while line and self._session.reservations.wanted(name):
-                self._session.reservations.reserve(line.leave())
+        for _, line in sorted(self._lines.items()):
+            while line:
+                self.reserve(line.leave())
 
 
 def _asks_for_more(session: Session, state: JobState) -> bool:

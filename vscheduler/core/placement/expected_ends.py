@@ -63,6 +63,8 @@ class ExpectedEnds:
         self._tasks: list[Task] = []
         self._seen = (-1, -1)
         """How many binds and evictions the columns include."""
+        self.some_are_unknown = False
+        """Whether it isn't known of any pod when it ends."""
         self._known: _Columns | None = None
         self._released: dict[int, Vector] = {}
         """By number of pods that have ended, what they release on nodes, (N, R)."""
@@ -167,7 +169,9 @@ class ExpectedEnds:
             queues,
             np.arange(first, len(self._tasks)),
         )
-        columns = columns.of(np.flatnonzero(~np.isnan(columns.times) & (columns.rows >= 0)))
+        known_ends = ~np.isnan(columns.times)
+        self.some_are_unknown |= not known_ends.all()
+        columns = columns.of(np.flatnonzero(known_ends & (columns.rows >= 0)))
         if known is not None:
             columns = known.with_more(columns)
         self._released.clear()

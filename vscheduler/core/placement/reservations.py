@@ -26,7 +26,7 @@ from vscheduler.core.placement.start_proofs import Minimum, Places, StartProofs
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.model import resources
-from vscheduler.model.decisions import PromisedStart
+from vscheduler.model.decisions import NoPromise, PromisedStart
 from vscheduler.model.jobs import PLACED, Job, JobId, PodClass, Task, TaskId, TaskStatus
 from vscheduler.model.nodes import Mask
 from vscheduler.model.resources import Vector
@@ -36,7 +36,7 @@ INSTANTS_MAX = 64
 """At so many instants, of those at which pods end, a start is looked for."""
 
 PROOFS_MAX = 8
-"""At so many of them where the amounts suffice, pods are placed, to see whether filters agree."""
+"""At so many of them where the amounts may suffice, pods are placed that aren't alike."""
 
 INSTANT_COST, PROOF_COST = 60, 200
 """Approximate microseconds for looking at the amounts at one instant, and for placing a job there,
@@ -56,6 +56,8 @@ class Reservations:
         self._reserved = Reserved(self._ends, session.space.size)
         self._blocking: dict[JobId, PromisedStart] = {}
         """Jobs that didn't start while something was reserved, with the first start of these."""
+        self._unpromised: dict[JobId, PromisedStart] = {}
+        """Jobs without a promise, with what isn't known."""
         self._tried: set[str] = set()
         """Queues with a job for which a start was looked for in this cycle."""
         self._in_vain: dict[tuple[PodClass, str], list[tuple[int, float]]] = {}
@@ -119,12 +121,28 @@ class Reservations:
         """
         if state.job.id in self._reserved or self._session.work_budget.exhausted:
             return
-        if not _may_get_one(self._session, state):
+        if not _lacks_minimum(state):
             return
-        self._tried.add(state.job.queue)
-        held = self._planned(state, float(np.nextafter(self._session.snapshot.now, inf)), inf)
-        if held is not None:
-            self._reserved.put(held)
+        unknown = self._proofs.unknown(state)
+        if unknown is None:
+            self._tried.add(state.job.queue)
+            held = self._planned(state, float(np.nextafter(self._session.snapshot.now, inf)), inf)
+            if held is not None:
+                self._reserved.put(held)
+                return
+            unknown = NoPromise.RUN_TIMES if self._ends.some_are_unknown else None
+        self._note(state, unknown)
+
+    def note_unknown(self, state: JobState) -> None:
+        """Tell a job that can't be promised a start what isn't known."""
+        if self._mode is not Backfill.NONE and _lacks_minimum(state):
+            alike = self._proofs.minimum(state).alike
+            self._note(state, None if alike else self._proofs.unknown(state))
+
+    def _note(self, state: JobState, unknown: NoPromise | None) -> None:
+        job = state.job.id
+        if unknown is not None:
+            self._unpromised[job] = PromisedStart(job=job, own=True, at=inf, unknown=unknown)
 
     @contextmanager
     def respected_by(self, state: JobState, *, evicting: bool = False) -> Iterator[None]:
@@ -196,6 +214,8 @@ class Reservations:
             else:
                 session.reasons.promise(job, PromisedStart(job=job, own=True, at=start))
                 session.wake(start)  # what ends by then may have ended long before
+        for job, promised in self._unpromised.items():
+            session.reasons.promise(job, promised)
         for job, promised in self._blocking.items():
             if promised.job in self._reserved:
                 session.reasons.promise(job, promised)
@@ -273,7 +293,7 @@ class Reservations:
         """Return a reservation with the first start that can be found from one instant on, and
         before another one.
         """
-        session, minimum, proofs = self._session, self._proofs.minimum(state), 0
+        session, minimum = self._session, self._proofs.minimum(state)
         instants = self._instants(state, minimum, begin, before)
         if not instants:
             return None
@@ -291,12 +311,9 @@ class Reservations:
                     at = self._first_within_share(state, minimum, instants, at + 1)
                     continue
             elif resources.copies(minimum.request, free).sum() >= minimum.needed:
-                proofs += 1
                 session.spend("reservations", PROOF_COST)
                 with self._counted(rows, most):
                     places = self._proofs.placed(state, start)
-                if not places and proofs == PROOFS_MAX:
-                    return None
             else:
                 places = ()
             if places:
@@ -330,8 +347,7 @@ class Reservations:
         more = np.array([self._session.snapshot.now, *untils])
         every = np.concatenate([self._ends.instants(), more])
         found = np.unique(every[(every >= begin) & (every < min(before, inf))])
-        if len(found) > INSTANTS_MAX:
-            found = found[np.linspace(0, len(found) - 1, INSTANTS_MAX).round().astype(np.int64)]
+        found = _some(found, INSTANTS_MAX)
 
         def copies_at(instants: Times) -> Vector:
             free = self._ends.total_at(instants)
@@ -341,8 +357,11 @@ class Reservations:
         starts = self._reserved.starts()
         least = windows_least(copies_at(starts), found, starts, minimum.limit)
         enough = np.minimum(copies_at(found), least) >= minimum.needed
-        instants: list[float] = found[enough].tolist()
-        return instants
+        instants = found[enough]
+        every_one: list[float] = (
+            instants if minimum.alike else _some(instants, PROOFS_MAX)
+        ).tolist()
+        return every_one
 
     def _may_improve(self, held: Held) -> bool:
         """Whether other nodes may be better at the same start."""
@@ -389,9 +408,14 @@ class Reservations:
             self._session.cluster.hold(rows, -amounts)
 
 
-def _may_get_one(session: Session, state: JobState) -> bool:
-    """Whether the minimum is what the job lacks, and its pods may be far from each other."""
-    return _lacks_minimum(state) and session.topology.of(state.job.id) is None
+def _some(instants: Times, most: int) -> Times:
+    """Return the first and the last of these instants, and others between them, if there are more
+    than so many; else all.
+    """
+    if len(instants) <= most:
+        return instants
+    chosen: Times = instants[np.linspace(0, len(instants) - 1, most).round().astype(np.int64)]
+    return chosen
 
 
 def _lacks_minimum(state: JobState) -> bool:

@@ -15,13 +15,14 @@ import numpy as np
 from vscheduler.core.api.depends import On
 from vscheduler.core.api.further_hooks import AllHooks
 from vscheduler.core.config.policy import Backfill
+from vscheduler.core.placement import network_domains
 from vscheduler.core.placement.expected_ends import ExpectedEnds, Rows
 from vscheduler.core.session import ordering
 from vscheduler.core.session.job_state import JobState
 from vscheduler.core.session.session import Session
 from vscheduler.core.session.statement import Statement
 from vscheduler.model import computed, resources
-from vscheduler.model.decisions import Evict
+from vscheduler.model.decisions import Evict, NoPromise
 from vscheduler.model.jobs import EVICTABLE, PLACED, JobId, PodClass, Task, TaskStatus
 from vscheduler.model.nodes import Mask
 from vscheduler.model.resources import Vector
@@ -73,6 +74,25 @@ class StartProofs:
         if found is None:
             found = self._minimums[key] = self._minimum(state)
         return found
+
+    def unknown(self, state: JobState) -> NoPromise | None:
+        """Return what would have to be known to promise the job a start; None if all is."""
+        session, waiting = self._session, self._waiting(state)
+        if not self._filters_last:
+            return NoPromise.PLUGINS
+        for task in waiting.firsts:
+            limits = task.pod_class.constraints
+            if limits.ports or limits.volumes or limits.resource_claims:
+                return NoPromise.CLAIMS
+        topology = session.topology.of(state.job.id)
+        if topology is None:
+            follows = any(map(session.placement.follows_pods, waiting.firsts))
+        else:
+            follows = bool(topology.parts) or len(waiting.firsts) > 1
+        near, nominated = session.affinity_counts, session.nominated
+        if not follows and not (near.nobody and not nominated.anybody):
+            follows = any(near.state_of(task) or nominated.of(task) for task in waiting.tasks)
+        return NoPromise.OTHER_PODS if follows else None
 
     def usable(self, state: JobState, minimum: Minimum) -> tuple[Mask, Rows]:
         """Return the nodes (N,) that filters allow to equal pods, and their rows, best first."""
@@ -133,25 +153,37 @@ class StartProofs:
         """Return nodes for the minimum of the job as the core places its pods, one by one, once
         others have ended; none if it doesn't fit, or isn't within the rights of its queue.
         """
-        session = self._session
-        queue, places = session.queues[state.job.queue], []
-        at_once = start <= session.snapshot.now
+        session, topology = self._session, self._session.topology.of(state.job.id)
         with session.statement() as ended:
             for task in self._ends.before(start):
                 self._remove(ended, task)
-            if session.dispatch.any_says(AllHooks.overused, queue):
+            if session.dispatch.any_says(AllHooks.overused, session.queues[state.job.queue]):
                 return ()
-            with session.statement() as trial:
-                for task in ordering.pending(session.dispatch, state):
-                    if not session.dispatch.all_agree(AllHooks.allocatable, queue, task):
-                        continue
-                    row = self._row(task, at_once=at_once)
-                    if row is None:
-                        continue
-                    trial.pipeline(task, row)
-                    places.append((task, row))
-                    if state.reaches(PLACED):
-                        return places
+            if topology is None:
+                return self._placed_anywhere(state, start)
+            tasks, needed = network_domains.pending(state), network_domains.needed_of(state)
+            for _ in network_domains.Tries(session, topology.whole, tasks, needed):
+                places = self._placed_anywhere(state, start)
+                if places:
+                    return places
+        return ()
+
+    def _placed_anywhere(self, state: JobState, start: float) -> Places:
+        """Return nodes for the minimum of the job, of those that it may use at this moment."""
+        session, queue = self._session, self._session.queues[state.job.queue]
+        places = []
+        at_once = start <= session.snapshot.now
+        with session.statement() as trial:
+            for task in ordering.pending(session.dispatch, state):
+                if not session.dispatch.all_agree(AllHooks.allocatable, queue, task):
+                    continue
+                row = self._row(task, at_once=at_once)
+                if row is None:
+                    continue
+                trial.pipeline(task, row)
+                places.append((task, row))
+                if state.reaches(PLACED):
+                    return places
         return ()
 
     def _row(self, task: Task, *, at_once: bool) -> int | None:
@@ -177,10 +209,7 @@ class StartProofs:
 
     def _minimum(self, state: JobState) -> Minimum:
         session, job = self._session, state.job
-        if state.untouched:
-            waiting = job.memo("waiting pods", lambda: _waiting(state))
-        else:
-            waiting = _waiting(state)
+        waiting = self._waiting(state)
         limits = {job.max_run_time} if job.max_run_time is not None else waiting.limits
         default = session.queues[job.queue].max_run_time
         known = [default if each is None else each for each in limits]
@@ -189,24 +218,21 @@ class StartProofs:
             request=np.minimum.reduce([session.request(task) for task in waiting.firsts]),
             needed=max(1, state.minimum - state.ready_tasks - state.waiting_tasks),
             limit=max(inf if each is None else each for each in known),
-            alike=len(waiting.firsts) == 1 and self._are_alike(state, waiting.tasks),
+            alike=len(waiting.firsts) == 1 and self._are_alike(state),
         )
 
-    def _are_alike(self, state: JobState, tasks: Sequence[Task]) -> bool:
+    def _waiting(self, state: JobState) -> _Waiting:
+        if state.untouched:
+            return state.job.memo("waiting pods", lambda: _waiting(state))
+        return _waiting(state)
+
+    def _are_alike(self, state: JobState) -> bool:
         session, job = self._session, state.job
         if not self._amounts_decide or job.sub_groups or job.roles_count:
             return False
         if state.ready_tasks or state.waiting_tasks or state.pending_best_effort:
             return False
-        limits = tasks[0].pod_class.constraints
-        if limits.ports or limits.volumes or limits.resource_claims:
-            return False
-        if session.topology.of(job.id) is not None or session.placement.follows_pods(tasks[0]):
-            return False
-        near, nominated = session.affinity_counts, session.nominated
-        if near.nobody and not nominated.anybody:
-            return True
-        return all(near.state_of(task) is None and nominated.of(task) is None for task in tasks)
+        return session.topology.of(job.id) is None and self.unknown(state) is None
 
     @computed.once
     def shares_decide(self) -> bool:
@@ -215,13 +241,20 @@ class StartProofs:
         return dispatch.asks(AllHooks.overused) or dispatch.asks(AllHooks.allocatable)
 
     @computed.once
-    def _amounts_decide(self) -> bool:
-        """Whether plugins declare that their filters don't look at what pods use, and those that
-        count what queues have do so for pods that will have ended, too.
+    def _filters_last(self) -> bool:
+        """Whether plugins declare that their filters look neither at what pods use nor at the time:
+        they will say the same then.
         """
         dispatch = self._session.dispatch
+        changing = dispatch.filters_rest_on(On.USED | On.TIME)
+        return dispatch.declares(AllHooks.filter_nodes) and not changing
+
+    @computed.once
+    def _amounts_decide(self) -> bool:
+        """Whether plugins that count what queues have do so for pods that will have ended, too."""
+        dispatch = self._session.dispatch
         asked = AllHooks.filter_nodes, AllHooks.overused, AllHooks.allocatable
-        if not dispatch.declares(*asked) or dispatch.filters_rest_on(On.USED):
+        if not (self._filters_last and dispatch.declares(*asked)):
             return False
         deciding = {name for hook in asked for name in dispatch.plugins(hook)}
         counting = {*dispatch.plugins(AllHooks.on_deallocate)}

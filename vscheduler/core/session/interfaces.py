@@ -112,6 +112,9 @@ class Reservations(Protocol):
     def reserve(self, state: JobState) -> None:
         """Promise the job the first start that can be found, if there is any."""
 
+    def note_unknown(self, state: JobState) -> None:
+        """Tell a job that can't be promised a start what isn't known."""
+
     def respected_by(
         self, state: JobState, *, evicting: bool = False
     ) -> AbstractContextManager[None]:

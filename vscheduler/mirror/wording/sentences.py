@@ -17,6 +17,7 @@ from vscheduler.model.decisions import (
     Evict,
     LostPods,
     MissingResource,
+    NoPromise,
     PromisedStart,
     Reason,
     ReasonCode,
@@ -53,7 +54,17 @@ def sentence(reason: Reason) -> str:
 _STARTS_BY = re.compile(r"(?:^|; )starts by (\S+ \S+ UTC) at the latest")
 
 
+_NO_PROMISE = {
+    NoPromise.RUN_TIMES: "pods that run have no max-run-time",
+    NoPromise.CLAIMS: "volumes, devices and host ports aren't kept free for it",
+    NoPromise.OTHER_PODS: "where its pods may run depends on other pods",
+    NoPromise.PLUGINS: "a plugin's filter changes with time or with what pods use",
+}
+
+
 def _promised(promised: PromisedStart) -> str:
+    if promised.unknown is not None:
+        return f"no start is promised: {_NO_PROMISE[promised.unknown]}"
     by = (
         f"starts by {phrases.instant(promised.at)} at the latest, if running jobs keep their limits"
     )
