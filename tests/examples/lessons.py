@@ -166,3 +166,15 @@ class Stage:
             },
         }
         return {"command": command} | {key: value for key, value in found.items() if value}
+
+    def figures(self, command: str) -> Tree:
+        """What `vscheduler replay` finds out under each policy, as in expected.yaml."""
+        tree = json.loads(self.run(f"{command} --output json"))
+        return {
+            each["name"]: {
+                "wait": each["waits"]["all"]["mean"],
+                "longest": each["waits"]["all"]["max"],
+                "missed": each["promises"]["missed"],
+            }
+            for each in tree["replays"]
+        }

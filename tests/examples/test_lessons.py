@@ -30,6 +30,8 @@ def test_a_lesson_is_as_its_readme_says(lesson: Lesson, tmp_path: Path) -> None:
         assert step.shows(output), output
         if step.simulates:
             assert stage.outcome(step.command) == step.expected
+        elif "figures" in step.expected:
+            assert stage.figures(step.command) == step.expected["figures"]
         elif "passed" in step.expected:
             assert re.search(rf"\b{step.expected['passed']} passed\b", output), output
 
