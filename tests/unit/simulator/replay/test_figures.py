@@ -133,17 +133,17 @@ def test_jobs_have_their_times_in_the_tree() -> None:
 
 def test_promised_starts_are_compared_with_starts() -> None:
     """With the earliest that a job was told, and how far off the first one was."""
-    history = History(
-        runs=tuple(
-            Run(job=at, start=start, end=99, evicted=False) for at, start in ((0, 5), (1, 9))
-        ),
-        unstarted={},
-        cycles=1,
-        evicted_pods=0,
-        promised={0: Promised(first=25, least=5), 1: Promised(first=19, least=8)},
+    runs = tuple(
+        Run(job=at, start=start, end=99, evicted=False) for at, start in enumerate((5, 9, 12))
     )
+    promised = {
+        0: Promised(first=25, least=25),
+        1: Promised(first=19, least=8),
+        2: Promised(first=30, least=12),
+    }
+    history = History(runs=runs, unstarted={}, cycles=1, evicted_pods=0, promised=promised)
     found = figures._promises(history)
-    assert found == Promises(jobs=2, missed=1, early_p50=10, early_p90=20)
+    assert found == Promises(jobs=3, missed=1, early_p50=18, early_p90=20)
 
 
 def test_gpus_count_where_there_are_any() -> None:
