@@ -344,8 +344,7 @@ def _placed(seen: placing.Seen, namespace: str | None, places: Places) -> list[J
     pods = seen.objects.get(Kind.POD)
     members = None if pods is None else _inside(pods, namespace)
     found = job_figures.jobs_of(_inside(seen.groups, namespace), members, places)
-    spaces = seen.objects.get(Kind.NAMESPACE, ())
-    return found + job_figures.lone_pods(members or (), spaces, places, surely=seen.alone)
+    return found + job_figures.lone_pods(members or (), seen.naming, places, surely=seen.alone)
 
 
 def _inside(objects: Sequence[Object], namespace: str | None) -> list[Object]:

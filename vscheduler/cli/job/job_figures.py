@@ -142,17 +142,22 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lone_pods(
-    pods: Iterable[Object], namespaces: Iterable[Object], places: Places, *, surely: bool
+    pods: Iterable[Object], naming: Iterable[Object], places: Places, *, surely: bool
 ) -> list[Job]:
-    """Return a job for each pod without a PodGroup. `surely`: there are none for them; otherwise
-    pods of which no scheduler has said anything may still get one.
+    """Return a job for each pod without a PodGroup. `naming` are owners and namespaces that may
+    name their queue. `surely`: there are no PodGroups for them; otherwise pods of which no
+    scheduler has said anything may still get one.
     """
-    queues = {each["metadata"]["name"]: _annotated_queue(each) for each in namespaces}
-    found = [
-        _lone(pod, queues.get(pod["metadata"].get("namespace", ""), ""), places)
-        for pod in map(screen.plain, pods)
-        if is_lone(pod)
-    ]
+    queues = {
+        (each.get("kind"), _namespace(each), each["metadata"]["name"]): _annotated_queue(each)
+        for each in naming
+    }
+    found = []
+    for pod in map(screen.plain, pods):
+        if is_lone(pod):
+            space, (kind, name) = _namespace(pod), owner_of(pod)
+            named = queues.get((kind, space, name)) or queues.get(("Namespace", "", space), "")
+            found.append(_lone(pod, named, places))
     return [
         job
         for job in found
@@ -168,17 +173,28 @@ def is_lone(pod: Object) -> bool:
     return scheduler != KUBE_SCHEDULER and not workloads.group_of(pod)
 
 
+def owner_of(pod: Object) -> tuple[str, str]:
+    """Return kind and name of the pod's controller; empty without one."""
+    references = pod["metadata"].get("ownerReferences") or ()
+    found = (each for each in references if each.get("controller"))
+    return next(((str(each.get("kind")), str(each.get("name"))) for each in found), ("", ""))
+
+
+def _namespace(found: Object) -> str:
+    return str(found["metadata"].get("namespace", ""))
+
+
 def _annotated_queue(found: Object) -> str:
     return str((found["metadata"].get("annotations") or {}).get(jobs.QUEUE_NAME) or "")
 
 
-def _lone(pod: Object, queue_of_namespace: str, places: Places) -> Job:
-    """Return a pod as a job."""
-    found, namespace = _pod(pod), pod["metadata"].get("namespace", "")
+def _lone(pod: Object, named: str, places: Places) -> Job:
+    """Return a pod as a job; `named` is the queue that its owner or namespace names."""
+    found, namespace = _pod(pod), _namespace(pod)
     key = jobs.pod_id(namespace, found.name)
     waits = not found.node and found.phase not in FINISHED
     place = places.found.get(key) if waits else None
-    queue = _annotated_queue(pod) or queue_of_namespace or DEFAULT
+    queue = _annotated_queue(pod) or named or DEFAULT
     phase = Phase.PENDING if waits else Phase.RUNNING
     return Job(
         namespace=namespace,

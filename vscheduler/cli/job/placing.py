@@ -47,6 +47,9 @@ SURROUNDINGS = (
 )
 """Kinds that decisions depend on, too, but not the order of jobs."""
 
+NAMING = (Kind.NAMESPACE, Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET)
+"""Kinds whose annotations count for pods without a PodGroup."""
+
 NO_QUEUES = f"this cluster has no Queues of {paths.VOLCANO}: all jobs are in the default queue"
 
 NO_PLACES = Places(found={}, approximate=True)
@@ -68,8 +71,13 @@ class Seen(msgspec.Struct, kw_only=True):
     @property
     def manifests(self) -> list[Object]:
         """All objects that the order of jobs depends on."""
-        kinds = (*SNAPSHOT, Kind.NAMESPACE)
+        kinds = (*SNAPSHOT, *NAMING)
         return [each for kind in kinds for each in self.objects.get(kind, ())]
+
+    @property
+    def naming(self) -> list[Object]:
+        """What may name the queue of pods without a PodGroup."""
+        return [each for kind in NAMING for each in self.objects.get(kind, ())]
 
     @property
     def groups(self) -> list[Object]:
@@ -120,9 +128,12 @@ def _do_without(seen: Seen, cluster: Cluster, unserved: Mapping[Kind, NotServed]
     if Kind.QUEUE in unserved:
         seen.notes = (NO_QUEUES,)
     seen.alone = Kind.POD_GROUP in unserved
-    if any(map(job_figures.is_lone, seen.objects.get(Kind.POD, ()))):
-        with suppress(Forbidden):  # they name queues
-            seen.objects[Kind.NAMESPACE] = cluster.list(Kind.NAMESPACE).items
+    lone = [pod for pod in seen.objects.get(Kind.POD, ()) if job_figures.is_lone(pod)]
+    owners = {job_figures.owner_of(pod)[0] for pod in lone}
+    for kind in NAMING if lone else ():
+        if kind is Kind.NAMESPACE or kind in owners:
+            with suppress(Forbidden, NotServed):
+                seen.objects[kind] = cluster.list(kind).items
 
 
 def _look_inside(seen: Seen, cluster: Cluster, namespace: str | None, kind: Kind) -> None:

@@ -54,6 +54,9 @@ class Kind(StrEnum):
     STORAGE_CAPACITY = "CSIStorageCapacity"
     VOLUME_ATTACHMENT = "VolumeAttachment"
     HYPER_NODE = "HyperNode"
+    JOB = "Job"
+    REPLICA_SET = "ReplicaSet"
+    STATEFUL_SET = "StatefulSet"
 
 
 COLLECTIONS: Mapping[Kind, Collection] = {
@@ -76,6 +79,9 @@ COLLECTIONS: Mapping[Kind, Collection] = {
     Kind.STORAGE_CAPACITY: paths.CAPACITIES,
     Kind.VOLUME_ATTACHMENT: paths.ATTACHMENTS,
     Kind.HYPER_NODE: paths.HYPER_NODES,
+    Kind.JOB: paths.JOBS,
+    Kind.REPLICA_SET: paths.REPLICA_SETS,
+    Kind.STATEFUL_SET: paths.STATEFUL_SETS,
 }
 NAMESPACED = frozenset(kind for kind, each in COLLECTIONS.items() if each.namespaced)
 

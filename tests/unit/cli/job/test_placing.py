@@ -185,6 +185,30 @@ def test_pods_without_groups_are_jobs_where_there_are_no_groups_for_them(
     assert (waits["place"]["inQueue"], waits["place"]["ofAll"]) == (1, 1)
 
 
+def test_the_queue_of_the_owner_comes_before_that_of_the_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where there are PodGroups for other pods; a pod that nobody knows may get one."""
+    cluster = lonely()
+    cluster.without = ()
+    texts = {"scheduling.volcano.sh/queue-name": "own"}
+    metadata = {"name": "fit", "namespace": "lab", "annotations": texts}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
+    cluster.found[Kind.JOB].append(owner)
+    cluster.found[Kind.QUEUE] += job_objects.objects("queue own")[Kind.QUEUE]
+    unknown = a_pod("c")
+    unknown["metadata"]["namespace"] = "lab"
+    cluster.found[Kind.POD].append(unknown)
+    monkeypatch.setattr(cluster_client, "opened", lambda *_: job_objects.opened(cluster))
+    done = testing.CliRunner().invoke(main.vscheduler, ["job", "list", "-A", "-o", "json"])
+    found = {each["podGroup"]: each for each in json.loads(done.stdout)["jobs"]}
+    assert {name: each["queue"] for name, each in found.items()} == {
+        "a@pod": "shop",
+        "b@pod": "own",
+    }
+    assert found["b@pod"]["place"]["ofQueue"] == 1
+
+
 @pytest.mark.parametrize("name", ["b", "pod/b", "job/fit"])
 def test_why_a_pod_waits_that_starts_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """With what would start it."""
