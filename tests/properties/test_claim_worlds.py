@@ -15,6 +15,7 @@ from tests.properties.worlds import (
     configurations,
     manifests,
     rest_rules,
+    sentence_case,
     statements,
 )
 from tests.properties.worlds.histories import Plan
@@ -117,6 +118,23 @@ def test_a_pod_for_which_a_shared_claim_counts_starts_first(
     spec |= {"priority": 9, "nodeSelector": {volume_manifests.HOST: node}}
     spec["containers"][0]["resources"]["requests"]["cpu"] = cpu
     assert words(rest_rules.nothing_is_idle(made)) == idle
+
+
+@pytest.mark.parametrize(("count", "nodes"), [(1, ["n1", "n2"]), (2, [])])
+def test_a_node_is_of_use_if_it_has_devices_for_each_claim_alone(
+    count: int, nodes: list[str]
+) -> None:
+    """As sentences count them: whether it has enough for all claims together is said apart."""
+    made = sharing(count)
+    claim = next(each for each in made.census.others if each["kind"] == claim_rules.DEVICES)
+    more = copy.deepcopy(claim)
+    more["metadata"]["name"] = "more"
+    found = dataclasses.replace(made.census, others=[*made.census.others, more])
+    pod = found.pods["default/late-0"]
+    pod["spec"]["resourceClaims"].append({"name": "more", "resourceClaimName": "more"})
+    case = Case.of(dataclasses.replace(made, census=found), "default/late", "")
+    case.strict = True
+    assert sentence_case.usable(case, pod) == nodes
 
 
 def sharing(count: int) -> Moment:

@@ -272,7 +272,7 @@ class Case:
 
 def usable(case: Case, pod: Document) -> list[str]:
     """The nodes that take the pod whoever is there; strict: that have the volumes and devices that
-    it would get if nobody else were there.
+    it would get if nobody else were there, each claim by itself.
     """
     keys = {
         constraint["topologyKey"]
@@ -288,12 +288,29 @@ def usable(case: Case, pod: Document) -> list[str]:
         return names
     world = case.world(empty=True)
     refused = {
-        name: set(by_hand.unclaimed(world, pod, case.census.nodes[name], Instant.NOW))
+        name: {
+            text
+            for part in _with_one_claim(pod)
+            for text in by_hand.unclaimed(world, part, case.census.nodes[name], Instant.NOW)
+        }
         for name in names
     }
     return [
         name for name in names if not (refused[name] if case.strict else refused[name] & ELSEWHERE)
     ]
+
+
+def _with_one_claim(pod: Document) -> Iterator[Document]:
+    """The pod with each of its claims for devices alone, and with extended resources alone."""
+    spec = pod["spec"]
+    claims = spec.get("resourceClaims", [])
+    if not claims:
+        yield pod
+        return
+    yield {**pod, "spec": {**spec, "resourceClaims": []}}
+    plain = [{**each, "resources": {}} for each in spec["containers"]]
+    for claim in claims:
+        yield {**pod, "spec": {**spec, "resourceClaims": [claim], "containers": plain}}
 
 
 def causes(world: World, pod: Document) -> dict[str, set[str]]:
