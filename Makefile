@@ -11,8 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test test-alerts test-faults test-web simulate mutants test-worlds test-oracle lint bench bench-core \
 	bench-gangs binaries helm lock clean
 
-demo: $(READY)  ## run a real control plane on this machine, with tenants, gangs and the scheduler
-	$(BIN)/python -m sandbox demo
+demo: $(READY)  ## run a real control plane on this machine, with tenants and gangs; ARGS=--no-browser
+	$(BIN)/python -m sandbox demo $(ARGS)
 
 test: lint binaries helm test-alerts  ## check style, types and layers, and run every test from unit to integration
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal

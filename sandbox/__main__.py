@@ -28,8 +28,11 @@ def main() -> int:
         elif arguments.what == "stop":
             control_plane.stop(arguments.directory)
         elif arguments.what == "demo":
-            browse = sys.stderr.isatty() and not arguments.no_browser
-            return 0 if demo_stage.run(keep=arguments.keep, browse=browse) else 1
+            watched = sys.stderr.isatty()  # also over SSH, where no browser can be opened
+            good = demo_stage.run(
+                keep=arguments.keep or watched, browse=watched and not arguments.no_browser
+            )
+            return 0 if good else 1
         else:
             _run(arguments)
     except SandboxError as error:
@@ -48,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
         "--with-gang-api", action="store_true", help="serve Kubernetes' own PodGroups, too"
     )
     parser.add_argument("--directory", type=Path, help="where to keep everything; needed to stop")
-    parser.add_argument("--keep", action="store_true", help="leave it running")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave it running; a demo in a terminal does that anyway"
+    )
     parser.add_argument("--no-browser", action="store_true", help="demo: only print the address")
     parser.add_argument("--nodes", type=int, default=0, help="create so many nodes")
     return parser

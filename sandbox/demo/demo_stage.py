@@ -63,15 +63,16 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 def run(*, keep: bool, browse: bool) -> bool:
     """Run the whole demo; return whether the outcome was as expected.
 
-    `browse` opens a browser with the page, and keeps everything running if there is one.
+    `browse` opens a browser with the page, if there is one. `keep` leaves everything running until
+    Ctrl-C, so that the page can be looked at.
     """
     with _stage() as stage:
         stage.wait_until_ready()
         if browse and page_link.shows(stage.page.once()):
             screen.say(f"your browser shows the scheduler's page, {stage.page.url}", err=True)
-            keep = True
         else:
             screen.say(f"the page, signed in by this link once: {stage.page.once()}", err=True)
+            screen.say(*page_link.forwarding(stage.page.url), err=True)
         began = time.monotonic()
         _create_jobs(stage.plane.api)
         view, seconds = _watch(stage, began)

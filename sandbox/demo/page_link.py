@@ -3,11 +3,13 @@ address, and an account for each tenant, so that the page can be seen as a tenan
 """
 
 import os
+import socket
 import sys
 import webbrowser
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import yaml
@@ -94,6 +96,14 @@ def shows(link: str, *, environment: Mapping[str, str] = os.environ) -> bool:
         return webbrowser.open(link)
     except (webbrowser.Error, OSError):
         return False
+
+
+def forwarding(url: str, *, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return how somebody who came over SSH reaches the page; nothing for others."""
+    if "SSH_CONNECTION" not in environment:
+        return []
+    port = urlsplit(url).port
+    return [f"from your own machine, first: ssh -L {port}:127.0.0.1:{port} {socket.gethostname()}"]
 
 
 def install_tenants(client: Client, tenants: Iterable[str]) -> None:

@@ -1,12 +1,14 @@
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +22,35 @@ WHY = "needs 8 cpu for 4 pods; queue robotics has 24 cpu of the 25 it deserves, 
 
 @contextmanager
 def demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`sandbox demo --keep` in a process group of its own; killed should the test fail."""
-    with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+    """`sandbox demo` in a terminal over SSH, in a process group of its own; killed should the test
+    fail.
+    """
+    ours, terminal = pty.openpty()
+    with (folder / "out").open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox", "demo", "--keep", "--no-browser"],
+            [sys.executable, "-m", "sandbox", "demo", "--no-browser"],
             stdout=out,
-            stderr=err,
-            env={**os.environ, "TMPDIR": str(folder)},
+            stderr=terminal,
+            env={**os.environ, "TMPDIR": str(folder), "SSH_CONNECTION": "a 1 b 22"},
             start_new_session=True,
         )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
+    os.close(terminal)
+    reader = threading.Thread(target=_copy, args=(ours, folder / "err"))
+    reader.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        os.close(ours)
+
+
+def _copy(terminal: int, file: Path) -> None:
+    """Copy what is written to a terminal to a file, until nobody has it open any more."""
+    with file.open("wb", buffering=0) as copy, suppress(OSError):
+        while True:
+            copy.write(os.read(terminal, 1 << 16))
 
 
 def printed(folder: Path, process: subprocess.Popen[bytes]) -> list[str]:
@@ -136,6 +153,7 @@ def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> Non
         )
         assert listed.stdout.count(" Running ") >= 74
         assert processes(tmp_path) != []
+        assert re.search(r"ssh -L (\d+):127\.0\.0\.1:\1 ", (tmp_path / "err").read_text())
 
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_SECONDS) == 0

@@ -43,3 +43,10 @@ def test_a_session_without_windows_does_not(
 
     monkeypatch.setattr(webbrowser, "open", missing)
     assert not page_link.shows(LINK, environment={"DISPLAY": ":0"})
+
+
+def test_who_came_over_ssh_is_told_how_to_reach_the_page() -> None:
+    """The address is one of the other machine."""
+    (line,) = page_link.forwarding(LINK, environment={"SSH_CONNECTION": "a 1 b 22"})
+    assert "ssh -L 1:127.0.0.1:1 " in line
+    assert page_link.forwarding(LINK, environment={}) == []
